@@ -1,0 +1,48 @@
+"""Every condition of the protocol, under a name that states the fact it asks for.
+
+``#me`` and ``#my_token`` are the two attributes of the caller's own grant, ``#gone0`` ... those of expired holders.
+"""
+
+# On the lock item.
+NO_LOCK_ITEM = "attribute_not_exists(pk)"
+KNOWN_FORMAT = "#format = :format"
+PERMITS_AS_ASKED = "permits = :permits"
+NOBODY_WAITS = "waiting = :zero"
+SOMEBODY_IS_COUNTED = "waiting > :zero"
+A_PERMIT_IS_FREE = "held < permits"
+A_PERMIT_IS_FREE_WITHOUT_THE_EXPIRED = "held < :capacity"
+NOT_A_HOLDER_YET = "attribute_not_exists(#me)"
+NO_TICKET_SINCE_I_LOOKED = "issued = :issued"
+NO_GRANT_SINCE_I_LOOKED = "fencingToken = :seen_token"
+MY_TICKET_IS_NOT_VOID = "voidUpTo < :ticket"
+I_HOLD_WITH_MY_TOKEN = "#my_token = :token"
+MY_LEASE_IS_NOT_OVER = "#me.leaseUntilMs > :now"
+MY_LEASE_GROWS = "#me.leaseUntilMs < :lease_until"
+MY_LEASE_IS_AS_I_SAW = "#me.leaseUntilMs = :seen_lease"
+
+# On a queue row.
+NO_SUCH_ROW = "attribute_not_exists(pk)"
+ROW_IS_MINE = "#owner = :me"
+ROW_LEASE_GROWS = "leaseUntilMs < :lease_until"
+ROW_IS_AS_I_SAW = "#owner = :seen_owner AND leaseUntilMs = :seen_lease"
+
+# On a session item.
+NO_LATER_BEAT = (
+    "attribute_not_exists(fencingToken) OR fencingToken < :token OR (fencingToken = :token AND beat <= :beat)"
+)
+NOT_FINISHED_YET = "attribute_not_exists(finishedToken) OR finishedToken < :token"
+
+
+def expired_holder_as_seen(position: int) -> str:
+    """The holder that is to be removed has not been renewed since it was seen."""
+    return f"#gone{position}.leaseUntilMs = :gone{position}"
+
+
+def every(*conditions: str) -> str:
+    """All of the conditions hold."""
+    return " AND ".join(f"({condition})" if " OR " in condition else condition for condition in conditions)
+
+
+def either(first: str, second: str) -> str:
+    """One of two conditions holds."""
+    return f"{first} OR ({second})"

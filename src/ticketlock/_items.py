@@ -1,0 +1,158 @@
+"""What stands in the table: keys, attribute names, and the items as values.
+
+One table: ``pk`` (string), ``sk`` (string), time to live on ``expiresAt`` (whole epoch seconds). Every other time is
+in epoch milliseconds and says so in its name.
+
+    lock item   pk = entity   sk = namespace + "/"
+    queue row   pk = entity   sk = namespace + "/" + ticket, 38 digits
+
+The slash ends the namespace, so that ``begins_with(sk, "ns/")`` reads the lock item first, then its rows in ticket
+order, and nothing else. Session items (``_session.py``) have a sort key that starts with a slash, which no namespace
+does, so no entity name reaches them.
+
+A holder is two attributes of the lock item, so that one expression works whether the item exists or not: a map, and
+beside it the fencing token, which the granting update computes on the server.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from ticketlock._names import LockName
+from ticketlock.errors import UnsupportedFormat
+
+FORMAT = 1
+TICKET_DIGITS = 38
+
+_HOLDER = "holder:"
+_TOKEN = "token:"
+
+Item = Mapping[str, Mapping[str, Any]]
+"""An item as DynamoDB's low-level API has it: attribute name to {type: value}."""
+
+
+def lock_key(lock: LockName) -> dict[str, Any]:
+    """The key of a lock's item."""
+    return {"pk": {"S": lock.entity}, "sk": {"S": lock.namespace + "/"}}
+
+
+def row_key(lock: LockName, ticket: int) -> dict[str, Any]:
+    """The key of a queue row."""
+    digits = str(ticket)
+    if len(digits) > TICKET_DIGITS:
+        raise OverflowError(f"ticket {digits} has more than {TICKET_DIGITS} digits: the lock item was tampered with")
+    return {"pk": {"S": lock.entity}, "sk": {"S": f"{lock.namespace}/{digits.zfill(TICKET_DIGITS)}"}}
+
+
+def holder_attribute(owner: str) -> str:
+    """The attribute of the lock item that holds an owner's grant."""
+    return _HOLDER + _owner_hash(owner)
+
+
+def token_attribute(owner: str) -> str:
+    """The attribute of the lock item that holds the fencing token of an owner's grant."""
+    return _TOKEN + _owner_hash(owner)
+
+
+def _owner_hash(owner: str) -> str:
+    return hashlib.sha256(owner.encode()).hexdigest()[:32]
+
+
+def number(value: int) -> dict[str, str]:
+    """An integer as the low-level API has it."""
+    return {"N": str(value)}
+
+
+def integer(value: Mapping[str, Any]) -> int:
+    """The integer in an attribute; engines may write large ones with an exponent."""
+    return int(Decimal(value["N"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """One unreleased grant, as the lock item has it."""
+
+    owner: str
+    fencing_token: int
+    lease_until_ms: int
+    since_ms: int
+    data: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LockItem:
+    """The lock item as a value."""
+
+    issued: int
+    waiting: int
+    ticket_at_ms: int
+    void_up_to: int
+    fencing_token: int
+    permits: int
+    held: int
+    mean_hold_ms: int | None
+    holders: tuple[Holder, ...]
+
+    @classmethod
+    def parse(cls, item: Item) -> "LockItem":
+        """Read the item.
+
+        Raises:
+            UnsupportedFormat: a newer version wrote it.
+        """
+        stored = integer(item["format"])
+        if stored != FORMAT:
+            raise UnsupportedFormat(stored, FORMAT)
+        holders = [
+            Holder(
+                owner=value["M"]["owner"]["S"],
+                fencing_token=integer(item[_TOKEN + name.removeprefix(_HOLDER)]),
+                lease_until_ms=integer(value["M"]["leaseUntilMs"]),
+                since_ms=integer(value["M"]["sinceMs"]),
+                data=value["M"]["data"]["S"] if "data" in value["M"] else None,
+            )
+            for name, value in item.items()
+            if name.startswith(_HOLDER)
+        ]
+        return cls(
+            issued=integer(item["issued"]),
+            waiting=integer(item["waiting"]),
+            ticket_at_ms=integer(item["ticketAtMs"]),
+            void_up_to=integer(item["voidUpTo"]),
+            fencing_token=integer(item["fencingToken"]),
+            permits=integer(item["permits"]),
+            held=integer(item["held"]),
+            mean_hold_ms=integer(item["meanHoldMs"]) if "meanHoldMs" in item else None,
+            holders=tuple(sorted(holders, key=lambda holder: holder.fencing_token)),
+        )
+
+    def holder(self, owner: str) -> Holder | None:
+        """The grant of ``owner``, if it has one."""
+        return next((holder for holder in self.holders if holder.owner == owner), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A queue row as a value."""
+
+    ticket: int
+    owner: str
+    lease_until_ms: int
+    created_at_ms: int
+
+    @classmethod
+    def parse(cls, item: Item) -> "Row":
+        """Read a queue row."""
+        return cls(
+            ticket=int(item["sk"]["S"].rpartition("/")[2]),
+            owner=item["owner"]["S"],
+            lease_until_ms=integer(item["leaseUntilMs"]),
+            created_at_ms=integer(item["createdAtMs"]),
+        )
+
+
+def is_lock_item(item: Item) -> bool:
+    """Whether an item of a lock's partition is the lock item, not a row."""
+    return bool(item["sk"]["S"].endswith("/"))

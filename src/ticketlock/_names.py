@@ -1,0 +1,78 @@
+"""What a lock is called, and how long a caller will wait for it: the checks of a caller's words."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from ticketlock.errors import InvalidLockRequest
+
+DEFAULT_NAMESPACE = "default"
+_ENTITY_BYTES = 1_024
+_NAMESPACE_BYTES = 255
+_OWNER_BYTES = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class LockName:
+    """The name of one lock: an entity, and a namespace that lets several independent locks exist on it.
+
+    Both are compared byte by byte: no normalisation, no trimming, no case folding.
+
+    Attributes:
+        entity: 1 to 1,024 bytes of UTF-8 text.
+        namespace: 1 to 255 bytes of UTF-8 text without ``/``.
+
+    Raises:
+        InvalidLockRequest: one of them is something else.
+    """
+
+    entity: str
+    namespace: str = DEFAULT_NAMESPACE
+
+    def __post_init__(self) -> None:
+        text("entity", self.entity, _ENTITY_BYTES)
+        text("namespace", self.namespace, _NAMESPACE_BYTES)
+        if "/" in self.namespace:
+            raise InvalidLockRequest("namespace", self.namespace, "text without '/'")
+
+
+def owner_id(value: object) -> str:
+    """Check the identity of one acquisition: 1 to 1,024 bytes of text, chosen before the first request."""
+    return text("owner", value, _OWNER_BYTES)
+
+
+def text(field: str, value: Any, max_bytes: int) -> str:
+    """Check that ``value`` is 1 to ``max_bytes`` bytes of valid UTF-8 text.
+
+    Raises:
+        InvalidLockRequest: it is not; names the field.
+    """
+    allowed = f"text of 1 to {max_bytes:,} bytes in UTF-8"
+    if not isinstance(value, str):
+        raise InvalidLockRequest(field, value, allowed)
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise InvalidLockRequest(field, value, allowed) from None
+    if not 1 <= size <= max_bytes:
+        raise InvalidLockRequest(field, value, f"{allowed} (this has {size:,})")
+    return value
+
+
+def record_wait_ms(field: str, value: Any) -> int | None:
+    """Read a record wait in seconds: a number from 0 on, or infinity, also as the text ``"Infinity"``.
+
+    Returns:
+        Milliseconds, rounded up; None for a wait without end.
+
+    Raises:
+        InvalidLockRequest: it is something else; names the field.
+    """
+    if value == "Infinity":
+        return None
+    allowed = 'a number of seconds from 0 on, or "Infinity"'
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value < 0:
+        raise InvalidLockRequest(field, value, allowed)
+    if math.isinf(value):
+        return None
+    return math.ceil(value * 1_000)

@@ -1,0 +1,95 @@
+"""What an operation of the protocol ends with, as values."""
+
+from dataclasses import dataclass
+
+from ticketlock._items import LockItem, Row
+from ticketlock._names import LockName
+from ticketlock._time import Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """One acquisition that holds the lock.
+
+    Attributes:
+        lock, owner: whose it is.
+        ticket: its number; None when an earlier, repeated request took the lock and its reply was lost.
+        fencing_token: greater than that of every earlier grant of this lock, unchanged by renewals.
+        lease_until_ms: the end of the lease in table time, milliseconds since the epoch.
+        deadline_ms: on the local clock, the moment from which on the holder must not count on the lock any more.
+        since_ms: about when the lock was granted, table time.
+        mean_hold_ms: how long recent holders kept it, for statistics; None before the first release.
+        took_over: how many expired holders this grant removed.
+    """
+
+    lock: LockName
+    owner: str
+    ticket: int | None
+    fencing_token: int
+    lease_until_ms: int
+    deadline_ms: int
+    since_ms: int
+    mean_hold_ms: int | None
+    took_over: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in the queue.
+
+    Attributes:
+        ticket: its number.
+        lease_until_ms: until when the row stands without being extended, table time.
+    """
+
+    ticket: int
+    lease_until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """What a waiter learned by looking.
+
+    Attributes:
+        place: its place; a new one when ``place_lost``.
+        ahead: how many live rows stand before it; an upper bound when it is not among the first.
+        next_free_ms: about when a holder leaves, table time: by the mean hold, at the latest when its lease ends.
+        mean_hold_ms: how long a holder keeps the lock, as far as is known.
+        now: the moment of the look.
+        place_lost: True when the old place was swept, or its number void, and another had to be taken.
+    """
+
+    place: Place
+    ahead: int
+    next_free_ms: int | None
+    mean_hold_ms: int | None
+    now: Moment
+    place_lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The lock is free.
+
+    Attributes:
+        held_ms: about how long it was held.
+        lease_was_over: True when the lease had ended before the release, though nobody had taken the lock yet.
+    """
+
+    held_ms: int
+    lease_was_over: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LockState:
+    """One lock as it stands in the table.
+
+    Attributes:
+        item: counters and holders; None when the lock has never been used, or its item was cleaned away.
+        rows: the queue, in ticket order, dead rows included.
+        now: the moment of the last page.
+    """
+
+    item: LockItem | None
+    rows: tuple[Row, ...]
+    now: Moment

@@ -1,0 +1,482 @@
+"""The ticket lock: every decision of the protocol, and nothing else. No I/O, no clock.
+
+The rules, in rank order:
+
+1. **The queue decides whose turn it is; one conditional write on the lock item decides who holds.** A process that
+   stalls anywhere, for any time, can be late in the queue, never a second holder.
+2. Every granting write mints the fencing token, and demands that its owner is not a holder yet: a repeated request
+   grants nothing twice.
+3. A lease is written from the upper end of table time and judged by the lower end, less a margin.
+4. A refusal brings the item that refused: the loser decides by what stands there, not by what it remembers.
+   "Refused, but I am in the item" means that an earlier try won.
+
+A ticket's life::
+
+    (none) ──acquire──► holder                                   nobody holds or queues: one write
+    (none) ──mint──► numbered ──put row──► waiting               the row must follow its number within a second
+    waiting ──my turn──► holder                                  one transaction: the row goes, the holder comes
+    waiting ──withdraw──► (none)        waiting ──lease over──► swept by one of the first two in line
+    holder ──renew──► holder ──release──► (none)                 holder ──lease over──► removed by the next grant
+
+The ticket lock is due to Reed and Kanodia (eventcounts and sequencers, 1979) and Mellor-Crummey and Scott (1991); its
+DynamoDB form with an atomic counter and queue rows to "Distributed Locking in DynamoDB" (2020); the fencing token to
+Lamport's and Kleppmann's arguments. What differs here, and why, is in docs/decisions.
+
+Each method of ``Contender`` is a generator: it yields requests, is sent replies, and returns its result. The caller
+performs the requests, with boto3, asyncio or in a simulated world.
+"""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from ticketlock import _writes as write
+from ticketlock._items import Holder, Item, LockItem, Row, is_lock_item, lock_key
+from ticketlock._names import LockName
+from ticketlock._outcomes import Grant, LockState, Place, Position, Released
+from ticketlock._requests import Read, Reply, Request
+from ticketlock._time import Moment
+from ticketlock._writes import Claim
+from ticketlock.errors import (
+    LockLost,
+    OutcomeUnknown,
+    PermitsMismatch,
+    RecordWaitExceeded,
+    RequestNotApplied,
+)
+
+EXPIRY_MARGIN_MS = 1_000
+"""How long past its end, by the lower bound of table time, a lease still counts: the service's own servers differ."""
+
+# More than the bounds of table time can tighten by from one reply to the next.
+_TOO_LONG_MS = 5_000
+_TRIES = 5
+_GONE_AT_ONCE = 10
+_SWEPT_A_LOOK = 10
+_PAGE = 100
+
+T = TypeVar("T")
+Steps = Generator[Request, Reply, T]
+
+
+@dataclass(slots=True)
+class _Queue:
+    """The front of the queue as one look found it."""
+
+    item: LockItem | None
+    live: list[Row]
+    mine: list[Row]
+    dead: list[Row]
+    last_ticket_seen: int
+    to_the_end: bool
+
+    def ahead_of(self, ticket: int) -> int:
+        return sum(row.ticket < ticket for row in self.live)
+
+    def surely_lacks(self, ticket: int) -> bool:
+        return not self.mine and (self.to_the_end or self.last_ticket_seen >= ticket)
+
+
+class Contender:
+    """One owner's dealings with one lock.
+
+    Args:
+        claim: what it asks for.
+        now: the present moment; later ones come with the replies.
+    """
+
+    def __init__(self, claim: Claim, now: Moment) -> None:
+        self.claim = claim
+        self.now = now
+
+    # The verbs of a waiter.
+
+    def take_ticket(self, record_wait_ms: int | None) -> Steps[Grant | Position]:
+        """Acquire at once, or stand in the queue.
+
+        Args:
+            record_wait_ms: 0 to fail instead of queueing.
+
+        Raises:
+            RecordWaitExceeded: somebody holds or queues, and the record wait is 0; nothing is left behind.
+            PermitsMismatch, UnsupportedFormat: the lock exists with another limit, or in a newer format.
+        """
+        found = yield from self.acquire_at_once()
+        if isinstance(found, Grant):
+            return found
+        if isinstance(found, Row):
+            return self._position(None, Place(found.ticket, found.lease_until_ms), ahead=0)
+        if record_wait_ms == 0:
+            raise RecordWaitExceeded("somebody holds the lock or waits for it, and the record wait is 0")
+        place, item = yield from self.join()
+        return self._position(item, place, ahead=max(0, item.waiting - 1))
+
+    def check_turn(self, place: Place, wait_until_ms: int | None) -> Steps[Grant | Position]:
+        """Look once; take the lock if it is my turn; leave the queue if the record wait is over.
+
+        Args:
+            place: from the ticket or the look before.
+            wait_until_ms: the end of the record wait in table time; None waits for ever.
+
+        Raises:
+            RecordWaitExceeded: it is over, it is not my turn, and the queue is left.
+        """
+        found = yield from self.check_position(place)
+        if isinstance(found, Grant) or wait_until_ms is None or self.now.likely_ms < wait_until_ms:
+            return found
+        won_meanwhile = yield from self.withdraw(found.place.ticket)
+        if won_meanwhile is not None:
+            return won_meanwhile
+        raise RecordWaitExceeded(f"not the turn of ticket {found.place.ticket} when the record wait ended")
+
+    # The operations.
+
+    def acquire_at_once(self) -> Steps[Grant | Row | None]:
+        """Take the lock if nobody holds it or queues for it.
+
+        Returns:
+            The grant; or my own row, when an earlier try has joined the queue; or None: somebody holds or queues.
+        """
+        built = self.now
+        reply = yield from self._ask(write.take_at_once(self.claim, built))
+        gone: Sequence[Holder] = ()
+        for _ in range(_TRIES):
+            if reply.applied:
+                grant = yield from self._granted(built, reply.item, len(gone))
+                if grant is not None:
+                    return grant
+                # Taken over before it was reported: its lease, by a slow wall clock, was over at birth.
+                built, gone = self.now, ()
+                reply = yield from self._ask(write.take_at_once(self.claim, built))
+                continue
+            item = self._understood(reply.item)
+            if item is not None and (mine := item.holder(self.claim.owner)) is not None:
+                return (yield from self._won_earlier(item, mine, None))
+            gone = self._gone(item)
+            built = self.now
+            if item is None:
+                reply = yield from self._ask(write.take_at_once(self.claim, built))
+            elif self._free(item, gone) <= 0:
+                return None
+            elif item.waiting == 0 and not gone:
+                reply = yield from self._ask(write.take_at_once(self.claim, built))
+            elif item.waiting == 0:
+                reply = yield from self._ask(write.take_over(self.claim, built, item, gone))
+            else:
+                queue = yield from self._look(wanted=1)
+                if queue.mine:
+                    return queue.mine[0]
+                if queue.live or queue.item is None:
+                    return None
+                built, gone = self.now, self._gone(queue.item)
+                heal = queue.item.ticket_at_ms + 2 * write.JOIN_DEADLINE_MS < self.now.earliest_ms
+                reply = yield from self._ask(write.take_past_the_count(self.claim, built, queue.item, gone, heal=heal))
+        return None
+
+    def join(self) -> Steps[tuple[Place, LockItem]]:
+        """Take a number and stand in the queue with it.
+
+        Returns:
+            The place, and the lock item as the number left it.
+
+        Raises:
+            RequestNotApplied, OutcomeUnknown: no number could be followed by its row within a second.
+        """
+        for _ in range(_TRIES):
+            minted_at = self.now
+            reply = yield from self._ask(write.mint_ticket(self.claim, minted_at))
+            item = self._understood(reply.item)
+            if not reply.applied or item is None:
+                continue
+            if self.now.local_ms > minted_at.local_ms + write.JOIN_DEADLINE_MS:
+                continue
+            lease_until_ms = self.now.latest_ms + self.claim.lease_ms
+            try:
+                reply = yield from self._ask(write.put_row(self.claim, item.issued, minted_at.local_ms, self.now))
+            except (OutcomeUnknown, RequestNotApplied):
+                # The number is too old by now; should its row stand after all, it is found to be mine.
+                continue
+            if reply.applied or (reply.item is not None and Row.parse(reply.item).owner == self.claim.owner):
+                return Place(item.issued, lease_until_ms), item
+        raise RequestNotApplied(
+            f"in {_TRIES} tries no ticket was followed by its row within {write.JOIN_DEADLINE_MS} ms"
+        )
+
+    def check_position(self, place: Place) -> Steps[Grant | Position]:
+        """Look at the front of the queue; take the lock if it is my turn, else keep my place alive."""
+        for _ in range(_TRIES):
+            queue = yield from self._look(wanted=self.claim.permits)
+            item = queue.item
+            if item is not None and (holder := item.holder(self.claim.owner)) is not None:
+                won = yield from self._won_earlier(item, holder, place.ticket)
+                if won is not None:
+                    for row in queue.mine:
+                        yield from self._ask(write.delete_my_row(self.claim, row.ticket))
+                    return won
+                continue
+            place, is_void = yield from self._my_place(queue, place)
+            if is_void or item is None or queue.surely_lacks(place.ticket):
+                return (yield from self._join_again())
+            ahead = queue.ahead_of(place.ticket) if queue.mine else place.ticket - self._first_ticket(queue, place)
+            if queue.mine and ahead < 2:
+                yield from self._sweep(queue)
+            gone = self._gone(item)
+            if queue.mine and ahead < self._free(item, gone):
+                built = self.now
+                reply = yield from self._ask(write.take_my_turn(self.claim, built, place.ticket, item, gone))
+                if reply.applied:
+                    grant = yield from self._granted(built, None, len(gone), seen=item, ticket=place.ticket)
+                    if grant is not None:
+                        return grant
+                continue
+            kept = yield from self._extend(place)
+            if kept is None:
+                return (yield from self._join_again())
+            return self._position(item, kept, ahead)
+        return self._position(None, place, ahead=0)
+
+    def withdraw(self, ticket: int) -> Steps[Grant | None]:
+        """Leave the queue.
+
+        Returns:
+            None; or the grant, when an earlier try of mine had taken the lock already.
+        """
+        reply = yield from self._ask(write.withdraw(self.claim, ticket, self.now))
+        if reply.applied or not reply.refused[0]:
+            return None
+        item = self._understood(reply.items[0])
+        won = None
+        if item is not None and (holder := item.holder(self.claim.owner)) is not None:
+            won = yield from self._won_earlier(item, holder, ticket)
+        yield from self._ask(write.delete_my_row(self.claim, ticket))
+        return won
+
+    def renew(self, fencing_token: int) -> Steps[Grant]:
+        """The heartbeat: a whole new lease.
+
+        Raises:
+            LockLost: the lease is over, or the lock is not held with this token any more.
+        """
+        for _ in range(_TRIES):
+            built = self.now
+            reply = yield from self._ask(write.renew(self.claim, fencing_token, built))
+            item = LockItem.parse(reply.item) if reply.item is not None else None
+            holder = self._held_with(item, fencing_token)
+            if item is None or holder is None:
+                raise LockLost(f"the lock is not held with fencing token {fencing_token} any more")
+            if not reply.applied and holder.lease_until_ms <= self.now.latest_ms:
+                raise LockLost(f"the lease of fencing token {fencing_token} ended before it was renewed")
+            if reply.applied or holder.lease_until_ms >= built.latest_ms + self.claim.lease_ms:
+                grant = yield from self._settled(built, item, holder, None)
+                if grant is not None:
+                    return grant
+        raise LockLost(f"the lease of fencing token {fencing_token} could not be renewed: its item kept changing")
+
+    def release(self, held: Grant) -> Steps[Released]:
+        """Free the lock.
+
+        Raises:
+            LockLost: somebody else has taken it after the lease had ended.
+        """
+        held_ms = max(0, self.now.likely_ms - held.since_ms)
+        mean_hold_ms = held_ms if held.mean_hold_ms is None else (3 * held.mean_hold_ms + held_ms) // 4
+        reply = yield from self._ask(write.release(self.claim, held.fencing_token, mean_hold_ms, self.now))
+        if not reply.applied:
+            if self.now.latest_ms < held.lease_until_ms:
+                # Nobody may remove a holder whose lease runs: an earlier try of this release did.
+                return Released(held_ms, lease_was_over=False)
+            raise LockLost(f"the lease of fencing token {held.fencing_token} ended and the lock went to somebody else")
+        was = LockItem.parse(reply.item) if reply.item is not None else None
+        holder = self._held_with(was, held.fencing_token)
+        return Released(held_ms, lease_was_over=holder is not None and holder.lease_until_ms <= self.now.latest_ms)
+
+    # The parts.
+
+    def _ask(self, request: Request) -> Steps[Reply]:
+        reply = yield request
+        self.now = reply.now
+        return reply
+
+    def _understood(self, item: Item | None) -> LockItem | None:
+        if item is None:
+            return None
+        lock = LockItem.parse(item)
+        if lock.permits != self.claim.permits:
+            raise PermitsMismatch(self.claim.permits, lock.permits)
+        return lock
+
+    def _held_with(self, item: LockItem | None, fencing_token: int) -> Holder | None:
+        holder = item.holder(self.claim.owner) if item is not None else None
+        return holder if holder is not None and holder.fencing_token == fencing_token else None
+
+    def _is_over(self, lease_until_ms: int) -> bool:
+        return self.now.known and lease_until_ms < self.now.earliest_ms - EXPIRY_MARGIN_MS
+
+    def _gone(self, item: LockItem | None) -> Sequence[Holder]:
+        if item is None:
+            return ()
+        return [holder for holder in item.holders if self._is_over(holder.lease_until_ms)][:_GONE_AT_ONCE]
+
+    def _free(self, item: LockItem, gone: Sequence[Holder]) -> int:
+        return item.permits - item.held + len(gone)
+
+    def _look(self, wanted: int) -> Steps[_Queue]:
+        """Read the lock item and the front of the queue, until ``wanted`` live rows or the end."""
+        lock = self.claim.lock
+        # The lock item and one row more than there are permits: the same few items at any depth.
+        request = Read(lock.entity, lock.namespace + "/", limit=self.claim.permits + 2)
+        queue = _Queue(None, [], [], [], last_ticket_seen=-1, to_the_end=False)
+        while True:
+            reply = yield from self._ask(request)
+            for found in reply.items:
+                if found is None:
+                    continue
+                if is_lock_item(found):
+                    queue.item = self._understood(found)
+                else:
+                    self._sort_in(queue, Row.parse(found))
+            queue.to_the_end = reply.last_key is None
+            if queue.to_the_end or len(queue.live) + len(queue.mine) >= wanted:
+                return queue
+            request = replace(request, limit=_PAGE, after=reply.last_key)
+
+    def _sort_in(self, queue: _Queue, row: Row) -> None:
+        queue.last_ticket_seen = row.ticket
+        item = queue.item
+        void = item is None or row.ticket <= item.void_up_to
+        if row.owner == self.claim.owner and not void:
+            queue.mine.append(row)
+        elif void or self._is_over(row.lease_until_ms) or (item is not None and item.holder(row.owner) is not None):
+            queue.dead.append(row)
+        else:
+            queue.live.append(row)
+
+    def _first_ticket(self, queue: _Queue, place: Place) -> int:
+        return min((row.ticket for row in queue.live), default=place.ticket)
+
+    def _my_place(self, queue: _Queue, place: Place) -> Steps[tuple[Place, bool]]:
+        """My place as the queue has it, and whether its number is void. A retried join counts once: the older row."""
+        if queue.mine:
+            first, *others = queue.mine
+            surplus = {row.ticket for row in others} | {place.ticket} - {first.ticket}
+            for ticket in sorted(surplus - {first.ticket}):
+                yield from self._ask(write.delete_my_row(self.claim, ticket))
+            return Place(first.ticket, first.lease_until_ms), False
+        is_void = queue.item is None or place.ticket <= queue.item.void_up_to
+        if is_void:
+            yield from self._ask(write.delete_my_row(self.claim, place.ticket))
+        return place, is_void
+
+    def _sweep(self, queue: _Queue) -> Steps[None]:
+        """Delete dead rows. The count stays: a late copy of a row may be among them, and a count too high is safe."""
+        for row in queue.dead[:_SWEPT_A_LOOK]:
+            yield from self._ask(write.delete_dead_row(self.claim.lock, row))
+
+    def _extend(self, place: Place) -> Steps[Place | None]:
+        """Keep my row alive, if it is past its half-life; None when it is gone."""
+        if place.lease_until_ms - self.now.latest_ms > self.claim.lease_ms // 2:
+            return place
+        built = self.now
+        reply = yield from self._ask(write.extend_row(self.claim, place.ticket, built))
+        if reply.applied:
+            return Place(place.ticket, built.latest_ms + self.claim.lease_ms)
+        row = Row.parse(reply.item) if reply.item is not None else None
+        return Place(row.ticket, row.lease_until_ms) if row is not None and row.owner == self.claim.owner else None
+
+    def _join_again(self) -> Steps[Position]:
+        place, item = yield from self.join()
+        return replace(self._position(item, place, ahead=max(0, item.waiting - 1)), place_lost=True)
+
+    def _position(self, item: LockItem | None, place: Place, ahead: int) -> Position:
+        mean_hold_ms = item.mean_hold_ms if item is not None else None
+        leaving = [
+            min(holder.lease_until_ms + EXPIRY_MARGIN_MS, holder.since_ms + mean_hold_ms)
+            if mean_hold_ms is not None
+            else holder.lease_until_ms + EXPIRY_MARGIN_MS
+            for holder in (item.holders if item is not None else ())
+        ]
+        return Position(place, ahead, min(leaving, default=None), mean_hold_ms, self.now)
+
+    def _granted(
+        self,
+        built: Moment,
+        new_item: Item | None,
+        took_over: int,
+        *,
+        seen: LockItem | None = None,
+        ticket: int | None = None,
+    ) -> Steps[Grant | None]:
+        """A granting write was applied: make sure of the lease, and report it."""
+        if new_item is not None:
+            item = LockItem.parse(new_item)
+            token, ticket = item.fencing_token, item.issued
+        else:
+            assert seen is not None
+            item, token = seen, seen.fencing_token + 1
+        holder = Holder(
+            self.claim.owner, token, built.latest_ms + self.claim.lease_ms, built.likely_ms, self.claim.data
+        )
+        grant = yield from self._settled(built, item, holder, ticket)
+        return None if grant is None else replace(grant, took_over=took_over)
+
+    def _won_earlier(self, item: LockItem, holder: Holder, ticket: int | None) -> Steps[Grant | None]:
+        """An earlier try of mine took the lock, with its lease: give it a whole one before reporting it."""
+        return (yield from self._settled(self.now, item, holder, ticket, earlier=True))
+
+    def _settled(
+        self, built: Moment, item: LockItem, holder: Holder, ticket: int | None, *, earlier: bool = False
+    ) -> Steps[Grant | None]:
+        """Report a grant whose lease is as it should be; else mend the lease first.
+
+        A cold process wrote the lease by its wall clock, and a slow one long ago. Where the table's time, as the reply
+        told it, leaves less than three quarters of the lease, or the lease reaches further than a lease from now can,
+        it is written anew, if nothing has changed it. None when it has: the caller looks again.
+        """
+        lease_ms = self.claim.lease_ms
+        until_ms = holder.lease_until_ms
+        for _ in range(_TRIES):
+            by_table_ms = self.now.local_of(until_ms)
+            deadline_ms = by_table_ms if earlier else min(built.local_ms + lease_ms, by_table_ms)
+            too_short = deadline_ms - self.now.local_ms < lease_ms * 3 // 4
+            too_long = not earlier and until_ms > self.now.latest_ms + lease_ms + _TOO_LONG_MS
+            if not self.now.known or not (too_short or too_long):
+                return Grant(
+                    lock=self.claim.lock,
+                    owner=self.claim.owner,
+                    ticket=ticket,
+                    fencing_token=holder.fencing_token,
+                    lease_until_ms=until_ms,
+                    deadline_ms=deadline_ms,
+                    since_ms=holder.since_ms,
+                    mean_hold_ms=item.mean_hold_ms,
+                )
+            built, earlier = self.now, False
+            reply = yield from self._ask(write.settle_lease(self.claim, holder.fencing_token, until_ms, built))
+            until_ms = built.latest_ms + lease_ms
+            if not reply.applied:
+                found = LockItem.parse(reply.item) if reply.item is not None else None
+                held = self._held_with(found, holder.fencing_token)
+                # Its own repeat is refused as well, by the very lease that it wrote.
+                if held is None or held.lease_until_ms != until_ms:
+                    return None
+        return None
+
+
+def inspect(lock: LockName, now: Moment) -> Steps[LockState]:
+    """Read one lock, its holders and its whole queue."""
+    request = Read(lock_key(lock)["pk"]["S"], lock.namespace + "/", limit=None)
+    item: LockItem | None = None
+    rows: list[Row] = []
+    while True:
+        reply = yield request
+        now = reply.now
+        for found in reply.items:
+            if found is None:
+                continue
+            if is_lock_item(found):
+                item = LockItem.parse(found)
+            else:
+                rows.append(Row.parse(found))
+        if reply.last_key is None:
+            return LockState(item, tuple(rows), now)
+        request = replace(request, after=reply.last_key)

@@ -1,0 +1,150 @@
+"""What the SDK's clients must be like, and what their errors mean for a request: refused, not applied or unknown."""
+
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    HTTPClientError,
+    NoCredentialsError,
+    NoRegionError,
+    PartialCredentialsError,
+)
+
+from ticketlock._items import Item
+from ticketlock.errors import TableError, TableNotFound, TableRefused
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+CONNECT_TIMEOUT_S = 1.0
+READ_TIMEOUT_S = 2.0
+
+
+def make_client(**overrides: Any) -> "DynamoDBClient":
+    """A DynamoDB client as the protocol wants it: short time-outs, no retries of its own.
+
+    Args:
+        overrides: further arguments of ``boto3.client``, for example ``endpoint_url`` and ``region_name``.
+    """
+    config = Config(
+        connect_timeout=CONNECT_TIMEOUT_S,
+        read_timeout=READ_TIMEOUT_S,
+        retries={"total_max_attempts": 1, "mode": "standard"},
+    )
+    return boto3.client("dynamodb", **{"config": config, **overrides})
+
+
+def check_client(client: "DynamoDBClient") -> None:
+    """Refuse a client that would repeat requests by itself or hang for long.
+
+    Raises:
+        ValueError: says which setting, and what it should be.
+    """
+    config: Any = client.meta.config
+    attempts = (config.retries or {}).get("total_max_attempts")
+    if attempts != 1:
+        raise ValueError(
+            f"the client makes up to {attempts or 'several'} attempts a request; ticketlock repeats requests itself: "
+            "give it Config(retries={'total_max_attempts': 1})"
+        )
+    for setting, value, most in (
+        ("connect_timeout", config.connect_timeout, 5),
+        ("read_timeout", config.read_timeout, 5),
+    ):
+        if value is None or value > most:
+            raise ValueError(
+                f"the client's {setting} is {value} s; a hung request must end before a lease does: "
+                f"give it Config({setting}=...) of at most {most} s"
+            )
+
+
+def read_timeout_s(client: "DynamoDBClient") -> float:
+    """How long a request of the client may hang."""
+    config: Any = client.meta.config
+    return float(config.read_timeout)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A condition did not hold: for each write whether it was the one, and the item that stood there."""
+
+    refused: tuple[bool, ...]
+    items: tuple[Item | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TryAgain:
+    """The request failed in a way that may pass.
+
+    Attributes:
+        perhaps_applied: False when it is certain that nothing was written.
+    """
+
+    perhaps_applied: bool
+
+
+_NOT_APPLIED = frozenset(
+    {
+        "LimitExceededException",
+        "ProvisionedThroughputExceededException",
+        "RequestLimitExceeded",
+        "ThrottlingException",
+        "Throttling",
+        "TransactionConflictException",
+        "ReplicatedWriteConflictException",
+    }
+)
+_TRANSIENT_REASONS = frozenset({"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"})
+_NOT_SENT = (ConnectTimeoutError, EndpointConnectionError)
+_UNUSABLE = (NoCredentialsError, PartialCredentialsError, NoRegionError)
+
+
+def meaning(error: BotoCoreError | ClientError) -> Refusal | TryAgain | TableError:
+    """What an error of the SDK says about the request that raised it."""
+    if isinstance(error, ClientError):
+        return _meaning_of_answer(error)
+    if isinstance(error, _NOT_SENT):
+        return TryAgain(perhaps_applied=False)
+    if isinstance(error, HTTPClientError):
+        return TryAgain(perhaps_applied=True)
+    if isinstance(error, _UNUSABLE):
+        return TableRefused(f"{error}: configure the AWS credentials and Region of this process")
+    return TableRefused(str(error))
+
+
+def _meaning_of_answer(error: ClientError) -> Refusal | TryAgain | TableError:
+    response: Any = error.response
+    code = response.get("Error", {}).get("Code", "")
+    if code == "ConditionalCheckFailedException":
+        return Refusal((True,), (response.get("Item"),))
+    if code == "TransactionCanceledException":
+        reasons = response.get("CancellationReasons", [])
+        codes = [reason.get("Code") for reason in reasons]
+        if "ConditionalCheckFailed" in codes:
+            refused = tuple(code == "ConditionalCheckFailed" for code in codes)
+            return Refusal(refused, tuple(reason.get("Item") or None for reason in reasons))
+        if _TRANSIENT_REASONS.intersection(codes):
+            return TryAgain(perhaps_applied=False)
+        return TableRefused(f"the transaction was cancelled: {', '.join(map(str, codes))}")
+    if code in _NOT_APPLIED:
+        return TryAgain(perhaps_applied=False)
+    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    if status >= 500 or code == "TransactionInProgressException":
+        return TryAgain(perhaps_applied=True)
+    if code == "ResourceNotFoundException":
+        return TableNotFound("there is no table of that name in this account and Region")
+    return TableRefused(f"{code}: {response.get('Error', {}).get('Message', '')}")
+
+
+def date_ms(response: Any) -> int | None:
+    """The service's Date in a reply or an error's reply, in milliseconds since the epoch."""
+    headers = response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    date = headers.get("date")
+    return int(parsedate_to_datetime(date).timestamp()) * 1_000 if date else None

@@ -1,0 +1,205 @@
+"""The lock table over boto3: performs the protocol's requests, one process, any number of threads."""
+
+import itertools
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from ticketlock import _sdk
+from ticketlock._clocks import Clocks, SystemClocks
+from ticketlock._names import LockName
+from ticketlock._outcomes import Grant, LockState, Place, Position, Released
+from ticketlock._protocol import Contender, Steps, inspect
+from ticketlock._requests import Read, Reply, Request, TaskAnswer, Transaction, Write
+from ticketlock._time import Moment, Reading, TableTime
+from ticketlock._writes import Claim
+from ticketlock.errors import InvalidLockRequest, OutcomeUnknown, RequestNotApplied, TableError
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_stepfunctions import SFNClient
+
+_FIRST_BACKOFF_MS = 25
+_LONGEST_BACKOFF_MS = 1_000
+_TASK_IS_GONE = frozenset({"TaskTimedOut", "TaskDoesNotExist", "InvalidToken"})
+
+T = TypeVar("T")
+
+
+class LockTable:
+    """A DynamoDB table of locks.
+
+    Args:
+        table_name: a table with the string keys ``pk`` and ``sk`` and time to live on ``expiresAt``.
+        client: a DynamoDB client of your own: no retries (``total_max_attempts`` 1), time-outs of at most 5 s.
+        step_functions: a Step Functions client, where callback tasks are to be answered.
+        clocks: where the time comes from.
+        sleep: how to wait between repeats, in seconds.
+        give_up_after_ms: for how long one request is repeated while the service throttles or fails.
+
+    Raises:
+        ValueError: the client is not usable; says which setting, and what it should be.
+    """
+
+    def __init__(
+        self,
+        table_name: str,
+        *,
+        client: "DynamoDBClient | None" = None,
+        step_functions: "SFNClient | None" = None,
+        clocks: Clocks | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        give_up_after_ms: int = 8_000,
+    ) -> None:
+        self.table_name = table_name
+        self._client = client if client is not None else _sdk.make_client()
+        _sdk.check_client(self._client)
+        self._step_functions = step_functions
+        self._clocks = clocks if clocks is not None else SystemClocks()
+        self._sleep = sleep
+        self._give_up_after_ms = give_up_after_ms
+        self._time = TableTime()
+        self._time_lock = threading.Lock()
+
+    def take_ticket(self, claim: Claim, record_wait_ms: int | None) -> Grant | Position:
+        """Acquire at once, or stand in the queue; see ``Contender.take_ticket``.
+
+        Args:
+            claim: the acquisition.
+            record_wait_ms: 0 raises RecordWaitExceeded instead of queueing; None waits for ever.
+        """
+        return self._contend(claim, lambda me: me.take_ticket(record_wait_ms))
+
+    def check_turn(self, claim: Claim, place: Place, wait_until_ms: int | None) -> Grant | Position:
+        """Look once, and take the lock or keep the place; see ``Contender.check_turn``.
+
+        Args:
+            claim: the acquisition.
+            place: from the ticket or the look before.
+            wait_until_ms: the end of the record wait in table time; None waits for ever.
+        """
+        return self._contend(claim, lambda me: me.check_turn(place, wait_until_ms))
+
+    def withdraw(self, claim: Claim, ticket: int) -> Grant | None:
+        """Leave the queue; see ``Contender.withdraw``."""
+        return self._contend(claim, lambda me: me.withdraw(ticket))
+
+    def renew(self, claim: Claim, fencing_token: int) -> Grant:
+        """Renew the lease; see ``Contender.renew``."""
+        return self._contend(claim, lambda me: me.renew(fencing_token))
+
+    def release(self, claim: Claim, held: Grant) -> Released:
+        """Free the lock; see ``Contender.release``."""
+        return self._contend(claim, lambda me: me.release(held))
+
+    def inspect(self, lock: LockName) -> LockState:
+        """Read a lock, its holders and its queue."""
+        return self.run(lambda now: inspect(lock, now))
+
+    def _contend(self, claim: Claim, steps: Callable[[Contender], Steps[T]]) -> T:
+        slowest_s = _sdk.read_timeout_s(self._client)
+        if slowest_s * 4_000 > claim.lease_ms:
+            raise InvalidLockRequest(
+                "lease_ms", claim.lease_ms, f"at least four read time-outs of the client ({slowest_s} s each)"
+            )
+        return self.run(lambda now: steps(Contender(claim, now)))
+
+    def run(self, steps: Callable[[Moment], Steps[T]]) -> T:
+        """Drive steps of the protocol to their end, performing each request that they yield."""
+        generator = steps(self.now())
+        try:
+            request = next(generator)
+            while True:
+                try:
+                    reply = self.perform(request)
+                except TableError as error:
+                    request = generator.throw(error)
+                else:
+                    request = generator.send(reply)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    def now(self) -> Moment:
+        """The present moment, as far as the table's time is known."""
+        with self._time_lock:
+            return self._time.at(self._clocks.read())
+
+    def perform(self, request: Request) -> Reply:
+        """Send a request until it is applied or refused.
+
+        Raises:
+            RequestNotApplied: given up, and no attempt can have been applied.
+            OutcomeUnknown: given up, and some attempt may have been applied.
+            TableError: another one, when repeating cannot help.
+        """
+        if isinstance(request, TaskAnswer):
+            return self._answer(request)
+        started_ms = self._clocks.read().local_ms
+        last_ms = started_ms + self._give_up_after_ms
+        if isinstance(request, Write) and request.not_after_local_ms is not None:
+            last_ms = min(last_ms, request.not_after_local_ms)
+        perhaps_applied = False
+        for attempt in itertools.count():
+            sent = self._clocks.read()
+            try:
+                response = self._send(request)
+            except (BotoCoreError, ClientError) as error:
+                meaning = _sdk.meaning(error)
+                now = self._moment_after(sent, getattr(error, "response", None) or {})
+                if isinstance(meaning, _sdk.Refusal):
+                    return Reply(False, meaning.items, now, meaning.refused)
+                if isinstance(meaning, TableError):
+                    raise meaning from error
+                perhaps_applied |= meaning.perhaps_applied and not isinstance(request, Read)
+                pause_ms = random.random() * min(_LONGEST_BACKOFF_MS, _FIRST_BACKOFF_MS << attempt)
+                if now.local_ms + pause_ms > last_ms:
+                    given_up = OutcomeUnknown if perhaps_applied else RequestNotApplied
+                    raise given_up(f"gave up after {attempt + 1} attempts: {error}") from error
+                self._sleep(pause_ms / 1_000)
+            else:
+                now = self._moment_after(sent, response)
+                items = response["Items"] if isinstance(request, Read) else [response.get("Attributes")]
+                return Reply(True, tuple(items), now, last_key=response.get("LastEvaluatedKey"))
+        raise AssertionError("unreachable")
+
+    def _send(self, request: Write | Transaction | Read) -> Any:
+        table = {"TableName": self.table_name}
+        client: Any = self._client
+        if isinstance(request, Read):
+            return client.query(**table, **request.parameters())
+        if isinstance(request, Transaction):
+            return client.transact_write_items(
+                TransactItems=[{write.operation: {**table, **write.parameters()}} for write in request.writes]
+            )
+        send = {"Update": client.update_item, "Put": client.put_item, "Delete": client.delete_item}
+        returns = {} if request.returns == "NONE" else {"ReturnValues": request.returns}
+        return send[request.operation](**table, **request.parameters(), **returns)
+
+    def _answer(self, answer: TaskAnswer) -> Reply:
+        if self._step_functions is None:
+            raise ValueError("a callback task is to be answered: give LockTable a Step Functions client")
+        try:
+            if answer.error is None:
+                self._step_functions.send_task_success(taskToken=answer.task_token, output="{}")
+            else:
+                self._step_functions.send_task_failure(
+                    taskToken=answer.task_token, error=answer.error, cause=answer.cause or ""
+                )
+        except ClientError as error:
+            if error.response.get("Error", {}).get("Code") not in _TASK_IS_GONE:
+                raise
+            return Reply(False, (), self.now())
+        return Reply(True, (), self.now())
+
+    def _moment_after(self, sent: Reading, response: Any) -> Moment:
+        received = self._clocks.read()
+        date_ms = _sdk.date_ms(response)
+        with self._time_lock:
+            if date_ms is not None:
+                self._time.observe(date_ms, sent, received)
+            return self._time.at(received)

@@ -1,0 +1,102 @@
+"""Table time: what a process knows of the table's clock, without trusting its own.
+
+Every reply of DynamoDB carries the service's ``Date``, in whole seconds. A Date of D means that at some moment between
+sending the request and receiving the reply the table's clock stood in [D, D + 2 s): one second for the missing
+fraction, one because the header may be written at either end of the work. Each reply thus bounds the difference
+between the table's clock and this machine's; the bounds are intersected over replies (Marzullo's idea: the truth lies
+in every interval) and widened with age for drift. Bounds that contradict each other start anew.
+
+Nothing here reads a clock: readings come in as arguments.
+"""
+
+from dataclasses import dataclass
+
+# The Date has no fraction, and may be taken at either end of the service's work.
+_DATE_RESOLUTION_MS = 2_000
+# Ten times what a bad quartz does, twice the fastest slewing of an NTP daemon: 1 ms a second.
+_DRIFT_PER_MS = 0.001
+# The two local clocks part by this much only when one of them was set, or the machine was frozen.
+_LOCAL_CLOCKS_PART_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One look at this machine's clocks.
+
+    Attributes:
+        local_ms: a clock that nobody sets and that goes on while the machine is suspended, from any origin.
+        wall_ms: the wall clock, milliseconds since the epoch.
+    """
+
+    local_ms: int
+    wall_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What a process knows about one instant.
+
+    Attributes:
+        local_ms: the instant on this machine's own clock.
+        earliest_ms: table time is not before this, milliseconds since the epoch. Expiry is judged by it.
+        latest_ms: table time is not after this. Leases are written from it.
+        known: False when no reply has told the table's time yet; both bounds are the wall clock's then.
+    """
+
+    local_ms: int
+    earliest_ms: int
+    latest_ms: int
+    known: bool
+
+    @property
+    def likely_ms(self) -> int:
+        """The middle of the bounds, for waits and statistics: nothing safe may depend on it."""
+        return (self.earliest_ms + self.latest_ms) // 2
+
+    def local_of(self, table_ms: int) -> int:
+        """The first moment of the local clock at which table time may have reached ``table_ms``."""
+        return self.local_ms + table_ms - self.latest_ms
+
+
+class TableTime:
+    """The running estimate of the table's clock."""
+
+    def __init__(self) -> None:
+        # Bounds of (table time - local clock), and the local time at which they were exact.
+        self._bounds: tuple[float, float, int] | None = None
+        self._last: Reading | None = None
+
+    def at(self, reading: Reading) -> Moment:
+        """What is known at ``reading``."""
+        self._forget_if_the_clocks_parted(reading)
+        bounds = self._widened(reading.local_ms)
+        if bounds is None:
+            return Moment(reading.local_ms, reading.wall_ms, reading.wall_ms, known=False)
+        low, high = bounds
+        return Moment(reading.local_ms, int(reading.local_ms + low), int(reading.local_ms + high) + 1, known=True)
+
+    def observe(self, date_ms: int, sent: Reading, received: Reading) -> None:
+        """Take in the Date of a reply, in milliseconds since the epoch, and the readings around its request."""
+        self._forget_if_the_clocks_parted(sent)
+        self._forget_if_the_clocks_parted(received)
+        low: float = date_ms - received.local_ms
+        high: float = date_ms + _DATE_RESOLUTION_MS - sent.local_ms
+        known = self._widened(received.local_ms)
+        if known is not None and max(low, known[0]) <= min(high, known[1]):
+            low, high = max(low, known[0]), min(high, known[1])
+        self._bounds = (low, high, received.local_ms)
+
+    def _widened(self, local_ms: int) -> tuple[float, float] | None:
+        if self._bounds is None:
+            return None
+        low, high, exact_at_ms = self._bounds
+        drift = max(0, local_ms - exact_at_ms) * _DRIFT_PER_MS
+        return low - drift, high + drift
+
+    def _forget_if_the_clocks_parted(self, reading: Reading) -> None:
+        last, self._last = self._last, reading
+        if last is None:
+            return
+        parted_ms = (reading.wall_ms - reading.local_ms) - (last.wall_ms - last.local_ms)
+        if abs(parted_ms) > _LOCAL_CLOCKS_PART_MS:
+            self._bounds = None

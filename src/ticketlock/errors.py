@@ -1,0 +1,135 @@
+"""The errors of ticketlock, one tree.
+
+    TicketLockError
+    ├── InvalidLockRequest (ValueError)     the request is malformed; nothing was written
+    ├── TaskNotAllowed                      the work named in the request is not one of the targets
+    ├── PermitsMismatch                     the lock exists with another number of permits
+    ├── UnsupportedFormat                   the lock was written by a newer version
+    ├── RecordWaitExceeded (TimeoutError)   the record wait ended before the turn came
+    ├── EventBudgetExceeded                 an execution came near the end of its event history
+    ├── LockLost                            the lease ended, or the lock is somebody else's
+    └── TableError                          the table could not be used
+        ├── TableNotFound                   no such table
+        ├── TableRefused                    credentials, permissions or the request were refused
+        ├── RequestNotApplied               given up; surely nothing was written
+        └── OutcomeUnknown                  given up; the last request may or may not be applied
+
+The class names of the first seven are also wire format: Step Functions matches them.
+"""
+
+__all__ = [
+    "EventBudgetExceeded",
+    "InvalidLockRequest",
+    "LockLost",
+    "OutcomeUnknown",
+    "PermitsMismatch",
+    "RecordWaitExceeded",
+    "RequestNotApplied",
+    "TableError",
+    "TableNotFound",
+    "TableRefused",
+    "TaskNotAllowed",
+    "TicketLockError",
+    "UnsupportedFormat",
+]
+
+
+class TicketLockError(Exception):
+    """The root of every error that ticketlock raises."""
+
+
+class InvalidLockRequest(TicketLockError, ValueError):
+    """A request is malformed: says which field, its value and what is allowed.
+
+    Attributes:
+        field: where in the request, for example ``task.input``.
+        value: what stood there, shortened.
+        allowed: what may stand there.
+    """
+
+    def __init__(self, field: str, value: object, allowed: str) -> None:
+        self.field = field
+        self.value = shown(value)
+        self.allowed = allowed
+        super().__init__(f"{field} is {self.value}; allowed: {allowed}")
+
+
+class TaskNotAllowed(TicketLockError):
+    """The work named in the request is not one of the targets that were allowed at deploy time.
+
+    Attributes:
+        field: where in the request, for example ``task.functionArn``.
+        value: the ARN that stood there, shortened.
+        allowed: the ARNs that may stand there.
+    """
+
+    def __init__(self, field: str, value: object, allowed: tuple[str, ...]) -> None:
+        self.field = field
+        self.value = shown(value)
+        self.allowed = allowed
+        targets = ", ".join(allowed) or "none (the construct's `targets` is empty)"
+        super().__init__(f"{field} is {self.value}; allowed targets: {targets}")
+
+
+class PermitsMismatch(TicketLockError):
+    """The lock exists with another number of permits than the caller asked for.
+
+    Attributes:
+        asked: the caller's number.
+        stored: the lock's number.
+    """
+
+    def __init__(self, asked: int, stored: int) -> None:
+        self.asked = asked
+        self.stored = stored
+        super().__init__(f"the lock has {stored} permits, not {asked}: all its users must ask for the same number")
+
+
+class UnsupportedFormat(TicketLockError):
+    """The lock item was written in a data format that this version does not know.
+
+    Attributes:
+        stored: the number of the format in the item.
+    """
+
+    def __init__(self, stored: int, known: int) -> None:
+        self.stored = stored
+        super().__init__(f"the lock is in data format {stored}, this version knows {known}: upgrade ticketlock")
+
+
+class RecordWaitExceeded(TicketLockError, TimeoutError):
+    """The record wait ended before the lock could be taken; the caller has left the queue."""
+
+
+class EventBudgetExceeded(TicketLockError):
+    """An execution is about to reach the end of its event history, past which it would fail unnamed."""
+
+
+class LockLost(TicketLockError):
+    """The lease ended before it was renewed or released, or the lock is no longer the caller's."""
+
+
+class TableError(TicketLockError):
+    """The table could not be used."""
+
+
+class TableNotFound(TableError):
+    """There is no table of that name in this account and Region."""
+
+
+class TableRefused(TableError):
+    """The service refused the request: credentials, permissions, or a table of another shape."""
+
+
+class RequestNotApplied(TableError):
+    """Throttling, conflicts or an unreachable endpoint outlasted the retries; surely nothing was written."""
+
+
+class OutcomeUnknown(TableError):
+    """No answer within the retries: the request may or may not be applied. Repeating the call is harmless."""
+
+
+def shown(value: object) -> str:
+    """A value as an error message shows it: its repr, at most 80 characters."""
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

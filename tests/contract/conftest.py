@@ -1,0 +1,46 @@
+"""The same contract on every engine."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from contract.engines import Engine, endpoint_engine, engine_names, ministack_engine, moto_engine
+from contract.world import Process, World
+
+from ticketlock import LockName
+
+
+@pytest.fixture(scope="module", params=engine_names())
+def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    with ExitStack() as stack:
+        if request.param == "moto":
+            yield stack.enter_context(moto_engine())
+        elif request.param == "ministack":
+            yield stack.enter_context(ministack_engine(request.getfixturevalue("emulator")))
+        else:
+            yield stack.enter_context(endpoint_engine())
+
+
+@pytest.fixture
+def world(engine: Engine) -> World:
+    return World(engine)
+
+
+@pytest.fixture
+def lock(world: World) -> LockName:
+    return world.lock()
+
+
+@pytest.fixture
+def alice(world: World) -> Process:
+    return world.process()
+
+
+@pytest.fixture
+def bob(world: World) -> Process:
+    return world.process()
+
+
+@pytest.fixture
+def carol(world: World) -> Process:
+    return world.process()

@@ -1,0 +1,227 @@
+"""Standing in line."""
+
+import pytest
+from contract.engines import exact_engine_names
+from contract.world import LEASE_MS, Process, World
+
+from ticketlock import Grant, LockName, Position, RecordWaitExceeded
+from ticketlock._items import lock_key, number, row_key
+
+
+def test_grants_follow_ticket_order_whoever_looks_first(world: World, lock: LockName) -> None:
+    holder = world.process()
+    holding = holder.claim(lock)
+    grant = holder.granted(holding)
+    waiters = [world.process() for _ in range(5)]
+    claims = [waiter.claim(lock) for waiter in waiters]
+    positions = [waiter.queued(claim) for waiter, claim in zip(waiters, claims, strict=True)]
+    holder.table.release(holding, grant)
+    order = []
+    while len(order) < len(waiters):
+        for index in reversed(range(len(waiters))):
+            if index in order:
+                continue
+            found = waiters[index].look(claims[index], positions[index])
+            if isinstance(found, Grant):
+                order.append(index)
+                waiters[index].table.release(claims[index], found)
+    assert order == [0, 1, 2, 3, 4]
+
+
+def test_a_newcomer_does_not_overtake_a_waiter_when_the_lock_becomes_free(
+    alice: Process, bob: Process, carol: Process, lock: LockName
+) -> None:
+    first, second = alice.claim(lock), bob.claim(lock)
+    grant = alice.granted(first)
+    waiting = bob.queued(second)
+    alice.table.release(first, grant)
+    assert isinstance(carol.take(carol.claim(lock)), Position)
+    assert isinstance(bob.look(second, waiting), Grant)
+
+
+def test_joining_is_a_refused_try_a_number_and_a_row(alice: Process, bob: Process, lock: LockName) -> None:
+    alice.granted(alice.claim(lock))
+    assert bob.operations(lambda: bob.queued(bob.claim(lock))) == ["UpdateItem", "UpdateItem", "PutItem"]
+
+
+def test_a_look_while_somebody_holds_is_one_query(alice: Process, bob: Process, lock: LockName) -> None:
+    alice.granted(alice.claim(lock))
+    claim = bob.claim(lock)
+    position = bob.queued(claim)
+    assert bob.operations(lambda: bob.look(claim, position)) == ["Query"]
+
+
+def test_my_turn_is_one_query_and_one_transaction(alice: Process, bob: Process, lock: LockName) -> None:
+    first, second = alice.claim(lock), bob.claim(lock)
+    grant = alice.granted(first)
+    position = bob.queued(second)
+    alice.table.release(first, grant)
+    assert bob.operations(lambda: bob.look(second, position)) == ["Query", "TransactWriteItems"]
+
+
+@pytest.mark.parametrize("extra", [0, 10_000])
+def test_a_look_reads_the_same_few_items_behind_1_and_behind_10_000(
+    world: World, alice: Process, bob: Process, lock: LockName, extra: int
+) -> None:
+    alice.granted(alice.claim(lock))
+    ahead = bob.claim(lock)
+    first = bob.queued(ahead)
+    stand_in_line(world, alice, lock, first.place.ticket, extra)
+    last = world.process()
+    claim = last.claim(lock)
+    position = last.queued(claim)
+    last.look(claim, position)
+    assert last.sent[-1].operation == "Query"
+    assert last.sent[-1].response["ScannedCount"] == 3
+    assert position.ahead == extra + 1
+
+
+def stand_in_line(world: World, process: Process, lock: LockName, after_ticket: int, how_many: int) -> None:
+    """Rows as their joins would have left them, written in bulk."""
+    requests = [
+        {
+            "PutRequest": {
+                "Item": {
+                    **row_key(lock, after_ticket + 1 + index),
+                    "owner": {"S": f"owner-{index}"},
+                    "leaseUntilMs": number(world.now_ms + LEASE_MS),
+                    "createdAtMs": number(world.now_ms),
+                    "expiresAt": number(world.now_ms // 1_000 + 86_400),
+                }
+            }
+        }
+        for index in range(how_many)
+    ]
+    for start in range(0, how_many, 25):
+        process.client.batch_write_item(RequestItems={world.engine.table_name: requests[start : start + 25]})
+    process.client.update_item(
+        TableName=world.engine.table_name,
+        Key=lock_key(lock),
+        UpdateExpression="SET issued = issued + :many, waiting = waiting + :many",
+        ExpressionAttributeValues={":many": number(how_many)},
+    )
+
+
+def test_a_waiter_keeps_its_place_past_its_lease_by_looking(
+    world: World, alice: Process, bob: Process, carol: Process, lock: LockName
+) -> None:
+    first, second, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
+    grant = alice.granted(first)
+    position: Grant | Position = bob.queued(second)
+    carol.queued(third)
+    ticket = position.place.ticket if isinstance(position, Position) else None
+    for _ in range(6):
+        world.advance(LEASE_MS // 2)
+        grant = alice.table.renew(first, grant.fencing_token)
+        assert isinstance(position, Position)
+        position = bob.look(second, position)
+    alice.table.release(first, grant)
+    assert isinstance(position, Position)
+    found = bob.look(second, position)
+    assert isinstance(found, Grant)
+    assert found.ticket == ticket
+
+
+def test_a_waiter_that_died_is_swept_and_the_line_goes_on(
+    world: World, alice: Process, bob: Process, carol: Process, lock: LockName
+) -> None:
+    first, dead, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
+    grant = alice.granted(first)
+    bob.queued(dead)
+    position = carol.queued(third)
+    for _ in range(3):
+        world.advance(LEASE_MS // 2)
+        grant = alice.table.renew(first, grant.fencing_token)
+        looked = carol.look(third, position)
+        assert isinstance(looked, Position)
+        position = looked
+    alice.table.release(first, grant)
+    assert isinstance(carol.look(third, position), Grant)
+    assert carol.table.inspect(lock).rows == ()
+
+
+def test_a_waiter_whose_row_was_swept_is_told_and_stands_at_the_end(
+    world: World, alice: Process, bob: Process, carol: Process, lock: LockName
+) -> None:
+    first, sleeper, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
+    grant = alice.granted(first)
+    slept = bob.queued(sleeper)
+    position = carol.queued(third)
+    for _ in range(3):
+        world.advance(LEASE_MS // 2)
+        grant = alice.table.renew(first, grant.fencing_token)
+        looked = carol.look(third, position)
+        assert isinstance(looked, Position)
+        position = looked
+    woken = bob.look(sleeper, slept)
+    assert isinstance(woken, Position)
+    assert woken.place_lost
+    assert woken.place.ticket > position.place.ticket
+
+
+def test_a_record_wait_that_is_over_leaves_the_queue(alice: Process, bob: Process, lock: LockName) -> None:
+    alice.granted(alice.claim(lock))
+    claim = bob.claim(lock)
+    position = bob.queued(claim)
+    with pytest.raises(RecordWaitExceeded):
+        bob.look(claim, position, wait_until_ms=position.now.likely_ms)
+    state = bob.table.inspect(lock)
+    assert state.item is not None
+    assert (state.rows, state.item.waiting) == ((), 0)
+
+
+def test_a_record_wait_that_is_over_still_takes_a_turn_that_has_come(
+    alice: Process, bob: Process, lock: LockName
+) -> None:
+    first, second = alice.claim(lock), bob.claim(lock)
+    grant = alice.granted(first)
+    position = bob.queued(second)
+    alice.table.release(first, grant)
+    assert isinstance(bob.look(second, position, wait_until_ms=position.now.likely_ms), Grant)
+
+
+def test_a_waiter_that_withdraws_lets_the_next_one_through(
+    alice: Process, bob: Process, carol: Process, lock: LockName
+) -> None:
+    first, second, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
+    grant = alice.granted(first)
+    leaving = bob.queued(second)
+    position = carol.queued(third)
+    assert bob.table.withdraw(second, leaving.place.ticket) is None
+    alice.table.release(first, grant)
+    assert isinstance(carol.look(third, position), Grant)
+
+
+def test_when_the_queue_is_empty_again_a_grant_is_one_write_again(
+    alice: Process, bob: Process, carol: Process, lock: LockName
+) -> None:
+    first, second = alice.claim(lock), bob.claim(lock)
+    grant = alice.granted(first)
+    position = bob.queued(second)
+    alice.table.release(first, grant)
+    found = bob.look(second, position)
+    assert isinstance(found, Grant)
+    bob.table.release(second, found)
+    assert carol.operations(lambda: carol.granted(carol.claim(lock))) == ["UpdateItem"]
+
+
+@pytest.mark.parametrize("engine", exact_engine_names(), indirect=True)
+def test_tickets_of_38_digits_keep_their_order(world: World, alice: Process, bob: Process, lock: LockName) -> None:
+    first = alice.claim(lock)
+    grant = alice.granted(first)
+    huge = 10**37 + 7
+    alice.client.update_item(
+        TableName=world.engine.table_name,
+        Key=lock_key(lock),
+        UpdateExpression="SET issued = :huge",
+        ExpressionAttributeValues={":huge": number(huge)},
+    )
+    claims = [bob.claim(lock) for _ in range(3)]
+    positions = [bob.queued(claim) for claim in claims]
+    assert [position.place.ticket for position in positions] == [huge + 1, huge + 2, huge + 3]
+    alice.table.release(first, grant)
+    for claim, position in zip(claims, positions, strict=True):
+        found = bob.look(claim, position)
+        assert isinstance(found, Grant)
+        assert found.ticket == position.place.ticket
+        bob.table.release(claim, found)
