@@ -31,6 +31,7 @@ NO_LATER_BEAT = (
     "attribute_not_exists(fencingToken) OR fencingToken < :token OR (fencingToken = :token AND beat <= :beat)"
 )
 NOT_FINISHED_YET = "attribute_not_exists(finishedToken) OR finishedToken < :token"
+NOTHING_LATER_ABANDONED = "attribute_not_exists(abandonedToken) OR abandonedToken <= :token"
 
 
 def expired_holder_as_seen(position: int) -> str:

@@ -55,6 +55,7 @@ class Position:
         ahead: how many live rows stand before it; an upper bound when it is not among the first.
         next_free_ms: about when a holder leaves, table time: by the mean hold, at the latest when its lease ends.
         mean_hold_ms: how long a holder keeps the lock, as far as is known.
+        holders: the owners that hold the lock.
         now: the moment of the look.
         place_lost: True when the old place was swept, or its number void, and another had to be taken.
     """
@@ -63,6 +64,7 @@ class Position:
     ahead: int
     next_free_ms: int | None
     mean_hold_ms: int | None
+    holders: tuple[str, ...]
     now: Moment
     place_lost: bool = False
 

@@ -89,6 +89,12 @@ class Contender:
         self.claim = claim
         self.now = now
 
+    def ask(self, request: Request) -> Steps[Reply]:
+        """Send one request on the way; its reply moves the present on."""
+        reply = yield request
+        self.now = reply.now
+        return reply
+
     # The verbs of a waiter.
 
     def take_ticket(self, record_wait_ms: int | None) -> Steps[Grant | Position]:
@@ -138,7 +144,7 @@ class Contender:
             The grant; or my own row, when an earlier try has joined the queue; or None: somebody holds or queues.
         """
         built = self.now
-        reply = yield from self._ask(write.take_at_once(self.claim, built))
+        reply = yield from self.ask(write.take_at_once(self.claim, built))
         gone: Sequence[Holder] = ()
         for _ in range(_TRIES):
             if reply.applied:
@@ -147,7 +153,7 @@ class Contender:
                     return grant
                 # Taken over before it was reported: its lease, by a slow wall clock, was over at birth.
                 built, gone = self.now, ()
-                reply = yield from self._ask(write.take_at_once(self.claim, built))
+                reply = yield from self.ask(write.take_at_once(self.claim, built))
                 continue
             item = self._understood(reply.item)
             if item is not None and (mine := item.holder(self.claim.owner)) is not None:
@@ -155,13 +161,13 @@ class Contender:
             gone = self._gone(item)
             built = self.now
             if item is None:
-                reply = yield from self._ask(write.take_at_once(self.claim, built))
+                reply = yield from self.ask(write.take_at_once(self.claim, built))
             elif self._free(item, gone) <= 0:
                 return None
             elif item.waiting == 0 and not gone:
-                reply = yield from self._ask(write.take_at_once(self.claim, built))
+                reply = yield from self.ask(write.take_at_once(self.claim, built))
             elif item.waiting == 0:
-                reply = yield from self._ask(write.take_over(self.claim, built, item, gone))
+                reply = yield from self.ask(write.take_over(self.claim, built, item, gone))
             else:
                 queue = yield from self._look(wanted=1)
                 if queue.mine:
@@ -170,7 +176,7 @@ class Contender:
                     return None
                 built, gone = self.now, self._gone(queue.item)
                 heal = queue.item.ticket_at_ms + 2 * write.JOIN_DEADLINE_MS < self.now.earliest_ms
-                reply = yield from self._ask(write.take_past_the_count(self.claim, built, queue.item, gone, heal=heal))
+                reply = yield from self.ask(write.take_past_the_count(self.claim, built, queue.item, gone, heal=heal))
         return None
 
     def join(self) -> Steps[tuple[Place, LockItem]]:
@@ -184,7 +190,7 @@ class Contender:
         """
         for _ in range(_TRIES):
             minted_at = self.now
-            reply = yield from self._ask(write.mint_ticket(self.claim, minted_at))
+            reply = yield from self.ask(write.mint_ticket(self.claim, minted_at))
             item = self._understood(reply.item)
             if not reply.applied or item is None:
                 continue
@@ -192,7 +198,7 @@ class Contender:
                 continue
             lease_until_ms = self.now.latest_ms + self.claim.lease_ms
             try:
-                reply = yield from self._ask(write.put_row(self.claim, item.issued, minted_at.local_ms, self.now))
+                reply = yield from self.ask(write.put_row(self.claim, item.issued, minted_at.local_ms, self.now))
             except (OutcomeUnknown, RequestNotApplied):
                 # The number is too old by now; should its row stand after all, it is found to be mine.
                 continue
@@ -211,7 +217,7 @@ class Contender:
                 won = yield from self._won_earlier(item, holder, place.ticket)
                 if won is not None:
                     for row in queue.mine:
-                        yield from self._ask(write.delete_my_row(self.claim, row.ticket))
+                        yield from self.ask(write.delete_my_row(self.claim, row.ticket))
                     return won
                 continue
             place, is_void = yield from self._my_place(queue, place)
@@ -223,7 +229,7 @@ class Contender:
             gone = self._gone(item)
             if queue.mine and ahead < self._free(item, gone):
                 built = self.now
-                reply = yield from self._ask(write.take_my_turn(self.claim, built, place.ticket, item, gone))
+                reply = yield from self.ask(write.take_my_turn(self.claim, built, place.ticket, item, gone))
                 if reply.applied:
                     grant = yield from self._granted(built, None, len(gone), seen=item, ticket=place.ticket)
                     if grant is not None:
@@ -241,14 +247,14 @@ class Contender:
         Returns:
             None; or the grant, when an earlier try of mine had taken the lock already.
         """
-        reply = yield from self._ask(write.withdraw(self.claim, ticket, self.now))
+        reply = yield from self.ask(write.withdraw(self.claim, ticket, self.now))
         if reply.applied or not reply.refused[0]:
             return None
         item = self._understood(reply.items[0])
         won = None
         if item is not None and (holder := item.holder(self.claim.owner)) is not None:
             won = yield from self._won_earlier(item, holder, ticket)
-        yield from self._ask(write.delete_my_row(self.claim, ticket))
+        yield from self.ask(write.delete_my_row(self.claim, ticket))
         return won
 
     def renew(self, fencing_token: int) -> Steps[Grant]:
@@ -259,7 +265,7 @@ class Contender:
         """
         for _ in range(_TRIES):
             built = self.now
-            reply = yield from self._ask(write.renew(self.claim, fencing_token, built))
+            reply = yield from self.ask(write.renew(self.claim, fencing_token, built))
             item = LockItem.parse(reply.item) if reply.item is not None else None
             holder = self._held_with(item, fencing_token)
             if item is None or holder is None:
@@ -272,30 +278,31 @@ class Contender:
                     return grant
         raise LockLost(f"the lease of fencing token {fencing_token} could not be renewed: its item kept changing")
 
-    def release(self, held: Grant) -> Steps[Released]:
+    def release(self, held: Grant, finished_at_ms: int | None = None) -> Steps[Released]:
         """Free the lock.
 
+        Args:
+            held: the grant, with the latest lease that the caller knows of.
+            finished_at_ms: when the work was finished, table time; the moment of the reply unless an earlier try of
+                this release has written it down.
+
         Raises:
-            LockLost: somebody else has taken it after the lease had ended.
+            LockLost: the lease had ended by then, and the lock is not held with this token any more.
         """
         held_ms = max(0, self.now.likely_ms - held.since_ms)
         mean_hold_ms = held_ms if held.mean_hold_ms is None else (3 * held.mean_hold_ms + held_ms) // 4
-        reply = yield from self._ask(write.release(self.claim, held.fencing_token, mean_hold_ms, self.now))
+        reply = yield from self.ask(write.release(self.claim, held.fencing_token, mean_hold_ms, self.now))
+        by_ms = finished_at_ms if finished_at_ms is not None else self.now.latest_ms
         if not reply.applied:
-            if self.now.latest_ms < held.lease_until_ms:
+            if by_ms < held.lease_until_ms:
                 # Nobody may remove a holder whose lease runs: an earlier try of this release did.
                 return Released(held_ms, lease_was_over=False)
             raise LockLost(f"the lease of fencing token {held.fencing_token} ended and the lock went to somebody else")
         was = LockItem.parse(reply.item) if reply.item is not None else None
         holder = self._held_with(was, held.fencing_token)
-        return Released(held_ms, lease_was_over=holder is not None and holder.lease_until_ms <= self.now.latest_ms)
+        return Released(held_ms, lease_was_over=holder is not None and holder.lease_until_ms <= by_ms)
 
     # The parts.
-
-    def _ask(self, request: Request) -> Steps[Reply]:
-        reply = yield request
-        self.now = reply.now
-        return reply
 
     def _understood(self, item: Item | None) -> LockItem | None:
         if item is None:
@@ -327,7 +334,7 @@ class Contender:
         request = Read(lock.entity, lock.namespace + "/", limit=self.claim.permits + 2)
         queue = _Queue(None, [], [], [], last_ticket_seen=-1, to_the_end=False)
         while True:
-            reply = yield from self._ask(request)
+            reply = yield from self.ask(request)
             for found in reply.items:
                 if found is None:
                     continue
@@ -360,24 +367,24 @@ class Contender:
             first, *others = queue.mine
             surplus = {row.ticket for row in others} | {place.ticket} - {first.ticket}
             for ticket in sorted(surplus - {first.ticket}):
-                yield from self._ask(write.delete_my_row(self.claim, ticket))
+                yield from self.ask(write.delete_my_row(self.claim, ticket))
             return Place(first.ticket, first.lease_until_ms), False
         is_void = queue.item is None or place.ticket <= queue.item.void_up_to
         if is_void:
-            yield from self._ask(write.delete_my_row(self.claim, place.ticket))
+            yield from self.ask(write.delete_my_row(self.claim, place.ticket))
         return place, is_void
 
     def _sweep(self, queue: _Queue) -> Steps[None]:
         """Delete dead rows. The count stays: a late copy of a row may be among them, and a count too high is safe."""
         for row in queue.dead[:_SWEPT_A_LOOK]:
-            yield from self._ask(write.delete_dead_row(self.claim.lock, row))
+            yield from self.ask(write.delete_dead_row(self.claim.lock, row))
 
     def _extend(self, place: Place) -> Steps[Place | None]:
         """Keep my row alive, if it is past its half-life; None when it is gone."""
         if place.lease_until_ms - self.now.latest_ms > self.claim.lease_ms // 2:
             return place
         built = self.now
-        reply = yield from self._ask(write.extend_row(self.claim, place.ticket, built))
+        reply = yield from self.ask(write.extend_row(self.claim, place.ticket, built))
         if reply.applied:
             return Place(place.ticket, built.latest_ms + self.claim.lease_ms)
         row = Row.parse(reply.item) if reply.item is not None else None
@@ -388,14 +395,20 @@ class Contender:
         return replace(self._position(item, place, ahead=max(0, item.waiting - 1)), place_lost=True)
 
     def _position(self, item: LockItem | None, place: Place, ahead: int) -> Position:
+        holders = item.holders if item is not None else ()
         mean_hold_ms = item.mean_hold_ms if item is not None else None
-        leaving = [
-            min(holder.lease_until_ms + EXPIRY_MARGIN_MS, holder.since_ms + mean_hold_ms)
-            if mean_hold_ms is not None
-            else holder.lease_until_ms + EXPIRY_MARGIN_MS
-            for holder in (item.holders if item is not None else ())
-        ]
-        return Position(place, ahead, min(leaving, default=None), mean_hold_ms, self.now)
+        # After a mean hold, as far as one is known; when its lease ends at the latest.
+        leaving = (
+            min(holder.since_ms + (mean_hold_ms or 0), holder.lease_until_ms + EXPIRY_MARGIN_MS) for holder in holders
+        )
+        return Position(
+            place=place,
+            ahead=ahead,
+            next_free_ms=min(leaving, default=None),
+            mean_hold_ms=mean_hold_ms,
+            holders=tuple(holder.owner for holder in holders),
+            now=self.now,
+        )
 
     def _granted(
         self,
@@ -451,7 +464,7 @@ class Contender:
                     mean_hold_ms=item.mean_hold_ms,
                 )
             built, earlier = self.now, False
-            reply = yield from self._ask(write.settle_lease(self.claim, holder.fencing_token, until_ms, built))
+            reply = yield from self.ask(write.settle_lease(self.claim, holder.fencing_token, until_ms, built))
             until_ms = built.latest_ms + lease_ms
             if not reply.applied:
                 found = LockItem.parse(reply.item) if reply.item is not None else None

@@ -1,0 +1,58 @@
+# The one entry point: a person, `make test` and CI all run the same commands.
+# Needs python3 (3.11 or newer) and Node with npm on PATH; everything else is installed below.
+
+PYTHON ?= python3
+
+VENV   := .venv
+BIN    := $(VENV)/bin/python
+LOCAL  := $(BIN) -m ticketlock_local
+
+PYTHON_PACKAGES := $(VENV)/.installed
+NODE_PACKAGES   := node_modules/.installed
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help install check test demo bench local local-down clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+install: $(PYTHON_PACKAGES) $(NODE_PACKAGES) ## install the pinned packages into .venv and node_modules
+
+# Made anew, not updated: a package that is no longer listed must not linger.
+$(PYTHON_PACKAGES): requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("ticketlock needs Python 3.11 or newer, and $(PYTHON) is %d.%d: try make PYTHON=python3.13" % sys.version_info[:2])'
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN) -m pip install --quiet --disable-pip-version-check --requirement requirements.txt
+	$(BIN) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(NODE_PACKAGES): package.json package-lock.json
+	npm ci --no-audit --no-fund --no-update-notifier
+	@touch $@
+
+check: install ## lint, formatting, types, and the synthesised template
+	$(BIN) -m ruff check
+	$(BIN) -m ruff format --check
+	$(BIN) -m mypy
+	$(LOCAL) check-template
+
+test: check ## check, then every test, on this machine alone
+	$(BIN) -m pytest
+
+demo: install ## workflows that wait for each other, on an emulator
+	$(LOCAL) demo
+
+bench: install ## what a lock costs, and how fast it is handed over
+	$(BIN) benchmarks/cost.py
+	$(BIN) benchmarks/hand_over.py
+
+local: install ## start an emulator, deploy to it, leave it running
+	$(LOCAL) up
+
+local-down: install ## stop what `make local` started
+	$(LOCAL) down
+
+clean: ## stop `make local` and remove everything that is generated
+	@if [ -f build/local.json ]; then $(MAKE) local-down; fi
+	rm -rf $(VENV) node_modules build dist cdk.out .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,84 @@
+"""The pinned CDK command line, in an environment that knows nothing of the user's AWS settings."""
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from ticketlock_local.checkout import ROOT
+from ticketlock_local.errors import CdkError
+from ticketlock_local.processes import end_group
+
+APP = ROOT / "app.py"
+
+_CDK = ROOT / "node_modules" / ".bin" / "cdk"
+_TIMEOUT_S = 600.0
+_STOP_GRACE_S = 5.0
+_TAIL_LINES = 40
+
+
+def run_cdk(*arguments: str, env: Mapping[str, str] | None = None, folder: Path = ROOT) -> None:
+    """Run one command of the CDK with this interpreter's packages for the app.
+
+    Args:
+        arguments: the command and its options.
+        env: more environment, such as an endpoint and credentials.
+        folder: where to run it; cdk.json is read there.
+
+    Raises:
+        CdkError: it failed, or took longer than ten minutes.
+    """
+    if not _CDK.exists():
+        raise CdkError(f"{_CDK} is missing: run `make install`")
+    with tempfile.TemporaryDirectory(prefix="ticketlock-cdk-") as home:
+        process = subprocess.Popen(
+            [_CDK, "--no-notices", "--no-color", *arguments],
+            cwd=folder,
+            env={**_environment(home), **(env or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            # Its own group, so that the app and its Node process end with it.
+            start_new_session=True,
+        )
+        try:
+            output, _ = process.communicate(timeout=_TIMEOUT_S)
+        except BaseException as error:
+            end_group(process.pid, grace_s=_STOP_GRACE_S)
+            output, _ = process.communicate()
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise CdkError(f"cdk {arguments[0]} took over {_TIMEOUT_S:.0f} s:\n{_tail(output)}") from error
+            raise
+    if process.returncode != 0:
+        raise CdkError(f"cdk {arguments[0]} failed with status {process.returncode}:\n{_tail(output)}")
+
+
+def app_arguments(app: Path, context: Mapping[str, str]) -> list[str]:
+    """Return the options that name an app, run by this very interpreter, and its context."""
+    # For a shell. It begins with a bare word because the CLI strips quotes that enclose the whole.
+    command = f"exec {shlex.join([sys.executable, str(app)])}"
+    return ["--app", command, *(f"--context={key}={value}" for key, value in context.items())]
+
+
+def _environment(home: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "CDK_"))}
+    return {
+        **kept,
+        # The account that fake credentials stand for must not end up in the user's ~/.cdk cache.
+        "CDK_HOME": home,
+        "CDK_DISABLE_CLI_TELEMETRY": "true",
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        # A list of Node's major versions; for untested ones, any value.
+        "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "18,20",
+        "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "true",
+    }
+
+
+def _tail(output: str) -> str:
+    return "\n".join(output.splitlines()[-_TAIL_LINES:])

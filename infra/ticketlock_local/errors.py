@@ -1,0 +1,13 @@
+"""What can go wrong with the local cloud."""
+
+
+class LocalCloudError(Exception):
+    """The local cloud failed; the message says what to read or to do."""
+
+
+class EmulatorError(LocalCloudError):
+    """The emulator did not install or start."""
+
+
+class CdkError(LocalCloudError):
+    """A command of the CDK failed; the message ends with the tail of its output."""

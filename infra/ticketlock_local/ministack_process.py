@@ -1,0 +1,53 @@
+"""The emulator's process: ministack, for as long as its owner lives.
+
+Runs as a script on the interpreter of the emulator's own environment, so it imports nothing of this project.
+Its one argument is the work folder, which also tells its command line from any other.
+
+Standard input is a pipe whose other end only the owner holds. The kernel closes that end however the owner
+dies, SIGKILL included; then this process ends itself, its functions' processes and its work folder. An owner
+that wants to be outlived writes DETACH before it closes.
+"""
+
+import os
+import runpy
+import shutil
+import signal
+import sys
+import threading
+
+DETACH = b"detach"
+_GRACE_S = 2.0
+
+
+def main(work_folder: str) -> None:
+    """Run ministack until a signal or the owner's death ends it."""
+    orphaned = threading.Event()
+    threading.Thread(target=_watch_owner, args=(orphaned, work_folder), daemon=True).start()
+    sys.argv = ["ministack"]
+    try:
+        runpy.run_module("ministack", run_name="__main__")
+    finally:
+        if orphaned.is_set():
+            _vanish(work_folder)
+
+
+def _watch_owner(orphaned: threading.Event, work_folder: str) -> None:
+    # os.read, not sys.stdin: a thread inside sys.stdin would hold its lock when the interpreter ends.
+    message = b""
+    while chunk := os.read(0, 64):
+        message += chunk
+    if message == DETACH:
+        return
+    orphaned.set()
+    os.kill(os.getpid(), signal.SIGTERM)
+    threading.Event().wait(_GRACE_S)  # normally the process is gone before this is over
+    _vanish(work_folder)
+
+
+def _vanish(work_folder: str) -> None:
+    shutil.rmtree(work_folder, ignore_errors=True)
+    os.killpg(0, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

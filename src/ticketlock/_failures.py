@@ -1,0 +1,72 @@
+"""What a failed task's error says about the work: has it surely ended, and what was its own error?
+
+The lock may be freed early only when the work has surely ended. A time-out, or a failure of the service on the way,
+leaves a function or an execution running for all that is known.
+
+Shapes: https://docs.aws.amazon.com/step-functions/latest/dg/concepts-error-handling.html and
+https://docs.aws.amazon.com/step-functions/latest/dg/connect-stepfunctions.html
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+_CLOSED = frozenset({"FAILED", "TIMED_OUT", "ABORTED", "SUCCEEDED"})
+
+# The work ended, though not by its own word; or it was never started.
+_ENDED_BY_NAME = frozenset(
+    {
+        "Lambda.Unknown",
+        "Lambda.TooManyRequestsException",
+        "Lambda.ResourceNotFoundException",
+        "Lambda.InvalidRequestContentException",
+        "Lambda.RequestTooLargeException",
+        "Sandbox.Timedout",
+        "States.DataLimitExceeded",
+        "StepFunctions.ExecutionLimitExceededException",
+        "StepFunctions.InvalidExecutionInputException",
+        "StepFunctions.StateMachineDoesNotExistException",
+        "StepFunctions.StateMachineDeletingException",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A failure as a Catch hands it on: an error name and a cause."""
+
+    error: str
+    cause: str
+
+    @classmethod
+    def parse(cls, caught: Any) -> "Failure":
+        """Read what a Catch wrote: ``{"Error": str, "Cause": str}``."""
+        return cls(str(caught.get("Error", "")), str(caught.get("Cause", "")))
+
+    def work_has_ended(self) -> bool:
+        """Whether the protected work is surely over: its own error came back, or it is closed, or never began."""
+        if self.error in _ENDED_BY_NAME:
+            return True
+        cause = self._cause_object()
+        return cause.get("Status") in _CLOSED or "errorType" in cause or "errorMessage" in cause
+
+    def to_report(self) -> "Failure":
+        """The failure of the work itself: a nested execution's own error and cause, where they came along.
+
+        A Fail state may not use a name that begins with ``States.``, which the States Language reserves
+        (https://states-language.net/spec.html#error-names): ``States.Timeout`` is reported as ``Work.Timeout``.
+        """
+        own = self
+        child = self._cause_object()
+        if child.get("Status") in _CLOSED and isinstance(child.get("Error"), str):
+            own = Failure(child["Error"], str(child.get("Cause", "")))
+        if own.error.startswith("States."):
+            return Failure("Work." + own.error.removeprefix("States."), own.cause)
+        return own
+
+    def _cause_object(self) -> dict[str, Any]:
+        try:
+            cause = json.loads(self.cause)
+        except ValueError:
+            return {}
+        return cause if isinstance(cause, dict) else {}

@@ -1,0 +1,85 @@
+"""The input of the serialised workflow: checked and completed once, before anything is written."""
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ticketlock._names import DEFAULT_NAMESPACE, LockName, record_wait_ms
+from ticketlock.errors import InvalidLockRequest, TaskNotAllowed
+
+# A payload may have 256 KiB; beside the input travel the turn, and a failed work's cause of up to 32 KiB.
+MAX_INPUT_BYTES = 200_000
+
+_FIELDS = frozenset({"entity", "namespace", "recordWaitSeconds", "task"})
+_TARGETS = ("functionArn", "stateMachineArn")
+
+
+@dataclass(frozen=True, slots=True)
+class LockRequest:
+    """A serialised workflow's input.
+
+    Attributes:
+        lock: the lock's name.
+        record_wait_ms: how long to wait at most; None for ever.
+        task: ``{"functionArn" or "stateMachineArn": ARN, "input": object}``.
+    """
+
+    lock: LockName
+    record_wait_ms: int | None
+    task: Mapping[str, Any]
+
+    @classmethod
+    def parse(cls, request: Any, *, targets: Collection[str], default_record_wait: Any) -> "LockRequest":
+        """Read an execution's input.
+
+        Args:
+            request: the input, any JSON value.
+            targets: the ARNs of the functions and state machines that may be run.
+            default_record_wait: for an input without ``recordWaitSeconds``.
+
+        Raises:
+            InvalidLockRequest: a field is missing, unknown or out of its bounds; names it.
+            TaskNotAllowed: the task's target is not among ``targets``.
+        """
+        fields = _object("the input", request, _FIELDS)
+        lock = LockName(
+            fields["entity"] if "entity" in fields else _missing("entity"), fields.get("namespace", DEFAULT_NAMESPACE)
+        )
+        wait_ms = record_wait_ms("recordWaitSeconds", fields.get("recordWaitSeconds", default_record_wait))
+        return cls(lock, wait_ms, _task(fields["task"] if "task" in fields else _missing("task"), targets))
+
+
+def _task(task: Any, targets: Collection[str]) -> Mapping[str, Any]:
+    fields = _object("task", task, {*_TARGETS, "input"})
+    named = [name for name in _TARGETS if name in fields]
+    if len(named) != 1:
+        raise InvalidLockRequest("task", task, "exactly one of functionArn and stateMachineArn")
+    target = fields[named[0]]
+    kind = ":function:" if named[0] == "functionArn" else ":stateMachine:"
+    if not isinstance(target, str) or target not in targets or kind not in target:
+        allowed = tuple(sorted(arn for arn in targets if kind in arn))
+        raise TaskNotAllowed(f"task.{named[0]}", target, allowed)
+    work_input = fields.get("input", {})
+    if not isinstance(work_input, dict):
+        raise InvalidLockRequest("task.input", work_input, "an object, to which `lock` is added")
+    if "lock" in work_input:
+        raise InvalidLockRequest("task.input.lock", work_input["lock"], "nothing: ticketlock adds `lock` itself")
+    size = len(json.dumps(work_input, ensure_ascii=False).encode(errors="surrogatepass"))
+    if size > MAX_INPUT_BYTES:
+        raise InvalidLockRequest("task.input", f"{size:,} bytes", f"at most {MAX_INPUT_BYTES:,} bytes of JSON")
+    return {named[0]: target, "input": work_input}
+
+
+def _object(field: str, value: Any, known: Collection[str]) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidLockRequest(field, value, "an object")
+    for name in value:
+        if name not in known:
+            path = name if field == "the input" else f"{field}.{name}"
+            raise InvalidLockRequest(path, value[name], f"no such field: only {', '.join(sorted(known))}")
+    return value
+
+
+def _missing(field: str) -> Any:
+    raise InvalidLockRequest(field, None, "something: the field is required")

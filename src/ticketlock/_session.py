@@ -1,0 +1,185 @@
+"""Where a Step Functions heartbeat and the release meet: the session item.
+
+A Parallel state waits for all its branches, so when the work ends somebody must end the heartbeat's callback task. The
+two run in either order. The heartbeat writes its task token into the session and reads what was finished; the release
+writes what was finished, **then** frees the lock, and reads the task token. Whoever comes second sees the other and
+answers the task; neither can miss the other, since both write the one item and read it in the same request.
+
+Only a grant's own fencing token counts: a session may outlive a grant (loops, redrive), so tokens are compared, never
+flags.
+
+    session item   pk = "session#" + execution ARN   sk = "/" + place in the definition
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ticketlock import _conditions as only_if
+from ticketlock._items import Item, integer, number
+from ticketlock._outcomes import Grant, Released
+from ticketlock._protocol import Contender, Steps
+from ticketlock._requests import Reply, TaskAnswer, Write
+from ticketlock._time import Moment
+from ticketlock.errors import EventBudgetExceeded, LockLost
+
+_OUTLIVES_ITS_LEASE_S = 24 * 3_600
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One place of one execution that holds a lock.
+
+    Attributes:
+        execution: the execution's ARN.
+        place: which of the definition's locks it is.
+    """
+
+    execution: str
+    place: str
+
+    def key(self) -> dict[str, Any]:
+        """The session item's key; its sort key starts with a slash, as no namespace does."""
+        return {"pk": {"S": "session#" + self.execution}, "sk": {"S": "/" + self.place}}
+
+
+def beat(
+    me: Contender, held: Grant, session: Session, task_token: str, beat_number: int, *, in_budget: bool
+) -> Steps[Grant]:
+    """One heartbeat of a callback task: renew the lease, leave the task's token, end the task if it is time.
+
+    Args:
+        me: the holder.
+        held: its grant, as it was reported.
+        session: where the release looks for the token.
+        task_token: the callback's; each retry of the task brings a new one, and only the newest counts.
+        beat_number: the task's retry count: the first beat, of a fresh lease, only leaves its token.
+        in_budget: False when the execution may not afford another beat.
+
+    Returns:
+        The grant with its newest lease.
+
+    Raises:
+        LockLost: and the task was failed with that name.
+        EventBudgetExceeded: likewise.
+    """
+    failure: LockLost | EventBudgetExceeded | None = None
+    if beat_number > 0:
+        held, failure = yield from _renewed(me, held)
+    reply = yield from me.ask(_leave_task_token(me, held, session, task_token, beat_number))
+    if not reply.applied:
+        # A later beat, or a later grant, has left its token: this one is over.
+        return held
+    if _ended(reply, held.fencing_token):
+        yield from me.ask(TaskAnswer(task_token))
+        return held
+    if beat_number == 0 and me.now.local_of(held.lease_until_ms) - me.now.local_ms < me.claim.lease_ms * 3 // 4:
+        held, failure = yield from _renewed(me, held)
+    if failure is None and not in_budget:
+        failure = EventBudgetExceeded("the execution's event history has no room for another heartbeat")
+    if failure is not None:
+        yield from me.ask(TaskAnswer(task_token, type(failure).__name__, str(failure)))
+        raise failure
+    return held
+
+
+def finish(me: Contender, held: Grant, session: Session) -> Steps[Released]:
+    """The work has ended: say so in the session, free the lock, end the heartbeat.
+
+    Raises:
+        LockLost: the lease had ended before the work did. The heartbeat is failed with that name.
+    """
+    reply = yield from me.ask(_write_finished(me, held, session))
+    item = reply.item
+    finished_at_ms = me.now.latest_ms if reply.applied else _number(item, "finishedAtMs")
+    task_token = _task_token(item, held.fencing_token)
+    if task_token is not None:
+        held = replace(held, lease_until_ms=max(held.lease_until_ms, _number(item, "leaseUntilMs") or 0))
+    lost: LockLost | None = None
+    released = None
+    if _number(item, "finishedToken") == held.fencing_token:
+        try:
+            released = yield from me.release(held, finished_at_ms)
+        except LockLost as error:
+            lost = error
+    if lost is None and (released is None or released.lease_was_over):
+        lost = LockLost(f"the lease of fencing token {held.fencing_token} had ended before the work was finished")
+    if task_token is not None:
+        yield from me.ask(TaskAnswer(task_token, *(("LockLost", str(lost)) if lost is not None else ())))
+    if lost is not None:
+        raise lost
+    assert released is not None
+    return released
+
+
+def abandon(me: Contender, held: Grant, session: Session) -> Steps[None]:
+    """The work may be running still: end the heartbeat, and leave the lock to the end of its lease."""
+    reply = yield from me.ask(
+        _session_write(
+            session,
+            "SET abandonedToken = :token, expiresAt = :expires_at",
+            only_if.NOTHING_LATER_ABANDONED,
+            {":token": number(held.fencing_token), ":expires_at": _expires_at(me.now, held)},
+        )
+    )
+    task_token = _task_token(reply.item, held.fencing_token)
+    if task_token is not None:
+        yield from me.ask(TaskAnswer(task_token))
+
+
+def _renewed(me: Contender, held: Grant) -> Steps[tuple[Grant, LockLost | None]]:
+    try:
+        renewed = yield from me.renew(held.fencing_token)
+    except LockLost as lost:
+        return held, lost
+    return replace(held, lease_until_ms=renewed.lease_until_ms, deadline_ms=renewed.deadline_ms), None
+
+
+def _leave_task_token(me: Contender, held: Grant, session: Session, task_token: str, beat_number: int) -> Write:
+    return _session_write(
+        session,
+        "SET taskToken = :task_token, beat = :beat, fencingToken = :token, leaseUntilMs = :lease_until, "
+        "expiresAt = :expires_at",
+        only_if.NO_LATER_BEAT,
+        {
+            ":task_token": {"S": task_token},
+            ":beat": number(beat_number),
+            ":token": number(held.fencing_token),
+            ":lease_until": number(held.lease_until_ms),
+            ":expires_at": _expires_at(me.now, held),
+        },
+    )
+
+
+def _write_finished(me: Contender, held: Grant, session: Session) -> Write:
+    return _session_write(
+        session,
+        "SET finishedToken = :token, finishedAtMs = :now, expiresAt = :expires_at",
+        only_if.NOT_FINISHED_YET,
+        {
+            ":token": number(held.fencing_token),
+            ":now": number(me.now.latest_ms),
+            ":expires_at": _expires_at(me.now, held),
+        },
+    )
+
+
+def _session_write(session: Session, update: str, condition: str, values: dict[str, Any]) -> Write:
+    return Write("Update", session.key(), condition=condition, update=update, values=values, returns="ALL_NEW")
+
+
+def _ended(reply: Reply, fencing_token: int) -> bool:
+    return any((_number(reply.item, name) or 0) >= fencing_token for name in ("finishedToken", "abandonedToken"))
+
+
+def _task_token(item: Item | None, fencing_token: int) -> str | None:
+    if item is None or "taskToken" not in item or _number(item, "fencingToken") != fencing_token:
+        return None
+    return str(item["taskToken"]["S"])
+
+
+def _number(item: Item | None, name: str) -> int | None:
+    return integer(item[name]) if item is not None and name in item else None
+
+
+def _expires_at(now: Moment, held: Grant) -> dict[str, str]:
+    return number(max(now.latest_ms, held.lease_until_ms) // 1_000 + _OUTLIVES_ITS_LEASE_S)
