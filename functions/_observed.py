@@ -6,16 +6,15 @@ from functools import cache, wraps
 from typing import Any
 
 import boto3
-from aws_lambda_powertools import Logger, Metrics
-from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools import Logger
+from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 
-from ticketlock import LockTable
+from ticketlock import LockLost, LockTable
 from ticketlock.workflow import Step, Workflow
 
 Handler = Callable[[Mapping[str, Any], Any], Mapping[str, Any]]
 
 logger = Logger(service="ticketlock")
-metrics = Metrics(namespace="ticketlock", service="ticketlock")
 
 
 @cache
@@ -28,14 +27,26 @@ def observed(step: Callable[[Mapping[str, Any]], Step]) -> Handler:
     """Make a handler of a step: its reply is the step's, its keys go to the log, its metrics to CloudWatch."""
 
     @wraps(step)
-    @metrics.log_metrics
     def handler(event: Mapping[str, Any], _context: Any) -> Mapping[str, Any]:
-        done = step(event)
-        for name, value in done.metrics.items():
-            is_time = name.endswith("Time")
-            metrics.add_metric(name, unit=MetricUnit.Milliseconds if is_time else MetricUnit.Count, value=value)
         execution = event.get("execution") or event["turn"]["claim"]["owner"]
-        logger.info(step.__name__, extra={"execution": execution, **done.keys})
+        try:
+            done = step(event)
+        except LockLost as lost:
+            _count({"LostLeases": 1})
+            logger.error(step.__module__, extra={"execution": execution, "lost": str(lost)})
+            raise
+        _count(done.metrics)
+        logger.info(step.__module__, extra={"execution": execution, **done.keys})
         return done.reply
 
     return handler
+
+
+def _count(values: Mapping[str, float]) -> None:
+    if not values:
+        return
+    metrics = EphemeralMetrics(namespace="ticketlock", service="ticketlock")
+    for name, value in values.items():
+        is_time = name.endswith("Time")
+        metrics.add_metric(name, unit=MetricUnit.Milliseconds if is_time else MetricUnit.Count, value=value)
+    metrics.flush_metrics()

@@ -1,0 +1,141 @@
+"""The serialised workflow on moto's interpreter: the real definition and handlers, a table of its own on ministack."""
+
+import json
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from unittest.mock import patch
+
+import _observed
+import check_position
+import heartbeat
+import release
+import take_ticket
+from contract.engines import create_table
+from statemachines.harness import Machine, Outcome, StepFunctions, Work
+from statemachines.lambda_server import Function, Handler, function_arn
+from ticketlock_cdk.definition import serialize_definition
+
+from ticketlock import LockName, LockState, LockTable
+from ticketlock._items import Item, lock_key
+from ticketlock._sdk import make_client
+
+LEASE_S = 8
+HALF_LIFE_S = LEASE_S // 2
+HANDLERS: Mapping[str, Handler] = {
+    "TakeTicket": take_ticket.handler,
+    "CheckPosition": check_position.handler,
+    "Heartbeat": heartbeat.handler,
+    "Release": release.handler,
+}
+WRITES = frozenset({"PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems"})
+
+
+@dataclass
+class Stage:
+    """One open engine with the workflow in it.
+
+    Attributes:
+        requests: the names of all requests that the functions sent to the table.
+    """
+
+    engine: StepFunctions
+    machine: Machine
+    client: Any
+    table_name: str
+    requests: list[str] = field(default_factory=list)
+
+    def start(self, entity: str, *, name: str | None = None, function: str = "work", **more: Any) -> str:
+        task = {"functionArn": function_arn(function), "input": {"order": 42}}
+        return self.machine.start(name or f"e-{uuid.uuid4().hex}", {"entity": entity, "task": task, **more})
+
+    def run(self, entity: str, *, timeout: float = 30.0, **more: Any) -> Outcome:
+        return self.machine.wait(self.start(entity, **more), timeout)
+
+    def function(self, name: str) -> Function:
+        return self.engine.functions[name]
+
+    def lock(self, entity: str) -> LockState:
+        return LockTable(self.table_name, client=self.client).inspect(LockName(entity))
+
+    def items(self) -> list[Item]:
+        found: list[Item] = self.client.scan(TableName=self.table_name, ConsistentRead=True)["Items"]
+        return found
+
+    def is_free(self, entity: str) -> bool:
+        state = self.lock(entity)
+        return state.item is not None and (state.item.held, state.item.holders, state.rows) == (0, (), ())
+
+    def take_away(self, entity: str) -> None:
+        """What a successor would have done, had the lease ended: the holder is gone, and a later token is granted."""
+        item = self.client.get_item(TableName=self.table_name, Key=lock_key(LockName(entity)))["Item"]
+        kept = {name: value for name, value in item.items() if not name.startswith(("holder:", "token:"))}
+        token = int(item["fencingToken"]["N"]) + 1
+        self.client.put_item(
+            TableName=self.table_name, Item=kept | {"held": {"N": "0"}, "fencingToken": {"N": str(token)}}
+        )
+
+
+@contextmanager
+def stage(
+    endpoint: str,
+    work: Mapping[str, Function | Handler | Work],
+    *,
+    change: Mapping[str, Any] | None = None,
+    default_record_wait: float | str = "Infinity",
+) -> Iterator[Stage]:
+    """Open the engine with the workflow and the work functions.
+
+    Args:
+        endpoint: the emulator that has the table.
+        work: the functions that may be run.
+        change: paths in the definition ("Hold/0/InvokeFunction/TimeoutSeconds") and what to put there.
+        default_record_wait: the construct property.
+    """
+    table_name = create_table(endpoint)
+    definition = serialize_definition(
+        lease_s=LEASE_S,
+        poll_s=1,
+        default_record_wait=default_record_wait,
+        targets=[*map(function_arn, work), CHILD_ARN],
+    )
+    for path, value in (change or {}).items():
+        put(definition, path, value)
+    functions: dict[str, Any] = {name: Function(handler) for name, handler in HANDLERS.items()} | dict(work)
+    _observed.workflow.cache_clear()
+    with StepFunctions(functions, dynamodb_endpoint=endpoint) as engine:
+        environment = {"TABLE_NAME": table_name, "POWERTOOLS_LOG_LEVEL": "ERROR"}
+        with patch.dict(os.environ, environment):
+            opened = Stage(
+                engine,
+                engine.machine("serialize", substituted(definition, table_name)),
+                make_client(endpoint_url=endpoint, region_name="us-east-1"),
+                table_name,
+            )
+            _observed.workflow()._table._client.meta.events.register(
+                "provide-client-params.dynamodb", lambda model, **_: opened.requests.append(model.name)
+            )
+            yield opened
+
+
+CHILD_ARN = "arn:aws:states:us-east-1:123456789012:stateMachine:child"
+
+
+def substituted(definition: Mapping[str, Any], table_name: str) -> str:
+    text = json.dumps(definition).replace("${Partition}", "aws").replace("${TableName}", table_name)
+    for name in HANDLERS:
+        text = text.replace(f"${{{name}Arn}}", function_arn(name))
+    assert "${" not in text
+    return text
+
+
+def put(definition: dict[str, Any], path: str, value: Any) -> None:
+    """Change one field of a state; a number on the way is a branch of a Parallel."""
+    *states, name = path.split("/")
+    found: Any = definition["States"]
+    for step in states:
+        found = found["Branches"][int(step)]["States"] if step.isdigit() else found[step]
+    found[name] = value
