@@ -44,7 +44,7 @@ demo: install ## workflows that wait for each other, on an emulator
 	$(LOCAL) demo
 
 bench: install ## what a lock costs, and how fast it is handed over
-	$(BIN) benchmarks/cost.py
+	PYTHONPATH=tests:functions POWERTOOLS_LOG_LEVEL=CRITICAL POWERTOOLS_METRICS_DISABLED=true $(BIN) benchmarks/cost.py
 	$(BIN) benchmarks/hand_over.py
 
 local: install ## start an emulator, deploy to it, leave it running

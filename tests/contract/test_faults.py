@@ -1,5 +1,8 @@
 """Crashes between any two requests, repeated requests, late requests, lost replies."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 from contract.world import LEASE_MS, Process, World
@@ -16,9 +19,10 @@ def passes(operation: str) -> None:
     """No fault."""
 
 
-def refused_with(code: str, status: int = 400):  # type: ignore[no-untyped-def]
+def refused_with(code: str, status: int = 400) -> Callable[[str], None]:
     def fault(operation: str) -> None:
-        raise ClientError({"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}, operation)  # type: ignore[typeddict-item]
+        response: Any = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
+        raise ClientError(response, operation)
 
     return fault
 

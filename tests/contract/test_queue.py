@@ -1,5 +1,7 @@
 """Standing in line."""
 
+from typing import Any
+
 import pytest
 from contract.engines import exact_engine_names
 from contract.world import LEASE_MS, Process, World
@@ -16,7 +18,7 @@ def test_grants_follow_ticket_order_whoever_looks_first(world: World, lock: Lock
     claims = [waiter.claim(lock) for waiter in waiters]
     positions = [waiter.queued(claim) for waiter, claim in zip(waiters, claims, strict=True)]
     holder.table.release(holding, grant)
-    order = []
+    order: list[int] = []
     while len(order) < len(waiters):
         for index in reversed(range(len(waiters))):
             if index in order:
@@ -78,7 +80,7 @@ def test_a_look_reads_the_same_few_items_behind_1_and_behind_10_000(
 
 def stand_in_line(world: World, process: Process, lock: LockName, after_ticket: int, how_many: int) -> None:
     """Rows as their joins would have left them, written in bulk."""
-    requests = [
+    requests: list[Any] = [
         {
             "PutRequest": {
                 "Item": {

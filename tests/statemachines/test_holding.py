@@ -43,11 +43,15 @@ def test_work_that_ends_after_the_lock_was_lost_is_no_success(open_stage: Open) 
     stage = open_stage(work)
     # The heartbeat's function hangs, so that the release is the first to see the loss.
     beats = threading.Event()
-    stage.function("Heartbeat").before = lambda _event: beats.wait(30)
+
+    def hang(_event: object) -> None:
+        beats.wait(30)
+
+    stage.function("Heartbeat").before = hang
     arn = stage.start("order-42")
     assert work.started.wait(10)
     stage.take_away("order-42")
-    stage.function("Release").before = lambda event: age_the_lease(event)
+    stage.function("Release").before = age_the_lease
     work.finish.set()
     outcome = stage.machine.wait(arn)
     beats.set()
