@@ -1,0 +1,216 @@
+"""Where heartbeat and release meet: in every order of their requests the task ends and the lock is free."""
+
+import itertools
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from contract.world import LEASE_MS, Process, Stepper, World
+
+from ticketlock import Claim, Grant, LockLost, LockName
+from ticketlock._protocol import Contender, Steps
+from ticketlock._requests import Reply, TaskAnswer
+from ticketlock._session import Session, abandon, beat, finish
+
+
+class Callback(Stepper[Any]):
+    """Steps whose answers to callback tasks are taken down instead of sent."""
+
+    answers: list[TaskAnswer]
+
+    def __init__(self, process: Process, claim: Claim, verb: Callable[[Contender], Steps[Any]]) -> None:
+        self.answers = []
+        super().__init__(process, lambda now: verb(Contender(claim, now)))
+
+    def step(self) -> None:
+        if not isinstance(self.next_request, TaskAnswer):
+            super().step()
+            return
+        answer = self.next_request
+        self.answers.append(answer)
+        reply = Reply(True, (), self._process.table.now())
+        self._advance(lambda: self._steps.send(reply))
+
+    def run(self) -> "Callback":
+        while not self.done:
+            self.step()
+        return self
+
+
+class Hold:
+    """One held lock of one execution, and the steps that its functions run, each in a process of its own."""
+
+    def __init__(self, world: World, lock: LockName) -> None:
+        self.world = world
+        self.owner = world.process()
+        self.claim = self.owner.claim(lock)
+        self.grant: Grant = self.owner.granted(self.claim)
+        self.session = Session(f"arn:aws:states:::execution:serialize:{uuid.uuid4()}", "serialize")
+
+    def beat(self, number: int, token: str = "token", *, in_budget: bool = True) -> Callback:
+        return self._steps(lambda me: beat(me, self.grant, self.session, token, number, in_budget=in_budget))
+
+    def finish(self) -> Callback:
+        return self._steps(lambda me: finish(me, self.grant, self.session))
+
+    def abandon(self) -> Callback:
+        return self._steps(lambda me: abandon(me, self.grant, self.session))
+
+    def is_free(self) -> bool:
+        item = self.owner.table.inspect(self.claim.lock).item
+        return item is not None and item.held == 0 and item.holders == ()
+
+    def _steps(self, verb: Callable[[Contender], Steps[Any]]) -> Callback:
+        return Callback(self.world.process(), self.claim, verb)
+
+
+def interleavings(lengths: Sequence[int]) -> list[tuple[int, ...]]:
+    """Every order in which processes can take so many steps each."""
+    turns = [index for index, length in enumerate(lengths) for _ in range(length)]
+    return sorted(set(itertools.permutations(turns)))
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_in_every_order_of_requests_the_heartbeat_ends_and_the_lock_is_free(world: World, number: int) -> None:
+    # A beat sends at most a renewal, its token, an answer; a release at most finished, freed, an answer.
+    schedules = interleavings([3, 3])
+    assert len(schedules) == 20
+    for schedule in schedules:
+        hold = Hold(world, world.lock())
+        steps = [hold.beat(number), hold.finish()]
+        for index in schedule:
+            if not steps[index].done:
+                steps[index].step()
+        for each in steps:
+            each.run()
+        answers = [answer for each in steps for answer in each.answers]
+        assert steps[1].error is None, schedule
+        assert answers, schedule
+        assert {answer.error for answer in answers} == {None}, schedule
+        assert hold.is_free(), schedule
+
+
+def test_a_repeated_release_in_every_order_is_one_release(world: World) -> None:
+    for schedule in interleavings([3, 3]):
+        hold = Hold(world, world.lock())
+        hold.beat(0).run()
+        steps = [hold.finish(), hold.finish()]
+        for index in schedule:
+            if not steps[index].done:
+                steps[index].step()
+        for each in steps:
+            each.run()
+        assert [each.error for each in steps] == [None, None], schedule
+        assert hold.is_free(), schedule
+
+
+def test_the_first_beat_writes_only_its_token(world: World, lock: LockName) -> None:
+    hold = Hold(world, lock)
+    before = hold.owner.table.inspect(lock).item
+    hold.beat(0).run()
+    assert hold.owner.table.inspect(lock).item == before
+
+
+def test_a_first_beat_that_comes_late_renews(world: World, lock: LockName) -> None:
+    hold = Hold(world, lock)
+    world.advance(LEASE_MS // 2)
+    renewed = hold.beat(0).run().result
+    assert renewed is not None
+    assert renewed.lease_until_ms > hold.grant.lease_until_ms
+
+
+def test_a_later_beat_renews(world: World, lock: LockName) -> None:
+    hold = Hold(world, lock)
+    world.advance(LEASE_MS // 2)
+    hold.beat(1).run()
+    item = hold.owner.table.inspect(lock).item
+    assert item is not None
+    assert item.holders[0].lease_until_ms > hold.grant.lease_until_ms
+
+
+def test_a_beat_that_lost_the_lock_fails_its_task_by_name(world: World, bob: Process, lock: LockName) -> None:
+    hold = Hold(world, lock)
+    hold.beat(0).run()
+    world.advance(LEASE_MS + 5_000)
+    bob.granted(bob.claim(lock))
+    lost = hold.beat(1, "second").run()
+    assert isinstance(lost.error, LockLost)
+    assert [(answer.task_token, answer.error) for answer in lost.answers] == [("second", "LockLost")]
+
+
+def test_a_beat_past_its_deadline_fails_its_task_even_if_nobody_took_the_lock(world: World, lock: LockName) -> None:
+    hold = Hold(world, lock)
+    world.advance(LEASE_MS + 1_000)
+    assert isinstance(hold.beat(1).run().error, LockLost)
+
+
+def test_a_beat_older_than_the_newest_leaves_no_token(world: World, lock: LockName) -> None:
+    hold = Hold(world, lock)
+    hold.beat(2, "newest").run()
+    hold.beat(1, "older").run()
+    released = hold.finish().run()
+    assert [answer.task_token for answer in released.answers] == ["newest"]
+
+
+def test_work_that_finished_after_its_lease_is_lost(world: World, lock: LockName) -> None:
+    hold = Hold(world, lock)
+    hold.beat(0).run()
+    world.advance(LEASE_MS + 5_000)
+    late = hold.finish().run()
+    assert isinstance(late.error, LockLost)
+    assert [answer.error for answer in late.answers] == ["LockLost"]
+    assert hold.is_free()
+
+
+def test_a_release_repeated_after_a_successor_came_is_still_the_success_that_it_was(
+    world: World, bob: Process, lock: LockName
+) -> None:
+    hold = Hold(world, lock)
+    hold.beat(0).run()
+    hold.finish().run()
+    world.advance(2 * LEASE_MS)
+    bob.granted(bob.claim(lock))
+    assert hold.finish().run().error is None
+
+
+def test_an_abandoned_hold_ends_the_heartbeat_and_leaves_the_lock_to_its_lease(
+    world: World, bob: Process, lock: LockName
+) -> None:
+    hold = Hold(world, lock)
+    hold.beat(0).run()
+    assert [answer.error for answer in hold.abandon().run().answers] == [None]
+    assert not hold.is_free()
+    assert [answer.error for answer in hold.beat(1, "next").run().answers] == [None]
+    world.advance(2 * LEASE_MS + 5_000)
+    assert bob.granted(bob.claim(lock)).took_over == 1
+
+
+def test_a_beat_out_of_budget_fails_its_task_by_name(world: World, lock: LockName) -> None:
+    hold = Hold(world, lock)
+    assert [answer.error for answer in hold.beat(5, in_budget=False).run().answers] == ["EventBudgetExceeded"]
+
+
+def test_a_session_outlives_a_grant_but_only_its_own_token_counts(world: World, lock: LockName) -> None:
+    hold = Hold(world, lock)
+    hold.beat(0).run()
+    hold.finish().run()
+    again = world.process()
+    hold.claim = again.claim(lock)
+    hold.grant = again.granted(hold.claim)
+    assert hold.beat(0, "second").run().answers == []
+    released = hold.finish().run()
+    assert [answer.task_token for answer in released.answers] == ["second"]
+    assert hold.is_free()
+
+
+def test_an_entity_named_like_a_session_is_not_one(world: World) -> None:
+    hold = Hold(world, world.lock())
+    hold.beat(0).run()
+    other = world.process()
+    lock = LockName(f"session#{hold.session.execution}", "serialize")
+    other.granted(other.claim(lock))
+    other.queued(other.claim(lock))
+    state = other.table.inspect(lock)
+    assert (state.item.held if state.item else None, len(state.rows)) == (1, 1)
+    assert [answer.error for answer in hold.finish().run().answers] == [None]
