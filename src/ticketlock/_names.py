@@ -10,6 +10,8 @@ DEFAULT_NAMESPACE = "default"
 _ENTITY_BYTES = 1_024
 _NAMESPACE_BYTES = 255
 _OWNER_BYTES = 1_024
+# Thirty years: longer than any execution, and short enough to count in milliseconds.
+_AS_GOOD_AS_FOR_EVER_S = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +61,22 @@ def text(field: str, value: Any, max_bytes: int) -> str:
     return value
 
 
+def whole_number(field: str, value: Any, least: int, most: int) -> int:
+    """Check that ``value`` is an integer within bounds.
+
+    Raises:
+        InvalidLockRequest: it is not; names the field.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InvalidLockRequest(field, value, f"a whole number from {least:,} to {most:,}")
+    return value
+
+
 def record_wait_ms(field: str, value: Any) -> int | None:
     """Read a record wait in seconds: a number from 0 on, or infinity, also as the text ``"Infinity"``.
 
     Returns:
-        Milliseconds, rounded up; None for a wait without end.
+        Milliseconds, rounded up; None for a wait without end, and for one of more than 10^9 seconds.
 
     Raises:
         InvalidLockRequest: it is something else; names the field.
@@ -71,8 +84,9 @@ def record_wait_ms(field: str, value: Any) -> int | None:
     if value == "Infinity":
         return None
     allowed = 'a number of seconds from 0 on, or "Infinity"'
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value < 0:
+    # "Not at least 0" is also true of NaN.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
         raise InvalidLockRequest(field, value, allowed)
-    if math.isinf(value):
+    if value > _AS_GOOD_AS_FOR_EVER_S:
         return None
     return math.ceil(value * 1_000)

@@ -12,9 +12,12 @@ from botocore.exceptions import (
     ConnectTimeoutError,
     EndpointConnectionError,
     HTTPClientError,
+    IncompleteReadError,
     NoCredentialsError,
     NoRegionError,
     PartialCredentialsError,
+    ProxyConnectionError,
+    SSLError,
 )
 
 from ticketlock._items import Item
@@ -71,6 +74,12 @@ def read_timeout_s(client: "DynamoDBClient") -> float:
     return float(config.read_timeout)
 
 
+class BrokenReply(BotoCoreError):
+    """The service said yes, and the rest of its reply got lost."""
+
+    fmt = "the reply broke off"
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """A condition did not hold: for each write whether it was the one, and the item that stood there."""
@@ -102,7 +111,8 @@ _NOT_APPLIED = frozenset(
     }
 )
 _TRANSIENT_REASONS = frozenset({"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"})
-_NOT_SENT = (ConnectTimeoutError, EndpointConnectionError)
+_NOT_SENT = (ConnectTimeoutError, EndpointConnectionError, ProxyConnectionError)
+_BROKEN_OFF = (BrokenReply, HTTPClientError, IncompleteReadError, SSLError)
 _UNUSABLE = (NoCredentialsError, PartialCredentialsError, NoRegionError)
 
 
@@ -112,7 +122,7 @@ def meaning(error: BotoCoreError | ClientError) -> Refusal | TryAgain | TableErr
         return _meaning_of_answer(error)
     if isinstance(error, _NOT_SENT):
         return TryAgain(perhaps_applied=False)
-    if isinstance(error, HTTPClientError):
+    if isinstance(error, _BROKEN_OFF):
         return TryAgain(perhaps_applied=True)
     if isinstance(error, _UNUSABLE):
         return TableRefused(f"{error}: configure the AWS credentials and Region of this process")

@@ -11,6 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from ticketlock import _sdk
 from ticketlock._clocks import Clocks, SystemClocks
+from ticketlock._items import Item
 from ticketlock._names import LockName
 from ticketlock._outcomes import Grant, LockState, Place, Position, Released
 from ticketlock._protocol import Contender, Steps, inspect
@@ -143,11 +144,14 @@ class LockTable:
         last_ms = started_ms + self._give_up_after_ms
         if isinstance(request, Write) and request.not_after_local_ms is not None:
             last_ms = min(last_ms, request.not_after_local_ms)
+            if started_ms > last_ms:
+                raise RequestNotApplied("not sent: it would have come too late")
         perhaps_applied = False
         for attempt in itertools.count():
             sent = self._clocks.read()
             try:
                 response = self._send(request)
+                items = _items(request, response)
             except (BotoCoreError, ClientError) as error:
                 meaning = _sdk.meaning(error)
                 now = self._moment_after(sent, getattr(error, "response", None) or {})
@@ -163,8 +167,7 @@ class LockTable:
                 self._sleep(pause_ms / 1_000)
             else:
                 now = self._moment_after(sent, response)
-                items = response["Items"] if isinstance(request, Read) else [response.get("Attributes")]
-                return Reply(True, tuple(items), now, last_key=response.get("LastEvaluatedKey"))
+                return Reply(True, items, now, last_key=response.get("LastEvaluatedKey"))
         raise AssertionError("unreachable")
 
     def _send(self, request: Write | Transaction | Read) -> Any:
@@ -203,3 +206,14 @@ class LockTable:
             if date_ms is not None:
                 self._time.observe(date_ms, sent, received)
             return self._time.at(received)
+
+
+def _items(request: Write | Transaction | Read, response: Any) -> tuple[Item | None, ...]:
+    """The items in a reply; the SDK hands on a reply that broke off as an empty one."""
+    if isinstance(request, Read):
+        if "Items" not in response:
+            raise _sdk.BrokenReply()
+        return tuple(response["Items"])
+    if isinstance(request, Write) and request.returns != "NONE" and "Attributes" not in response:
+        raise _sdk.BrokenReply()
+    return (response.get("Attributes"),)

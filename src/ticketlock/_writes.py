@@ -19,10 +19,9 @@ from ticketlock._items import (
     row_key,
     token_attribute,
 )
-from ticketlock._names import LockName, owner_id, text
+from ticketlock._names import LockName, owner_id, text, whole_number
 from ticketlock._requests import Transaction, Write
 from ticketlock._time import Moment
-from ticketlock.errors import InvalidLockRequest
 
 JOIN_DEADLINE_MS = 1_000
 MIN_LEASE_MS = 1_000
@@ -56,10 +55,8 @@ class Claim:
 
     def __post_init__(self) -> None:
         owner_id(self.owner)
-        if not MIN_LEASE_MS <= self.lease_ms <= MAX_LEASE_MS:
-            raise InvalidLockRequest("lease_ms", self.lease_ms, f"{MIN_LEASE_MS:,} to {MAX_LEASE_MS:,} milliseconds")
-        if not 1 <= self.permits <= MAX_PERMITS:
-            raise InvalidLockRequest("permits", self.permits, f"1 to {MAX_PERMITS}")
+        whole_number("lease_ms", self.lease_ms, MIN_LEASE_MS, MAX_LEASE_MS)
+        whole_number("permits", self.permits, 1, MAX_PERMITS)
         if self.data is not None:
             text("data", self.data, _DATA_BYTES)
 

@@ -11,6 +11,7 @@ from email.utils import formatdate
 from typing import Any, Generic, TypeVar
 
 from contract.engines import Engine
+
 from ticketlock import Claim, Grant, LockName, LockTable, Position
 from ticketlock._protocol import Contender, Steps
 from ticketlock._requests import Request

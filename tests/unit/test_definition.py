@@ -1,0 +1,54 @@
+"""What the definition's states have in common."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from ticketlock_cdk.definition import serialize_definition
+
+DEFINITION = serialize_definition(lease_s=120, poll_s=7, default_record_wait=30, targets=["arn:one", "arn:two"])
+
+
+def states(machine: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, state in machine["States"].items():
+        yield name, state
+        for branch in state.get("Branches", []):
+            yield from states(branch)
+
+
+STATES = dict(states(DEFINITION))
+
+
+def test_every_lock_function_is_repeated_in_the_same_way() -> None:
+    retries = [STATES[name]["Retry"] for name in ("TakeTicket", "CheckPosition", "Release", "ReleaseAfterFailure")]
+    assert all(retry == retries[0] for retry in retries)
+
+
+@pytest.mark.parametrize("name", [name for name, state in STATES.items() if state["Type"] == "Task"])
+def test_every_task_has_a_time_out(name: str) -> None:
+    assert STATES[name]["TimeoutSeconds"] > 0
+
+
+@pytest.mark.parametrize("name", list(STATES))
+def test_every_state_says_why_it_exists(name: str) -> None:
+    assert STATES[name]["Comment"]
+
+
+def test_the_settings_of_a_deployment_stand_where_the_functions_read_them() -> None:
+    payload = STATES["TakeTicket"]["Parameters"]["Payload"]
+    assert (payload["leaseSeconds"], payload["pollSeconds"], payload["defaultRecordWait"]) == (120, 7, 30)
+    assert payload["targets"] == ["arn:one", "arn:two"]
+
+
+def test_the_heartbeat_comes_at_half_the_lease_and_gives_up_when_the_other_half_is_over() -> None:
+    heartbeat = STATES["Heartbeat"]
+    assert heartbeat["TimeoutSeconds"] == 60
+    on_any_error = heartbeat["Retry"][-1]
+    assert on_any_error["ErrorEquals"] == ["States.ALL"]
+    assert on_any_error["IntervalSeconds"] * on_any_error["MaxAttempts"] == 60
+
+
+def test_the_heartbeat_goes_on_for_as_long_as_the_work_does_and_never_past_a_lost_lock() -> None:
+    on_loss, on_time_out, _ = STATES["Heartbeat"]["Retry"]
+    assert (on_loss["ErrorEquals"], on_loss["MaxAttempts"]) == (["LockLost", "EventBudgetExceeded"], 0)
+    assert (on_time_out["BackoffRate"], on_time_out["MaxAttempts"]) == (1, 99_999_999)

@@ -1,0 +1,113 @@
+"""The demo's verdict over executions, written as their story would have been read."""
+
+from typing import Any
+
+import pytest
+from ticketlock_local.demo_checks import judge, overtakings
+from ticketlock_local.executions import Execution
+
+from ticketlock import LockState
+from ticketlock._items import Holder, LockItem, Row
+from ticketlock._time import Moment
+
+NOW = Moment(local_ms=0, earliest_ms=0, latest_ms=0, known=True)
+
+
+def done(name: str, place: int, *, ticket: int | None = None, **other: Any) -> Execution:
+    """The execution that held as number ``place`` and worked for one second of its two."""
+    began = place * 2_000
+    story: dict[str, Any] = {
+        "name": name,
+        "entity": "order-42",
+        "status": "SUCCEEDED",
+        "ticket": place if ticket is None else ticket,
+        "fencing_token": 100 + place,
+        "work_started_ms": began,
+        "work_ended_ms": began + 1_000,
+    }
+    return Execution(**story | other)
+
+
+def lock(*, holders: tuple[Holder, ...] = (), rows: tuple[Row, ...] = (), waiting: int = 0) -> LockState:
+    item = LockItem(
+        issued=9,
+        waiting=waiting,
+        ticket_at_ms=0,
+        void_up_to=0,
+        fencing_token=9,
+        permits=1,
+        held=len(holders),
+        mean_hold_ms=None,
+        holders=holders,
+    )
+    return LockState(item=item, rows=rows, now=NOW)
+
+
+def test_executions_one_after_the_other_in_ticket_order_pass() -> None:
+    verdict = judge([done("a", 1), done("b", 2), done("c", 3)], {"order-42": lock()})
+    assert (verdict.passed, verdict.failures, verdict.slips) == (True, (), ())
+
+
+def test_works_that_touch_but_do_not_overlap_pass() -> None:
+    assert judge([done("a", 1), done("b", 2, work_started_ms=3_000)], {}).passed
+
+
+def test_works_of_one_entity_that_overlap_fail() -> None:
+    verdict = judge([done("a", 1), done("b", 2, work_started_ms=2_999)], {})
+    assert verdict.failures == ("b and a overlapped by 1 ms",)
+
+
+def test_a_long_work_that_overlaps_more_than_the_next_is_found_each_time() -> None:
+    verdict = judge([done("a", 1, work_ended_ms=7_000), done("b", 2), done("c", 3)], {})
+    assert verdict.failures == ("b and a overlapped by 3000 ms", "c and a overlapped by 1000 ms")
+
+
+def test_works_of_different_entities_may_overlap() -> None:
+    assert judge([done("a", 1), done("b", 1, entity="order-7")], {}).passed
+
+
+def test_a_fencing_token_that_does_not_rise_fails() -> None:
+    verdict = judge([done("a", 1), done("b", 2, fencing_token=101)], {})
+    assert verdict.failures == ("b worked after a, but its fencing token 101 is not greater",)
+
+
+def test_being_overtaken_once_is_a_slip_and_passes() -> None:
+    verdict = judge([done("a", 1, ticket=2), done("b", 2, ticket=1), done("c", 3)], {})
+    assert (verdict.passed, verdict.slips) == (True, ("b was overtaken 1 time in order-42",))
+
+
+def test_being_overtaken_twice_fails() -> None:
+    verdict = judge([done("a", 1, ticket=2), done("b", 2, ticket=3), done("c", 3, ticket=1)], {})
+    assert verdict.failures == ("c was overtaken 2 times in order-42",)
+
+
+def test_a_ticket_that_nobody_learned_is_not_taken_for_a_number() -> None:
+    assert not overtakings([done("a", 1), Execution(name="b", ticket=None, fencing_token=102), done("c", 3)])
+
+
+@pytest.mark.parametrize("status", ["FAILED", "ABORTED", "TIMED_OUT", "RUNNING"])
+def test_an_execution_that_did_not_succeed_fails(status: str) -> None:
+    (failure,) = judge([done("a", 1, status=status, error="LockLost: why")], {}).failures
+    assert failure == f"a ended as {status} LockLost: why"
+
+
+def test_an_execution_without_the_times_of_its_work_fails() -> None:
+    assert not judge([done("a", 1, work_ended_ms=None)], {}).passed
+
+
+def test_a_holder_that_is_left_fails() -> None:
+    holder = Holder(owner="a", fencing_token=9, lease_until_ms=0, since_ms=0, data=None)
+    assert judge([], {"order-42": lock(holders=(holder,))}).failures == ("order-42: left over, holder: 1",)
+
+
+def test_a_queue_row_and_its_count_that_are_left_fail() -> None:
+    row = Row(ticket=9, owner="a", lease_until_ms=0, created_at_ms=0)
+    assert judge([], {"order-42": lock(rows=(row,), waiting=1)}).failures == (
+        "order-42: left over, queue row: 1",
+        "order-42: left over, waiter counted: 1",
+    )
+
+
+def test_a_lock_that_was_never_used_fails() -> None:
+    unused = LockState(item=None, rows=(), now=NOW)
+    assert judge([], {"order-42": unused}).failures == ("order-42 has no lock item in the table",)

@@ -1,0 +1,104 @@
+"""The errors: one tree, drawn in its docstring, whose messages say what is wrong and what would be right."""
+
+import inspect
+import re
+
+import pytest
+
+from ticketlock import (
+    InvalidLockRequest,
+    PermitsMismatch,
+    RecordWaitExceeded,
+    TaskNotAllowed,
+    TicketLockError,
+    UnsupportedFormat,
+    errors,
+)
+
+ARN = "arn:aws:lambda:us-east-1:123456789012:function:settle"
+
+
+def drawn_tree() -> dict[str, tuple[str, ...]]:
+    """Each class in the docstring's drawing, and its bases."""
+    assert errors.__doc__ is not None
+    above: list[str] = []
+    bases: dict[str, tuple[str, ...]] = {}
+    for branch, name, also in re.findall(
+        r"^    ((?:[│ ]   )*(?:[├└]── )?)([A-Z]\w+)(?: \((\w+)\))?(?:  |$)", errors.__doc__, re.MULTILINE
+    ):
+        depth = len(branch) // 4
+        del above[depth:]
+        bases[name] = (*above[-1:], *filter(None, [also])) or ("Exception",)
+        above.append(name)
+    return bases
+
+
+def defined_tree() -> dict[str, tuple[str, ...]]:
+    return {
+        name: tuple(base.__name__ for base in error.__bases__)
+        for name, error in inspect.getmembers(errors, inspect.isclass)
+    }
+
+
+def test_the_tree_in_the_docstring_is_the_tree_of_the_classes() -> None:
+    assert drawn_tree() == defined_tree()
+
+
+def test_every_error_is_public() -> None:
+    assert sorted(errors.__all__) == errors.__all__ == sorted(defined_tree())
+
+
+@pytest.mark.parametrize("name", errors.__all__)
+def test_every_error_has_a_sentence_and_is_a_ticket_lock_error(name: str) -> None:
+    error = getattr(errors, name)
+    assert issubclass(error, TicketLockError)
+    assert error.__doc__
+    assert error.__doc__.splitlines()[0].endswith(".") or ":" in error.__doc__
+
+
+def test_a_record_wait_that_ended_is_a_timeout() -> None:
+    assert issubclass(RecordWaitExceeded, TimeoutError)
+
+
+def test_a_malformed_request_is_a_value_error() -> None:
+    assert issubclass(InvalidLockRequest, ValueError)
+
+
+def test_a_malformed_request_names_the_field_its_value_and_what_is_allowed() -> None:
+    error = InvalidLockRequest("task.input", [1, 2], "an object")
+    assert str(error) == "task.input is [1, 2]; allowed: an object"
+    assert (error.field, error.value, error.allowed) == ("task.input", "[1, 2]", "an object")
+
+
+def test_a_long_value_is_shortened_to_80_characters() -> None:
+    error = InvalidLockRequest("entity", "x" * 2_000, "text")
+    assert error.value == "'" + "x" * 76 + "..."
+    assert len(error.value) == 80
+
+
+def test_a_value_of_80_characters_is_shown_whole() -> None:
+    assert InvalidLockRequest("entity", "x" * 78, "text").value == repr("x" * 78)
+
+
+def test_a_task_that_is_not_allowed_names_the_targets_that_are() -> None:
+    error = TaskNotAllowed("task.functionArn", "arn:other" + "x" * 200, (ARN, ARN + "2"))
+    assert error.field == "task.functionArn"
+    assert len(error.value) == 80
+    assert error.allowed == (ARN, ARN + "2")
+    assert str(error) == f"task.functionArn is {error.value}; allowed targets: {ARN}, {ARN}2"
+
+
+def test_a_task_where_none_is_allowed_is_told_where_to_allow_it() -> None:
+    assert "none (the construct's `targets` is empty)" in str(TaskNotAllowed("task.functionArn", ARN, ()))
+
+
+def test_another_number_of_permits_names_both() -> None:
+    error = PermitsMismatch(asked=2, stored=3)
+    assert (error.asked, error.stored) == (2, 3)
+    assert "has 3 permits, not 2" in str(error)
+
+
+def test_a_newer_format_names_both_and_says_what_to_do() -> None:
+    error = UnsupportedFormat(stored=2, known=1)
+    assert error.stored == 2
+    assert str(error) == "the lock is in data format 2, this version knows 1: upgrade ticketlock"

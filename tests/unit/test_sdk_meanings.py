@@ -1,0 +1,253 @@
+"""What an error of the SDK says about the request: refused, surely not applied, unknown, or of no use to repeat."""
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectionClosedError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    HTTPClientError,
+    NoCredentialsError,
+    NoRegionError,
+    ParamValidationError,
+    PartialCredentialsError,
+    ReadTimeoutError,
+    SSLError,
+)
+
+from ticketlock import (
+    Claim,
+    LockName,
+    LockTable,
+    OutcomeUnknown,
+    RequestNotApplied,
+    TableError,
+    TableNotFound,
+    TableRefused,
+)
+from ticketlock._sdk import Refusal, TryAgain, check_client, date_ms, make_client, meaning, read_timeout_s
+
+URL = "https://dynamodb.us-east-1.amazonaws.com"
+ITEM = {"pk": {"S": "order-42"}}
+
+
+def answer(code: str, status: int = 400, **more: Any) -> ClientError:
+    response: Any = {"Error": {"Code": code, "Message": "why"}, "ResponseMetadata": {"HTTPStatusCode": status}, **more}
+    return ClientError(response, "UpdateItem")
+
+
+def cancelled(*reasons: dict[str, Any]) -> ClientError:
+    return answer("TransactionCanceledException", CancellationReasons=list(reasons))
+
+
+REFUSED: dict[str, Any] = {"Code": "ConditionalCheckFailed", "Item": ITEM}
+NOT_THIS_ONE: dict[str, Any] = {"Code": "None"}
+
+
+def test_a_failed_condition_is_a_refusal_with_the_item_that_stood_there() -> None:
+    assert meaning(answer("ConditionalCheckFailedException", Item=ITEM)) == Refusal((True,), (ITEM,))
+
+
+def test_a_failed_condition_on_a_missing_item_is_a_refusal_by_nothing() -> None:
+    assert meaning(answer("ConditionalCheckFailedException")) == Refusal((True,), (None,))
+
+
+def test_a_cancelled_transaction_says_which_write_was_refused_and_by_what() -> None:
+    assert meaning(cancelled(NOT_THIS_ONE, REFUSED)) == Refusal((False, True), (None, ITEM))
+
+
+def test_a_refused_write_without_an_item_is_refused_by_nothing() -> None:
+    assert meaning(cancelled({"Code": "ConditionalCheckFailed"}, REFUSED)) == Refusal((True, True), (None, ITEM))
+
+
+def test_a_refusal_counts_more_than_a_conflict_beside_it() -> None:
+    assert meaning(cancelled({"Code": "TransactionConflict"}, REFUSED)) == Refusal((False, True), (None, ITEM))
+
+
+@pytest.mark.parametrize("reason", ["TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"])
+def test_a_transaction_cancelled_by_what_may_pass_was_surely_not_applied(reason: str) -> None:
+    assert meaning(cancelled(NOT_THIS_ONE, {"Code": reason})) == TryAgain(perhaps_applied=False)
+
+
+@pytest.mark.parametrize("reason", ["ValidationError", "ItemCollectionSizeLimitExceeded"])
+def test_a_transaction_cancelled_for_good_is_refused_with_its_reason(reason: str) -> None:
+    found = meaning(cancelled({"Code": reason}, NOT_THIS_ONE))
+    assert isinstance(found, TableRefused)
+    assert reason in str(found)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "LimitExceededException",
+        "ProvisionedThroughputExceededException",
+        "ReplicatedWriteConflictException",
+        "RequestLimitExceeded",
+        "Throttling",
+        "ThrottlingException",
+        "TransactionConflictException",
+    ],
+)
+def test_throttling_and_conflicts_were_surely_not_applied(code: str) -> None:
+    assert meaning(answer(code)) == TryAgain(perhaps_applied=False)
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [("InternalServerError", 500), ("InternalFailure", 500), ("ServiceUnavailable", 503), ("502", 502), ("", 504)],
+)
+def test_a_failure_of_the_service_may_have_been_applied(code: str, status: int) -> None:
+    assert meaning(answer(code, status)) == TryAgain(perhaps_applied=True)
+
+
+def test_a_transaction_in_progress_may_yet_be_applied() -> None:
+    assert meaning(answer("TransactionInProgressException")) == TryAgain(perhaps_applied=True)
+
+
+@pytest.mark.parametrize("error", [ConnectTimeoutError(endpoint_url=URL), EndpointConnectionError(endpoint_url=URL)])
+def test_what_was_never_sent_was_surely_not_applied(error: BotoCoreError) -> None:
+    assert meaning(error) == TryAgain(perhaps_applied=False)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ReadTimeoutError(endpoint_url=URL),
+        ConnectionClosedError(endpoint_url=URL),
+        HTTPClientError(error="IncompleteRead"),
+        SSLError(endpoint_url=URL, error=OSError("EOF occurred in violation of protocol")),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_was_sent_and_not_answered_may_have_been_applied(error: BotoCoreError) -> None:
+    assert meaning(error) == TryAgain(perhaps_applied=True)
+
+
+def test_a_missing_table_has_a_name_of_its_own() -> None:
+    assert isinstance(meaning(answer("ResourceNotFoundException")), TableNotFound)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "AccessDeniedException",
+        "ExpiredTokenException",
+        "InvalidSignatureException",
+        "UnrecognizedClientException",
+        "ValidationException",
+    ],
+)
+def test_what_the_service_refuses_is_refused_with_its_code_and_message(code: str) -> None:
+    found = meaning(answer(code))
+    assert isinstance(found, TableRefused)
+    assert str(found) == f"{code}: why"
+
+
+@pytest.mark.parametrize(
+    "error", [NoCredentialsError(), NoRegionError(), PartialCredentialsError(provider="env", cred_var="secret")]
+)
+def test_a_process_without_credentials_or_region_is_told_to_configure_them(error: BotoCoreError) -> None:
+    found = meaning(error)
+    assert isinstance(found, TableRefused)
+    assert "configure the AWS credentials and Region" in str(found)
+
+
+def test_any_other_error_of_the_sdk_is_a_table_error_that_says_it() -> None:
+    found = meaning(ParamValidationError(report="no such parameter"))
+    assert isinstance(found, TableError)
+    assert "no such parameter" in str(found)
+
+
+def client(config: Config) -> Any:
+    return boto3.client("dynamodb", region_name="us-east-1", config=config)
+
+
+ONE_ATTEMPT: Any = {"total_max_attempts": 1}
+
+
+def test_the_client_that_ticketlock_makes_is_one_that_it_accepts() -> None:
+    made = make_client(region_name="us-east-1")
+    check_client(made)
+    assert read_timeout_s(made) == 2.0
+
+
+@pytest.mark.parametrize("retries", [ONE_ATTEMPT, {"max_attempts": 0}])
+def test_a_client_with_one_attempt_and_short_time_outs_is_accepted(retries: Any) -> None:
+    check_client(client(Config(retries=retries, connect_timeout=5, read_timeout=5)))
+
+
+@pytest.mark.parametrize("retries", [None, {"max_attempts": 3}, {"total_max_attempts": 2}, {"mode": "standard"}])
+def test_a_client_that_repeats_requests_is_refused_with_the_setting(retries: Any) -> None:
+    repeating = client(Config(retries=retries, connect_timeout=1, read_timeout=1))
+    with pytest.raises(ValueError, match=r"attempts .*Config\(retries=\{'total_max_attempts': 1\}\)"):
+        check_client(repeating)
+
+
+@pytest.mark.parametrize("setting", ["connect_timeout", "read_timeout"])
+@pytest.mark.parametrize("value", [None, 5.5, 60])
+def test_a_client_that_may_hang_for_long_is_refused_with_the_setting(setting: str, value: float | None) -> None:
+    timeouts: dict[str, Any] = {"connect_timeout": 1, "read_timeout": 1, setting: value}
+    hanging = client(Config(retries=ONE_ATTEMPT, **timeouts))
+    with pytest.raises(ValueError, match=rf"client's {setting} is .*Config\({setting}=\.\.\.\) of at most 5 s"):
+        check_client(hanging)
+
+
+def test_the_date_of_a_reply_is_read_in_whole_seconds() -> None:
+    reply = {"ResponseMetadata": {"HTTPHeaders": {"date": "Thu, 01 Jan 1970 00:01:40 GMT"}}}
+    assert date_ms(reply) == 100_000
+
+
+@pytest.mark.parametrize("reply", [{}, {"ResponseMetadata": {}}, {"ResponseMetadata": {"HTTPHeaders": {}}}])
+def test_a_reply_without_a_date_says_nothing_of_the_time(reply: Any) -> None:
+    assert date_ms(reply) is None
+
+
+class BreaksOff(BaseHTTPRequestHandler):
+    """Announces a whole reply and closes the connection in the middle of it."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Length", "100")
+        self.end_headers()
+        self.wfile.write(b"{")
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def broken_off() -> Iterator[LockTable]:
+    """A table whose every reply breaks off: the SDK passes such a reply on, as an empty one."""
+    with HTTPServer(("127.0.0.1", 0), BreaksOff) as server:
+        serving = threading.Thread(target=server.serve_forever, args=(0.01,))
+        serving.start()
+        try:
+            made = make_client(
+                region_name="us-east-1",
+                endpoint_url=f"http://127.0.0.1:{server.server_port}",
+                aws_access_key_id="test",
+                aws_secret_access_key="test",
+            )
+            yield LockTable("locks", client=made, give_up_after_ms=100)
+        finally:
+            server.shutdown()
+            serving.join()
+
+
+def test_a_write_whose_reply_broke_off_is_unknown(broken_off: LockTable) -> None:
+    with pytest.raises(OutcomeUnknown):
+        broken_off.take_ticket(Claim(LockName("order-42"), "me", 60_000), None)
+
+
+def test_a_read_whose_reply_broke_off_is_repeated_and_given_up_by_name(broken_off: LockTable) -> None:
+    with pytest.raises(RequestNotApplied):
+        broken_off.inspect(LockName("order-42"))

@@ -1,0 +1,200 @@
+"""Table time: bounds that hold the truth, whatever this machine's clocks do."""
+
+from dataclasses import dataclass
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ticketlock._time import Moment, Reading, TableTime
+
+LOCAL_MS = 5_000_000
+WALL_MS = 1_800_000_000_000
+DATE_MS = 1_700_000_000_000
+HOUR_MS = 3_600_000
+
+
+def reading(after_ms: int = 0, *, wall_is_off_ms: int = 0) -> Reading:
+    return Reading(LOCAL_MS + after_ms, WALL_MS + after_ms + wall_is_off_ms)
+
+
+def told(date_ms: int = DATE_MS, *, sent_ms: int = 0, received_ms: int = 0) -> TableTime:
+    table_time = TableTime()
+    table_time.observe(date_ms, reading(sent_ms), reading(received_ms))
+    return table_time
+
+
+def width_ms(moment: Moment) -> int:
+    return moment.latest_ms - moment.earliest_ms
+
+
+def test_a_cold_process_knows_nothing_but_its_wall_clock() -> None:
+    assert TableTime().at(reading()) == Moment(LOCAL_MS, WALL_MS, WALL_MS, known=False)
+
+
+def test_one_date_bounds_table_time_to_two_seconds_whatever_the_wall_clock_says() -> None:
+    moment = told().at(reading())
+    assert moment.known
+    assert moment.earliest_ms == DATE_MS
+    assert DATE_MS + 2_000 <= moment.latest_ms <= DATE_MS + 2_001
+
+
+def test_a_slow_reply_widens_the_bounds_by_its_delay() -> None:
+    moment = told(sent_ms=0, received_ms=700).at(reading(700))
+    assert moment.earliest_ms == DATE_MS
+    assert DATE_MS + 2_700 <= moment.latest_ms <= DATE_MS + 2_701
+
+
+def test_a_further_date_tightens_the_bounds() -> None:
+    table_time = told()
+    table_time.observe(DATE_MS + 1_000, reading(10), reading(10))
+    moment = table_time.at(reading(10))
+    assert moment.earliest_ms == DATE_MS + 1_000
+    assert DATE_MS + 2_010 <= moment.latest_ms <= DATE_MS + 2_012
+
+
+def test_a_date_that_says_less_than_is_known_changes_nothing() -> None:
+    table_time = told()
+    before = table_time.at(reading(10))
+    table_time.observe(DATE_MS, reading(10 - 900), reading(10 + 900))
+    assert width_ms(table_time.at(reading(10))) <= width_ms(before) + 2
+
+
+def test_a_date_that_contradicts_what_is_known_starts_anew() -> None:
+    table_time = told()
+    table_time.observe(DATE_MS + HOUR_MS, reading(10), reading(10))
+    moment = table_time.at(reading(10))
+    assert moment.earliest_ms == DATE_MS + HOUR_MS
+    assert width_ms(moment) <= 2_001
+
+
+def test_bounds_widen_with_age_at_both_ends() -> None:
+    table_time = told()
+    young, old = table_time.at(reading()), table_time.at(reading(HOUR_MS))
+    assert old.known
+    assert old.earliest_ms == young.earliest_ms + HOUR_MS - 3_600
+    assert old.latest_ms == young.latest_ms + HOUR_MS + 3_600
+
+
+def test_a_reading_from_before_the_last_date_does_not_narrow_the_bounds() -> None:
+    assert width_ms(told().at(reading(-500))) >= 2_000
+
+
+def test_local_clocks_that_part_forget_what_was_known() -> None:
+    for off_ms in (-1_001, 1_001):
+        table_time = told()
+        assert not table_time.at(reading(10, wall_is_off_ms=off_ms)).known
+
+
+def test_local_clocks_that_part_a_little_forget_nothing() -> None:
+    for off_ms in (-1_000, 1_000):
+        table_time = told()
+        assert table_time.at(reading(10, wall_is_off_ms=off_ms)).known
+
+
+def test_clocks_that_part_while_a_request_is_under_way_forget_what_was_known_before() -> None:
+    table_time = told()
+    table_time.observe(DATE_MS, reading(0), reading(1_000, wall_is_off_ms=HOUR_MS))
+    moment = table_time.at(reading(1_000, wall_is_off_ms=HOUR_MS))
+    assert moment.known
+    assert width_ms(moment) >= 3_000
+
+
+def test_the_next_date_after_the_clocks_parted_is_known_again() -> None:
+    table_time = told()
+    table_time.at(reading(10, wall_is_off_ms=HOUR_MS))
+    now = reading(20, wall_is_off_ms=HOUR_MS)
+    table_time.observe(DATE_MS, now, now)
+    assert table_time.at(now).earliest_ms == DATE_MS
+
+
+def test_the_local_moment_of_a_table_time_is_the_first_at_which_it_may_have_come() -> None:
+    moment = told().at(reading())
+    assert moment.local_of(moment.latest_ms) == moment.local_ms
+    assert moment.local_of(moment.latest_ms + 60_000) == moment.local_ms + 60_000
+    assert moment.local_of(moment.latest_ms - 5_000) == moment.local_ms - 5_000
+
+
+def test_the_likely_time_is_between_the_bounds() -> None:
+    moment = told().at(reading())
+    assert moment.earliest_ms < moment.likely_ms < moment.latest_ms
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One request and its reply, from the view of the local clock.
+
+    Attributes:
+        pause_ms: since the reply before.
+        wall_jump_ms: how far somebody set the wall clock in that pause.
+        there_ms, back_ms: how long the request and the reply were under way.
+        dated_early_ms: how long before the service's work its Date was taken.
+    """
+
+    pause_ms: int
+    wall_jump_ms: int
+    there_ms: int
+    back_ms: int
+    dated_early_ms: int
+
+
+exchanges = st.builds(
+    Exchange,
+    pause_ms=st.one_of(st.integers(0, 3_000), st.integers(0, 24 * HOUR_MS)),
+    wall_jump_ms=st.one_of(st.just(0), st.integers(-HOUR_MS, HOUR_MS)),
+    there_ms=st.integers(0, 2_000),
+    back_ms=st.integers(0, 2_000),
+    dated_early_ms=st.integers(0, 999),
+)
+
+
+@settings(deadline=None)
+@given(
+    offset_ms=st.integers(-HOUR_MS, HOUR_MS).map(lambda off_ms: DATE_MS - LOCAL_MS + off_ms),
+    drift_ppm=st.integers(-100, 100),
+    history=st.lists(exchanges, min_size=1, max_size=20),
+    looks_later_ms=st.lists(st.integers(0, 24 * HOUR_MS), max_size=3),
+)
+def test_the_true_table_time_always_lies_within_the_bounds(
+    offset_ms: int, drift_ppm: int, history: list[Exchange], looks_later_ms: list[int]
+) -> None:
+    def table_ms(local_ms: int) -> float:
+        return local_ms + offset_ms + (local_ms - LOCAL_MS) * drift_ppm / 1_000_000
+
+    def check(at: Reading) -> None:
+        moment = table_time.at(at)
+        assert moment.known
+        assert moment.earliest_ms <= table_ms(at.local_ms) <= moment.latest_ms
+
+    table_time = TableTime()
+    local_ms, wall_ahead_ms = LOCAL_MS, WALL_MS - LOCAL_MS
+    for exchange in history:
+        local_ms += exchange.pause_ms
+        wall_ahead_ms += exchange.wall_jump_ms
+        sent = Reading(local_ms, local_ms + wall_ahead_ms)
+        worked_ms = table_ms(local_ms + exchange.there_ms)
+        local_ms += exchange.there_ms + exchange.back_ms
+        received = Reading(local_ms, local_ms + wall_ahead_ms)
+        table_time.observe(int(worked_ms - exchange.dated_early_ms) // 1_000 * 1_000, sent, received)
+        check(received)
+    for later_ms in looks_later_ms:
+        check(Reading(local_ms + later_ms, local_ms + later_ms + wall_ahead_ms))
+
+
+@settings(deadline=None)
+@given(history=st.lists(exchanges, min_size=1, max_size=20))
+def test_a_lease_written_by_one_process_is_not_judged_over_early_by_another(history: list[Exchange]) -> None:
+    """Upper bound for writing, lower bound for judging: whatever the two know, the lease lasts its whole length."""
+    writer, judge = TableTime(), TableTime()
+    local_ms = LOCAL_MS
+    for index, exchange in enumerate(history):
+        local_ms += exchange.pause_ms
+        sent_ms, date_ms = local_ms, (DATE_MS + local_ms + exchange.there_ms - LOCAL_MS) // 1_000 * 1_000
+        local_ms += exchange.there_ms + exchange.back_ms
+        learner = (writer, judge)[index % 2]
+        learner.observe(date_ms, Reading(sent_ms, sent_ms + WALL_MS), Reading(local_ms, local_ms + WALL_MS))
+    now = Reading(local_ms, local_ms + WALL_MS)
+    lease_ms = 60_000
+    until_ms = writer.at(now).latest_ms + lease_ms
+    almost_over = Reading(local_ms + lease_ms - 1, local_ms + lease_ms - 1 + WALL_MS)
+    judged = judge.at(almost_over)
+    assert not writer.at(now).known or not judged.known or judged.earliest_ms <= until_ms
