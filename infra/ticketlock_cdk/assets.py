@@ -1,9 +1,23 @@
-"""Where the definitions and the handlers are: beside this package in a wheel, at the top of a checkout."""
+"""Where the definitions and the handlers are, and what a function's asset is made of.
 
+They lie beside this package in a wheel, at the top of a checkout. The asset's content is the same from both: the
+handlers, the library, the pinned third-party packages. boto3 is not among them, the Python runtimes have it:
+https://docs.aws.amazon.com/lambda/latest/dg/lambda-python.html#python-sdk-included
+"""
+
+import hashlib
+import shutil
+import tempfile
 from pathlib import Path
+
+import ticketlock
+from ticketlock_cdk.third_party import put_in_place, third_party_packages
 
 _PACKAGE = Path(__file__).parent
 _BUNDLED = _PACKAGE / "_bundled"
+
+# What differs from one installation to another, or is of no use in a function.
+_LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc", "*.dist-info", "py.typed")
 
 
 def source_folder(name: str) -> Path:
@@ -16,3 +30,49 @@ def source_folder(name: str) -> Path:
         if (base / name).is_dir():
             return base / name
     raise FileNotFoundError(f"this installation of ticketlock lacks its folder {name!r}: install it again")
+
+
+def stage_functions(parent: Path) -> Path:
+    """Put together the functions' asset, once for each content.
+
+    Args:
+        parent: where its folder goes, which is named by its content.
+
+    Raises:
+        ThirdPartyError: the third-party packages cannot be installed.
+    """
+    handlers = source_folder("functions")
+    parent.mkdir(parents=True, exist_ok=True)
+    # In its final place only when it is complete: another synthesis may use the same parent.
+    with tempfile.TemporaryDirectory(prefix="ticketlock-staging-", dir=parent) as folder:
+        staged = Path(folder) / "functions"
+        staged.mkdir()
+        for handler in sorted(handlers.glob("*.py")):
+            shutil.copyfile(handler, staged / handler.name)
+        _copy(Path(ticketlock.__file__).parent, staged / "ticketlock")
+        for package in sorted(third_party_packages(handlers / "requirements.txt").iterdir()):
+            if package.is_dir() and package.name != "bin" and not package.name.endswith(".dist-info"):
+                _copy(package, staged / package.name)
+            elif package.suffix == ".py":
+                shutil.copyfile(package, staged / package.name)
+        _make_readable(staged)
+        return put_in_place(staged, parent / f"ticketlock-functions-{_content_hash(staged)}")
+
+
+def _copy(source: Path, target: Path) -> None:
+    shutil.copytree(source, target, ignore=_LEFT_OUT, copy_function=shutil.copyfile)
+
+
+def _make_readable(folder: Path) -> None:
+    # The asset's files keep their modes, and a function runs as a user of its own: a strict umask would shut it out.
+    # https://repost.aws/knowledge-center/lambda-deployment-package-errors
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+
+
+def _content_hash(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        digest.update(f"{path.relative_to(folder).as_posix()}\0{path.stat().st_size}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]

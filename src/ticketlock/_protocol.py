@@ -290,7 +290,10 @@ class Contender:
             LockLost: the lease had ended by then, and the lock is not held with this token any more.
         """
         held_ms = max(0, self.now.likely_ms - held.since_ms)
-        mean_hold_ms = held_ms if held.mean_hold_ms is None else (3 * held.mean_hold_ms + held_ms) // 4
+        # Down at once, up slowly: who sleeps by too short a mean looks once too often, by too long a one too late.
+        mean_hold_ms = held_ms
+        if held.mean_hold_ms is not None:
+            mean_hold_ms = min(held_ms, (3 * held.mean_hold_ms + held_ms) // 4)
         reply = yield from self.ask(write.release(self.claim, held.fencing_token, mean_hold_ms, self.now))
         by_ms = finished_at_ms if finished_at_ms is not None else self.now.latest_ms
         if not reply.applied:

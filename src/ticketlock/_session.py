@@ -182,4 +182,9 @@ def _number(item: Item | None, name: str) -> int | None:
 
 
 def _expires_at(now: Moment, held: Grant) -> dict[str, str]:
-    return number(max(now.latest_ms, held.lease_until_ms) // 1_000 + _OUTLIVES_ITS_LEASE_S)
+    return number(max(now.latest_ms // 1_000 + _OUTLIVES_ITS_LEASE_S, expires_at_s(held)))
+
+
+def expires_at_s(held: Grant) -> int:
+    """When the session of a grant may be cleaned away, seconds since the epoch."""
+    return held.lease_until_ms // 1_000 + _OUTLIVES_ITS_LEASE_S

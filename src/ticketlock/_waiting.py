@@ -2,7 +2,7 @@
 
 Strict order means that only the front waiter's next look can move the queue. So the front looks when the holder is
 expected to leave, and then often, at growing distances; everybody behind sleeps about as long as the turns before its
-own will take, never past the half-life of its row.
+own will take, never past the half-life of its row, nor past as many of the front's longest sleeps as there are turns.
 """
 
 from ticketlock._outcomes import Position
@@ -24,8 +24,8 @@ def next_look_ms(position: Position, *, lease_ms: int, shortest_ms: int, longest
         return front_ms
     turn_ms = position.mean_hold_ms if position.mean_hold_ms is not None else longest_ms
     behind_ms = position.ahead * turn_ms * (0.75 + jitter / 2)
-    # Not later than a front waiter would who knows nothing: a holder may leave early, or the line before me may.
-    return int(min(lease_ms / 2, max(front_ms, behind_ms)))
+    # Should the line move faster than the mean says, nobody oversleeps by more than a front waiter might, a turn.
+    return int(min(lease_ms / 2, position.ahead * longest_ms, max(front_ms, behind_ms)))
 
 
 def _until_a_holder_leaves_ms(position: Position) -> int:

@@ -19,7 +19,7 @@ from ticketlock._lock_request import LockRequest
 from ticketlock._names import LockName
 from ticketlock._outcomes import Grant, Place, Position
 from ticketlock._protocol import Contender, Steps
-from ticketlock._session import Session, abandon, beat, finish
+from ticketlock._session import Session, abandon, beat, expires_at_s, finish
 from ticketlock._table import LockTable
 from ticketlock._waiting import next_look_ms
 from ticketlock._writes import Claim
@@ -217,6 +217,7 @@ def _granted(turn: dict[str, Any], grant: Grant) -> Step:
             "sinceMs": grant.since_ms,
             "meanHoldMs": grant.mean_hold_ms,
         },
+        "sessionExpiresAt": expires_at_s(grant),
         "work": {"lock": lock},
         # One work per grant: a retried start is the same child.
         "workName": f"lock-{_short_hash(grant.owner, 32)}-{grant.fencing_token}",

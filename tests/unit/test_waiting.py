@@ -36,7 +36,11 @@ def test_the_front_looks_at_growing_distances_when_the_holder_is_late() -> None:
 
 
 def test_somebody_further_back_sleeps_for_the_turns_before_its_own() -> None:
-    assert sleep_ms(4, 0, 5_000) == 20_000
+    assert sleep_ms(4, 0, 3_000) == 12_000
+
+
+def test_nobody_oversleeps_by_more_than_a_front_waiters_longest_sleep_a_turn() -> None:
+    assert [sleep_ms(ahead, 0, 60_000) for ahead in (1, 2, 3)] == [LONGEST_MS, 2 * LONGEST_MS, 3 * LONGEST_MS]
 
 
 @given(

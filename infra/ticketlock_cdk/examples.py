@@ -1,0 +1,72 @@
+"""Two small targets to try a TicketLock with: a workflow and a function."""
+
+from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
+
+_LONGEST_SLEEP_S = 10
+_FUNCTION = f"""\
+import time
+
+
+def handler(event, _context):
+    started = time.time()
+    time.sleep(min(max(float(event.get("seconds", 1)), 0), {_LONGEST_SLEEP_S}))
+    print("slept for", event["lock"]["entity"])
+    return {{"startedMs": int(started * 1000), "endedMs": int(time.time() * 1000), "lock": event["lock"]}}
+"""
+
+
+def example_workflow(scope: Construct, id: str) -> sfn.StateMachine:
+    """A workflow that waits for the ``seconds`` of its input, 1 if it has none, and returns its input."""
+    returned = sfn.Pass(scope, f"{id}Returns", state_name="Return", comment="The output is the input.")
+    asked = sfn.Wait(
+        scope,
+        f"{id}Waits",
+        state_name="WaitAsAsked",
+        comment="Stands for work that takes its time.",
+        time=sfn.WaitTime.seconds_path("$.seconds"),
+    )
+    one_second = sfn.Wait(
+        scope,
+        f"{id}WaitsOneSecond",
+        state_name="WaitOneSecond",
+        comment="Stands for work that takes its time.",
+        time=sfn.WaitTime.duration(Duration.seconds(1)),
+    )
+    choice = sfn.Choice(scope, f"{id}Chooses", state_name="HowLong", comment="How long, if the input says so.")
+    choice.when(sfn.Condition.is_present("$.seconds"), asked.next(returned)).otherwise(one_second.next(returned))
+    return sfn.StateMachine(
+        scope,
+        id,
+        comment="An example of a workflow that runs under the lock.",
+        definition_body=sfn.DefinitionBody.from_chainable(choice),
+        tracing_enabled=True,
+        logs=sfn.LogOptions(destination=_log_group(scope, f"{id}Logs"), level=sfn.LogLevel.ALL),
+    )
+
+
+def example_function(scope: Construct, id: str) -> lambda_.Function:
+    """A function that sleeps for the ``seconds`` of its input, at most 10, and tells when and under which lock."""
+    log_group = _log_group(scope, f"{id}Logs")
+    role = iam.Role(scope, f"{id}Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+    log_group.grant_write(role)
+    return lambda_.Function(
+        scope,
+        id,
+        code=lambda_.Code.from_inline(_FUNCTION),
+        handler="index.handler",
+        runtime=lambda_.Runtime.PYTHON_3_14,
+        architecture=lambda_.Architecture.ARM_64,
+        timeout=Duration.seconds(_LONGEST_SLEEP_S + 5),
+        tracing=lambda_.Tracing.ACTIVE,
+        log_group=log_group,
+        role=role,
+    )
+
+
+def _log_group(scope: Construct, id: str) -> logs.LogGroup:
+    return logs.LogGroup(scope, id, retention=logs.RetentionDays.ONE_WEEK, removal_policy=RemovalPolicy.DESTROY)

@@ -1,0 +1,100 @@
+"""What may be run under the lock: functions and Standard state machines, given as constructs or as ARNs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from aws_cdk import ArnFormat, Stack, Token
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_stepfunctions as sfn
+
+Kind = Literal["function", "stateMachine"]
+
+_ALLOWED = "a Lambda function or a Standard state machine, as a construct or as its ARN"
+_KINDS: tuple[tuple[str, Kind], ...] = (("lambda", "function"), ("states", "stateMachine"))
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One function or state machine that may be run.
+
+    Attributes:
+        kind: which of the two.
+        arn: what the input of an execution has to name, letter by letter.
+        machine_arn: of a state machine, its ARN without a version or an alias.
+    """
+
+    kind: Kind
+    arn: str
+    machine_arn: str = ""
+
+    def executions_arn(self, stack: Stack) -> str:
+        """Of a state machine, the ARNs of the executions that a TicketLock starts: ``Workflow`` names them so."""
+        parts = stack.split_arn(self.machine_arn, ArnFormat.COLON_RESOURCE_NAME)
+        return stack.format_arn(
+            partition=parts.partition,
+            service="states",
+            region=parts.region,
+            account=parts.account,
+            resource="execution",
+            resource_name=f"{parts.resource_name}:lock-*",
+            arn_format=ArnFormat.COLON_RESOURCE_NAME,
+        )
+
+
+def parse_targets(targets: "Sequence[lambda_.IFunction | sfn.IStateMachine | str]") -> tuple[Target, ...]:
+    """Read the construct's property ``targets``.
+
+    Raises:
+        ValueError: one of them is something else; says which, and what is allowed.
+    """
+    if isinstance(targets, str):
+        raise ValueError(f"targets is {targets!r}; allowed: a list, of which each is {_ALLOWED}")
+    parsed = [_target(f"targets[{position}]", target) for position, target in enumerate(targets)]
+    return tuple(dict.fromkeys(parsed))
+
+
+def _target(name: str, target: Any) -> Target:
+    if isinstance(target, str):
+        return _from_arn(name, target)
+    if hasattr(target, "function_arn"):
+        arn: str = target.function_arn
+        return Target("function", arn) if Token.is_unresolved(arn) else _from_arn(name, arn)
+    if hasattr(target, "state_machine_arn"):
+        if _is_express(target):
+            raise ValueError(f"{name} is {target.node.path}, {_EXPRESS}")
+        arn = target.state_machine_arn
+        return Target("stateMachine", arn, arn) if Token.is_unresolved(arn) else _from_arn(name, arn)
+    raise ValueError(f"{name} is {target!r}; allowed: {_ALLOWED}")
+
+
+# https://docs.aws.amazon.com/step-functions/latest/dg/choosing-workflow-type.html
+_EXPRESS = (
+    "an Express state machine; allowed: a Standard one, since an Express execution may run more than once "
+    "and cannot be waited for"
+)
+
+
+def _is_express(machine: Any) -> bool:
+    if getattr(machine, "state_machine_type", None) == sfn.StateMachineType.EXPRESS:
+        return True
+    resource = machine.node.default_child
+    return isinstance(resource, sfn.CfnStateMachine) and resource.state_machine_type == "EXPRESS"
+
+
+def _from_arn(name: str, arn: str) -> Target:
+    # A token within a part is as good as text: only the kind of the resource has to be known.
+    parts = arn.strip().split(":")
+    if len(parts) < 6 or parts[0] != "arn":
+        known_later = Token.is_unresolved(arn)
+        value = "an ARN that is known only at deploy time" if known_later else repr(arn)
+        hint = " (import it by from_function_arn or from_state_machine_arn)" if known_later else ""
+        raise ValueError(f"{name} is {value}; allowed: {_ALLOWED}{hint}")
+    service, resource = parts[2], parts[5]
+    if (service, resource) == ("states", "express"):
+        raise ValueError(f"{name} is {arn!r}, an execution of {_EXPRESS}")
+    for kind_service, kind in _KINDS:
+        # arn:partition:service:region:account:kind:name, and perhaps a version or an alias
+        if (service, resource) == (kind_service, kind) and len(parts) in (7, 8) and all(parts[3:]):
+            return Target(kind, arn.strip(), ":".join(parts[:7]) if kind == "stateMachine" else "")
+    raise ValueError(f"{name} is {arn!r}, which is {service} {resource}; allowed: {_ALLOWED}")

@@ -1,0 +1,174 @@
+"""Executions of the serialised workflow: start them, wait for their end, read what their histories tell."""
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from ticketlock_local.errors import LocalCloudError
+
+if TYPE_CHECKING:
+    from mypy_boto3_stepfunctions import SFNClient
+
+RECORD_WAIT_S = 300
+
+_POLL_S = 0.25
+_ENDS = {
+    "ExecutionSucceeded": "SUCCEEDED",
+    "ExecutionFailed": "FAILED",
+    "ExecutionAborted": "ABORTED",
+    "ExecutionTimedOut": "TIMED_OUT",
+}
+
+
+class ExecutionsUnfinished(LocalCloudError):
+    """Executions still run after the time that they were given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """One execution, as its own history tells it; times are milliseconds since the epoch.
+
+    Attributes:
+        name: its name, the last part of its ARN.
+        entity: what it runs alone for.
+        status: as Step Functions names it.
+        started_ms, ended_ms: from its first event to its last.
+        ticket_ms: when it learned its ticket.
+        ticket: its number in the queue; the last one, should it have lost its place.
+        fencing_token: of its grant.
+        held_from_ms, held_until_ms: from entering to leaving the state that holds the lock.
+        work_started_ms, work_ended_ms: what the work itself has returned.
+        looks: how often it looked at its position.
+        transitions: states entered; some emulators record none inside a Parallel state.
+        error: name and cause of its failure.
+    """
+
+    name: str
+    entity: str = ""
+    status: str = "RUNNING"
+    started_ms: int = 0
+    ended_ms: int | None = None
+    ticket_ms: int | None = None
+    ticket: int | None = None
+    fencing_token: int | None = None
+    held_from_ms: int | None = None
+    held_until_ms: int | None = None
+    work_started_ms: int | None = None
+    work_ended_ms: int | None = None
+    looks: int = 0
+    transitions: int = 0
+    error: str = ""
+
+    @property
+    def waited_ms(self) -> int | None:
+        """From the start to the hold; None before it holds."""
+        return None if self.held_from_ms is None else self.held_from_ms - self.started_ms
+
+    @property
+    def held_ms(self) -> int | None:
+        """How long the lock was held; None before it is released."""
+        if self.held_from_ms is None or self.held_until_ms is None:
+            return None
+        return self.held_until_ms - self.held_from_ms
+
+
+def start(client: "SFNClient", machine: str, name: str, entity: str, task: Mapping[str, Any]) -> str:
+    """Start an execution of the serialised workflow.
+
+    Args:
+        client: Step Functions.
+        machine: the ARN of the state machine.
+        name: the execution's name.
+        entity: what it runs alone for.
+        task: the work, as in the workflow's input.
+
+    Returns:
+        The execution's ARN.
+    """
+    request = {"entity": entity, "recordWaitSeconds": RECORD_WAIT_S, "task": task}
+    return client.start_execution(stateMachineArn=machine, name=name, input=json.dumps(request))["executionArn"]
+
+
+def wait_for_all(client: "SFNClient", executions: Iterable[str], *, timeout_s: float) -> None:
+    """Wait until all have ended, however they end.
+
+    Raises:
+        ExecutionsUnfinished: one still runs.
+    """
+    deadline = time.monotonic() + timeout_s
+    for arn in executions:
+        while client.describe_execution(executionArn=arn)["status"] == "RUNNING":
+            if time.monotonic() > deadline:
+                raise ExecutionsUnfinished(f"{arn} still runs after {timeout_s:.0f} s")
+            time.sleep(_POLL_S)
+
+
+def observe(client: "SFNClient", arn: str) -> Execution:
+    """Read an execution's history, as far as it goes by now."""
+    paginator = client.get_paginator("get_execution_history")
+    pages = paginator.paginate(executionArn=arn, PaginationConfig={"PageSize": 1_000})
+    return read_history(arn.rpartition(":")[2], [event for page in pages for event in page["events"]])
+
+
+def read_history(name: str, events: Sequence[Mapping[str, Any]]) -> Execution:
+    """Tell an execution's story from the events of its history, oldest first."""
+    execution = Execution(name=name)
+    for event in events:
+        execution = _after(execution, event)
+    return execution
+
+
+def _after(execution: Execution, event: Mapping[str, Any]) -> Execution:
+    kind: str = event["type"]
+    at = _milliseconds(event["timestamp"])
+    if kind == "ExecutionStarted":
+        request = json.loads(event["executionStartedEventDetails"]["input"])
+        return replace(execution, entity=request["entity"], started_ms=at)
+    if kind in _ENDS:
+        return _ended(execution, event, at)
+    if kind.endswith("StateEntered"):
+        name = event["stateEnteredEventDetails"]["name"]
+        execution = replace(execution, transitions=execution.transitions + 1)
+        if name == "Hold":
+            return replace(execution, held_from_ms=at)
+        return replace(execution, looks=execution.looks + (name == "CheckPosition"))
+    if kind.endswith("StateExited"):
+        return _left(execution, event["stateExitedEventDetails"], at)
+    return execution
+
+
+def _left(execution: Execution, details: Mapping[str, Any], at: int) -> Execution:
+    if details["name"] == "Hold":
+        return replace(execution, held_until_ms=at)
+    if details["name"] not in ("TakeTicket", "CheckPosition"):
+        return execution
+    turn = json.loads(details["output"])["lock"]["turn"]
+    grant = turn.get("grant", {})
+    return replace(
+        execution,
+        # None in a grant when the reply that named it was lost.
+        ticket=grant.get("ticket") or turn.get("place", {}).get("ticket"),
+        fencing_token=grant.get("fencingToken"),
+        ticket_ms=execution.ticket_ms or at,
+    )
+
+
+def _ended(execution: Execution, event: Mapping[str, Any], at: int) -> Execution:
+    status = _ENDS[event["type"]]
+    details = event.get(f"e{event['type'][1:]}EventDetails", {})
+    execution = replace(execution, status=status, ended_ms=at)
+    if execution.held_from_ms is not None and execution.held_until_ms is None:
+        # A failing work ends the execution from inside the hold.
+        execution = replace(execution, held_until_ms=at)
+    if status != "SUCCEEDED":
+        return replace(execution, error=": ".join(filter(None, (details.get("error"), details.get("cause")))))
+    output = json.loads(details["output"])
+    work = output if isinstance(output, dict) else {}
+    return replace(execution, work_started_ms=work.get("startedMs"), work_ended_ms=work.get("endedMs"))
+
+
+def _milliseconds(moment: datetime) -> int:
+    return round(moment.timestamp() * 1_000)

@@ -1,0 +1,210 @@
+"""The deployed stack, end to end: started as a user starts it, seen from outside."""
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from ticketlock import LockName
+from ticketlock._items import lock_key, row_key
+
+EXECUTIONS = 10
+
+
+@pytest.fixture
+def example(cloud: Any) -> Any:
+    """A task for the example workflow."""
+
+    def task(**work_input: Any) -> Any:
+        return {"stateMachineArn": cloud.outputs["ExampleTargetArn"], "input": work_input}
+
+    return task
+
+
+def test_ten_executions_on_one_entity_run_one_at_a_time_in_the_order_of_their_tickets(cloud: Any, entity: str) -> None:
+    arns = [cloud.sleep(entity, 0.3) for _ in range(EXECUTIONS)]
+    ended = [cloud.ended(arn) for arn in arns]
+    assert [each.status for each in ended] == ["SUCCEEDED"] * EXECUTIONS
+    by_grant = sorted(ended, key=lambda each: each.output["lock"]["fencingToken"])
+    for earlier, later in pairwise(by_grant):
+        assert earlier.output["endedMs"] <= later.output["startedMs"]
+    tickets = [each.ticket for each in by_grant]
+    assert len(set(tickets)) == EXECUTIONS
+    # The one slip that is allowed: a grant that was under way while the row was being written.
+    overtaken = {mine: sum(other > mine for other in tickets[:place]) for place, mine in enumerate(tickets)}
+    assert max(overtaken.values()) <= 1, tickets
+    assert cloud.is_free(entity)
+
+
+def test_executions_on_several_entities_run_side_by_side(cloud: Any, entity: str) -> None:
+    arns = [cloud.sleep(f"{entity}/{number}", 3) for number in range(2)]
+    first, second = (cloud.ended(arn).output for arn in arns)
+    assert max(first["startedMs"], second["startedMs"]) < min(first["endedMs"], second["endedMs"])
+
+
+def test_the_work_gets_its_input_and_the_lock_and_its_output_is_the_output(
+    cloud: Any, entity: str, example: Any
+) -> None:
+    work_input = {"order": {"lines": [1, 2.5, None]}, "name": "Ærø", "seconds": 1}
+    ended = cloud.run(
+        {"entity": entity, "namespace": "pay", "recordWaitSeconds": "Infinity", "task": example(**work_input)}
+    )
+    assert ended.status == "SUCCEEDED"
+    # The example returns its input.
+    lock = ended.output.pop("lock")
+    assert ended.output == work_input
+    item = cloud.lock(entity, "pay").item
+    assert lock == {"entity": entity, "namespace": "pay", "owner": ended.arn, "fencingToken": item.fencing_token}
+
+
+def test_a_task_without_an_input_gets_the_lock_alone(cloud: Any, entity: str, example: Any) -> None:
+    task = example()
+    del task["input"]
+    assert set(cloud.run({"entity": entity, "task": task}).output) == {"lock"}
+
+
+def test_work_that_fails_fails_the_execution_and_frees_the_lock(cloud: Any, entity: str) -> None:
+    task = {"functionArn": cloud.failing_function, "input": {"colour": "blue"}}
+    ended = cloud.run({"entity": entity, "task": task})
+    assert ended.status == "FAILED"
+    # Its name would be OutOfPaint; the emulator names every handler's exception alike.
+    assert ended.error
+    assert "there is no more blue" in ended.cause
+    assert cloud.is_free(entity)
+
+
+def test_the_next_one_runs_after_work_that_failed(cloud: Any, entity: str) -> None:
+    task = {"functionArn": cloud.failing_function, "input": {"colour": "blue"}}
+    failing, next_one = cloud.start({"entity": entity, "task": task}), cloud.sleep(entity, 0)
+    assert (cloud.ended(failing).status, cloud.ended(next_one).status) == ("FAILED", "SUCCEEDED")
+    assert cloud.is_free(entity)
+
+
+def with_field(name: str, value: Any) -> Any:
+    return lambda valid: {**valid, name: value}
+
+
+def without(name: str) -> Any:
+    return lambda valid: {key: value for key, value in valid.items() if key != name}
+
+
+def with_task(**fields: Any) -> Any:
+    return lambda valid: {**valid, "task": {**valid["task"], **fields}}
+
+
+NOT_A_TARGET = "arn:aws:lambda:us-east-1:000000000000:function:other"
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "field"),
+    [
+        (with_field("colour", "blue"), "InvalidLockRequest", "colour"),
+        (with_field("namespace", "a/b"), "InvalidLockRequest", "namespace"),
+        (with_field("recordWaitSeconds", -1), "InvalidLockRequest", "recordWaitSeconds"),
+        (with_field("recordWaitSeconds", True), "InvalidLockRequest", "recordWaitSeconds"),
+        (with_field("recordWaitSeconds", "10"), "InvalidLockRequest", "recordWaitSeconds"),
+        (with_field("entity", ""), "InvalidLockRequest", "entity"),
+        (without("entity"), "InvalidLockRequest", "entity"),
+        (without("task"), "InvalidLockRequest", "task"),
+        (with_task(input=[1]), "InvalidLockRequest", "task.input"),
+        (with_task(input={"lock": {}}), "InvalidLockRequest", "task.input.lock"),
+        (with_task(functionArn=NOT_A_TARGET), "TaskNotAllowed", "task.functionArn"),
+        (lambda valid: [valid], "InvalidLockRequest", "the input"),
+    ],
+)
+def test_a_refused_input_fails_by_name_and_writes_nothing(
+    change: Any, error: str, field: str, cloud: Any, entity: str
+) -> None:
+    valid = {"entity": entity, "task": {"functionArn": cloud.outputs["ExampleFunctionArn"], "input": {"seconds": 0}}}
+    before = cloud.items()
+    ended = cloud.run(change(valid))
+    assert (ended.status, ended.error) == ("FAILED", error)
+    assert ended.cause.startswith(f"{field} is ")
+    assert "; allowed" in ended.cause
+    assert cloud.items() == before
+
+
+def test_who_will_not_wait_fails_at_once_and_leaves_nothing_behind(cloud: Any, entity: str) -> None:
+    holder = cloud.sleep(entity, 5)
+    held(cloud, entity)
+    ended = cloud.ended(cloud.sleep(entity, 0, recordWaitSeconds=0))
+    assert (ended.status, ended.error) == ("FAILED", "RecordWaitExceeded")
+    assert cloud.lock(entity).rows == ()
+    assert cloud.ended(holder).status == "SUCCEEDED"
+    assert cloud.is_free(entity)
+
+
+def test_a_record_wait_that_ends_leaves_the_queue(cloud: Any, entity: str) -> None:
+    holder = cloud.sleep(entity, 6)
+    held(cloud, entity)
+    ended = cloud.ended(cloud.sleep(entity, 0, recordWaitSeconds=2))
+    assert (ended.status, ended.error) == ("FAILED", "RecordWaitExceeded")
+    state = cloud.lock(entity)
+    assert (state.rows, state.item.waiting) == ((), 0)
+    assert cloud.ended(holder).status == "SUCCEEDED"
+
+
+def test_after_all_nobody_waits_and_nobody_holds(cloud: Any) -> None:
+    items = cloud.items()
+    assert items
+    rows = [item for item in items if "createdAtMs" in item]
+    holders = [name for item in items for name in item if name.startswith("holder:")]
+    assert (rows, holders) == ([], [])
+    assert {item["held"]["N"] for item in items if "held" in item} == {"0"}
+    # Everything that is left will delete itself.
+    assert all("expiresAt" in item for item in items)
+
+
+# With the permissions of the roles: each of these needs requests that the others do not send.
+
+
+def test_the_roles_let_executions_queue_and_renew(guarded_cloud: Any, entity: str) -> None:
+    arns = [guarded_cloud.sleep(entity, 6), guarded_cloud.sleep(entity, 0)]
+    assert [guarded_cloud.ended(arn).status for arn in arns] == ["SUCCEEDED", "SUCCEEDED"]
+    assert guarded_cloud.is_free(entity)
+
+
+def test_the_roles_let_an_execution_leave_the_queue(guarded_cloud: Any, entity: str) -> None:
+    holder = guarded_cloud.sleep(entity, 4)
+    held(guarded_cloud, entity)
+    assert guarded_cloud.ended(guarded_cloud.sleep(entity, 0, recordWaitSeconds=1)).error == "RecordWaitExceeded"
+    assert guarded_cloud.ended(holder).status == "SUCCEEDED"
+
+
+def test_the_roles_let_an_execution_sweep_the_row_of_one_that_was_stopped(guarded_cloud: Any, entity: str) -> None:
+    holder = guarded_cloud.sleep(entity, 2)
+    held(guarded_cloud, entity)
+    stopped, next_one = guarded_cloud.sleep(entity, 0), guarded_cloud.sleep(entity, 0)
+    guarded_cloud.wait_until(lambda: len(guarded_cloud.lock(entity).rows) == 2, "two rows")
+    guarded_cloud.step_functions.stop_execution(executionArn=stopped)
+    assert [guarded_cloud.ended(arn).status for arn in (holder, next_one)] == ["SUCCEEDED", "SUCCEEDED"]
+    assert guarded_cloud.is_free(entity)
+
+
+def test_the_roles_let_an_execution_join_again_that_lost_its_row(guarded_cloud: Any, entity: str) -> None:
+    holder = guarded_cloud.sleep(entity, 3)
+    held(guarded_cloud, entity)
+    waiter = guarded_cloud.sleep(entity, 0)
+    guarded_cloud.wait_until(lambda: len(guarded_cloud.lock(entity).rows) == 1, "a row")
+    [row] = guarded_cloud.lock(entity).rows
+    guarded_cloud.dynamodb.delete_item(
+        TableName=guarded_cloud.outputs["TableName"], Key=row_key(LockName(entity), row.ticket)
+    )
+    assert [guarded_cloud.ended(arn).status for arn in (holder, waiter)] == ["SUCCEEDED", "SUCCEEDED"]
+
+
+def test_the_roles_let_an_execution_take_a_lock_whose_count_is_too_high(guarded_cloud: Any, entity: str) -> None:
+    guarded_cloud.ended(guarded_cloud.sleep(entity, 0))
+    guarded_cloud.dynamodb.update_item(
+        TableName=guarded_cloud.outputs["TableName"],
+        Key=lock_key(LockName(entity)),
+        UpdateExpression="SET waiting = :three",
+        ExpressionAttributeValues={":three": {"N": "3"}},
+    )
+    assert guarded_cloud.ended(guarded_cloud.sleep(entity, 0)).status == "SUCCEEDED"
+    assert guarded_cloud.lock(entity).item.waiting == 0
+
+
+def held(cloud: Any, entity: str) -> None:
+    """Wait until somebody holds the lock."""
+    cloud.wait_until(lambda: (item := cloud.lock(entity).item) is not None and item.held == 1, "a holder")

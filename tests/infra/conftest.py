@@ -1,0 +1,127 @@
+"""A stack of its own for each test, and its template as plain JSON."""
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+# Before the first import of the CDK, which starts Node.
+os.environ |= {
+    "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "18,20",
+    "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "true",
+}
+
+import pytest
+from aws_cdk import App, Stack
+from aws_cdk.assertions import Template
+from aws_cdk.aws_lambda import Code, Function, Runtime
+from aws_cdk.aws_stepfunctions import DefinitionBody, Pass, StateMachine
+from ticketlock_cdk import TicketLock
+
+
+class Synthesised:
+    """A synthesised stack.
+
+    Attributes:
+        template: as JSON.
+        resources: by logical id.
+    """
+
+    def __init__(self, stack: Stack) -> None:
+        self.stack = stack
+        self.template: Mapping[str, Any] = Template.from_stack(stack).to_json()
+        self.resources: Mapping[str, Any] = self.template["Resources"]
+
+    def of_type(self, kind: str) -> Mapping[str, Any]:
+        return {id: found["Properties"] for id, found in self.resources.items() if found["Type"] == kind}
+
+    def one(self, construct: Any) -> Any:
+        """The resource of a construct, whole."""
+        return self.resources[self.id_of(construct)]
+
+    def id_of(self, construct: Any) -> str:
+        id: str = self.stack.resolve(self.stack.get_logical_id(construct.node.default_child))
+        return id
+
+    def function(self, function: Function) -> Mapping[str, Any]:
+        properties: Mapping[str, Any] = self.one(function)["Properties"]
+        return properties
+
+    def statements(self, construct: Any = None) -> Iterator[Mapping[str, Any]]:
+        """The statements of every policy, or of those that are attached to the role of a function or a machine."""
+        role = None if construct is None else self.id_of(construct.role)
+        for policy in self.of_type("AWS::IAM::Policy").values():
+            if role is None or {"Ref": role} in policy["Roles"]:
+                yield from policy["PolicyDocument"]["Statement"]
+
+    def definition(self, machine: StateMachine) -> dict[str, Any]:
+        """The definition with ``<logical id>`` in place of what is known only at deploy time."""
+        text = self.one(machine)["Properties"]["DefinitionString"]
+        parsed: dict[str, Any] = json.loads(plain(text))
+        return parsed
+
+
+def plain(value: Any) -> str:
+    """Text, with ``<logical id>`` for each reference in it."""
+    if isinstance(value, str):
+        return value
+    if "Fn::Join" in value:
+        return "".join(map(plain, value["Fn::Join"][1]))
+    if "Ref" in value:
+        return f"<{value['Ref']}>"
+    if "Fn::GetAtt" in value:
+        return f"<{value['Fn::GetAtt'][0]}>"
+    if "Fn::ImportValue" in value:
+        return f"<{value['Fn::ImportValue']}>"
+    index, parts = value["Fn::Select"]
+    return f"<part {index} of {plain(parts['Fn::Split'][1])}>"
+
+
+Synthesise = Callable[[Stack], Synthesised]
+
+
+@pytest.fixture(scope="session")
+def outdir(tmp_path_factory: pytest.TempPathFactory) -> str:
+    # One for all, since each holds the functions' asset.
+    return str(tmp_path_factory.mktemp("assembly"))
+
+
+@pytest.fixture
+def stack(outdir: str) -> Stack:
+    return Stack(App(outdir=outdir), "Test")
+
+
+@pytest.fixture
+def synthesise() -> Synthesise:
+    return Synthesised
+
+
+class Typical:
+    """A TicketLock with a function and a state machine as targets, synthesised once for the tests that only look."""
+
+    def __init__(self, outdir: str) -> None:
+        stack = Stack(App(outdir=outdir), "Typical")
+        self.target_function = Function(
+            stack,
+            "Work",
+            runtime=Runtime.PYTHON_3_14,
+            handler="index.handler",
+            code=Code.from_inline("def handler(event, _context):\n    return event\n"),
+        )
+        self.target_machine = StateMachine(
+            stack, "Workflow", definition_body=DefinitionBody.from_chainable(Pass(stack, "Nothing"))
+        )
+        self.lock = TicketLock(stack, "Lock", targets=[self.target_function, self.target_machine])
+        self.functions = {
+            "take_ticket": self.lock.take_ticket,
+            "check_position": self.lock.check_position,
+            "heartbeat": self.lock.heartbeat,
+            "release": self.lock.release,
+        }
+        self.synthesised = Synthesised(stack)
+        self.definition = self.synthesised.definition(self.lock.state_machine)
+
+
+@pytest.fixture(scope="session")
+def typical(outdir: str) -> Typical:
+    return Typical(outdir)

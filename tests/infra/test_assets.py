@@ -1,0 +1,127 @@
+"""The functions' asset: complete, lean, and the same from every machine."""
+
+import inspect
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import boto3
+import pytest
+from ticketlock_cdk import assets, third_party
+from ticketlock_cdk.assets import source_folder, stage_functions
+from ticketlock_cdk.third_party import ThirdPartyError, third_party_packages
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def asset(tmp_path_factory):
+    return stage_functions(tmp_path_factory.mktemp("asset"))
+
+
+def files(folder):
+    return {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+
+
+def test_it_has_the_handlers_the_library_and_the_third_party_packages(asset):
+    assert {"take_ticket.py", "check_position.py", "heartbeat.py", "release.py"} <= set(files(asset))
+    assert {"ticketlock/workflow.py", "aws_lambda_powertools/__init__.py", "jmespath/__init__.py"} <= set(files(asset))
+
+
+def test_it_has_nothing_else_at_its_top(asset):
+    folders = {path.name for path in asset.iterdir() if path.is_dir()}
+    assert folders == {"ticketlock", "aws_lambda_powertools", "jmespath"}
+    assert {path.suffix for path in asset.iterdir() if path.is_file()} == {".py"}
+
+
+def test_it_leaves_out_what_differs_from_machine_to_machine(asset):
+    assert not [name for name in files(asset) if "__pycache__" in name or ".dist-info" in name or name.endswith(".pyc")]
+
+
+def test_its_handlers_can_be_imported_with_the_asset_and_boto3_alone(asset):
+    sdk = Path(inspect.getfile(boto3)).parents[1]
+    # Python's own site-packages are off: only what the asset brings, and the SDK that the runtime brings.
+    runtime = asset.parent / "runtime"
+    runtime.mkdir()
+    for name in ("boto3", "botocore", "s3transfer", "dateutil", "urllib3", "six.py"):
+        (runtime / name).symlink_to(sdk / name)
+    code = "import take_ticket, check_position, heartbeat, release, aws_lambda_powertools as p; print(p.__file__)"
+    done = subprocess.run(
+        [sys.executable, "-S", "-B", "-c", code],
+        env={"PYTHONPATH": f"{asset}{os.pathsep}{runtime}", "AWS_DEFAULT_REGION": "us-east-1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(str(asset))
+
+
+def test_everybody_may_read_it(tmp_path):
+    umask = os.umask(0o077)
+    try:
+        staged = stage_functions(tmp_path / "strict")
+    finally:
+        os.umask(umask)
+    assert {oct(path.stat().st_mode & 0o777) for path in files(staged).values()} == {"0o644"}
+    assert {oct(path.stat().st_mode & 0o777) for path in staged.rglob("*") if path.is_dir()} == {"0o755"}
+
+
+def test_staged_twice_it_is_the_same(asset, tmp_path):
+    again = stage_functions(tmp_path)
+    assert again.name == asset.name
+    assert {name: path.read_bytes() for name, path in files(again).items()} == {
+        name: path.read_bytes() for name, path in files(asset).items()
+    }
+
+
+def test_staged_again_in_the_same_place_it_stays_where_it_is(tmp_path):
+    assert stage_functions(tmp_path) == stage_functions(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_with_other_content_it_has_another_name(asset, tmp_path, monkeypatch):
+    functions = tmp_path / "functions"
+    shutil.copytree(source_folder("functions"), functions)
+    (functions / "release.py").write_text("changed = True\n")
+    monkeypatch.setattr(assets, "source_folder", lambda _: functions)
+    assert stage_functions(tmp_path / "staged").name != asset.name
+
+
+def test_an_installation_without_its_folders_is_told_apart():
+    with pytest.raises(FileNotFoundError, match="lacks its folder 'nowhere'"):
+        source_folder("nowhere")
+
+
+def test_every_third_party_package_is_pinned_with_a_hash():
+    lines = (source_folder("functions") / "requirements.txt").read_text().splitlines()
+    entries = "\n".join(line for line in lines if not line.startswith("#")).replace("\\\n", "").splitlines()
+    assert entries
+    assert all("==" in entry and "--hash=sha256:" in entry for entry in entries)
+
+
+def test_boto3_is_not_among_them():
+    assert "boto3" not in (source_folder("functions") / "requirements.txt").read_text()
+
+
+def test_they_are_pinned_as_the_repository_pins_them():
+    pinned = (ROOT / "requirements.txt").read_text()
+    [powertools] = [line for line in pinned.splitlines() if line.startswith("aws-lambda-powertools==")]
+    assert powertools in (source_folder("functions") / "requirements.txt").read_text()
+
+
+def test_third_party_packages_are_installed_once(monkeypatch):
+    first = third_party_packages(source_folder("functions") / "requirements.txt")
+    monkeypatch.setattr(third_party, "_pip_install", lambda *_: pytest.fail("installed again"))
+    assert third_party_packages(source_folder("functions") / "requirements.txt") == first
+
+
+def test_a_package_of_another_content_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    requirements = tmp_path / "requirements.txt"
+    requirements.write_text(f"jmespath==1.1.0 --hash=sha256:{'0' * 64}\n")
+    with pytest.raises(ThirdPartyError, match=r"installing the packages of .* failed"):
+        third_party_packages(requirements)
+    assert [path.name for path in (tmp_path / "ticketlock").iterdir()] == []
