@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ticketlock._failures import Failure
+from ticketlock._items import number
 from ticketlock._lock_request import LockRequest
 from ticketlock._names import LockName
 from ticketlock._outcomes import Grant, Place, Position
@@ -217,7 +218,8 @@ def _granted(turn: dict[str, Any], grant: Grant) -> Step:
             "sinceMs": grant.since_ms,
             "meanHoldMs": grant.mean_hold_ms,
         },
-        "sessionExpiresAt": expires_at_s(grant),
+        # What the state LeaveToLease writes, by itself: the values of its update, as DynamoDB takes them.
+        "abandon": {":token": number(grant.fencing_token), ":expires_at": number(expires_at_s(grant))},
         "work": {"lock": lock},
         # One work per grant: a retried start is the same child.
         "workName": f"lock-{_short_hash(grant.owner, 32)}-{grant.fencing_token}",
