@@ -5,11 +5,10 @@ from collections.abc import Callable, Mapping
 from functools import cache, wraps
 from typing import Any
 
-import boto3
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 
-from ticketlock import LockLost, LockTable
+from ticketlock import LockLost
 from ticketlock.workflow import Step, Workflow
 
 Handler = Callable[[Mapping[str, Any], Any], Mapping[str, Any]]
@@ -20,7 +19,7 @@ logger = Logger(service="ticketlock")
 @cache
 def workflow() -> Workflow:
     """The workflow over this function's table; clients live as long as the container."""
-    return Workflow(LockTable(os.environ["TABLE_NAME"], step_functions=boto3.client("stepfunctions")))
+    return Workflow.over(os.environ["TABLE_NAME"])
 
 
 def observed(step: Callable[[Mapping[str, Any]], Step]) -> Handler:

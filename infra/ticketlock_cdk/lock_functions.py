@@ -33,18 +33,23 @@ class _Step:
     actions: Sequence[str]
 
 
+# Get, in all of them: a cold process asks the table for the time.
 # Update: acquire, mint a ticket. Put: the row. Query: the count says that somebody waits, and perhaps nobody does.
-_TAKE_TICKET = _Step("TakeTicket", "take_ticket", ("dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"))
+_TAKE_TICKET = _Step(
+    "TakeTicket",
+    "take_ticket",
+    ("dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"),
+)
 # Query: the front. Update: take my turn, withdraw, extend. Delete: my row, dead rows. Put: joining again.
 _CHECK_POSITION = _Step(
     "CheckPosition",
     "check_position",
-    ("dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"),
+    ("dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"),
 )
 # Update: the lease, the session.
-_HEARTBEAT = _Step("Heartbeat", "heartbeat", ("dynamodb:UpdateItem",))
+_HEARTBEAT = _Step("Heartbeat", "heartbeat", ("dynamodb:GetItem", "dynamodb:UpdateItem"))
 # Update: the session, the lock.
-_RELEASE = _Step("Release", "release", ("dynamodb:UpdateItem",))
+_RELEASE = _Step("Release", "release", ("dynamodb:GetItem", "dynamodb:UpdateItem"))
 
 
 class LockFunctions(Construct):

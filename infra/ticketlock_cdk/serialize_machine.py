@@ -82,7 +82,7 @@ class SerializeMachine(Construct):
         self._let_answer(functions)
 
     def _leave_to_lease(self, table: dynamodb.ITable) -> iam.PolicyStatement:
-        """The one write of the machine itself, in its state LeaveToLease: sessions, never a lock.
+        """The one write of the machine itself, in its state LeaveToHeartbeat: sessions, never a lock.
 
         https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/specifying-conditions.html
         """

@@ -27,6 +27,7 @@ ROW_LEASE_GROWS = "leaseUntilMs < :lease_until"
 ROW_IS_AS_I_SAW = "#owner = :seen_owner AND leaseUntilMs = :seen_lease"
 
 # On a session item.
+NO_LATER_GRANT = "attribute_not_exists(fencingToken) OR fencingToken <= :token"
 NO_LATER_BEAT = (
     "attribute_not_exists(fencingToken) OR fencingToken < :token OR (fencingToken = :token AND beat <= :beat)"
 )

@@ -8,8 +8,10 @@ https://docs.aws.amazon.com/step-functions/latest/dg/connect-stepfunctions.html
 """
 
 import json
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+Kind = Literal["function", "execution"]
 
 _CLOSED = frozenset({"FAILED", "TIMED_OUT", "ABORTED", "SUCCEEDED"})
 
@@ -33,22 +35,26 @@ _ENDED_BY_NAME = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failure as a Catch hands it on: an error name and a cause."""
+    """A failure as a Catch hands it on: an error name and a cause; and the kind of work that failed."""
 
     error: str
     cause: str
+    kind: Kind
 
     @classmethod
-    def parse(cls, caught: Any) -> "Failure":
-        """Read what a Catch wrote: ``{"Error": str, "Cause": str}``."""
-        return cls(str(caught.get("Error", "")), str(caught.get("Cause", "")))
+    def parse(cls, caught: Any, kind: Kind) -> "Failure":
+        """Read what a Catch wrote: ``{"Error": str, "Cause": str}``, after work of this kind."""
+        return cls(str(caught.get("Error", "")), str(caught.get("Cause", "")), kind)
 
     def work_has_ended(self) -> bool:
         """Whether the protected work is surely over: its own error came back, or it is closed, or never began."""
         if self.error in _ENDED_BY_NAME:
             return True
+        if self.kind == "execution":
+            # The nested execution failed, timed out or was stopped; its description may be too long to arrive whole.
+            return self.error == "States.TaskFailed"
         cause = self._cause_object()
-        return cause.get("Status") in _CLOSED or "errorType" in cause or "errorMessage" in cause
+        return "errorType" in cause or "errorMessage" in cause
 
     def to_report(self) -> "Failure":
         """The failure of the work itself: a nested execution's own error and cause, where they came along.
@@ -59,9 +65,9 @@ class Failure:
         own = self
         child = self._cause_object()
         if child.get("Status") in _CLOSED and isinstance(child.get("Error"), str):
-            own = Failure(child["Error"], str(child.get("Cause", "")))
+            own = Failure(child["Error"], str(child.get("Cause", "")), self.kind)
         if own.error.startswith("States."):
-            return Failure("Work." + own.error.removeprefix("States."), own.cause)
+            return replace(own, error="Work." + own.error.removeprefix("States."))
         return own
 
     def _cause_object(self) -> dict[str, Any]:

@@ -8,11 +8,13 @@ from typing import Any
 from ticketlock._names import DEFAULT_NAMESPACE, LockName, record_wait_ms
 from ticketlock.errors import InvalidLockRequest, TaskNotAllowed
 
-# A payload may have 256 KiB; beside the input travel the turn, and a failed work's cause of up to 32 KiB.
-MAX_INPUT_BYTES = 200_000
+# A payload may have 256 KiB; beside the input travel the turn, and a failed work's cause of up to 32 KiB, which may
+# double when it is quoted.
+MAX_INPUT_BYTES = 150_000
 
 _FIELDS = frozenset({"entity", "namespace", "recordWaitSeconds", "task"})
-_TARGETS = ("functionArn", "stateMachineArn")
+# Field of the request: kind of the work, and what its ARN has in it.
+_TARGETS = {"functionArn": ("function", ":function:"), "stateMachineArn": ("execution", ":stateMachine:")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,7 @@ class LockRequest:
     Attributes:
         lock: the lock's name.
         record_wait_ms: how long to wait at most; None for ever.
-        task: ``{"functionArn" or "stateMachineArn": ARN, "input": object}``.
+        task: ``{"kind": "function" or "execution", "arn": str, "input": object}``.
     """
 
     lock: LockName
@@ -56,9 +58,9 @@ def _task(task: Any, targets: Collection[str]) -> Mapping[str, Any]:
     if len(named) != 1:
         raise InvalidLockRequest("task", task, "exactly one of functionArn and stateMachineArn")
     target = fields[named[0]]
-    kind = ":function:" if named[0] == "functionArn" else ":stateMachine:"
-    if not isinstance(target, str) or target not in targets or kind not in target:
-        allowed = tuple(sorted(arn for arn in targets if kind in arn))
+    part = _TARGETS[named[0]][1]
+    if not isinstance(target, str) or target not in targets or part not in target:
+        allowed = tuple(sorted(arn for arn in targets if part in arn))
         raise TaskNotAllowed(f"task.{named[0]}", target, allowed)
     work_input = fields.get("input", {})
     if not isinstance(work_input, dict):
@@ -68,7 +70,7 @@ def _task(task: Any, targets: Collection[str]) -> Mapping[str, Any]:
     size = len(json.dumps(work_input, ensure_ascii=False).encode(errors="surrogatepass"))
     if size > MAX_INPUT_BYTES:
         raise InvalidLockRequest("task.input", f"{size:,} bytes", f"at most {MAX_INPUT_BYTES:,} bytes of JSON")
-    return {named[0]: target, "input": work_input}
+    return {"kind": _TARGETS[named[0]][0], "arn": target, "input": work_input}
 
 
 def _object(field: str, value: Any, known: Collection[str]) -> dict[str, Any]:

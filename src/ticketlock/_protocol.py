@@ -48,11 +48,9 @@ from ticketlock.errors import (
 EXPIRY_MARGIN_MS = 1_000
 """How long past its end, by the lower bound of table time, a lease still counts: the service's own servers differ."""
 
-# More than the bounds of table time can tighten by from one reply to the next.
-_TOO_LONG_MS = 5_000
 _TRIES = 5
 _GONE_AT_ONCE = 10
-_SWEPT_A_LOOK = 10
+_SWEPT_A_LOOK = 25
 _PAGE = 100
 
 T = TypeVar("T")
@@ -151,7 +149,7 @@ class Contender:
                 grant = yield from self._granted(built, reply.item, len(gone))
                 if grant is not None:
                     return grant
-                # Taken over before it was reported: its lease, by a slow wall clock, was over at birth.
+                # Taken over before it was reported: the request took longer than the lease.
                 built, gone = self.now, ()
                 reply = yield from self.ask(write.take_at_once(self.claim, built))
                 continue
@@ -211,7 +209,7 @@ class Contender:
     def check_position(self, place: Place) -> Steps[Grant | Position]:
         """Look at the front of the queue; take the lock if it is my turn, else keep my place alive."""
         for _ in range(_TRIES):
-            queue = yield from self._look(wanted=self.claim.permits)
+            queue = yield from self._look(wanted=self.claim.permits + 1)
             item = queue.item
             if item is not None and (holder := item.holder(self.claim.owner)) is not None:
                 won = yield from self._won_earlier(item, holder, place.ticket)
@@ -224,8 +222,8 @@ class Contender:
             if is_void or item is None or queue.surely_lacks(place.ticket):
                 return (yield from self._join_again())
             ahead = queue.ahead_of(place.ticket) if queue.mine else place.ticket - self._first_ticket(queue, place)
-            if queue.mine and ahead < 2:
-                yield from self._sweep(queue)
+            if queue.mine and ahead < 2 and (yield from self._swept_a_live_row(queue)):
+                continue
             gone = self._gone(item)
             if queue.mine and ahead < self._free(item, gone):
                 built = self.now
@@ -283,8 +281,8 @@ class Contender:
 
         Args:
             held: the grant, with the latest lease that the caller knows of.
-            finished_at_ms: when the work was finished, table time; the moment of the reply unless an earlier try of
-                this release has written it down.
+            finished_at_ms: when the work was finished, table time; now, unless an earlier try of this release has
+                written it down.
 
         Raises:
             LockLost: the lease had ended by then, and the lock is not held with this token any more.
@@ -294,8 +292,8 @@ class Contender:
         mean_hold_ms = held_ms
         if held.mean_hold_ms is not None:
             mean_hold_ms = min(held_ms, (3 * held.mean_hold_ms + held_ms) // 4)
-        reply = yield from self.ask(write.release(self.claim, held.fencing_token, mean_hold_ms, self.now))
         by_ms = finished_at_ms if finished_at_ms is not None else self.now.latest_ms
+        reply = yield from self.ask(write.release(self.claim, held.fencing_token, mean_hold_ms, self.now))
         if not reply.applied:
             if by_ms < held.lease_until_ms:
                 # Nobody may remove a holder whose lease runs: an earlier try of this release did.
@@ -320,7 +318,7 @@ class Contender:
         return holder if holder is not None and holder.fencing_token == fencing_token else None
 
     def _is_over(self, lease_until_ms: int) -> bool:
-        return self.now.known and lease_until_ms < self.now.earliest_ms - EXPIRY_MARGIN_MS
+        return lease_until_ms < self.now.earliest_ms - EXPIRY_MARGIN_MS
 
     def _gone(self, item: LockItem | None) -> Sequence[Holder]:
         if item is None:
@@ -377,14 +375,23 @@ class Contender:
             yield from self.ask(write.delete_my_row(self.claim, place.ticket))
         return place, is_void
 
-    def _sweep(self, queue: _Queue) -> Steps[None]:
-        """Delete dead rows. The count stays: a late copy of a row may be among them, and a count too high is safe."""
+    def _swept_a_live_row(self, queue: _Queue) -> Steps[bool]:
+        """Delete dead rows, and say whether one of them has come alive meanwhile: then the look was wrong.
+
+        The count stays: a late copy of a row may be among them, and a count too high is safe.
+        """
+        revived = False
         for row in queue.dead[:_SWEPT_A_LOOK]:
-            yield from self.ask(write.delete_dead_row(self.claim.lock, row))
+            reply = yield from self.ask(write.delete_dead_row(self.claim.lock, row))
+            revived |= not reply.applied and reply.item is not None
+        return revived
 
     def _extend(self, place: Place) -> Steps[Place | None]:
-        """Keep my row alive, if it is past its half-life; None when it is gone."""
-        if place.lease_until_ms - self.now.latest_ms > self.claim.lease_ms // 2:
+        """Keep my row alive, if a quarter of its lease is gone; None when the row is.
+
+        A waiter sleeps for up to half a lease: whatever it leaves here, a quarter remains for a late look.
+        """
+        if place.lease_until_ms - self.now.latest_ms > self.claim.lease_ms * 3 // 4:
             return place
         built = self.now
         reply = yield from self.ask(write.extend_row(self.claim, place.ticket, built))
@@ -437,25 +444,20 @@ class Contender:
 
     def _won_earlier(self, item: LockItem, holder: Holder, ticket: int | None) -> Steps[Grant | None]:
         """An earlier try of mine took the lock, with its lease: give it a whole one before reporting it."""
-        return (yield from self._settled(self.now, item, holder, ticket, earlier=True))
+        return (yield from self._settled(self.now, item, holder, ticket))
 
-    def _settled(
-        self, built: Moment, item: LockItem, holder: Holder, ticket: int | None, *, earlier: bool = False
-    ) -> Steps[Grant | None]:
-        """Report a grant whose lease is as it should be; else mend the lease first.
+    def _settled(self, built: Moment, item: LockItem, holder: Holder, ticket: int | None) -> Steps[Grant | None]:
+        """Report a grant whose lease is nearly whole; else write it anew first, if nothing has changed it.
 
-        A cold process wrote the lease by its wall clock, and a slow one long ago. Where the table's time, as the reply
-        told it, leaves less than three quarters of the lease, or the lease reaches further than a lease from now can,
-        it is written anew, if nothing has changed it. None when it has: the caller looks again.
+        A slow request, or an earlier try, leaves less of a lease than was asked for. None when somebody has changed
+        it meanwhile: the caller looks again.
         """
         lease_ms = self.claim.lease_ms
         until_ms = holder.lease_until_ms
         for _ in range(_TRIES):
-            by_table_ms = self.now.local_of(until_ms)
-            deadline_ms = by_table_ms if earlier else min(built.local_ms + lease_ms, by_table_ms)
-            too_short = deadline_ms - self.now.local_ms < lease_ms * 3 // 4
-            too_long = not earlier and until_ms > self.now.latest_ms + lease_ms + _TOO_LONG_MS
-            if not self.now.known or not (too_short or too_long):
+            # Never later than a lease from the request, whatever stands in the item.
+            deadline_ms = min(built.local_ms + lease_ms, self.now.local_of(until_ms))
+            if deadline_ms - self.now.local_ms >= lease_ms * 3 // 4:
                 return Grant(
                     lock=self.claim.lock,
                     owner=self.claim.owner,
@@ -466,7 +468,7 @@ class Contender:
                     since_ms=holder.since_ms,
                     mean_hold_ms=item.mean_hold_ms,
                 )
-            built, earlier = self.now, False
+            built = self.now
             reply = yield from self.ask(write.settle_lease(self.claim, holder.fencing_token, until_ms, built))
             until_ms = built.latest_ms + lease_ms
             if not reply.applied:

@@ -105,7 +105,16 @@ class TaskAnswer:
     cause: str | None = None
 
 
-Request = Write | Transaction | Read | TaskAnswer
+@dataclass(frozen=True, slots=True)
+class TimeCheck:
+    """A read of nothing, for the sake of the reply's Date."""
+
+    def parameters(self) -> dict[str, Any]:
+        """The GetItem as the low-level API has it, without the table's name."""
+        return {"Key": {"pk": {"S": "session#"}, "sk": {"S": "/"}}, "ProjectionExpression": "pk"}
+
+
+Request = Write | Transaction | Read | TaskAnswer | TimeCheck
 
 
 @dataclass(frozen=True, slots=True)

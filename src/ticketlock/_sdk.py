@@ -25,6 +25,7 @@ from ticketlock.errors import TableError, TableNotFound, TableRefused
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_stepfunctions import SFNClient
 
 CONNECT_TIMEOUT_S = 1.0
 READ_TIMEOUT_S = 2.0
@@ -36,12 +37,20 @@ def make_client(**overrides: Any) -> "DynamoDBClient":
     Args:
         overrides: further arguments of ``boto3.client``, for example ``endpoint_url`` and ``region_name``.
     """
-    config = Config(
+    return boto3.client("dynamodb", **{"config": _config(), **overrides})
+
+
+def make_step_functions_client() -> "SFNClient":
+    """A Step Functions client of the same kind."""
+    return boto3.client("stepfunctions", config=_config())
+
+
+def _config() -> Config:
+    return Config(
         connect_timeout=CONNECT_TIMEOUT_S,
         read_timeout=READ_TIMEOUT_S,
         retries={"total_max_attempts": 1, "mode": "standard"},
     )
-    return boto3.client("dynamodb", **{"config": config, **overrides})
 
 
 def check_client(client: "DynamoDBClient") -> None:
@@ -110,6 +119,8 @@ _NOT_APPLIED = frozenset(
         "ReplicatedWriteConflictException",
     }
 )
+# The callback task has timed out, or its execution has ended: nobody waits for the answer.
+_TASK_IS_GONE = frozenset({"TaskTimedOut", "TaskDoesNotExist", "InvalidToken"})
 _TRANSIENT_REASONS = frozenset({"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"})
 _NOT_SENT = (ConnectTimeoutError, EndpointConnectionError, ProxyConnectionError)
 _BROKEN_OFF = (BrokenReply, HTTPClientError, IncompleteReadError, SSLError)
@@ -143,6 +154,8 @@ def _meaning_of_answer(error: ClientError) -> Refusal | TryAgain | TableError:
         if _TRANSIENT_REASONS.intersection(codes):
             return TryAgain(perhaps_applied=False)
         return TableRefused(f"the transaction was cancelled: {', '.join(map(str, codes))}")
+    if code in _TASK_IS_GONE:
+        return Refusal((True,), (None,))
     if code in _NOT_APPLIED:
         return TryAgain(perhaps_applied=False)
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)

@@ -18,7 +18,7 @@ from ticketlock import _conditions as only_if
 from ticketlock._items import Item, integer, number
 from ticketlock._outcomes import Grant, Released
 from ticketlock._protocol import Contender, Steps
-from ticketlock._requests import Reply, TaskAnswer, Write
+from ticketlock._requests import TaskAnswer, Write
 from ticketlock._time import Moment
 from ticketlock.errors import EventBudgetExceeded, LockLost
 
@@ -56,24 +56,21 @@ def beat(
         in_budget: False when the execution may not afford another beat.
 
     Returns:
-        The grant with its newest lease.
+        The grant with its newest lease. A beat older than the newest leaves no token, and still answers its own.
 
     Raises:
         LockLost: and the task was failed with that name.
         EventBudgetExceeded: likewise.
     """
     failure: LockLost | EventBudgetExceeded | None = None
-    if beat_number > 0:
+    if beat_number > 0 or not _is_fresh(me, held):
         held, failure = yield from _renewed(me, held)
-    reply = yield from me.ask(_leave_task_token(me, held, session, task_token, beat_number))
-    if not reply.applied:
-        # A later beat, or a later grant, has left its token: this one is over.
-        return held
-    if _ended(reply, held.fencing_token):
+    reply = yield from me.ask(_leave_task_token(me, held, session, task_token, beat_number, lost=failure is not None))
+    if _ended(reply.item, held.fencing_token):
+        if _number(reply.item, "unreleasedToken") == held.fencing_token:
+            yield from _release_in_place(me, held)
         yield from me.ask(TaskAnswer(task_token))
         return held
-    if beat_number == 0 and me.now.local_of(held.lease_until_ms) - me.now.local_ms < me.claim.lease_ms * 3 // 4:
-        held, failure = yield from _renewed(me, held)
     if failure is None and not in_budget:
         failure = EventBudgetExceeded("the execution's event history has no room for another heartbeat")
     if failure is not None:
@@ -126,6 +123,10 @@ def abandon(me: Contender, held: Grant, session: Session) -> Steps[None]:
         yield from me.ask(TaskAnswer(task_token))
 
 
+def _is_fresh(me: Contender, held: Grant) -> bool:
+    return me.now.local_of(held.lease_until_ms) - me.now.local_ms >= me.claim.lease_ms * 3 // 4
+
+
 def _renewed(me: Contender, held: Grant) -> Steps[tuple[Grant, LockLost | None]]:
     try:
         renewed = yield from me.renew(held.fencing_token)
@@ -134,12 +135,25 @@ def _renewed(me: Contender, held: Grant) -> Steps[tuple[Grant, LockLost | None]]
     return replace(held, lease_until_ms=renewed.lease_until_ms, deadline_ms=renewed.deadline_ms), None
 
 
-def _leave_task_token(me: Contender, held: Grant, session: Session, task_token: str, beat_number: int) -> Write:
+def _release_in_place(me: Contender, held: Grant) -> Steps[None]:
+    """The release could not be reached; the state machine has written that the work is over."""
+    try:
+        yield from me.release(held)
+    except LockLost:
+        # Then there is nothing left to free.
+        return
+
+
+def _leave_task_token(
+    me: Contender, held: Grant, session: Session, task_token: str, beat_number: int, *, lost: bool
+) -> Write:
+    # A lost lease leaves the last one that was known: the release judges by it whether the work was in time.
+    lease = "" if lost else "leaseUntilMs = :lease_until, "
     return _session_write(
         session,
-        "SET taskToken = :task_token, beat = :beat, fencingToken = :token, leaseUntilMs = :lease_until, "
-        "expiresAt = :expires_at",
-        only_if.NO_LATER_BEAT,
+        f"SET taskToken = :task_token, beat = :beat, fencingToken = :token, {lease}expiresAt = :expires_at",
+        # A redriven execution counts its retries from 0 again: the first beat asks only for its grant.
+        only_if.NO_LATER_BEAT if beat_number > 0 else only_if.NO_LATER_GRANT,
         {
             ":task_token": {"S": task_token},
             ":beat": number(beat_number),
@@ -167,8 +181,8 @@ def _session_write(session: Session, update: str, condition: str, values: dict[s
     return Write("Update", session.key(), condition=condition, update=update, values=values, returns="ALL_NEW")
 
 
-def _ended(reply: Reply, fencing_token: int) -> bool:
-    return any((_number(reply.item, name) or 0) >= fencing_token for name in ("finishedToken", "abandonedToken"))
+def _ended(item: Item | None, fencing_token: int) -> bool:
+    return any((_number(item, name) or 0) >= fencing_token for name in ("finishedToken", "abandonedToken"))
 
 
 def _task_token(item: Item | None, fencing_token: int) -> str | None:

@@ -15,10 +15,10 @@ from ticketlock._items import Item
 from ticketlock._names import LockName
 from ticketlock._outcomes import Grant, LockState, Place, Position, Released
 from ticketlock._protocol import Contender, Steps, inspect
-from ticketlock._requests import Read, Reply, Request, TaskAnswer, Transaction, Write
+from ticketlock._requests import Read, Reply, Request, TaskAnswer, TimeCheck, Transaction, Write
 from ticketlock._time import Moment, Reading, TableTime
 from ticketlock._writes import Claim
-from ticketlock.errors import InvalidLockRequest, OutcomeUnknown, RequestNotApplied, TableError
+from ticketlock.errors import InvalidLockRequest, OutcomeUnknown, RequestNotApplied, TableError, TableRefused
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 _FIRST_BACKOFF_MS = 25
 _LONGEST_BACKOFF_MS = 1_000
-_TASK_IS_GONE = frozenset({"TaskTimedOut", "TaskDoesNotExist", "InvalidToken"})
 
 T = TypeVar("T")
 
@@ -126,9 +125,9 @@ class LockTable:
             return result
 
     def now(self) -> Moment:
-        """The present moment, as far as the table's time is known."""
-        with self._time_lock:
-            return self._time.at(self._clocks.read())
+        """The present moment in table time; asks the table where it is not known."""
+        moment = self._moment(self._clocks.read())
+        return moment if moment is not None else self.perform(TimeCheck()).now
 
     def perform(self, request: Request) -> Reply:
         """Send a request until it is applied or refused.
@@ -138,8 +137,6 @@ class LockTable:
             OutcomeUnknown: given up, and some attempt may have been applied.
             TableError: another one, when repeating cannot help.
         """
-        if isinstance(request, TaskAnswer):
-            return self._answer(request)
         started_ms = self._clocks.read().local_ms
         last_ms = started_ms + self._give_up_after_ms
         if isinstance(request, Write) and request.not_after_local_ms is not None:
@@ -154,27 +151,31 @@ class LockTable:
                 items = _items(request, response)
             except (BotoCoreError, ClientError) as error:
                 meaning = _sdk.meaning(error)
-                now = self._moment_after(sent, getattr(error, "response", None) or {})
                 if isinstance(meaning, _sdk.Refusal):
+                    now = self._moment_of(request, sent, getattr(error, "response", None))
                     return Reply(False, meaning.items, now, meaning.refused)
                 if isinstance(meaning, TableError):
                     raise meaning from error
-                perhaps_applied |= meaning.perhaps_applied and not isinstance(request, Read)
+                perhaps_applied |= meaning.perhaps_applied and not isinstance(request, Read | TimeCheck)
                 pause_ms = random.random() * min(_LONGEST_BACKOFF_MS, _FIRST_BACKOFF_MS << attempt)
-                if now.local_ms + pause_ms > last_ms:
+                if self._clocks.read().local_ms + pause_ms > last_ms:
                     given_up = OutcomeUnknown if perhaps_applied else RequestNotApplied
                     raise given_up(f"gave up after {attempt + 1} attempts: {error}") from error
                 self._sleep(pause_ms / 1_000)
             else:
-                now = self._moment_after(sent, response)
+                now = self._moment_of(request, sent, response)
                 return Reply(True, items, now, last_key=response.get("LastEvaluatedKey"))
         raise AssertionError("unreachable")
 
-    def _send(self, request: Write | Transaction | Read) -> Any:
+    def _send(self, request: Request) -> Any:
         table = {"TableName": self.table_name}
         client: Any = self._client
         if isinstance(request, Read):
             return client.query(**table, **request.parameters())
+        if isinstance(request, TimeCheck):
+            return client.get_item(**table, **request.parameters())
+        if isinstance(request, TaskAnswer):
+            return self._answer(request)
         if isinstance(request, Transaction):
             return client.transact_write_items(
                 TransactItems=[{write.operation: {**table, **write.parameters()}} for write in request.writes]
@@ -183,32 +184,35 @@ class LockTable:
         returns = {} if request.returns == "NONE" else {"ReturnValues": request.returns}
         return send[request.operation](**table, **request.parameters(), **returns)
 
-    def _answer(self, answer: TaskAnswer) -> Reply:
+    def _answer(self, answer: TaskAnswer) -> Any:
         if self._step_functions is None:
             raise ValueError("a callback task is to be answered: give LockTable a Step Functions client")
-        try:
-            if answer.error is None:
-                self._step_functions.send_task_success(taskToken=answer.task_token, output="{}")
-            else:
-                self._step_functions.send_task_failure(
-                    taskToken=answer.task_token, error=answer.error, cause=answer.cause or ""
-                )
-        except ClientError as error:
-            if error.response.get("Error", {}).get("Code") not in _TASK_IS_GONE:
-                raise
-            return Reply(False, (), self.now())
-        return Reply(True, (), self.now())
+        if answer.error is None:
+            return self._step_functions.send_task_success(taskToken=answer.task_token, output="{}")
+        return self._step_functions.send_task_failure(
+            taskToken=answer.task_token, error=answer.error, cause=answer.cause or ""
+        )
 
-    def _moment_after(self, sent: Reading, response: Any) -> Moment:
+    def _moment_of(self, request: Request, sent: Reading, response: Any) -> Moment:
+        """The moment of a reply, whose Date tells the table's time; that of another service's does not."""
+        if isinstance(request, TaskAnswer):
+            return self.now()
         received = self._clocks.read()
         date_ms = _sdk.date_ms(response)
-        with self._time_lock:
-            if date_ms is not None:
+        if date_ms is not None:
+            with self._time_lock:
                 self._time.observe(date_ms, sent, received)
-            return self._time.at(received)
+        moment = self._moment(received)
+        if moment is None:
+            raise TableRefused("the replies of the service carry no Date: does something in between take it out?")
+        return moment
+
+    def _moment(self, reading: Reading) -> Moment | None:
+        with self._time_lock:
+            return self._time.at(reading)
 
 
-def _items(request: Write | Transaction | Read, response: Any) -> tuple[Item | None, ...]:
+def _items(request: Request, response: Any) -> tuple[Item | None, ...]:
     """The items in a reply; the SDK hands on a reply that broke off as an empty one."""
     if isinstance(request, Read):
         if "Items" not in response:

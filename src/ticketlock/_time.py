@@ -4,7 +4,9 @@ Every reply of DynamoDB carries the service's ``Date``, in whole seconds. A Date
 sending the request and receiving the reply the table's clock stood in [D, D + 2 s): one second for the missing
 fraction, one because the header may be written at either end of the work. Each reply thus bounds the difference
 between the table's clock and this machine's; the bounds are intersected over replies (Marzullo's idea: the truth lies
-in every interval) and widened with age for drift. Bounds that contradict each other start anew.
+in every interval) and widened with age for drift. Bounds that contradict each other start anew; old ones, and those
+from before the machine's clocks were set or stood still, are forgotten. A process that knows no bounds asks the table
+before it begins: nothing is ever written or judged by the wall clock.
 
 Nothing here reads a clock: readings come in as arguments.
 """
@@ -15,6 +17,8 @@ from dataclasses import dataclass
 _DATE_RESOLUTION_MS = 2_000
 # Ten times what a bad quartz does, twice the fastest slewing of an NTP daemon: 1 ms a second.
 _DRIFT_PER_MS = 0.001
+# By then drift may have widened the bounds by 0.6 s at either end: better to ask again.
+_FORGOTTEN_AFTER_MS = 600_000
 # The two local clocks part by this much only when one of them was set, or the machine was frozen.
 _LOCAL_CLOCKS_PART_MS = 1_000
 
@@ -40,13 +44,11 @@ class Moment:
         local_ms: the instant on this machine's own clock.
         earliest_ms: table time is not before this, milliseconds since the epoch. Expiry is judged by it.
         latest_ms: table time is not after this. Leases are written from it.
-        known: False when no reply has told the table's time yet; both bounds are the wall clock's then.
     """
 
     local_ms: int
     earliest_ms: int
     latest_ms: int
-    known: bool
 
     @property
     def likely_ms(self) -> int:
@@ -66,14 +68,14 @@ class TableTime:
         self._bounds: tuple[float, float, int] | None = None
         self._last: Reading | None = None
 
-    def at(self, reading: Reading) -> Moment:
-        """What is known at ``reading``."""
+    def at(self, reading: Reading) -> Moment | None:
+        """What is known at ``reading``; None where the table has to be asked."""
         self._forget_if_the_clocks_parted(reading)
         bounds = self._widened(reading.local_ms)
         if bounds is None:
-            return Moment(reading.local_ms, reading.wall_ms, reading.wall_ms, known=False)
+            return None
         low, high = bounds
-        return Moment(reading.local_ms, int(reading.local_ms + low), int(reading.local_ms + high) + 1, known=True)
+        return Moment(reading.local_ms, int(reading.local_ms + low), int(reading.local_ms + high) + 1)
 
     def observe(self, date_ms: int, sent: Reading, received: Reading) -> None:
         """Take in the Date of a reply, in milliseconds since the epoch, and the readings around its request."""
@@ -90,6 +92,8 @@ class TableTime:
         if self._bounds is None:
             return None
         low, high, exact_at_ms = self._bounds
+        if local_ms - exact_at_ms > _FORGOTTEN_AFTER_MS:
+            return None
         drift = max(0, local_ms - exact_at_ms) * _DRIFT_PER_MS
         return low - drift, high + drift
 

@@ -2,7 +2,8 @@
 
 Strict order means that only the front waiter's next look can move the queue. So the front looks when the holder is
 expected to leave, and then often, at growing distances; everybody behind sleeps about as long as the turns before its
-own will take, never past the half-life of its row, nor past as many of the front's longest sleeps as there are turns.
+own will take, never past half a lease nor into the last quarter of its row's, nor past as many of the front's longest
+sleeps as there are turns.
 """
 
 from ticketlock._outcomes import Position
@@ -19,13 +20,14 @@ def next_look_ms(position: Position, *, lease_ms: int, shortest_ms: int, longest
         shortest_ms, longest_ms: the bounds of the front waiter's sleep.
         jitter: a random number in [0, 1), so that waiters do not look in step.
     """
-    front_ms = max(shortest_ms, min(longest_ms, _until_a_holder_leaves_ms(position)))
+    row_ms = max(shortest_ms, position.place.lease_until_ms - position.now.latest_ms - lease_ms // 4)
+    front_ms = max(shortest_ms, min(longest_ms, row_ms, _until_a_holder_leaves_ms(position)))
     if position.ahead == 0:
         return front_ms
     turn_ms = position.mean_hold_ms if position.mean_hold_ms is not None else longest_ms
     behind_ms = position.ahead * turn_ms * (0.75 + jitter / 2)
     # Should the line move faster than the mean says, nobody oversleeps by more than a front waiter might, a turn.
-    return int(min(lease_ms / 2, position.ahead * longest_ms, max(front_ms, behind_ms)))
+    return int(min(lease_ms / 2, row_ms, position.ahead * longest_ms, max(front_ms, behind_ms)))
 
 
 def _until_a_holder_leaves_ms(position: Position) -> int:

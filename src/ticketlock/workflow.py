@@ -20,6 +20,7 @@ from ticketlock._lock_request import LockRequest
 from ticketlock._names import LockName
 from ticketlock._outcomes import Grant, Place, Position
 from ticketlock._protocol import Contender, Steps
+from ticketlock._sdk import make_step_functions_client
 from ticketlock._session import Session, abandon, beat, expires_at_s, finish
 from ticketlock._table import LockTable
 from ticketlock._waiting import next_look_ms
@@ -65,6 +66,11 @@ class Workflow:
 
     def __init__(self, table: LockTable) -> None:
         self._table = table
+
+    @classmethod
+    def over(cls, table_name: str) -> "Workflow":
+        """The workflow over a table, with clients of its own for DynamoDB and Step Functions."""
+        return cls(LockTable(table_name, step_functions=make_step_functions_client()))
 
     def take_ticket(self, event: Mapping[str, Any]) -> Step:
         """Check the request, take the lock or a place in the queue.
@@ -151,7 +157,8 @@ class Workflow:
         """The work has ended, or failed: free the lock if the work is surely over, and end the heartbeat.
 
         Args:
-            event: ``turn``, ``execution``; after a failure also ``failure`` (``{"Error", "Cause"}``).
+            event: ``turn``, ``execution``; after a failure also ``failure`` (``{"Error", "Cause"}``) and ``kind``, the
+                kind of the work.
 
         Returns:
             After a failure the work's own ``error`` and ``cause``.
@@ -165,7 +172,7 @@ class Workflow:
         if "failure" not in event:
             released = self._table.run(lambda now: finish(Contender(claim, now), held, session))
             return Step({}, {"HoldTime": released.held_ms}, keys)
-        failure = Failure.parse(event["failure"])
+        failure = Failure.parse(event["failure"], kind=event["kind"])
         own = failure.to_report()
         reply = {"error": own.error, "cause": own.cause}
         keys |= {"work_error": own.error}
@@ -218,8 +225,8 @@ def _granted(turn: dict[str, Any], grant: Grant) -> Step:
             "sinceMs": grant.since_ms,
             "meanHoldMs": grant.mean_hold_ms,
         },
-        # What the state LeaveToLease writes, by itself: the values of its update, as DynamoDB takes them.
-        "abandon": {":token": number(grant.fencing_token), ":expires_at": number(expires_at_s(grant))},
+        # What the state LeaveToHeartbeat writes, by itself: the values of its update, as DynamoDB takes them.
+        "unreleased": {":token": number(grant.fencing_token), ":expires_at": number(expires_at_s(grant))},
         "work": {"lock": lock},
         # One work per grant: a retried start is the same child.
         "workName": f"lock-{_short_hash(grant.owner, 32)}-{grant.fencing_token}",

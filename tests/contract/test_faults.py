@@ -5,16 +5,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError, ReadTimeoutError
-from contract.world import LEASE_MS, Process, World
+from botocore.exceptions import ClientError
+from contract.world import LEASE_MS, Process, World, reply_lost
 
 from ticketlock import Grant, LockName, OutcomeUnknown, Position, RequestNotApplied
 from ticketlock import _writes as write
 from ticketlock._requests import Write
-
-
-def reply_lost(operation: str) -> None:
-    raise ReadTimeoutError(endpoint_url=f"the reply to {operation}")
 
 
 def passes(operation: str) -> None:
@@ -273,6 +269,21 @@ def test_a_late_copy_of_a_heartbeat_after_the_release_revives_nothing(
     alice.table.release(claim, grant)
     assert not alice.table.perform(beat).applied
     assert counts(alice, lock) == (0, 0, 0)
+
+
+def test_a_release_that_was_begun_within_the_lease_is_a_release_even_if_its_repeat_comes_after_it(
+    world: World, alice: Process, lock: LockName
+) -> None:
+    claim = alice.claim(lock)
+    grant = alice.granted(claim)
+    world.advance(LEASE_MS - 1_000)
+
+    def lost_for_three_seconds(operation: str) -> None:
+        world.advance(3_000)
+        reply_lost(operation)
+
+    alice.faults = [lost_for_three_seconds]
+    assert not alice.table.release(claim, grant).lease_was_over
 
 
 @pytest.mark.parametrize("requests", range(1, 6))

@@ -1,7 +1,7 @@
 """Leases: renewed, ended, taken over; and clocks that are wrong."""
 
 import pytest
-from contract.world import LEASE_MS, Process, World
+from contract.world import LEASE_MS, Process, World, reply_lost
 
 from ticketlock import Grant, LockLost, LockName, Position
 from ticketlock import _writes as write
@@ -101,19 +101,44 @@ def test_the_deadline_of_a_holder_comes_before_anybody_may_judge_its_lease_over(
     assert isinstance(bob.take(bob.claim(lock)), Position)
 
 
+def test_a_cold_process_asks_for_the_time_once(world: World, lock: LockName) -> None:
+    cold = world.process(cold=True)
+    claim = cold.claim(lock)
+    assert cold.operations(lambda: cold.granted(claim)) == ["GetItem", "UpdateItem"]
+    assert cold.operations(lambda: cold.take(claim)) == ["UpdateItem"]
+
+
+def test_a_process_that_was_suspended_asks_for_the_time_again(alice: Process, lock: LockName) -> None:
+    claim = alice.claim(lock)
+    grant = alice.granted(claim)
+    alice.wall_is_off_ms += 5_000
+    assert alice.operations(lambda: alice.table.release(claim, grant)) == ["GetItem", "UpdateItem"]
+
+
+def test_a_grant_whose_reply_was_lost_lasts_a_lease_and_no_longer(world: World, bob: Process, lock: LockName) -> None:
+    """Found by a random schedule: a deadline of minutes under a lease of one, when the wall clock was minutes fast."""
+    fast = world.process(wall_is_off_ms=4 * MINUTE_MS, cold=True)
+    fast.table.now()
+    fast.faults = [reply_lost]
+    grant = fast.granted(fast.claim(lock))
+    assert grant.deadline_ms - fast.read().local_ms <= LEASE_MS
+    world.advance(LEASE_MS + 4_000)
+    assert isinstance(bob.take(bob.claim(lock)), Grant)
+
+
 @pytest.mark.parametrize("wall_is_off_ms", [-4 * MINUTE_MS, 4 * MINUTE_MS])
 class TestAProcessWhoseWallClockIsOff:
     def test_does_not_take_a_lock_that_is_held(
         self, world: World, alice: Process, lock: LockName, wall_is_off_ms: int
     ) -> None:
-        off = world.process(wall_is_off_ms=wall_is_off_ms)
+        off = world.process(wall_is_off_ms=wall_is_off_ms, cold=True)
         alice.granted(alice.claim(lock))
         assert isinstance(off.take(off.claim(lock)), Position)
 
     def test_does_not_lose_the_lock_that_it_holds(
         self, world: World, bob: Process, lock: LockName, wall_is_off_ms: int
     ) -> None:
-        off = world.process(wall_is_off_ms=wall_is_off_ms)
+        off = world.process(wall_is_off_ms=wall_is_off_ms, cold=True)
         off.granted(off.claim(lock))
         world.advance(LEASE_MS - 5_000)
         assert isinstance(bob.take(bob.claim(lock)), Position)
@@ -121,8 +146,27 @@ class TestAProcessWhoseWallClockIsOff:
     def test_does_not_keep_the_lock_past_its_lease(
         self, world: World, bob: Process, lock: LockName, wall_is_off_ms: int
     ) -> None:
-        off = world.process(wall_is_off_ms=wall_is_off_ms)
+        off = world.process(wall_is_off_ms=wall_is_off_ms, cold=True)
         off.granted(off.claim(lock))
+        world.advance(LEASE_MS + 5_000)
+        assert isinstance(bob.take(bob.claim(lock)), Grant)
+
+    def test_does_not_revive_a_lease_that_is_over(
+        self, world: World, alice: Process, lock: LockName, wall_is_off_ms: int
+    ) -> None:
+        claim = alice.claim(lock)
+        grant = alice.granted(claim)
+        world.advance(LEASE_MS + 10_000)
+        off = world.process(wall_is_off_ms=wall_is_off_ms, cold=True)
+        with pytest.raises(LockLost):
+            off.table.renew(claim, grant.fencing_token)
+
+    def test_that_dies_at_once_delays_the_next_one_by_no_more_than_its_lease(
+        self, world: World, bob: Process, lock: LockName, wall_is_off_ms: int
+    ) -> None:
+        off = world.process(wall_is_off_ms=wall_is_off_ms, cold=True)
+        claim = off.claim(lock)
+        off.crash_after(1, claim, lambda me: me.acquire_at_once())
         world.advance(LEASE_MS + 5_000)
         assert isinstance(bob.take(bob.claim(lock)), Grant)
 
@@ -132,7 +176,7 @@ class TestAProcessWhoseWallClockIsOff:
         claim = alice.claim(lock)
         grant = alice.granted(claim)
         world.advance(LEASE_MS // 2)
-        off = world.process(wall_is_off_ms=wall_is_off_ms)
+        off = world.process(wall_is_off_ms=wall_is_off_ms, cold=True)
         renewed = off.table.renew(claim, grant.fencing_token)
         assert abs(renewed.lease_until_ms - (world.now_ms + LEASE_MS)) <= 4_000
 

@@ -72,8 +72,7 @@ def test_a_look_reads_the_same_few_items_behind_1_and_behind_10_000(
     last = world.process()
     claim = last.claim(lock)
     position = last.queued(claim)
-    last.look(claim, position)
-    assert last.sent[-1].operation == "Query"
+    assert last.operations(lambda: last.look(claim, position)) == ["Query"]
     assert last.sent[-1].response["ScannedCount"] == 3
     assert position.ahead == extra + 1
 
@@ -122,6 +121,42 @@ def test_a_waiter_keeps_its_place_past_its_lease_by_looking(
     found = bob.look(second, position)
     assert isinstance(found, Grant)
     assert found.ticket == ticket
+
+
+@pytest.mark.parametrize("late_ms", [0, 5_000, LEASE_MS // 4 - 3_000])
+def test_a_waiter_that_sleeps_as_long_as_it_was_told_and_looks_late_keeps_its_place(
+    world: World, alice: Process, bob: Process, carol: Process, lock: LockName, late_ms: int
+) -> None:
+    first, sleeper, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
+    alice.granted(first)
+    slept: Grant | Position = bob.queued(sleeper)
+    world.advance(LEASE_MS // 4 - 500)
+    slept = bob.look(sleeper, slept)
+    assert isinstance(slept, Position)
+    behind = carol.queued(third)
+    world.advance(LEASE_MS // 2 + late_ms)
+    carol.look(third, behind)
+    woken = bob.look(sleeper, slept)
+    assert isinstance(woken, Position)
+    assert not woken.place_lost
+
+
+def test_a_row_that_comes_alive_while_it_is_swept_is_not_overtaken(
+    world: World, alice: Process, bob: Process, carol: Process, lock: LockName
+) -> None:
+    """Found by a random schedule: a refused sweep means that the look was wrong."""
+    first, sleeper, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
+    grant = alice.granted(first)
+    slept = bob.queued(sleeper)
+    world.advance(LEASE_MS // 2)
+    waiting = carol.queued(third)
+    alice.table.release(first, alice.table.renew(first, grant.fencing_token))
+    world.advance(LEASE_MS // 2 + 4_000)
+    look = carol.steps(third, lambda me: me.check_position(waiting.place))
+    look.step()
+    woken = bob.steps(sleeper, lambda me: me._extend(slept.place))
+    woken.to_the_end()
+    assert isinstance(look.to_the_end(), Position)
 
 
 def test_a_waiter_that_died_is_swept_and_the_line_goes_on(

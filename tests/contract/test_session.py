@@ -9,6 +9,7 @@ import pytest
 from contract.world import LEASE_MS, Process, Stepper, World
 
 from ticketlock import Claim, Grant, LockLost, LockName
+from ticketlock._items import number
 from ticketlock._protocol import Contender, Steps
 from ticketlock._requests import Reply, TaskAnswer
 from ticketlock._session import Session, abandon, beat, finish
@@ -189,6 +190,81 @@ def test_an_abandoned_hold_ends_the_heartbeat_and_leaves_the_lock_to_its_lease(
 def test_a_beat_out_of_budget_fails_its_task_by_name(world: World, lock: LockName) -> None:
     hold = Hold(world, lock)
     assert [answer.error for answer in hold.beat(5, in_budget=False).run().answers] == ["EventBudgetExceeded"]
+
+
+def test_a_redriven_heartbeat_counts_from_0_again_and_is_heard(world: World, lock: LockName) -> None:
+    hold = Hold(world, lock)
+    for beat_number in range(4):
+        hold.beat(beat_number, f"before {beat_number}").run()
+        world.advance(LEASE_MS // 2)
+    for beat_number in range(2):
+        hold.beat(beat_number, f"after {beat_number}").run()
+    assert [answer.task_token for answer in hold.finish().run().answers] == ["after 1"]
+    assert hold.is_free()
+
+
+def test_a_redriven_heartbeat_whose_lock_went_to_somebody_else_says_so_at_once(
+    world: World, bob: Process, lock: LockName
+) -> None:
+    hold = Hold(world, lock)
+    for beat_number in range(4):
+        hold.beat(beat_number).run()
+        world.advance(LEASE_MS // 2)
+    world.advance(LEASE_MS)
+    bob.granted(bob.claim(lock))
+    assert [answer.error for answer in hold.beat(0, "again").run().answers] == ["LockLost"]
+
+
+def test_a_beat_that_is_not_the_newest_still_answers_its_own_task(world: World, lock: LockName) -> None:
+    hold = Hold(world, lock)
+    hold.beat(5, "newest").run()
+    hold.finish().run()
+    assert [answer.task_token for answer in hold.beat(2, "older").run().answers] == ["older"]
+
+
+def test_a_beat_beside_a_release_that_died_does_not_make_its_repeat_a_loss(world: World, lock: LockName) -> None:
+    """A hold longer than one lease: the beat's own renewal fails, and the lease that the release judges by stays."""
+    hold = Hold(world, lock)
+    hold.beat(0).run()
+    for beat_number in range(1, 4):
+        world.advance(LEASE_MS // 2)
+        hold.beat(beat_number).run()
+    died = hold.finish()
+    died.step()
+    died.step()
+    world.advance(LEASE_MS // 4)
+    assert [answer.error for answer in hold.beat(4, "next").run().answers] == [None]
+    assert hold.finish().run().error is None
+
+
+@pytest.mark.parametrize("wall_is_off_ms", [-60_000, 240_000])
+def test_a_cold_release_with_a_wrong_clock_judges_by_the_tables_time(
+    world: World, bob: Process, lock: LockName, wall_is_off_ms: int
+) -> None:
+    in_time, late = Hold(world, lock), Hold(world, world.lock())
+    world.advance(LEASE_MS - 10_000)
+    for hold, error in ((in_time, None), (late, LockLost)):
+        if hold is late:
+            world.advance(LEASE_MS)
+            bob.granted(bob.claim(late.claim.lock))
+        for _ in range(2):
+            cold = world.process(wall_is_off_ms=wall_is_off_ms, cold=True)
+            released = Callback(cold, hold.claim, lambda me, hold=hold: finish(me, hold.grant, hold.session)).run()
+            assert (type(released.error) if released.error else None) == error
+
+
+def test_a_heartbeat_frees_the_lock_whose_release_could_not_be_reached(world: World, lock: LockName) -> None:
+    hold = Hold(world, lock)
+    hold.beat(0).run()
+    hold.owner.client.update_item(
+        TableName=world.engine.table_name,
+        Key=hold.session.key(),
+        UpdateExpression="SET finishedToken = :token, unreleasedToken = :token",
+        ExpressionAttributeValues={":token": number(hold.grant.fencing_token)},
+    )
+    world.advance(LEASE_MS // 2)
+    assert [answer.error for answer in hold.beat(1, "next").run().answers] == [None]
+    assert hold.is_free()
 
 
 def test_a_session_outlives_a_grant_but_only_its_own_token_counts(world: World, lock: LockName) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from email.utils import formatdate
 from typing import Any, Generic, TypeVar
 
+from botocore.exceptions import ReadTimeoutError
 from contract.engines import Engine
 
 from ticketlock import Claim, Grant, LockName, LockTable, Position
@@ -22,10 +23,6 @@ LEASE_MS = 60_000
 T = TypeVar("T")
 
 
-class Crashed(Exception):
-    """The process ended here."""
-
-
 @dataclass
 class World:
     engine: Engine
@@ -34,8 +31,9 @@ class World:
     def advance(self, ms: int) -> None:
         self.now_ms += ms
 
-    def process(self, *, wall_is_off_ms: int = 0) -> "Process":
-        return Process(self, wall_is_off_ms)
+    def process(self, *, wall_is_off_ms: int = 0, cold: bool = False) -> "Process":
+        """A process; one that is not cold has asked the table for the time before."""
+        return Process(self, wall_is_off_ms, cold=cold)
 
     def lock(self, namespace: str = "default") -> LockName:
         return LockName(f"entity-{uuid.uuid4().hex}", namespace)
@@ -53,7 +51,7 @@ class Sent:
 class Process:
     """A process of the world: a client, clocks, and a log of what it sent."""
 
-    def __init__(self, world: World, wall_is_off_ms: int) -> None:
+    def __init__(self, world: World, wall_is_off_ms: int, *, cold: bool) -> None:
         self.world = world
         self.wall_is_off_ms = wall_is_off_ms
         self.sent: list[Sent] = []
@@ -63,6 +61,8 @@ class Process:
         self.client.meta.events.register("provide-client-params.dynamodb", self._before)
         self.client.meta.events.register("after-call.dynamodb", self._after)
         self.table = LockTable(world.engine.table_name, client=self.client, clocks=self, sleep=self._sleep)
+        if not cold:
+            self.table.now()
 
     def read(self) -> Reading:
         return Reading(local_ms=self.world.now_ms - 1_700_000_000_000, wall_ms=self.world.now_ms + self.wall_is_off_ms)
@@ -113,6 +113,11 @@ class Process:
         before = len(self.sent)
         do()
         return [sent.operation for sent in self.sent[before:]]
+
+
+def reply_lost(operation: str) -> None:
+    """A fault: the request was applied, and nothing came back."""
+    raise ReadTimeoutError(endpoint_url=f"the reply to {operation}")
 
 
 class Stepper(Generic[T]):

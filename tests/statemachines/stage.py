@@ -31,7 +31,6 @@ HANDLERS: Mapping[str, Handler] = {
     "Heartbeat": heartbeat.handler,
     "Release": release.handler,
 }
-WRITES = frozenset({"PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems"})
 
 
 @dataclass

@@ -17,25 +17,31 @@ CHILD = {
 
 
 def nested(**more: str) -> Failure:
-    return Failure("States.TaskFailed", json.dumps(CHILD | more))
+    return Failure("States.TaskFailed", json.dumps(CHILD | more), "execution")
 
 
 def function_failed(error: str) -> Failure:
-    return Failure(error, json.dumps({"errorType": error, "errorMessage": "no tea", "stackTrace": []}))
+    return Failure(error, json.dumps({"errorType": error, "errorMessage": "no tea", "stackTrace": []}), "function")
 
 
 def test_a_nested_executions_failure_is_reported_as_its_own() -> None:
     failure = nested(Status="FAILED", Error="StockMissing", Cause="no tea")
-    assert failure.to_report() == Failure("StockMissing", "no tea")
+    assert failure.to_report() == Failure("StockMissing", "no tea", "execution")
 
 
 def test_a_nested_execution_that_failed_without_a_cause_has_none() -> None:
-    assert nested(Status="FAILED", Error="StockMissing").to_report() == Failure("StockMissing", "")
+    assert nested(Status="FAILED", Error="StockMissing").to_report() == Failure("StockMissing", "", "execution")
 
 
 def test_a_nested_execution_without_an_error_of_its_own_keeps_the_description() -> None:
     failure = nested(Status="ABORTED")
-    assert failure.to_report() == Failure("Work.TaskFailed", failure.cause)
+    assert failure.to_report() == Failure("Work.TaskFailed", failure.cause, "execution")
+
+
+def test_a_nested_executions_description_that_did_not_arrive_whole_is_kept_as_it_is() -> None:
+    failure = Failure("States.TaskFailed", nested(Status="FAILED", Error="StockMissing").cause[:100], "execution")
+    assert failure.work_has_ended()
+    assert failure.to_report() == Failure("Work.TaskFailed", failure.cause, "execution")
 
 
 def test_a_functions_failure_keeps_its_name_and_its_cause() -> None:
@@ -44,7 +50,7 @@ def test_a_functions_failure_keeps_its_name_and_its_cause() -> None:
 
 
 def test_a_reserved_name_is_replaced() -> None:
-    assert Failure("States.Timeout", "").to_report() == Failure("Work.Timeout", "")
+    assert Failure("States.Timeout", "", "function").to_report() == Failure("Work.Timeout", "", "function")
 
 
 @pytest.mark.parametrize("status", ["FAILED", "TIMED_OUT", "ABORTED"])
@@ -57,9 +63,13 @@ def test_a_closed_nested_execution_has_ended(status: str) -> None:
     [
         function_failed("StockMissing"),
         function_failed("Runtime.ExitError"),
-        Failure("Lambda.Unknown", "The cause could not be determined because Lambda did not return an error type."),
-        Failure("Lambda.TooManyRequestsException", "Rate exceeded"),
-        Failure("States.DataLimitExceeded", "the result is too large"),
+        Failure(
+            "Lambda.Unknown",
+            "Lambda did not return an error type.",
+            "function",
+        ),
+        Failure("Lambda.TooManyRequestsException", "Rate exceeded", "function"),
+        Failure("States.DataLimitExceeded", "the result is too large", "execution"),
     ],
     ids=lambda failure: failure.error,
 )
@@ -70,16 +80,15 @@ def test_work_whose_own_end_came_back_or_that_never_began_has_ended(failure: Fai
 @pytest.mark.parametrize(
     "failure",
     [
-        Failure("States.Timeout", ""),
-        Failure("States.HeartbeatTimeout", ""),
-        Failure("Lambda.SdkClientException", "Read timed out"),
-        Failure("Lambda.ServiceException", ""),
-        Failure("StepFunctions.ExecutionAlreadyExistsException", ""),
-        Failure("States.TaskFailed", "not JSON"),
-        Failure("States.TaskFailed", "[1]"),
-        nested(Status="RUNNING"),
+        Failure("States.Timeout", "", "function"),
+        Failure("States.Timeout", "", "execution"),
+        Failure("Lambda.SdkClientException", "Read timed out", "function"),
+        Failure("Lambda.ServiceException", "", "function"),
+        Failure("Lambda.ServiceException", "not JSON", "function"),
+        Failure("States.TaskFailed", "[1]", "function"),
+        Failure("StepFunctions.ExecutionAlreadyExistsException", "", "execution"),
     ],
-    ids=lambda failure: f"{failure.error} {failure.cause[:8]}",
+    ids=lambda failure: f"{failure.kind} {failure.error} {failure.cause[:8]}",
 )
 def test_work_that_may_be_running_still_has_not_surely_ended(failure: Failure) -> None:
     assert not failure.work_has_ended()

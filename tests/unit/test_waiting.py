@@ -18,7 +18,7 @@ def sleep_ms(ahead: int, leaves_in_ms: int | None, mean_hold_ms: int | None, jit
         next_free_ms=None if leaves_in_ms is None else NOW_MS + leaves_in_ms,
         mean_hold_ms=mean_hold_ms,
         holders=("owner",),
-        now=Moment(0, NOW_MS, NOW_MS, known=True),
+        now=Moment(0, NOW_MS, NOW_MS),
     )
     return next_look_ms(position, lease_ms=LEASE_MS, shortest_ms=SHORTEST_MS, longest_ms=LONGEST_MS, jitter=jitter)
 
