@@ -57,7 +57,7 @@ class Steps:
             "request": {"entity": entity, "task": {"functionArn": TARGET}},
             "execution": arn(execution),
             "targets": [TARGET],
-            "defaultRecordWait": "Infinity",
+            "defaultRecordWaitSeconds": "Infinity",
             "leaseSeconds": 60,
             "pollSeconds": 5,
         }

@@ -4,15 +4,12 @@ The gap between one task's end and the next one's start is taken from what the t
 on the same lock is not measured: it starts the functions' workers.
 """
 
-import argparse
-import json
 import statistics
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import boto3
@@ -35,8 +32,6 @@ MOST_MEDIAN_GAP_S = 1.2
 _ENTITY = "order-42"
 _START_EVERY_S = 0.12
 _TIMEOUT_S = 180.0
-# Entered under Hold when all goes well, which the emulator does not record: ChooseWork, the work, Release, Heartbeat.
-_UNRECORDED_TRANSITIONS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +47,12 @@ class HandOver:
     in_ticket_order: bool
     overlaps: int
     looks_per_waiter: float
-    transitions_per_execution: float
-    transitions_recorded: float
 
     @classmethod
     def of(cls, runs: Sequence[Execution]) -> "HandOver":
         """Take the figures of a round whose executions all succeeded."""
         gaps = gaps_s(runs)
         waiters = [run for run in runs if run.looks]
-        recorded = statistics.fmean(run.transitions for run in runs)
         return cls(
             executions=len(runs),
             poll_s=POLL_S,
@@ -71,8 +63,6 @@ class HandOver:
             in_ticket_order=not overtakings(runs),
             overlaps=len(overlaps(runs)),
             looks_per_waiter=round(sum(run.looks for run in waiters) / max(1, len(waiters)), 1),
-            transitions_per_execution=round(recorded + _UNRECORDED_TRANSITIONS, 1),
-            transitions_recorded=round(recorded, 1),
         )
 
     @property
@@ -114,17 +104,12 @@ def _round(client: "SFNClient", machine: str, function: str, name: str) -> list[
 
 def main() -> int:
     """Measure and print; 1 when the hand-over is slower than it should be or a promise was broken."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
-    arguments = parser.parse_args()
     try:
         figures = measure()
     except LocalCloudError as error:
         print(error, file=sys.stderr)
         return 1
     Console().print(_table(figures))
-    if arguments.json:
-        arguments.json.write_text(json.dumps(asdict(figures), indent=2) + "\n")
     return 0 if figures.passed else 1
 
 
@@ -141,8 +126,6 @@ def _table(figures: HandOver) -> Table:
     table.add_row("in ticket order", "yes" if figures.in_ticket_order else "NO")
     table.add_row("overlaps", f"{figures.overlaps}")
     table.add_row("looks per waiter", f"{figures.looks_per_waiter}")
-    recorded = f"{figures.transitions_recorded} recorded, {_UNRECORDED_TRANSITIONS} inside Hold"
-    table.add_row("transitions per execution", f"{figures.transitions_per_execution} ({recorded})")
     return table
 
 

@@ -32,7 +32,9 @@ def observed(step: Callable[[Mapping[str, Any]], Step]) -> Handler:
             done = step(event)
         except LockLost as lost:
             _count({"LostLeases": 1})
-            logger.error(step.__module__, extra={"execution": execution, "lost": str(lost)})
+            claim = event["turn"]["claim"]
+            keys = {"entity": claim["entity"], "namespace": claim["namespace"], "lost": str(lost)}
+            logger.error(step.__module__, extra={"execution": execution, **keys})
             raise
         _count(done.metrics)
         logger.info(step.__module__, extra={"execution": execution, **done.keys})

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 from ticketlock_local.emulator import Emulator
 
-# No test may reach an account, or a profile's settings, by accident.
-os.environ |= {
+# No test may reach an account, or a profile's settings, by accident; whoever names an endpoint means it.
+_NOBODY = {
     "AWS_ACCESS_KEY_ID": "test",
     "AWS_SECRET_ACCESS_KEY": "test",
     "AWS_DEFAULT_REGION": "us-east-1",
@@ -15,6 +15,8 @@ os.environ |= {
     "AWS_CONFIG_FILE": os.devnull,
     "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
 }
+if "TICKETLOCK_TEST_ENDPOINT" not in os.environ:
+    os.environ |= _NOBODY
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ def serialize_definition(
     states = definition["States"]
     states["TakeTicket"]["Parameters"]["Payload"] |= {
         "targets": list(targets),
-        "defaultRecordWait": default_record_wait,
+        "defaultRecordWaitSeconds": default_record_wait,
         "leaseSeconds": lease_s,
         "pollSeconds": poll_s,
     }

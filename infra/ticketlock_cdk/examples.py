@@ -7,6 +7,8 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from ticketlock_cdk.machine_logs import machine_log_group
+
 _LONGEST_SLEEP_S = 10
 _FUNCTION = f"""\
 import time
@@ -45,13 +47,20 @@ def example_workflow(scope: Construct, id: str) -> sfn.StateMachine:
         comment="An example of a workflow that runs under the lock.",
         definition_body=sfn.DefinitionBody.from_chainable(choice),
         tracing_enabled=True,
-        logs=sfn.LogOptions(destination=_log_group(scope, f"{id}Logs"), level=sfn.LogLevel.ALL),
+        logs=sfn.LogOptions(
+            destination=machine_log_group(
+                scope, f"{id}Logs", retention=logs.RetentionDays.ONE_WEEK, removal_policy=RemovalPolicy.DESTROY
+            ),
+            level=sfn.LogLevel.ALL,
+        ),
     )
 
 
 def example_function(scope: Construct, id: str) -> lambda_.Function:
     """A function that sleeps for the ``seconds`` of its input, at most 10, and tells when and under which lock."""
-    log_group = _log_group(scope, f"{id}Logs")
+    log_group = logs.LogGroup(
+        scope, f"{id}Logs", retention=logs.RetentionDays.ONE_WEEK, removal_policy=RemovalPolicy.DESTROY
+    )
     role = iam.Role(scope, f"{id}Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
     log_group.grant_write(role)
     return lambda_.Function(
@@ -66,7 +75,3 @@ def example_function(scope: Construct, id: str) -> lambda_.Function:
         log_group=log_group,
         role=role,
     )
-
-
-def _log_group(scope: Construct, id: str) -> logs.LogGroup:
-    return logs.LogGroup(scope, id, retention=logs.RetentionDays.ONE_WEEK, removal_policy=RemovalPolicy.DESTROY)

@@ -104,11 +104,7 @@ class LockFunctions(Construct):
             tracing=lambda_.Tracing.ACTIVE,
             log_group=log_group,
             role=role,
-            environment={
-                "TABLE_NAME": self._table.table_name,
-                "POWERTOOLS_SERVICE_NAME": "ticketlock",
-                "POWERTOOLS_METRICS_NAMESPACE": "ticketlock",
-            },
+            environment={"TABLE_NAME": self._table.table_name},
         )
         function.add_to_role_policy(iam.PolicyStatement(actions=list(step.actions), resources=[self._table.table_arn]))
         if self._table.encryption_key is not None:

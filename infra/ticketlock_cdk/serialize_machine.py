@@ -12,6 +12,7 @@ from constructs import Construct
 
 from ticketlock_cdk.definition import serialize_definition
 from ticketlock_cdk.lock_functions import LockFunctions
+from ticketlock_cdk.machine_logs import machine_log_group
 from ticketlock_cdk.settings import Settings
 from ticketlock_cdk.targets import Target
 
@@ -62,7 +63,7 @@ class SerializeMachine(Construct):
             },
             tracing_enabled=True,
             logs=sfn.LogOptions(
-                destination=logs.LogGroup(self, "Logs", retention=log_retention, removal_policy=removal_policy),
+                destination=machine_log_group(self, "Logs", retention=log_retention, removal_policy=removal_policy),
                 level=sfn.LogLevel.ALL,
                 # The work's input and output are the user's, and with a task's token anybody may answer for it.
                 include_execution_data=False,

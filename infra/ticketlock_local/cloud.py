@@ -1,4 +1,4 @@
-"""Deploy to an emulator as a user deploys to AWS: the CDK's own bootstrap, deploy and destroy."""
+"""Deploy to an emulator as a user deploys to AWS: the CDK's own bootstrap and deploy."""
 
 import json
 import tempfile
@@ -74,20 +74,6 @@ def deploy(emulator: Emulator, *, context: Mapping[str, str] | None = None, app:
         )
         stacks: dict[str, dict[str, str]] = json.loads(outputs.read_text())
     return stacks.get(STACK, {})
-
-
-def destroy(emulator: Emulator, *, context: Mapping[str, str] | None = None, app: Path = APP) -> None:
-    """Destroy the stack; give it the context and the app that it was deployed with.
-
-    Raises:
-        CdkError: the CDK's command failed.
-    """
-    with tempfile.TemporaryDirectory(prefix="ticketlock-destroy-") as folder:
-        run_cdk(
-            *("destroy", STACK, "--force", *app_arguments(app, context or {})),
-            *("--output", f"{folder}/cdk.out"),
-            env=client_environment(emulator.endpoint),
-        )
 
 
 def _bootstrap(endpoint: str) -> None:

@@ -38,7 +38,7 @@ class Emulator:
         """Prepare an emulator; nothing runs before `start`.
 
         Args:
-            env: more environment for ministack, such as AUTH or SFN_WAIT_SCALE.
+            env: more environment for ministack, such as AUTH.
         """
         self._extra_env = dict(env or {})
         self._process: subprocess.Popen[bytes] | None = None

@@ -42,7 +42,6 @@ class Execution:
         held_from_ms, held_until_ms: from entering to leaving the state that holds the lock.
         work_started_ms, work_ended_ms: what the work itself has returned.
         looks: how often it looked at its position.
-        transitions: states entered; some emulators record none inside a Parallel state.
         error: name and cause of its failure.
     """
 
@@ -59,7 +58,6 @@ class Execution:
     work_started_ms: int | None = None
     work_ended_ms: int | None = None
     looks: int = 0
-    transitions: int = 0
     error: str = ""
 
     @property
@@ -131,7 +129,6 @@ def _after(execution: Execution, event: Mapping[str, Any]) -> Execution:
         return _ended(execution, event, at)
     if kind.endswith("StateEntered"):
         name = event["stateEnteredEventDetails"]["name"]
-        execution = replace(execution, transitions=execution.transitions + 1)
         if name == "Hold":
             return replace(execution, held_from_ms=at)
         return replace(execution, looks=execution.looks + (name == "CheckPosition"))

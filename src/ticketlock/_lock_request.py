@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ticketlock._names import DEFAULT_NAMESPACE, LockName, record_wait_ms
-from ticketlock.errors import InvalidLockRequest, TaskNotAllowed
+from ticketlock.errors import InvalidLockRequest, TaskNotAllowed, shown
 
 # A payload may have 256 KiB; beside the input travel the turn, and a failed work's cause of up to 32 KiB, which may
 # double when it is quoted.
@@ -78,10 +78,10 @@ def _object(field: str, value: Any, known: Collection[str]) -> dict[str, Any]:
         raise InvalidLockRequest(field, value, "an object")
     for name in value:
         if name not in known:
-            path = name if field == "the input" else f"{field}.{name}"
+            path = shown(name if field == "the input" else f"{field}.{name}").strip('"')
             raise InvalidLockRequest(path, value[name], f"no such field: only {', '.join(sorted(known))}")
     return value
 
 
 def _missing(field: str) -> Any:
-    raise InvalidLockRequest(field, None, "something: the field is required")
+    raise InvalidLockRequest(field, None, "a value: the field is required")

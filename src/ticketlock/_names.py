@@ -11,7 +11,7 @@ _ENTITY_BYTES = 1_024
 _NAMESPACE_BYTES = 255
 _OWNER_BYTES = 1_024
 # Thirty years: longer than any execution, and short enough to count in milliseconds.
-_AS_GOOD_AS_FOR_EVER_S = 10**9
+MAX_RECORD_WAIT_MS = 10**12
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,6 @@ def record_wait_ms(field: str, value: Any) -> int | None:
     # "Not at least 0" is also true of NaN.
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
         raise InvalidLockRequest(field, value, allowed)
-    if value > _AS_GOOD_AS_FOR_EVER_S:
+    if value * 1_000 > MAX_RECORD_WAIT_MS:
         return None
     return math.ceil(value * 1_000)

@@ -12,7 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from ticketlock import _sdk
 from ticketlock._clocks import Clocks, SystemClocks
 from ticketlock._items import Item
-from ticketlock._names import LockName
+from ticketlock._names import MAX_RECORD_WAIT_MS, LockName, whole_number
 from ticketlock._outcomes import Grant, LockState, Place, Position, Released
 from ticketlock._protocol import Contender, Steps, inspect
 from ticketlock._requests import Read, Reply, Request, TaskAnswer, TimeCheck, Transaction, Write
@@ -32,6 +32,9 @@ T = TypeVar("T")
 
 class LockTable:
     """A DynamoDB table of locks.
+
+    The algorithm is the ticket lock of Reed and Kanodia, in the form that ``_protocol.py`` describes. Times are whole
+    milliseconds. Every call may be repeated with the same owner.
 
     Args:
         table_name: a table with the string keys ``pk`` and ``sk`` and time to live on ``expiresAt``.
@@ -66,38 +69,70 @@ class LockTable:
         self._time_lock = threading.Lock()
 
     def take_ticket(self, claim: Claim, record_wait_ms: int | None) -> Grant | Position:
-        """Acquire at once, or stand in the queue; see ``Contender.take_ticket``.
+        """Acquire at once, or stand in the queue.
 
         Args:
             claim: the acquisition.
             record_wait_ms: 0 raises RecordWaitExceeded instead of queueing; None waits for ever.
+
+        Raises:
+            InvalidLockRequest: an argument is out of its bounds; nothing was written.
+            RecordWaitExceeded: somebody holds or queues, and the record wait is 0.
+            PermitsMismatch, UnsupportedFormat: the lock exists with another limit, or in a newer format.
+            TableError: the table could not be used.
         """
+        if record_wait_ms is not None:
+            whole_number("record_wait_ms", record_wait_ms, 0, MAX_RECORD_WAIT_MS)
         return self._contend(claim, lambda me: me.take_ticket(record_wait_ms))
 
     def check_turn(self, claim: Claim, place: Place, wait_until_ms: int | None) -> Grant | Position:
-        """Look once, and take the lock or keep the place; see ``Contender.check_turn``.
+        """Look once, and take the lock or keep the place.
 
         Args:
             claim: the acquisition.
             place: from the ticket or the look before.
             wait_until_ms: the end of the record wait in table time; None waits for ever.
+
+        Raises:
+            RecordWaitExceeded: it is over, it is not the turn, and the queue is left.
+            InvalidLockRequest, PermitsMismatch, UnsupportedFormat, TableError: as in ``take_ticket``.
         """
+        if wait_until_ms is not None:
+            whole_number("wait_until_ms", wait_until_ms, 0, 10 * MAX_RECORD_WAIT_MS)
         return self._contend(claim, lambda me: me.check_turn(place, wait_until_ms))
 
     def withdraw(self, claim: Claim, ticket: int) -> Grant | None:
-        """Leave the queue; see ``Contender.withdraw``."""
+        """Leave the queue.
+
+        Returns:
+            None; or the grant, when an earlier try of the same owner had taken the lock already.
+        """
         return self._contend(claim, lambda me: me.withdraw(ticket))
 
     def renew(self, claim: Claim, fencing_token: int) -> Grant:
-        """Renew the lease; see ``Contender.renew``."""
+        """The heartbeat: a whole new lease, counted from now.
+
+        Raises:
+            LockLost: the lease is over, or the lock is not held with this token any more.
+            TableError: the table could not be used; the lease runs on until its end.
+        """
         return self._contend(claim, lambda me: me.renew(fencing_token))
 
     def release(self, claim: Claim, held: Grant) -> Released:
-        """Free the lock; see ``Contender.release``."""
+        """Free the lock.
+
+        Args:
+            claim: the acquisition.
+            held: its grant, with the newest lease.
+
+        Raises:
+            LockLost: the lease had ended, and the lock is not held with this token any more.
+            TableError: the table could not be used; the lease ends by itself.
+        """
         return self._contend(claim, lambda me: me.release(held))
 
     def inspect(self, lock: LockName) -> LockState:
-        """Read a lock, its holders and its queue."""
+        """Read a lock, its holders and its whole queue; sends a Query a page."""
         return self.run(lambda now: inspect(lock, now))
 
     def _contend(self, claim: Claim, steps: Callable[[Contender], Steps[T]]) -> T:

@@ -14,8 +14,10 @@
         ├── RequestNotApplied               given up; surely nothing was written
         └── OutcomeUnknown                  given up; the last request may or may not be applied
 
-The class names of the first seven are also wire format: Step Functions matches them.
+The class names are also wire format: they are the error names of the state machine.
 """
+
+import json
 
 __all__ = [
     "EventBudgetExceeded",
@@ -32,6 +34,9 @@ __all__ = [
     "TicketLockError",
     "UnsupportedFormat",
 ]
+
+
+_SHOWN = 300
 
 
 class TicketLockError(Exception):
@@ -130,6 +135,9 @@ class OutcomeUnknown(TableError):
 
 
 def shown(value: object) -> str:
-    """A value as an error message shows it: its repr, at most 80 characters."""
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    """A value as an error message shows it: as JSON where it has such a form, at most 300 characters."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        text = repr(value)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."

@@ -31,13 +31,15 @@ __all__ = ["EVENTS_PER_BEAT", "EVENTS_PER_POLL", "MAX_EVENTS", "MAX_POLLS", "Ste
 
 # An execution may have 25,000 events and then fails unnamed:
 # https://docs.aws.amazon.com/step-functions/latest/dg/service-quotas.html
-MAX_EVENTS = 24_500
+# The rest is for retries of steps, which nobody counts.
+MAX_EVENTS = 23_000
+# By the history's event types (https://docs.aws.amazon.com/step-functions/latest/apireference/API_HistoryEvent.html):
 # Choice and Wait: entered and exited; the task: entered, scheduled, started, succeeded, exited.
 EVENTS_PER_POLL = 9
 # Scheduled, started, submitted, timed out.
 EVENTS_PER_BEAT = 4
 # What a wait may use; the rest is the hold's.
-MAX_POLLS = 20_000 // EVENTS_PER_POLL
+MAX_POLLS = 18_000 // EVENTS_PER_POLL
 
 _PLACE = "serialize"
 
@@ -77,11 +79,11 @@ class Workflow:
 
         Args:
             event: ``request`` (the execution's input), ``execution`` (its ARN, which is the owner), ``targets``,
-                ``defaultRecordWait``, ``leaseSeconds``, ``pollSeconds``.
+                ``defaultRecordWaitSeconds``, ``leaseSeconds``, ``pollSeconds``.
         """
         try:
             request = LockRequest.parse(
-                event["request"], targets=event["targets"], default_record_wait=event["defaultRecordWait"]
+                event["request"], targets=event["targets"], default_record_wait=event["defaultRecordWaitSeconds"]
             )
         except (InvalidLockRequest, TaskNotAllowed) as error:
             return Step({"lock": {"turn": _refusal(error)}}, {}, {"refused": str(error)})
@@ -91,7 +93,8 @@ class Workflow:
         try:
             found = self._table.take_ticket(claim, wait_ms)
         except RecordWaitExceeded as error:
-            return Step({"lock": {"turn": _refusal(error)}}, {"RecordWaitsExceeded": 1}, _log_keys(claim))
+            keys = _log_keys(claim) | {"refused": str(error)}
+            return Step({"lock": {"turn": _refusal(error)}}, {"RecordWaitsExceeded": 1}, keys)
         now = self._table.now()
         turn = {
             "claim": {
@@ -121,12 +124,13 @@ class Workflow:
         try:
             found = self._table.check_turn(claim, place, turn["waitUntilMs"])
         except RecordWaitExceeded as error:
-            return Step(_refusal(error), {"RecordWaitsExceeded": 1}, _log_keys(claim, place.ticket))
+            keys = _log_keys(claim, place.ticket) | {"refused": str(error)}
+            return Step(_refusal(error), {"RecordWaitsExceeded": 1}, keys)
         if isinstance(found, Position) and turn["polls"] >= MAX_POLLS:
             won = self._table.withdraw(claim, found.place.ticket)
             if won is None:
                 over = EventBudgetExceeded(f"not the turn after {MAX_POLLS} looks: the event history has no more room")
-                return Step(_refusal(over), {}, _log_keys(claim, found.place.ticket))
+                return Step(_refusal(over), {}, _log_keys(claim, found.place.ticket) | {"refused": str(over)})
             found = won
         return self._turn(turn, claim, found)
 

@@ -1,9 +1,20 @@
 """Taking, holding and freeing a lock."""
 
+from typing import Any
+
 import pytest
 from contract.world import LEASE_MS, Process, World
 
-from ticketlock import Grant, LockLost, LockName, PermitsMismatch, Position, RecordWaitExceeded, UnsupportedFormat
+from ticketlock import (
+    Grant,
+    InvalidLockRequest,
+    LockLost,
+    LockName,
+    PermitsMismatch,
+    Position,
+    RecordWaitExceeded,
+    UnsupportedFormat,
+)
 from ticketlock._items import lock_key
 
 
@@ -166,3 +177,24 @@ def test_a_newer_data_format_is_refused_by_name(world: World, alice: Process, bo
     )
     with pytest.raises(UnsupportedFormat, match="format 2"):
         bob.take(bob.claim(lock))
+
+
+@pytest.mark.parametrize("record_wait_ms", [float("nan"), float("inf"), -1, "60", True, 1.5])
+def test_a_record_wait_that_is_none_is_refused_and_writes_nothing(
+    alice: Process, bob: Process, lock: LockName, record_wait_ms: Any
+) -> None:
+    alice.granted(alice.claim(lock))
+    with pytest.raises(InvalidLockRequest, match=r"^record_wait_ms is "):
+        bob.take(bob.claim(lock), record_wait_ms=record_wait_ms)
+    assert bob.table.inspect(lock).rows == ()
+
+
+@pytest.mark.parametrize("wait_until_ms", [float("nan"), -1, "soon", False])
+def test_an_end_of_the_record_wait_that_is_none_is_refused(
+    alice: Process, bob: Process, lock: LockName, wait_until_ms: Any
+) -> None:
+    alice.granted(alice.claim(lock))
+    claim = bob.claim(lock)
+    position = bob.queued(claim)
+    with pytest.raises(InvalidLockRequest, match=r"^wait_until_ms is "):
+        bob.look(claim, position, wait_until_ms=wait_until_ms)

@@ -129,9 +129,9 @@ def test_a_waiter_that_sleeps_as_long_as_it_was_told_and_looks_late_keeps_its_pl
 ) -> None:
     first, sleeper, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
     alice.granted(first)
-    slept: Grant | Position = bob.queued(sleeper)
+    joined = bob.queued(sleeper)
     world.advance(LEASE_MS // 4 - 500)
-    slept = bob.look(sleeper, slept)
+    slept = bob.look(sleeper, joined)
     assert isinstance(slept, Position)
     behind = carol.queued(third)
     world.advance(LEASE_MS // 2 + late_ms)

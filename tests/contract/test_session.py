@@ -53,7 +53,10 @@ class Hold:
         return self._steps(lambda me: beat(me, self.grant, self.session, token, number, in_budget=in_budget))
 
     def finish(self) -> Callback:
-        return self._steps(lambda me: finish(me, self.grant, self.session))
+        return self._steps(self.finishes)
+
+    def finishes(self, me: Contender) -> Steps[Any]:
+        return finish(me, self.grant, self.session)
 
     def abandon(self) -> Callback:
         return self._steps(lambda me: abandon(me, self.grant, self.session))
@@ -249,7 +252,7 @@ def test_a_cold_release_with_a_wrong_clock_judges_by_the_tables_time(
             bob.granted(bob.claim(late.claim.lock))
         for _ in range(2):
             cold = world.process(wall_is_off_ms=wall_is_off_ms, cold=True)
-            released = Callback(cold, hold.claim, lambda me, hold=hold: finish(me, hold.grant, hold.session)).run()
+            released = Callback(cold, hold.claim, hold.finishes).run()
             assert (type(released.error) if released.error else None) == error
 
 

@@ -57,7 +57,7 @@ class Process:
         self.sent: list[Sent] = []
         self.faults: list[Callable[[str], None]] = []
         options = {"endpoint_url": world.engine.endpoint_url} if world.engine.endpoint_url else {}
-        self.client = make_client(region_name="us-east-1", **options)
+        self.client = make_client(**options)
         self.client.meta.events.register("provide-client-params.dynamodb", self._before)
         self.client.meta.events.register("after-call.dynamodb", self._after)
         self.table = LockTable(world.engine.table_name, client=self.client, clocks=self, sleep=self._sleep)

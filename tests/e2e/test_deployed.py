@@ -144,7 +144,8 @@ def test_a_record_wait_that_ends_leaves_the_queue(cloud: Any, entity: str) -> No
     assert cloud.ended(holder).status == "SUCCEEDED"
 
 
-def test_after_all_nobody_waits_and_nobody_holds(cloud: Any) -> None:
+def test_after_all_nobody_waits_and_nobody_holds(cloud: Any, entity: str) -> None:
+    assert cloud.ended(cloud.sleep(entity, 0)).status == "SUCCEEDED"
     items = cloud.items()
     assert items
     rows = [item for item in items if "createdAtMs" in item]

@@ -32,8 +32,6 @@ def test_each_is_traced(function):
 def test_each_knows_the_table_and_its_names_in_powertools(function, typical):
     assert function["Environment"]["Variables"] == {
         "TABLE_NAME": {"Ref": typical.synthesised.id_of(typical.lock.table)},
-        "POWERTOOLS_SERVICE_NAME": "ticketlock",
-        "POWERTOOLS_METRICS_NAMESPACE": "ticketlock",
     }
 
 

@@ -11,7 +11,7 @@ from ticketlock_cdk.assets import source_folder
 from ticketlock import errors
 
 # Names that Step Functions, Lambda and its sandbox give to errors of their own.
-SERVICE_ERRORS = ("States.", "Lambda.", "Sandbox.")
+SERVICE_ERRORS = ("States.", "Lambda.", "Sandbox.", "StepFunctions.")
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_the_steps_learn_the_settings(stack, synthesise):
         default_record_wait=Duration.millis(1_500),
     )
     payload = synthesise(stack).definition(lock.state_machine)["States"]["TakeTicket"]["Parameters"]["Payload"]
-    assert (payload["leaseSeconds"], payload["pollSeconds"], payload["defaultRecordWait"]) == (120, 7, 1.5)
+    assert (payload["leaseSeconds"], payload["pollSeconds"], payload["defaultRecordWaitSeconds"]) == (120, 7, 1.5)
 
 
 def test_two_of_them_fit_in_one_stack(stack, synthesise):

@@ -5,10 +5,10 @@ from aws_cdk import aws_iam as iam
 from ticketlock_cdk import TicketLock
 
 ON_THE_TABLE = {
-    "take_ticket": {"PutItem", "Query", "UpdateItem"},
-    "check_position": {"DeleteItem", "PutItem", "Query", "UpdateItem"},
-    "heartbeat": {"UpdateItem"},
-    "release": {"UpdateItem"},
+    "take_ticket": {"GetItem", "PutItem", "Query", "UpdateItem"},
+    "check_position": {"DeleteItem", "GetItem", "PutItem", "Query", "UpdateItem"},
+    "heartbeat": {"GetItem", "UpdateItem"},
+    "release": {"GetItem", "UpdateItem"},
 }
 ANSWERS = {"states:SendTaskFailure", "states:SendTaskSuccess"}
 # These have no resources that a policy could name:

@@ -31,7 +31,7 @@ def take_ticket(found):
     """The settings that the state machine passes to its first step."""
     for machine in found.of_type("AWS::StepFunctions::StateMachine").values():
         text = json.dumps(machine["DefinitionString"])
-        if "defaultRecordWait" in text:
+        if "defaultRecordWaitSeconds" in text:
             return text.replace("\\", "")
     raise AssertionError("there is no serialised workflow")
 
@@ -58,13 +58,13 @@ def test_targets_may_be_a_list(stack_with):
 
 
 def test_it_waits_for_ever_unless_told_otherwise(stack_with):
-    assert '"defaultRecordWait": "Infinity"' in take_ticket(stack_with())
+    assert '"defaultRecordWaitSeconds": "Infinity"' in take_ticket(stack_with())
 
 
 @pytest.mark.parametrize("wait", ["30", 30])
 def test_its_settings_come_from_the_context(wait, stack_with):
     settings = take_ticket(stack_with(lease="20", poll="2", default_record_wait=wait))
-    assert '"defaultRecordWait": 30' in settings
+    assert '"defaultRecordWaitSeconds": 30' in settings
     assert '"leaseSeconds": 20' in settings
     assert '"pollSeconds": 2' in settings
 

@@ -14,7 +14,7 @@ import time
 import traceback
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -38,18 +38,6 @@ class LambdaContext:
     """What a handler is given beside its event."""
 
     function_name: str
-    timeout_s: float = 30.0
-    function_version: str = "$LATEST"
-    memory_limit_in_mb: int = 256
-    aws_request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
-    started: float = field(default_factory=time.monotonic)
-
-    @property
-    def invoked_function_arn(self) -> str:
-        return function_arn(self.function_name)
-
-    def get_remaining_time_in_millis(self) -> int:
-        return max(0, round((self.started + self.timeout_s - time.monotonic()) * 1000))
 
 
 @dataclass
@@ -65,8 +53,6 @@ class Function:
     """Called with the event before the handler; may raise (the handler does not run) or block."""
     after: Hook | None = None
     """Called with the event when the handler is done; may raise (its reply is lost) or block."""
-    timeout_s: float = 30.0
-    """What the context reports; nothing is cut off."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +65,6 @@ class Invocation:
     exception: BaseException | None
     started: float
     ended: float
-
-    def overlaps(self, other: Invocation) -> bool:
-        return self.started < other.ended and other.started < self.ended
 
 
 def function_arn(name: str) -> str:
@@ -164,7 +147,7 @@ class LambdaServer:
             self._closing.wait(function.delay_s)
             if function.before is not None:
                 function.before(event)
-            context = LambdaContext(name, function.timeout_s)
+            context = LambdaContext(name)
             # Each run has its own copy, and a reply that is no JSON is an error here, as on the service.
             result = json.loads(json.dumps(function.handler(json.loads(json.dumps(event)), context)))
             if function.after is not None:

@@ -36,7 +36,7 @@ def test_every_state_says_why_it_exists(name: str) -> None:
 
 def test_the_settings_of_a_deployment_stand_where_the_functions_read_them() -> None:
     payload = STATES["TakeTicket"]["Parameters"]["Payload"]
-    assert (payload["leaseSeconds"], payload["pollSeconds"], payload["defaultRecordWait"]) == (120, 7, 30)
+    assert (payload["leaseSeconds"], payload["pollSeconds"], payload["defaultRecordWaitSeconds"]) == (120, 7, 30)
     assert payload["targets"] == ["arn:one", "arn:two"]
 
 

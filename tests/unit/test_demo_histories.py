@@ -93,12 +93,6 @@ def test_a_work_that_says_nothing_of_time_has_none() -> None:
     assert (run.status, run.work_started_ms) == ("SUCCEEDED", None)
 
 
-def test_every_state_entered_is_a_transition() -> None:
-    recorded_inside = [entered(3, "ChooseWork", "Choice"), entered(3, "InvokeFunction")]
-    assert read_history("one", HELD).transitions == 4
-    assert read_history("one", [*HELD, *recorded_inside]).transitions == 6
-
-
 def test_a_failing_work_ends_its_hold_and_is_named() -> None:
     run = read_history("one", [*HELD, event(6, "ExecutionFailed", error="OutOfStock", cause="no more")])
     assert (run.status, run.error, run.held_ms) == ("FAILED", "OutOfStock: no more", 3_000)

@@ -70,20 +70,27 @@ def test_a_malformed_request_names_the_field_its_value_and_what_is_allowed() -> 
     assert (error.field, error.value, error.allowed) == ("task.input", "[1, 2]", "an object")
 
 
-def test_a_long_value_is_shortened_to_80_characters() -> None:
+def test_a_long_value_is_shortened_to_300_characters() -> None:
     error = InvalidLockRequest("entity", "x" * 2_000, "text")
-    assert error.value == "'" + "x" * 76 + "..."
-    assert len(error.value) == 80
+    assert error.value == '"' + "x" * 296 + "..."
+    assert len(error.value) == 300
 
 
-def test_a_value_of_80_characters_is_shown_whole() -> None:
-    assert InvalidLockRequest("entity", "x" * 78, "text").value == repr("x" * 78)
+def test_a_value_of_300_characters_is_shown_whole() -> None:
+    assert InvalidLockRequest("entity", "x" * 298, "text").value == '"' + "x" * 298 + '"'
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(True, "true"), (None, "null"), ("é", '"é"'), ({"a": [1]}, '{"a": [1]}'), (b"x", "b'x'")]
+)
+def test_a_value_is_shown_as_the_json_that_it_was(value: object, text: str) -> None:
+    assert InvalidLockRequest("entity", value, "text").value == text
 
 
 def test_a_task_that_is_not_allowed_names_the_targets_that_are() -> None:
-    error = TaskNotAllowed("task.functionArn", "arn:other" + "x" * 200, (ARN, ARN + "2"))
+    error = TaskNotAllowed("task.functionArn", "arn:other" + "x" * 400, (ARN, ARN + "2"))
     assert error.field == "task.functionArn"
-    assert len(error.value) == 80
+    assert len(error.value) == 300
     assert error.allowed == (ARN, ARN + "2")
     assert str(error) == f"task.functionArn is {error.value}; allowed targets: {ARN}, {ARN}2"
 
