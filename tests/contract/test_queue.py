@@ -128,12 +128,14 @@ def test_a_waiter_that_sleeps_as_long_as_it_was_told_and_looks_late_keeps_its_pl
     world: World, alice: Process, bob: Process, carol: Process, lock: LockName, late_ms: int
 ) -> None:
     first, sleeper, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
-    alice.granted(first)
+    grant = alice.granted(first)
     joined = bob.queued(sleeper)
-    world.advance(LEASE_MS // 4 - 500)
+    # Just before the half-life of its row: whatever this look leaves has to last for the sleep and the delay.
+    world.advance(LEASE_MS // 2 - 500)
     slept = bob.look(sleeper, joined)
     assert isinstance(slept, Position)
     behind = carol.queued(third)
+    alice.table.renew(first, grant.fencing_token)
     world.advance(LEASE_MS // 2 + late_ms)
     carol.look(third, behind)
     woken = bob.look(sleeper, slept)
@@ -262,3 +264,32 @@ def test_tickets_of_38_digits_keep_their_order(world: World, alice: Process, bob
         assert isinstance(found, Grant)
         assert found.ticket == position.place.ticket
         bob.table.release(claim, found)
+
+
+@pytest.mark.parametrize(
+    "change", ["SET waiting = :zero", "SET voidUpTo = issued", "SET fencingToken = fencingToken + :one"]
+)
+def test_a_turn_is_refused_when_the_lock_is_not_as_it_was_seen(
+    world: World, alice: Process, bob: Process, lock: LockName, change: str
+) -> None:
+    first, second = alice.claim(lock), bob.claim(lock)
+    grant = alice.granted(first)
+    waiting = bob.queued(second)
+    alice.table.release(first, grant)
+    look = bob.steps(second, lambda me: me.check_position(waiting.place))
+    look.step()
+    alice.client.update_item(
+        TableName=world.engine.table_name,
+        Key=lock_key(lock),
+        UpdateExpression=change,
+        ExpressionAttributeValues={
+            name: number(value) for name, value in ((":zero", 0), (":one", 1)) if name in change
+        },
+    )
+    turn = look.next_request
+    assert turn is not None
+    assert not bob.table.perform(turn).applied
+    state = bob.table.inspect(lock)
+    assert state.item is not None
+    assert (state.item.held, len(state.rows)) == (0, 1)
+    assert state.item.waiting >= 0
