@@ -267,7 +267,7 @@ def test_tickets_of_38_digits_keep_their_order(world: World, alice: Process, bob
 
 
 @pytest.mark.parametrize(
-    "change", ["SET waiting = :zero", "SET voidUpTo = issued", "SET fencingToken = fencingToken + :one"]
+    "change", ["SET waiting = :zero", "SET voidUpTo = issued + :zero", "SET fencingToken = fencingToken + :one"]
 )
 def test_a_turn_is_refused_when_the_lock_is_not_as_it_was_seen(
     world: World, alice: Process, bob: Process, lock: LockName, change: str
