@@ -82,13 +82,18 @@ def test_a_renewal_that_arrives_late_does_not_shorten_the_lease(world: World, al
     assert item.holders[0].lease_until_ms == renewed.lease_until_ms
 
 
-def test_a_renewal_of_an_earlier_grant_of_the_same_owner_is_refused(alice: Process, lock: LockName) -> None:
+def test_a_renewal_of_an_earlier_grant_of_the_same_owner_is_refused(
+    world: World, alice: Process, lock: LockName
+) -> None:
     claim = alice.claim(lock)
     earlier = alice.granted(claim)
     alice.table.release(claim, earlier)
     alice.granted(claim)
+    before = alice.table.inspect(lock).item
+    world.advance(1_000)
     with pytest.raises(LockLost, match=f"fencing token {earlier.fencing_token}"):
         alice.table.renew(claim, earlier.fencing_token)
+    assert alice.table.inspect(lock).item == before
 
 
 def test_a_release_after_the_lease_says_so_and_frees_the_lock(world: World, alice: Process, lock: LockName) -> None:
