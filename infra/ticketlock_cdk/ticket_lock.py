@@ -30,7 +30,8 @@ class TicketLock(Construct):
         poll: the longest sleep of the front waiter: whole seconds, at least 1, at most half the lease.
         default_record_wait: how long an execution waits whose input has no ``recordWaitSeconds``.
         targets: the functions and Standard state machines that may be run, as constructs or as ARNs. An execution
-            names one of them by exactly this ARN; a version or an alias is a target of its own.
+            names one of them by exactly this ARN; a version or an alias is a target of its own. An Express state
+            machine is refused where its type is known; an ARN does not tell it, and such a target fails when it runs.
         removal_policy: what happens to a new table and to the logs when they leave the stack.
         log_retention: how long logs are kept.
 

@@ -1,6 +1,14 @@
 """Where moto's Step Functions interpreter departs from the service, put right while a harness is open.
 
-Each repair names what the service does. When moto does it too, delete the repair.
+Each repair names what the service does, as its documentation has it. When moto does it too, delete the repair.
+
+- callback tasks and their tokens: https://docs.aws.amazon.com/step-functions/latest/dg/connect-to-resource.html
+- errors, retries, what a Parallel does when a branch fails:
+  https://docs.aws.amazon.com/step-functions/latest/dg/concepts-error-handling.html and
+  https://docs.aws.amazon.com/step-functions/latest/dg/state-parallel.html
+- answers to tasks that are over: https://docs.aws.amazon.com/step-functions/latest/apireference/API_SendTaskSuccess.html
+- stopping: https://docs.aws.amazon.com/step-functions/latest/apireference/API_StopExecution.html
+- nested executions: https://docs.aws.amazon.com/step-functions/latest/dg/connect-stepfunctions.html
 """
 
 from __future__ import annotations
