@@ -87,7 +87,8 @@ def finish(me: Contender, held: Grant, session: Session) -> Steps[Released]:
     """
     reply = yield from me.ask(_write_finished(me, held, session))
     item = reply.item
-    finished_at_ms = me.now.latest_ms if reply.applied else _number(item, "finishedAtMs")
+    # As the first try of this release wrote it down, before its first request.
+    finished_at_ms = _number(item, "finishedAtMs")
     task_token = _task_token(item, held.fencing_token)
     if task_token is not None:
         held = replace(held, lease_until_ms=max(held.lease_until_ms, _number(item, "leaseUntilMs") or 0))
