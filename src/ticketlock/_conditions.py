@@ -28,6 +28,7 @@ ROW_IS_AS_I_SAW = "#owner = :seen_owner AND leaseUntilMs = :seen_lease"
 
 # On a session item.
 NO_LATER_GRANT = "attribute_not_exists(fencingToken) OR fencingToken <= :token"
+NO_LATER_LEASE = "attribute_not_exists(leaseUntilMs) OR fencingToken < :token OR leaseUntilMs <= :lease_until"
 NO_LATER_BEAT = (
     "attribute_not_exists(fencingToken) OR fencingToken < :token OR (fencingToken = :token AND beat <= :beat)"
 )

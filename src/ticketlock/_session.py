@@ -153,8 +153,7 @@ def _leave_task_token(
     return _session_write(
         session,
         f"SET taskToken = :task_token, beat = :beat, fencingToken = :token, {lease}expiresAt = :expires_at",
-        # A redriven execution counts its retries from 0 again: the first beat asks only for its grant.
-        only_if.NO_LATER_BEAT if beat_number > 0 else only_if.NO_LATER_GRANT,
+        only_if.NO_LATER_BEAT if beat_number > 0 else _no_later_first_beat(lost=lost),
         {
             ":task_token": {"S": task_token},
             ":beat": number(beat_number),
@@ -163,6 +162,12 @@ def _leave_task_token(
             ":expires_at": _expires_at(me.now, held),
         },
     )
+
+
+def _no_later_first_beat(*, lost: bool) -> str:
+    # A redriven execution counts its retries from 0 again, so a first beat cannot ask for its number. A late copy of
+    # one is told by its lease, which a later beat has renewed since.
+    return only_if.NO_LATER_GRANT if lost else only_if.every(only_if.NO_LATER_GRANT, only_if.NO_LATER_LEASE)
 
 
 def _write_finished(me: Contender, held: Grant, session: Session) -> Write:

@@ -240,6 +240,23 @@ def test_a_beat_beside_a_release_that_died_does_not_make_its_repeat_a_loss(world
     assert hold.finish().run().error is None
 
 
+def test_a_late_copy_of_the_first_beat_does_not_make_a_release_in_time_a_loss(world: World, lock: LockName) -> None:
+    """Found by a random schedule: the copy wrote the first lease over the newest one."""
+    hold = Hold(world, lock)
+    stalled = hold.beat(0, "first")
+    hold.beat(0, "first").run()
+    for beat_number in range(1, 4):
+        world.advance(LEASE_MS // 2)
+        hold.beat(beat_number, f"beat {beat_number}").run()
+    died = hold.finish()
+    died.step()
+    died.step()
+    stalled.run()
+    repeated = hold.finish().run()
+    assert repeated.error is None
+    assert [answer.task_token for answer in repeated.answers] == ["beat 3"]
+
+
 @pytest.mark.parametrize("wall_is_off_ms", [-60_000, 240_000])
 def test_a_cold_release_with_a_wrong_clock_judges_by_the_tables_time(
     world: World, bob: Process, lock: LockName, wall_is_off_ms: int

@@ -135,12 +135,12 @@ class Machine:
         arn: str = self._client.start_execution(stateMachineArn=self.arn, name=name, input=json.dumps(input))[
             "executionArn"
         ]
-        _until(lambda: self.history(arn), 10, lambda: f"{name} to begin")
+        until(lambda: self.history(arn), 10, lambda: f"{name} to begin")
         return arn
 
     def wait(self, arn: str, timeout: float = 30.0) -> Outcome:
         """Wait for the end of an execution."""
-        ended: Outcome = _until(lambda: self.outcome(arn), timeout, lambda: f"{arn} to end: {self.entered(arn)}")
+        ended: Outcome = until(lambda: self.outcome(arn), timeout, lambda: f"{arn} to end: {self.entered(arn)}")
         return ended
 
     def run(self, name: str, input: Any, timeout: float = 30.0) -> Outcome:
@@ -169,10 +169,10 @@ class Machine:
         return Counter(detail["name"] for detail in details if detail)
 
     def wait_until_entered(self, arn: str, state: str, timeout: float = 30.0) -> None:
-        _until(lambda: self.entered(arn)[state], timeout, lambda: f"{state}: {self.entered(arn)}")
+        until(lambda: self.entered(arn)[state], timeout, lambda: f"{state}: {self.entered(arn)}")
 
 
-def _until(condition: Callable[[], Any], timeout: float, what: Callable[[], str]) -> Any:
+def until(condition: Callable[[], Any], timeout: float, what: Callable[[], str]) -> Any:
     """Poll until the condition is true, and return its value."""
     deadline = time.monotonic() + timeout
     pause = threading.Event()

@@ -15,7 +15,7 @@ import heartbeat
 import release
 import take_ticket
 from contract.engines import create_table
-from statemachines.harness import Machine, Outcome, StepFunctions, Work
+from statemachines.harness import Machine, Outcome, StepFunctions, Work, until
 from statemachines.lambda_server import Function, Handler, function_arn
 from ticketlock_cdk.definition import serialize_definition
 
@@ -67,6 +67,17 @@ class Stage:
     def is_free(self, entity: str) -> bool:
         state = self.lock(entity)
         return state.item is not None and (state.item.held, state.item.holders, state.rows) == (0, (), ())
+
+    def wait_until_free(self, entity: str) -> None:
+        """Wait until nobody holds the lock or waits for it, but for those whose lease is over."""
+
+        def nobody() -> bool:
+            state = self.lock(entity)
+            assert state.item is not None
+            leases = [each.lease_until_ms for each in (*state.item.holders, *state.rows)]
+            return all(lease_ms < state.now.earliest_ms for lease_ms in leases)
+
+        until(nobody, 2 * LEASE_S, lambda: f"{entity} to be free: {self.items()}")
 
     def take_away(self, entity: str) -> None:
         """What a successor would have done, had the lease ended: the holder is gone, and a later token is granted."""

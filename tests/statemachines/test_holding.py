@@ -95,7 +95,8 @@ def test_every_function_may_run_twice(open_stage: Open, mode: str) -> None:
     assert {stage.machine.wait(arn, 90).status for arn in arns} == {"SUCCEEDED"}
     assert work.overlaps() == []
     assert len(work.runs) == 4
-    assert stage.is_free("order-42")
+    # A copy that starts after its execution has ended may take or queue for the lock once more, for one lease.
+    stage.wait_until_free("order-42")
 
 
 @pytest.mark.parametrize("function", ["TakeTicket", "CheckPosition", "Release"])
