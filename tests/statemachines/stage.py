@@ -74,8 +74,9 @@ class Stage:
         def nobody() -> bool:
             state = self.lock(entity)
             assert state.item is not None
-            leases = [each.lease_until_ms for each in (*state.item.holders, *state.rows)]
-            return all(lease_ms < state.now.earliest_ms for lease_ms in leases)
+            leases = [holder.lease_until_ms for holder in state.item.holders]
+            leases += [row.lease_until_ms for row in state.rows]
+            return max(leases, default=0) < state.now.earliest_ms
 
         until(nobody, 2 * LEASE_S, lambda: f"{entity} to be free: {self.items()}")
 
