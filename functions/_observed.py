@@ -13,7 +13,7 @@ from ticketlock.workflow import Step, Workflow
 
 Handler = Callable[[Mapping[str, Any], Any], Mapping[str, Any]]
 
-logger = Logger(service="ticketlock")
+logger = Logger()
 
 
 @cache
@@ -27,7 +27,7 @@ def observed(step: Callable[[Mapping[str, Any]], Step]) -> Handler:
 
     @wraps(step)
     def handler(event: Mapping[str, Any], _context: Any) -> Mapping[str, Any]:
-        execution = event.get("execution") or event["turn"]["claim"]["owner"]
+        execution = _execution(event)
         try:
             done = step(event)
         except LockLost as lost:
@@ -43,11 +43,17 @@ def observed(step: Callable[[Mapping[str, Any]], Step]) -> Handler:
     return handler
 
 
+def _execution(event: Mapping[str, Any]) -> str:
+    if "detail" in event:
+        return str(event["detail"]["executionArn"])
+    return str(event.get("execution") or event["turn"]["session"]["execution"])
+
+
 def _count(values: Mapping[str, float]) -> None:
     if not values:
         return
-    metrics = EphemeralMetrics(namespace="ticketlock", service="ticketlock")
+    metrics = EphemeralMetrics(namespace="ticketlock")
     for name, value in values.items():
-        is_time = name.endswith("Time")
+        is_time = name.endswith(("Time", "Age"))
         metrics.add_metric(name, unit=MetricUnit.Milliseconds if is_time else MetricUnit.Count, value=value)
     metrics.flush_metrics()

@@ -1,37 +1,127 @@
-"""The state machine's definition, with the numbers and lists of one deployment set by state name.
+"""The state machines' definitions, with the numbers and lists of one deployment set by state name.
 
 Strings stay as ``${...}`` placeholders, which the deployment substitutes.
 """
 
+import copy
 import json
 from collections.abc import Sequence
 from typing import Any
 
+from ticketlock._budget import PARKS_A_LOOK
 from ticketlock_cdk.assets import source_folder
+from ticketlock_cdk.settings import HandOver, Settings
+
+_PARKED = ("WaitForCall", "WaitForCallBriefly")
+_WORK = ("InvokeFunction", "StartExecution")
 
 
-def serialize_definition(
-    *, lease_s: int, poll_s: int, default_record_wait: float | str, targets: Sequence[str]
-) -> dict[str, Any]:
+def serialize_definition(settings: Settings, targets: Sequence[str]) -> dict[str, Any]:
     """The definition of the serialised workflow.
 
     Args:
-        lease_s: the lease in whole, even seconds; the heartbeat comes at its half-life.
-        poll_s: the longest sleep of the front waiter, in whole seconds.
-        default_record_wait: for inputs without ``recordWaitSeconds``: seconds, or ``"Infinity"``.
+        settings: the deployment's.
         targets: the ARNs of the functions and state machines that may be run.
     """
     definition: dict[str, Any] = json.loads((source_folder("statemachines") / "serialize.asl.json").read_text())
     states = definition["States"]
-    states["TakeTicket"]["Parameters"]["Payload"] |= {
-        "targets": list(targets),
-        "defaultRecordWaitSeconds": default_record_wait,
-        "leaseSeconds": lease_s,
-        "pollSeconds": poll_s,
+    states["TakeTicket"]["Parameters"]["Payload"] |= {"targets": list(targets), **ticket_settings(settings)}
+    if settings.hand_over is HandOver.POLL:
+        for name in _PARKED:
+            del states[name]
+        choices = states["MyTurn?"]["Choices"]
+        choices[:] = [choice for choice in choices if choice["Next"] not in _PARKED]
+    else:
+        states["WaitForCall"]["TimeoutSeconds"] = settings.lease_s // 2
+        states["WaitForCall"]["Retry"][0]["MaxAttempts"] = PARKS_A_LOOK - 1
+        states["WaitForCallBriefly"]["TimeoutSeconds"] = settings.poll_s
+    if settings.heartbeat:
+        _set_heartbeat(states["Hold"]["Branches"][1]["States"]["Heartbeat"], settings)
+    else:
+        _hold_for_one_lease(states, settings)
+    return definition
+
+
+def ticket_settings(settings: Settings) -> dict[str, Any]:
+    """What the first step is told of the deployment."""
+    return {
+        "defaultRecordWaitSeconds": settings.default_record_wait,
+        "leaseSeconds": settings.lease_s,
+        "pollSeconds": settings.poll_s,
+        "handOver": settings.hand_over.value,
+        "pollsAnExecution": settings.polls_an_execution,
+        "beatsAnExecution": settings.beats_an_execution,
     }
-    heartbeat = states["Hold"]["Branches"][1]["States"]["Heartbeat"]
-    heartbeat["TimeoutSeconds"] = lease_s // 2
+
+
+def continue_definition(settings: Settings) -> dict[str, Any]:
+    """The definition of the machine in which long waits and holds go on, of states of the serialised workflow.
+
+    It succeeds, so that the names of errors survive: with the turn as a wait left it, or with the ``status`` and
+    ``Cause`` of a heartbeat that is over.
+    """
+    serialize = serialize_definition(settings, ())["States"]
+    states = {name: serialize[name] for name in (*_PARKED, "WaitForTurn", "CheckPosition") if name in serialize}
+    asleep = [choice for choice in serialize["MyTurn?"]["Choices"] if choice["Next"] in states]
+    states["MyTurn?"] = {**serialize["MyTurn?"], "Choices": asleep, "Default": "Waited"}
+    states["Waited"] = {
+        "Comment": "The turn has come, or is refused, or many looks are used again: the first execution goes on.",
+        "Type": "Pass",
+        "OutputPath": "$.lock",
+        "End": True,
+    }
+    if not settings.heartbeat:
+        return {"Comment": _CONTINUES, "StartAt": "CheckPosition", "States": states}
+    states["WaitingOrHolding?"] = {
+        "Comment": "What has to go on.",
+        "Type": "Choice",
+        "Choices": [{"Variable": "$.goOn", "StringEquals": "holding", "Next": "Heartbeat"}],
+        "Default": "CheckPosition",
+    }
+    heartbeat = copy.deepcopy(serialize["Hold"]["Branches"][1]["States"]["Heartbeat"])
+    del heartbeat["End"]
+    ends = ["ContinueHolding", "LockLost", "EventBudgetExceeded"]
+    heartbeat |= {"Next": "Ended", "Catch": [{"ErrorEquals": ends, "ResultPath": "$.seam", "Next": "BeatsOver"}]}
+    states["Heartbeat"] = heartbeat
+    states["Ended"] = {
+        "Comment": "The work has ended.",
+        "Type": "Pass",
+        "Result": {"status": "ended", "Cause": ""},
+        "End": True,
+    }
+    states["BeatsOver"] = {
+        "Comment": "Many beats are used again, or the lock is lost: the first execution goes on.",
+        "Type": "Pass",
+        "Parameters": {"status.$": "$.seam.Error", "Cause.$": "$.seam.Cause"},
+        "End": True,
+    }
+    return {"Comment": _CONTINUES, "StartAt": "WaitingOrHolding?", "States": states}
+
+
+_CONTINUES = "Goes on with a wait or a heartbeat whose own execution has used its share of events."
+
+
+def _set_heartbeat(heartbeat: dict[str, Any], settings: Settings) -> None:
+    heartbeat["TimeoutSeconds"] = settings.lease_s // 2
     on_any_error = heartbeat["Retry"][-1]
     # Its attempts, spread over the other half of the lease: past that the lease is lost anyway.
-    on_any_error["IntervalSeconds"] = max(1, lease_s // 12)
-    return definition
+    on_any_error["IntervalSeconds"] = max(1, settings.lease_s // 12)
+
+
+def _hold_for_one_lease(states: dict[str, Any], settings: Settings) -> None:
+    """Put the work's branch in the place of the Parallel: work that always ends within its lease needs no heartbeat."""
+    branch = states.pop("Hold")["Branches"][0]
+    work = branch["States"]
+    del work["LeaveToHeartbeat"]
+    for name in _WORK:
+        work[name]["TimeoutSeconds"] = settings.work_timeout_s
+    work["Release"]["Catch"][-1]["Next"] = "LeftToLease"
+    work["LeftToLease"] = {
+        "Comment": "The release cannot be reached: the work's output stands, and the lease ends.",
+        "Type": "Pass",
+        "OutputPath": "$.task.output",
+        "End": True,
+    }
+    granted = next(choice for choice in states["MyTurn?"]["Choices"] if choice["Next"] == "Hold")
+    granted["Next"] = branch["StartAt"]
+    states |= work

@@ -2,12 +2,14 @@
 
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from ticketlock_cdk.machine_logs import machine_log_group
+from ticketlock_cdk.nag import acknowledge_wildcard
 
 _LONGEST_SLEEP_S = 10
 _FUNCTION = f"""\
@@ -22,7 +24,7 @@ def handler(event, _context):
 """
 
 
-def example_workflow(scope: Construct, id: str) -> sfn.StateMachine:
+def example_workflow(scope: Construct, id: str, *, encryption_key: kms.IKey | None) -> sfn.StateMachine:
     """A workflow that waits for the ``seconds`` of its input, 1 if it has none, and returns its input."""
     returned = sfn.Pass(scope, f"{id}Returns", state_name="Return", comment="The output is the input.")
     asked = sfn.Wait(
@@ -41,7 +43,7 @@ def example_workflow(scope: Construct, id: str) -> sfn.StateMachine:
     )
     choice = sfn.Choice(scope, f"{id}Chooses", state_name="HowLong", comment="How long, if the input says so.")
     choice.when(sfn.Condition.is_present("$.seconds"), asked.next(returned)).otherwise(one_second.next(returned))
-    return sfn.StateMachine(
+    machine = sfn.StateMachine(
         scope,
         id,
         comment="An example of a workflow that runs under the lock.",
@@ -49,20 +51,31 @@ def example_workflow(scope: Construct, id: str) -> sfn.StateMachine:
         tracing_enabled=True,
         logs=sfn.LogOptions(
             destination=machine_log_group(
-                scope, f"{id}Logs", retention=logs.RetentionDays.ONE_WEEK, removal_policy=RemovalPolicy.DESTROY
+                scope,
+                f"{id}Logs",
+                retention=logs.RetentionDays.ONE_WEEK,
+                removal_policy=RemovalPolicy.DESTROY,
+                encryption_key=encryption_key,
             ),
             level=sfn.LogLevel.ALL,
         ),
     )
+    acknowledge_wildcard(machine, reason="X-Ray and the delivery of logs name no resources.")
+    return machine
 
 
-def example_function(scope: Construct, id: str) -> lambda_.Function:
+def example_function(scope: Construct, id: str, *, encryption_key: kms.IKey | None) -> lambda_.Function:
     """A function that sleeps for the ``seconds`` of its input, at most 10, and tells when and under which lock."""
     log_group = logs.LogGroup(
-        scope, f"{id}Logs", retention=logs.RetentionDays.ONE_WEEK, removal_policy=RemovalPolicy.DESTROY
+        scope,
+        f"{id}Logs",
+        retention=logs.RetentionDays.ONE_WEEK,
+        removal_policy=RemovalPolicy.DESTROY,
+        encryption_key=encryption_key,
     )
     role = iam.Role(scope, f"{id}Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
     log_group.grant_write(role)
+    acknowledge_wildcard(role, reason="X-Ray names no resources.")
     return lambda_.Function(
         scope,
         id,

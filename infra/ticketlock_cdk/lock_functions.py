@@ -7,14 +7,20 @@ from pathlib import Path
 from aws_cdk import Duration, RemovalPolicy, Stage
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from ticketlock_cdk.assets import stage_functions
+from ticketlock_cdk.encryption import let_write
+from ticketlock_cdk.nag import acknowledge_wildcard
+from ticketlock_cdk.network import Network, let_join
 from ticketlock_cdk.settings import Settings
 
 _MEMORY_MB = 256
+# Long enough for a nested execution to be seen closed.
+_CLEAN_UP_S = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +52,33 @@ _CHECK_POSITION = _Step(
     "check_position",
     ("dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"),
 )
-# Update: the lease, the session.
-_HEARTBEAT = _Step("Heartbeat", "heartbeat", ("dynamodb:GetItem", "dynamodb:UpdateItem"))
-# Update: the session, the lock.
-_RELEASE = _Step("Release", "release", ("dynamodb:GetItem", "dynamodb:UpdateItem"))
+# Update: the session. Query: the front.
+_WAIT_FOR_CALL = _Step("WaitForCall", "wait_for_call", ("dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"))
+# Update: the lease, the session; the lock, where the release could not be reached. Query: who is next then.
+_HEARTBEAT = _Step("Heartbeat", "heartbeat", ("dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"))
+# Update: the session, the lock. Query: who is next.
+_RELEASE = _Step("Release", "release", ("dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"))
+# Query: the sessions, the queue. Delete: the row. Update: the count, the session, the lock.
+_CLEAN_UP = _Step(
+    "CleanUp",
+    "clean_up",
+    ("dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"),
+)
 
 
 class LockFunctions(Construct):
-    """The four functions, over one table.
+    """The functions, over one table.
 
     Attributes:
+        all: every one of them.
         take_ticket: checks the request; takes the lock or a place in the queue.
+        wait_for_call: leaves the token of a parked waiter's task.
         check_position: looks once, and takes the lock if it is the turn.
         heartbeat: renews the lease.
         release: frees the lock.
+        clean_up: does what is left to do for an execution that was stopped.
+        steps: those that a state machine invokes.
+        answering: those that answer callback tasks: their own, or the next waiter's.
     """
 
     def __init__(
@@ -71,27 +90,48 @@ class LockFunctions(Construct):
         settings: Settings,
         log_retention: logs.RetentionDays,
         removal_policy: RemovalPolicy,
+        encryption_key: kms.IKey | None,
+        network: Network | None,
+        service_name: str,
     ) -> None:
         super().__init__(scope, id)
         self._table = table
         self._log_retention = log_retention
         self._removal_policy = removal_policy
+        self._encryption_key = encryption_key
+        self._network = network
+        self._service_name = service_name
+        self.all: list[lambda_.Function] = []
         stage = Stage.of(self)
         assert stage is not None  # a construct outside of an app cannot be synthesised
         self._code = lambda_.Code.from_asset(str(stage_functions(Path(stage.asset_outdir))))
         timeout = Duration.seconds(settings.function_timeout_s)
         self.take_ticket = self._function(_TAKE_TICKET, timeout)
+        self.wait_for_call = self._function(
+            _WAIT_FOR_CALL, Duration.seconds(min(settings.function_timeout_s, settings.poll_s))
+        )
         self.check_position = self._function(_CHECK_POSITION, timeout)
         self.heartbeat = self._function(_HEARTBEAT, Duration.seconds(settings.heartbeat_timeout_s))
         self.release = self._function(_RELEASE, timeout)
+        self.clean_up = self._function(_CLEAN_UP, Duration.seconds(_CLEAN_UP_S))
+        self.steps = [self.take_ticket, self.wait_for_call, self.check_position, self.heartbeat, self.release]
+        self.answering = [self.wait_for_call, self.check_position, self.heartbeat, self.release, self.clean_up]
 
     def _function(self, step: _Step, timeout: Duration) -> lambda_.Function:
         log_group = logs.LogGroup(
-            self, f"{step.id}Logs", retention=self._log_retention, removal_policy=self._removal_policy
+            self,
+            f"{step.id}Logs",
+            retention=self._log_retention,
+            removal_policy=self._removal_policy,
+            encryption_key=self._encryption_key,
         )
         # Its own role: the managed policy that a function gets otherwise lets it write to every log group.
         role = iam.Role(self, f"{step.id}Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
         log_group.grant_write(role)
+        network = self._network
+        if network is not None:
+            let_join(role)
+        acknowledge_wildcard(role, reason="X-Ray, and EC2 where Lambda makes network interfaces, name no resources.")
         function = lambda_.Function(
             self,
             step.id,
@@ -104,9 +144,11 @@ class LockFunctions(Construct):
             tracing=lambda_.Tracing.ACTIVE,
             log_group=log_group,
             role=role,
-            environment={"TABLE_NAME": self._table.table_name},
+            environment={"TABLE_NAME": self._table.table_name, "POWERTOOLS_SERVICE_NAME": self._service_name},
+            **({} if network is None else network.function_properties),
         )
         function.add_to_role_policy(iam.PolicyStatement(actions=list(step.actions), resources=[self._table.table_arn]))
         if self._table.encryption_key is not None:
-            self._table.encryption_key.grant_encrypt_decrypt(function)
+            let_write(function, self._table.encryption_key)
+        self.all.append(function)
         return function

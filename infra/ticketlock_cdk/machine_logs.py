@@ -1,6 +1,7 @@
 """Where state machines log to."""
 
 from aws_cdk import Aws, Fn, Names, RemovalPolicy
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
@@ -8,7 +9,12 @@ _LONGEST_NAME = 200
 
 
 def machine_log_group(
-    scope: Construct, id: str, *, retention: logs.RetentionDays, removal_policy: RemovalPolicy
+    scope: Construct,
+    id: str,
+    *,
+    retention: logs.RetentionDays,
+    removal_policy: RemovalPolicy,
+    encryption_key: kms.IKey | None = None,
 ) -> logs.LogGroup:
     """A log group for a state machine.
 
@@ -24,4 +30,5 @@ def machine_log_group(
         log_group_name=f"/aws/vendedlogs/states/{unique}-{id}-{stack_id}",
         retention=retention,
         removal_policy=removal_policy,
+        encryption_key=encryption_key,
     )

@@ -1,10 +1,12 @@
 """The numbers of a deployment, checked when the template is synthesised."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Literal
 
 from aws_cdk import Duration
 
+from ticketlock._budget import BEATS_AN_EXECUTION, most_polls_an_execution
 from ticketlock._writes import MAX_LEASE_MS
 
 MIN_LEASE_S = 10
@@ -12,7 +14,22 @@ _MAX_LEASE_S = MAX_LEASE_MS // 1_000
 # Longer than any step needs, shorter than the TimeoutSeconds of every step's state but the heartbeat's.
 _LONGEST_FUNCTION_S = 10
 
+# From the grant to the start of the work, and from its end to the release, with time to spare.
+_BEFORE_THE_LEASE_ENDS_S = 5
+
 RecordWait = Duration | Literal["Infinity"]
+
+
+class HandOver(StrEnum):
+    """How a waiter learns that its turn may have come.
+
+    Attributes:
+        CALLBACK: whoever frees the lock calls it; it looks by itself after half a lease.
+        POLL: it looks every now and then.
+    """
+
+    CALLBACK = "callback"
+    POLL = "poll"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,14 +40,35 @@ class Settings:
         lease_s: the lease in whole, even seconds: its half is the heartbeat's time-out.
         poll_s: the longest sleep of the front waiter in whole seconds.
         default_record_wait: for inputs without ``recordWaitSeconds``: seconds, or ``"Infinity"``.
+        hand_over: how a waiter learns that its turn may have come.
+        heartbeat: whether the lease is renewed while the work runs.
+        work_timeout_s: without heartbeat, how long the work may take; it has to end within the lease.
+        polls_an_execution: after so many looks a wait goes on in another execution.
+        beats_an_execution: after so many heartbeats a hold goes on in another execution.
     """
 
     lease_s: int
     poll_s: int
-    default_record_wait: float | Literal["Infinity"]
+    default_record_wait: float | Literal["Infinity"] = "Infinity"
+    hand_over: HandOver = HandOver.CALLBACK
+    heartbeat: bool = True
+    work_timeout_s: int = 0
+    polls_an_execution: int = most_polls_an_execution(called=True)
+    beats_an_execution: int = BEATS_AN_EXECUTION
 
     @classmethod
-    def of(cls, *, lease: Duration, poll: Duration, default_record_wait: RecordWait) -> "Settings":
+    def of(
+        cls,
+        *,
+        lease: Duration,
+        poll: Duration,
+        default_record_wait: RecordWait,
+        hand_over: HandOver = HandOver.CALLBACK,
+        heartbeat: bool = True,
+        work_timeout: Duration | None = None,
+        polls_an_execution: int | None = None,
+        beats_an_execution: int = BEATS_AN_EXECUTION,
+    ) -> "Settings":
         """Check the construct's properties.
 
         Raises:
@@ -45,7 +83,24 @@ class Settings:
         wait: float | Literal["Infinity"] = "Infinity"
         if default_record_wait != "Infinity":
             wait = _seconds("default_record_wait", default_record_wait, or_else=' or "Infinity"')
-        return cls(lease_s=int(lease_s), poll_s=int(poll_s), default_record_wait=wait)
+        most_polls = most_polls_an_execution(called=hand_over == HandOver.CALLBACK)
+        polls = most_polls if polls_an_execution is None else polls_an_execution
+        for name, value, least, most in (
+            ("polls_an_execution", polls, 2, most_polls),
+            ("beats_an_execution", beats_an_execution, 1, BEATS_AN_EXECUTION),
+        ):
+            if not least <= value <= most:
+                raise ValueError(f"{name} is {value!r}; allowed: a whole number from {least} to {most:,}")
+        return cls(
+            lease_s=int(lease_s),
+            poll_s=int(poll_s),
+            default_record_wait=wait,
+            hand_over=HandOver(hand_over),
+            heartbeat=heartbeat,
+            work_timeout_s=_work_timeout_s(work_timeout, int(lease_s), heartbeat=heartbeat),
+            polls_an_execution=polls,
+            beats_an_execution=beats_an_execution,
+        )
 
     @property
     def function_timeout_s(self) -> int:
@@ -56,6 +111,25 @@ class Settings:
     def heartbeat_timeout_s(self) -> int:
         """Shorter than the heartbeat's state waits, so that no beat outlives its turn."""
         return min(_LONGEST_FUNCTION_S, self.lease_s // 2 - 1)
+
+
+def _work_timeout_s(work_timeout: Duration | None, lease_s: int, *, heartbeat: bool) -> int:
+    if heartbeat:
+        if work_timeout is not None:
+            raise ValueError("work_timeout is given; allowed: with heartbeat=False, where the lease bounds the work")
+        return 0
+    longest_s = lease_s - _BEFORE_THE_LEASE_ENDS_S
+    if work_timeout is None:
+        return longest_s
+    timeout_s = _seconds("work_timeout", work_timeout)
+    if timeout_s % 1 != 0 or not 1 <= timeout_s <= longest_s:
+        raise _refused(
+            "work_timeout",
+            timeout_s,
+            f"whole seconds from 1 to {longest_s}, which is the lease less {_BEFORE_THE_LEASE_ENDS_S} seconds "
+            "for the steps before and after",
+        )
+    return int(timeout_s)
 
 
 def _seconds(name: str, value: object, *, or_else: str = "") -> float:

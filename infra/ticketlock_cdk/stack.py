@@ -1,13 +1,17 @@
 """The ready-made stack: a TicketLock with settings from the CDK's context, and two examples to try it with."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from aws_cdk import CfnOutput, Duration, RemovalPolicy, Stack
+from aws_cdk import Annotations, CfnOutput, Stack
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_sns as sns
 from constructs import Construct
 
+from ticketlock_cdk.context import Context
 from ticketlock_cdk.examples import example_function, example_workflow
-from ticketlock_cdk.settings import RecordWait
 from ticketlock_cdk.ticket_lock import TicketLock
 
 
@@ -19,7 +23,20 @@ class TicketlockStack(Stack):
     - ``targets``: further targets, ARNs with commas between them;
     - ``lease``, ``poll``: seconds;
     - ``default_record_wait``: seconds, or ``Infinity``;
-    - ``removal_policy``: ``retain`` or ``destroy``.
+    - ``hand_over``: ``callback`` or ``poll``;
+    - ``heartbeat``: ``true`` or ``false``, and with ``false`` perhaps ``work_timeout``: seconds;
+    - ``polls_an_execution``, ``beats_an_execution``: whole numbers;
+    - ``table_name``: an existing table, by its name or its ARN;
+    - ``removal_policy``: ``retain`` or ``destroy``;
+    - ``log_retention``: days, or ``infinite``;
+    - ``encryption_key``: the ARN of a KMS key;
+    - ``vpc_id``, ``subnet_ids`` (with commas), ``security_group_ids`` (with commas): a network for the functions;
+    - ``permissions_boundary``: the name or the ARN of a managed policy, for every role;
+    - ``dashboard``, ``alarms``: ``true`` or ``false``;
+    - ``alarm_topic``: the ARN of an SNS topic;
+    - ``alarm_thresholds``: such as ``lost_leases=2,oldest_waiter=1800``.
+
+    What is not given has the construct's default.
 
     Raises:
         ValueError: a setting cannot be read, or is out of its bounds; names it.
@@ -27,52 +44,78 @@ class TicketlockStack(Stack):
 
     def __init__(self, scope: Construct, id: str, **stack_properties: Any) -> None:
         super().__init__(scope, id, **stack_properties)
-        workflow = example_workflow(self, "Example")
-        function = example_function(self, "ExampleFunction")
+        context = Context(self.node)
+        key_arn, topic_arn = context.text("encryption_key"), context.text("alarm_topic")
+        key = None if key_arn is None else kms.Key.from_key_arn(self, "EncryptionKey", key_arn)
+        workflow = example_workflow(self, "Example", encryption_key=key)
+        function = example_function(self, "ExampleFunction", encryption_key=key)
         lock = TicketLock(
             self,
             "TicketLock",
-            lease=self._duration("lease", 60),
-            poll=self._duration("poll", 5),
-            default_record_wait=self._record_wait(),
-            targets=[workflow, function, *self._more_targets()],
-            removal_policy=self._removal_policy(),
+            table=context.text("table_name"),
+            default_record_wait=context.record_wait("default_record_wait"),
+            hand_over=context.hand_over("hand_over"),
+            heartbeat=context.flag("heartbeat", default=True),
+            targets=[workflow, function, *context.texts("targets")],
+            removal_policy=context.removal_policy("removal_policy"),
+            log_retention=context.retention("log_retention"),
+            encryption_key=key,
+            dashboard=context.flag("dashboard", default=False),
+            alarms=context.flag("alarms", default=False),
+            alarm_thresholds=context.alarm_thresholds("alarm_thresholds"),
+            alarm_topic=None if topic_arn is None else sns.Topic.from_topic_arn(self, "AlarmTopic", topic_arn),
+            **_numbers(context),
+            **self._network(context),
         )
+        self._set_permissions_boundary(context.text("permissions_boundary"))
         CfnOutput(self, "TableName", value=lock.table.table_name)
         CfnOutput(self, "StateMachineArn", value=lock.state_machine.state_machine_arn)
         CfnOutput(self, "ExampleTargetArn", value=workflow.state_machine_arn)
         CfnOutput(self, "ExampleFunctionArn", value=function.function_arn)
 
-    def _duration(self, name: str, default: int) -> Duration:
-        value = self.node.try_get_context(name)
-        return Duration.millis(1_000 * _number(name, default if value is None else value, "a number of seconds"))
+    def _network(self, context: Context) -> Mapping[str, Any]:
+        vpc_id = context.text("vpc_id")
+        ids = {name: context.texts(name) for name in ("subnet_ids", "security_group_ids")}
+        if vpc_id is None:
+            for name, given in ids.items():
+                if given:
+                    raise ValueError(f"{name} is {list(given)!r} and vpc_id is not given; allowed: with a vpc_id")
+            return {}
+        # A lookup would need credentials at synth. Without it nobody knows which subnets the network has.
+        if not ids["subnet_ids"]:
+            raise ValueError(
+                f"vpc_id is {vpc_id!r} and subnet_ids is not given; allowed: with at least one of subnet_ids"
+            )
+        subnets = [
+            ec2.Subnet.from_subnet_id(self, f"Subnet{number}", subnet_id)
+            for number, subnet_id in enumerate(ids["subnet_ids"])
+        ]
+        for subnet in subnets:
+            Annotations.of(subnet).acknowledge_warning(
+                "@aws-cdk/aws-ec2:noSubnetRouteTableId", "Nothing here asks for a route table."
+            )
+        return {
+            "vpc": ec2.Vpc.from_vpc_attributes(self, "Vpc", vpc_id=vpc_id, availability_zones=self.availability_zones),
+            "vpc_subnets": ec2.SubnetSelection(subnets=subnets),
+            "security_groups": [
+                ec2.SecurityGroup.from_security_group_id(self, f"SecurityGroup{number}", group_id)
+                for number, group_id in enumerate(ids["security_group_ids"])
+            ],
+        }
 
-    def _record_wait(self) -> RecordWait:
-        name = "default_record_wait"
-        value = self.node.try_get_context(name)
-        if value is None or value == "Infinity":
-            return "Infinity"
-        return Duration.millis(1_000 * _number(name, value, 'a number of seconds from 0 on, or "Infinity"'))
-
-    def _more_targets(self) -> Sequence[str]:
-        value = self.node.try_get_context("targets") or []
-        arns = value.split(",") if isinstance(value, str) else value
-        return [arn.strip() for arn in arns if arn.strip()]
-
-    def _removal_policy(self) -> RemovalPolicy:
-        value = self.node.try_get_context("removal_policy") or "retain"
-        policies = {"retain": RemovalPolicy.RETAIN, "destroy": RemovalPolicy.DESTROY}
-        if value not in policies:
-            raise ValueError(f"removal_policy is {value!r}; allowed: {' or '.join(policies)}")
-        return policies[value]
+    def _set_permissions_boundary(self, boundary: str | None) -> None:
+        if boundary is None:
+            return
+        from_arn = boundary.startswith("arn:")
+        iam.PermissionsBoundary.of(self).apply(
+            iam.ManagedPolicy.from_managed_policy_arn(self, "Boundary", boundary)
+            if from_arn
+            else iam.ManagedPolicy.from_managed_policy_name(self, "Boundary", boundary)
+        )
 
 
-def _number(name: str, value: Any, allowed: str) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = -1
-    # Not NaN, not infinite, not negative: the rest is for the construct to judge.
-    if not 0 <= number < float("inf"):
-        raise ValueError(f"{name} is {value!r}; allowed: {allowed}")
-    return number
+def _numbers(context: Context) -> Mapping[str, Any]:
+    durations = {name: context.seconds(name) for name in ("lease", "poll", "work_timeout")}
+    counts = {name: context.whole_number(name) for name in ("polls_an_execution", "beats_an_execution")}
+    # What is not given is left to the construct's own default.
+    return {name: value for name, value in (durations | counts).items() if value is not None}

@@ -30,16 +30,21 @@ class Target:
 
     def executions_arn(self, stack: Stack) -> str:
         """Of a state machine, the ARNs of the executions that a TicketLock starts: ``Workflow`` names them so."""
-        parts = stack.split_arn(self.machine_arn, ArnFormat.COLON_RESOURCE_NAME)
-        return stack.format_arn(
-            partition=parts.partition,
-            service="states",
-            region=parts.region,
-            account=parts.account,
-            resource="execution",
-            resource_name=f"{parts.resource_name}:lock-*",
-            arn_format=ArnFormat.COLON_RESOURCE_NAME,
-        )
+        return executions_arn(stack, self.machine_arn, "lock-*")
+
+
+def executions_arn(stack: Stack, machine_arn: str, names: str = "*") -> str:
+    """The ARNs of a state machine's executions whose names have this pattern."""
+    parts = stack.split_arn(machine_arn, ArnFormat.COLON_RESOURCE_NAME)
+    return stack.format_arn(
+        partition=parts.partition,
+        service="states",
+        region=parts.region,
+        account=parts.account,
+        resource="execution",
+        resource_name=f"{parts.resource_name}:{names}",
+        arn_format=ArnFormat.COLON_RESOURCE_NAME,
+    )
 
 
 def parse_targets(targets: "Sequence[lambda_.IFunction | sfn.IStateMachine | str]") -> tuple[Target, ...]:
@@ -50,11 +55,16 @@ def parse_targets(targets: "Sequence[lambda_.IFunction | sfn.IStateMachine | str
     """
     if isinstance(targets, str):
         raise ValueError(f"targets is {targets!r}; allowed: a list, of which each is {_ALLOWED}")
-    parsed = [_target(f"targets[{position}]", target) for position, target in enumerate(targets)]
+    parsed = [parse_target(f"targets[{position}]", target) for position, target in enumerate(targets)]
     return tuple(dict.fromkeys(parsed))
 
 
-def _target(name: str, target: Any) -> Target:
+def parse_target(name: str, target: Any) -> Target:
+    """Read one of them, as the property of this name.
+
+    Raises:
+        ValueError: it is something else; says what is allowed.
+    """
     if isinstance(target, str):
         return _from_arn(name, target)
     if hasattr(target, "function_arn"):

@@ -1,39 +1,75 @@
 """The construct: a lock table, its functions and the state machine that runs one task at a time for each entity."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import Duration, Names, RemovalPolicy, Stack
+from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from ticketlock._budget import BEATS_AN_EXECUTION
+from ticketlock._names import DEFAULT_NAMESPACE
+from ticketlock_cdk import access
+from ticketlock_cdk.alarms import AlarmThresholds, LockAlarms, alarm_actions_of
+from ticketlock_cdk.clean_up import CleanUp
+from ticketlock_cdk.dashboard import lock_dashboard
+from ticketlock_cdk.encryption import let_logs_use
 from ticketlock_cdk.lock_functions import LockFunctions
-from ticketlock_cdk.lock_table import check_given_table, new_lock_table
+from ticketlock_cdk.lock_table import given_lock_table, new_lock_table
+from ticketlock_cdk.metrics import LockMetrics
+from ticketlock_cdk.network import Network
 from ticketlock_cdk.serialize_machine import SerializeMachine
-from ticketlock_cdk.settings import RecordWait, Settings
-from ticketlock_cdk.targets import parse_targets
+from ticketlock_cdk.serialized import Protected, Serialized, Wait, work_machine_of
+from ticketlock_cdk.settings import HandOver, RecordWait, Settings
+from ticketlock_cdk.targets import executions_arn, parse_targets
 
 _LEASE = Duration.seconds(60)
 _POLL = Duration.seconds(5)
+_THRESHOLDS = AlarmThresholds()
+# A dimension's value may be longer, a reader's patience not.
+_LONGEST_SERVICE_NAME = 200
 
 
-class TicketLock(Construct):
+class TicketLock(LockMetrics, Construct):
     """Workflows that run one at a time for each entity, in the order of their tickets.
 
     Args:
-        table: an existing table with the string keys ``pk`` and ``sk`` and time to live on ``expiresAt``; a new one
-            otherwise.
+        table: an existing table with the string keys ``pk`` and ``sk`` and time to live on ``expiresAt``, as a
+            construct, by its name or by its ARN; a new one otherwise. Of a table by name or ARN, and of an imported
+            one, neither keys nor time to live are known here: they are yours to get right.
         lease: how long a grant lasts without renewal: whole, even seconds, at least 10; renewed at its half-life.
         poll: the longest sleep of the front waiter: whole seconds, at least 1, at most half the lease.
         default_record_wait: how long an execution waits whose input has no ``recordWaitSeconds``.
+        hand_over: how a waiter learns that its turn may have come: it is called, or it polls.
+        heartbeat: False for work that always ends within the lease: no renewal, two transitions less, and the work
+            fails when it takes longer than ``work_timeout``.
+        work_timeout: without heartbeat, how long the work may take: whole seconds, at most the lease less 5 seconds,
+            which is the default. A function's own timeout should be no longer.
+        polls_an_execution: after so many looks a wait goes on in another execution: 2 to 450, which is the default,
+            of waiters that are called, 2 to 2,000 of those that poll.
+        beats_an_execution: after so many heartbeats a hold goes on in another execution: 1 to 5,000.
         targets: the functions and Standard state machines that may be run, as constructs or as ARNs. An execution
             names one of them by exactly this ARN; a version or an alias is a target of its own. An Express state
             machine is refused where its type is known; an ARN does not tell it, and such a target fails when it runs.
         removal_policy: what happens to a new table and to the logs when they leave the stack.
         log_retention: how long logs are kept.
+        encryption_key: a key of yours for a new table and for the logs. A given table keeps its own.
+        vpc: a network for the functions. They need DynamoDB and Step Functions from there.
+        vpc_subnets: which of its subnets.
+        security_groups: of the functions; a new one, which lets nobody in, otherwise.
+        dashboard: make a CloudWatch dashboard.
+        alarms: make CloudWatch alarms.
+        alarm_thresholds: when they fire.
+        alarm_actions: what they do then.
+        alarm_topic: whom they tell then.
 
     Raises:
         ValueError: a setting is out of its bounds; names it, its value and what is allowed.
@@ -41,7 +77,11 @@ class TicketLock(Construct):
     Attributes:
         table: the table of the locks.
         state_machine: the serialised workflow.
-        take_ticket, check_position, heartbeat, release: its functions.
+        take_ticket, wait_for_call, check_position, heartbeat, release, clean_up: its functions.
+        dead_letter_queue: the events of ended executions whose clean-up failed.
+        service_name: the dimension ``service`` of its metrics, and its name in the logs.
+        alarms: its alarms by what they watch, such as ``LostLeases``; none unless asked for.
+        dashboard: its dashboard; None unless asked for.
     """
 
     def __init__(
@@ -49,46 +89,204 @@ class TicketLock(Construct):
         scope: Construct,
         id: str,
         *,
-        table: dynamodb.ITable | None = None,
+        table: dynamodb.ITable | str | None = None,
         lease: Duration = _LEASE,
         poll: Duration = _POLL,
         default_record_wait: RecordWait = "Infinity",
+        hand_over: HandOver = HandOver.CALLBACK,
+        heartbeat: bool = True,
+        work_timeout: Duration | None = None,
+        polls_an_execution: int | None = None,
+        beats_an_execution: int = BEATS_AN_EXECUTION,
         targets: Sequence[lambda_.IFunction | sfn.IStateMachine | str] = (),
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
         log_retention: logs.RetentionDays = logs.RetentionDays.ONE_MONTH,
+        encryption_key: kms.IKey | None = None,
+        vpc: ec2.IVpc | None = None,
+        vpc_subnets: ec2.SubnetSelection | None = None,
+        security_groups: Sequence[ec2.ISecurityGroup] = (),
+        dashboard: bool = False,
+        alarms: bool = False,
+        alarm_thresholds: AlarmThresholds = _THRESHOLDS,
+        alarm_actions: Sequence[cloudwatch.IAlarmAction] = (),
+        alarm_topic: sns.ITopic | None = None,
     ) -> None:
         super().__init__(scope, id)
-        settings = Settings.of(lease=lease, poll=poll, default_record_wait=default_record_wait)
+        self.service_name = Names.unique_resource_name(self, max_length=_LONGEST_SERVICE_NAME, separator="-")
+        settings = Settings.of(
+            lease=lease,
+            poll=poll,
+            default_record_wait=default_record_wait,
+            hand_over=hand_over,
+            heartbeat=heartbeat,
+            work_timeout=work_timeout,
+            polls_an_execution=polls_an_execution,
+            beats_an_execution=beats_an_execution,
+        )
         allowed = parse_targets(targets)
-        if table is None:
-            table = new_lock_table(self, "Table", removal_policy=removal_policy)
-        else:
-            check_given_table(self, table)
+        actions = alarm_actions_of(alarms=alarms, alarm_actions=alarm_actions, alarm_topic=alarm_topic)
+        network = Network.of(self, vpc=vpc, vpc_subnets=vpc_subnets, security_groups=security_groups)
+        lock_table: dynamodb.ITable = (
+            new_lock_table(self, "Table", removal_policy=removal_policy, encryption_key=encryption_key)
+            if table is None
+            else given_lock_table(self, "Table", table)
+        )
+        if encryption_key is not None:
+            let_logs_use(encryption_key, self)
         functions = LockFunctions(
             self,
             "Functions",
-            table=table,
+            table=lock_table,
             settings=settings,
             log_retention=log_retention,
             removal_policy=removal_policy,
+            encryption_key=encryption_key,
+            network=network,
+            service_name=self.service_name,
         )
         machine = SerializeMachine(
             self,
             "Serialize",
-            table=table,
+            table=lock_table,
             functions=functions,
             settings=settings,
             targets=allowed,
             log_retention=log_retention,
             removal_policy=removal_policy,
+            encryption_key=encryption_key,
         )
-        self.table: dynamodb.ITable = table
+        for each in (machine.state_machine, machine.continues):
+            access.let_answer(each, functions.answering, each)
+        self._clean_up = CleanUp(
+            self,
+            "CleanUp",
+            function=functions.clean_up,
+            removal_policy=removal_policy,
+            encryption_key=encryption_key,
+        )
+        self._clean_up.watch(self._clean_up, machine.state_machine)
+        self._clean_up.let_close(
+            self._clean_up,
+            [
+                *(target.executions_arn(Stack.of(self)) for target in allowed if target.machine_arn),
+                executions_arn(Stack.of(self), machine.continues.state_machine_arn),
+            ],
+        )
+        functions.clean_up.add_environment("STATE_MACHINE_ARN", machine.state_machine.state_machine_arn)
+        functions.clean_up.add_environment("LEASE_SECONDS", str(settings.lease_s))
+        dead_letter_queue: sqs.IQueue = self._clean_up.dead_letter_queue
+        self.table: dynamodb.ITable = lock_table
         self.state_machine: sfn.StateMachine = machine.state_machine
         self.take_ticket: lambda_.Function = functions.take_ticket
         self.check_position: lambda_.Function = functions.check_position
         self.heartbeat: lambda_.Function = functions.heartbeat
         self.release: lambda_.Function = functions.release
+        self.wait_for_call: lambda_.Function = functions.wait_for_call
+        self.clean_up: lambda_.Function = functions.clean_up
+        self.dead_letter_queue: sqs.IQueue = dead_letter_queue
+        self._settings = settings
+        self._substitutions = machine.substitutions
+        self._steps = functions.steps
+        self._answering = functions.answering
+        self._continues_arn = machine.continues.state_machine_arn
+        self._machines: Sequence[sfn.StateMachine] = [machine.state_machine, machine.continues]
+        self.alarms: Mapping[str, cloudwatch.Alarm] = {}
+        if alarms:
+            self.alarms = LockAlarms(
+                self,
+                "Alarms",
+                metrics=self,
+                functions=functions.all,
+                dead_letter_queue=dead_letter_queue,
+                thresholds=alarm_thresholds,
+                alarm_actions=actions,
+                longest_parking=Duration.seconds(settings.lease_s / 2),
+            ).by_name
+        self.dashboard: cloudwatch.Dashboard | None = None
+        if dashboard:
+            self.dashboard = lock_dashboard(
+                self,
+                "Dashboard",
+                metrics=self,
+                functions=functions.all,
+                machines=self._machines,
+                table=lock_table,
+                dead_letter_queue=dead_letter_queue,
+                alarms=list(self.alarms.values()),
+            )
+
+    def serialize(
+        self,
+        scope: Construct,
+        id: str,
+        protected: Protected,
+        *,
+        entity: str,
+        namespace: str = DEFAULT_NAMESPACE,
+        record_wait: Wait | None = None,
+        lock_path: str | None = None,
+    ) -> Serialized:
+        """States of your own workflow that run one at a time for each entity: a fragment to chain.
+
+        The payload arrives at the protected states and leaves them untouched. Each entry is an owner of its own: in a
+        loop, in the iterations of a Map, in the branches of a Parallel. A failure of the protected states fails the
+        fragment with the same error and cause, after the release; ``RecordWaitExceeded``, ``LockLost`` and
+        ``InvalidLockRequest`` fail it by name. To catch them, wrap it:
+        ``fragment.to_single_state(output_path="$[0]")``.
+
+        Call ``attach`` with the state machine.
+
+        Args:
+            scope: of the fragment.
+            id: names its states; at most 50 characters, unique in the state machine.
+            protected: a chain of states, a function, or a Standard state machine.
+            entity: text, a path into the payload (``$.order.id``), or an expression in JSONata
+                (``{% $states.input.order.id %}``), of the state machine's default language JSONPath.
+            namespace: likewise.
+            record_wait: seconds, a Duration, ``"Infinity"``, a path or an expression; the construct's
+                ``default_record_wait`` otherwise.
+            lock_path: where in the payload the protected states find ``{entity, namespace, owner, fencingToken}``, for
+                example ``$.lock``; nothing is put there otherwise.
+
+        Raises:
+            ValueError: one of them is not usable; says which, and what is allowed.
+        """
+        fragment = Serialized(
+            scope,
+            id,
+            protected=protected,
+            entity=entity,
+            namespace=namespace,
+            record_wait=record_wait,
+            lock_path=lock_path,
+            settings=self._settings,
+            substitutions=self._substitutions,
+        )
+        machine_arn = work_machine_of(protected)
+        if machine_arn is not None:
+            self._clean_up.let_close(fragment, [executions_arn(Stack.of(self), machine_arn, "lock-*")])
+        return fragment
+
+    def attach(self, machine: sfn.StateMachine) -> None:
+        """Let a state machine of yours, which has fragments of this lock, use it; clean up after its executions."""
+        access.let_invoke(machine, [function.function_arn for function in self._steps])
+        access.let_nest(machine, [(self._continues_arn, executions_arn(Stack.of(self), self._continues_arn))])
+        access.let_write_sessions(machine, self.table)
+        access.let_answer(machine, self._answering, machine)
+        self._clean_up.watch(machine, machine)
+        self._machines = [*self._machines, machine]
 
     def grant_start_execution(self, grantee: iam.IGrantable) -> iam.Grant:
         """Let a principal start executions."""
         return self.state_machine.grant_start_execution(grantee)
+
+    def grant_use(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Let a Python client take, renew and release locks of this table, and call the next workflow in line."""
+        return access.grant_use(grantee, table=self.table, machines=self._machines)
+
+    def grant_read(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Let an operator read locks and queues, and list them, but no session, whose task tokens are secrets.
+
+        A list is a Scan, which is allowed with ``Select=SPECIFIC_ATTRIBUTES`` and a projection of named attributes.
+        """
+        return access.grant_read(grantee, table=self.table)

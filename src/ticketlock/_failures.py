@@ -11,7 +11,8 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-Kind = Literal["function", "execution"]
+Kind = Literal["function", "execution", "chain", "concurrent"]
+"""One function, one nested execution; states one after the other, or some of them at the same time."""
 
 _CLOSED = frozenset({"FAILED", "TIMED_OUT", "ABORTED", "SUCCEEDED"})
 
@@ -53,6 +54,12 @@ class Failure:
         if self.kind == "execution":
             # The nested execution failed, timed out or was stopped; its description may be too long to arrive whole.
             return self.error == "States.TaskFailed"
+        if self.kind == "concurrent":
+            # One of them failed; others may be at work.
+            return False
+        if self.kind == "chain" and not self.error.startswith(("States.", "Lambda.")):
+            # A function's own error, a service's refusal, or a Fail state.
+            return True
         cause = self._cause_object()
         return "errorType" in cause or "errorMessage" in cause
 

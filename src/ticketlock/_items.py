@@ -7,15 +7,17 @@ in epoch milliseconds and says so in its name.
     queue row   pk = entity   sk = namespace + "/" + ticket, 38 digits
 
 The slash ends the namespace, so that ``begins_with(sk, "ns/")`` reads the lock item first, then its rows in ticket
-order, and nothing else. Session items (``_session.py``) have a sort key that starts with a slash, which no namespace
-does, so no entity name reaches them.
+order, and nothing else. Session items have a sort key that starts with a slash, which no namespace does, so no entity
+name reaches them:
+
+    session item   pk = "session#" + execution ARN   sk = "/" + place in the definition
 
 A holder is two attributes of the lock item, so that one expression works whether the item exists or not: a map, and
 beside it the fencing token, which the granting update computes on the server.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -28,6 +30,7 @@ TICKET_DIGITS = 38
 
 _HOLDER = "holder:"
 _TOKEN = "token:"
+_SESSION = "session#"
 
 Item = Mapping[str, Mapping[str, Any]]
 """An item as DynamoDB's low-level API has it: attribute name to {type: value}."""
@@ -68,6 +71,28 @@ def number(value: int) -> dict[str, str]:
 def integer(value: Mapping[str, Any]) -> int:
     """The integer in an attribute; engines may write large ones with an exponent."""
     return int(Decimal(value["N"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One place of one execution that waits for a lock or holds it.
+
+    Attributes:
+        execution: the execution's ARN.
+        place: which of the definition's locks it is.
+    """
+
+    execution: str
+    place: str
+
+    def key(self) -> dict[str, Any]:
+        """The session item's key."""
+        return {"pk": {"S": _SESSION + self.execution}, "sk": {"S": "/" + self.place}}
+
+    @classmethod
+    def of_key(cls, item: Item) -> "Session":
+        """The session that a key, or an item with it, belongs to."""
+        return cls(item["pk"]["S"].removeprefix(_SESSION), item["sk"]["S"].removeprefix("/"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +153,10 @@ class LockItem:
             holders=tuple(sorted(holders, key=lambda holder: holder.fencing_token)),
         )
 
+    def free(self, gone: Sequence[Holder] = ()) -> int:
+        """How many permits are free, without the given holders."""
+        return self.permits - self.held + len(gone)
+
     def holder(self, owner: str) -> Holder | None:
         """The grant of ``owner``, if it has one."""
         return next((holder for holder in self.holders if holder.owner == owner), None)
@@ -135,12 +164,17 @@ class LockItem:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A queue row as a value."""
+    """A queue row as a value.
+
+    Attributes:
+        session: where a waiter that can be called leaves its callback task's token; None of any other.
+    """
 
     ticket: int
     owner: str
     lease_until_ms: int
     created_at_ms: int
+    session: Session | None = None
 
     @classmethod
     def parse(cls, item: Item) -> "Row":
@@ -150,6 +184,7 @@ class Row:
             owner=item["owner"]["S"],
             lease_until_ms=integer(item["leaseUntilMs"]),
             created_at_ms=integer(item["createdAtMs"]),
+            session=Session.of_key(item["session"]["M"]) if "session" in item else None,
         )
 
 

@@ -32,12 +32,12 @@ class LockRequest:
     task: Mapping[str, Any]
 
     @classmethod
-    def parse(cls, request: Any, *, targets: Collection[str], default_record_wait: Any) -> "LockRequest":
+    def parse(cls, request: Any, *, targets: Collection[str] | None, default_record_wait: Any) -> "LockRequest":
         """Read an execution's input.
 
         Args:
             request: the input, any JSON value.
-            targets: the ARNs of the functions and state machines that may be run.
+            targets: the ARNs of the functions and state machines that may be run; None for any.
             default_record_wait: for an input without ``recordWaitSeconds``.
 
         Raises:
@@ -45,22 +45,36 @@ class LockRequest:
             TaskNotAllowed: the task's target is not among ``targets``.
         """
         fields = _object("the input", request, _FIELDS)
-        lock = LockName(
-            fields["entity"] if "entity" in fields else _missing("entity"), fields.get("namespace", DEFAULT_NAMESPACE)
-        )
-        wait_ms = record_wait_ms("recordWaitSeconds", fields.get("recordWaitSeconds", default_record_wait))
+        lock, wait_ms = _lock(fields, default_record_wait)
         return cls(lock, wait_ms, _task(fields["task"] if "task" in fields else _missing("task"), targets))
 
+    @classmethod
+    def parse_place(cls, request: Any, *, default_record_wait: Any) -> "LockRequest":
+        """Read the request of a place in somebody's own workflow, whose work is not named but follows in the workflow.
 
-def _task(task: Any, targets: Collection[str]) -> Mapping[str, Any]:
+        Raises:
+            InvalidLockRequest: a field is missing, unknown or out of its bounds; names it.
+        """
+        lock, wait_ms = _lock(_object("the lock request", request, _FIELDS - {"task"}), default_record_wait)
+        return cls(lock, wait_ms, {})
+
+
+def _lock(fields: Mapping[str, Any], default_record_wait: Any) -> tuple[LockName, int | None]:
+    lock = LockName(
+        fields["entity"] if "entity" in fields else _missing("entity"), fields.get("namespace", DEFAULT_NAMESPACE)
+    )
+    return lock, record_wait_ms("recordWaitSeconds", fields.get("recordWaitSeconds", default_record_wait))
+
+
+def _task(task: Any, targets: Collection[str] | None) -> Mapping[str, Any]:
     fields = _object("task", task, {*_TARGETS, "input"})
     named = [name for name in _TARGETS if name in fields]
     if len(named) != 1:
         raise InvalidLockRequest("task", task, "exactly one of functionArn and stateMachineArn")
     target = fields[named[0]]
     part = _TARGETS[named[0]][1]
-    if not isinstance(target, str) or target not in targets or part not in target:
-        allowed = tuple(sorted(arn for arn in targets if part in arn))
+    if not isinstance(target, str) or part not in target or (targets is not None and target not in targets):
+        allowed = tuple(sorted(arn for arn in targets or () if part in arn))
         raise TaskNotAllowed(f"task.{named[0]}", target, allowed)
     work_input = fields.get("input", {})
     if not isinstance(work_input, dict):
@@ -78,7 +92,7 @@ def _object(field: str, value: Any, known: Collection[str]) -> dict[str, Any]:
         raise InvalidLockRequest(field, value, "an object")
     for name in value:
         if name not in known:
-            path = shown(name if field == "the input" else f"{field}.{name}").strip('"')
+            path = shown(f"{field}.{name}" if field == "task" else name).strip('"')
             raise InvalidLockRequest(path, value[name], f"no such field: only {', '.join(sorted(known))}")
     return value
 

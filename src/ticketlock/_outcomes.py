@@ -56,6 +56,7 @@ class Position:
         next_free_ms: about when a holder leaves, table time: by the mean hold, at the latest when its lease ends.
         mean_hold_ms: how long a holder keeps the lock, as far as is known.
         holders: the owners that hold the lock.
+        lease_over_ms: when a holder's lease ends, table time; None when nobody holds.
         now: the moment of the look.
         place_lost: True when the old place was swept, or its number void, and another had to be taken.
     """
@@ -66,6 +67,7 @@ class Position:
     mean_hold_ms: int | None
     holders: tuple[str, ...]
     now: Moment
+    lease_over_ms: int | None = None
     place_lost: bool = False
 
 
@@ -76,10 +78,12 @@ class Released:
     Attributes:
         held_ms: about how long it was held.
         lease_was_over: True when the lease had ended before the release, though nobody had taken the lock yet.
+        waiting: how many were counted in the queue; None when an earlier try had freed the lock already.
     """
 
     held_ms: int
     lease_was_over: bool
+    waiting: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,15 +26,14 @@ Each method of ``Contender`` is a generator: it yields requests, is sent replies
 performs the requests, with boto3, asyncio or in a simulated world.
 """
 
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from collections.abc import Sequence
+from dataclasses import replace
 
 from ticketlock import _writes as write
-from ticketlock._items import Holder, Item, LockItem, Row, is_lock_item, lock_key
-from ticketlock._names import LockName
-from ticketlock._outcomes import Grant, LockState, Place, Position, Released
-from ticketlock._requests import Read, Reply, Request
+from ticketlock._items import Holder, Item, LockItem, Row
+from ticketlock._outcomes import Grant, Place, Position, Released
+from ticketlock._queue import EXPIRY_MARGIN_MS, Queue, expired, look
+from ticketlock._requests import Reply, Request, Steps
 from ticketlock._time import Moment
 from ticketlock._writes import Claim
 from ticketlock.errors import (
@@ -45,34 +44,8 @@ from ticketlock.errors import (
     RequestNotApplied,
 )
 
-EXPIRY_MARGIN_MS = 1_000
-"""How long past its end, by the lower bound of table time, a lease still counts: the service's own servers differ."""
-
 _TRIES = 5
-_GONE_AT_ONCE = 10
 _SWEPT_A_LOOK = 25
-_PAGE = 100
-
-T = TypeVar("T")
-Steps = Generator[Request, Reply, T]
-
-
-@dataclass(slots=True)
-class _Queue:
-    """The front of the queue as one look found it."""
-
-    item: LockItem | None
-    live: list[Row]
-    mine: list[Row]
-    dead: list[Row]
-    last_ticket_seen: int
-    to_the_end: bool
-
-    def ahead_of(self, ticket: int) -> int:
-        return sum(row.ticket < ticket for row in self.live)
-
-    def surely_lacks(self, ticket: int) -> bool:
-        return not self.mine and (self.to_the_end or self.last_ticket_seen >= ticket)
 
 
 class Contender:
@@ -109,11 +82,11 @@ class Contender:
         if isinstance(found, Grant):
             return found
         if isinstance(found, Row):
-            return self._position(None, Place(found.ticket, found.lease_until_ms), ahead=0)
+            return self.position(None, Place(found.ticket, found.lease_until_ms), ahead=0)
         if record_wait_ms == 0:
             raise RecordWaitExceeded("somebody holds the lock or waits for it, and the record wait is 0")
         place, item = yield from self.join()
-        return self._position(item, place, ahead=max(0, item.waiting - 1))
+        return self.position(item, place, ahead=max(0, item.waiting - 1))
 
     def check_turn(self, place: Place, wait_until_ms: int | None) -> Steps[Grant | Position]:
         """Look once; take the lock if it is my turn; leave the queue if the record wait is over.
@@ -153,26 +126,26 @@ class Contender:
                 built, gone = self.now, ()
                 reply = yield from self.ask(write.take_at_once(self.claim, built))
                 continue
-            item = self._understood(reply.item)
+            item = self.understood(reply.item)
             if item is not None and (mine := item.holder(self.claim.owner)) is not None:
                 return (yield from self._won_earlier(item, mine, None))
-            gone = self._gone(item)
+            gone = expired(item, self.now)
             built = self.now
             if item is None:
                 reply = yield from self.ask(write.take_at_once(self.claim, built))
-            elif self._free(item, gone) <= 0:
+            elif item.free(gone) <= 0:
                 return None
             elif item.waiting == 0 and not gone:
                 reply = yield from self.ask(write.take_at_once(self.claim, built))
             elif item.waiting == 0:
                 reply = yield from self.ask(write.take_over(self.claim, built, item, gone))
             else:
-                queue = yield from self._look(wanted=1)
+                queue = yield from look(self, wanted=1)
                 if queue.mine:
                     return queue.mine[0]
                 if queue.live or queue.item is None:
                     return None
-                built, gone = self.now, self._gone(queue.item)
+                built, gone = self.now, expired(queue.item, self.now)
                 heal = queue.item.ticket_at_ms + 2 * write.JOIN_DEADLINE_MS < self.now.earliest_ms
                 reply = yield from self.ask(write.take_past_the_count(self.claim, built, queue.item, gone, heal=heal))
         return None
@@ -189,7 +162,7 @@ class Contender:
         for _ in range(_TRIES):
             minted_at = self.now
             reply = yield from self.ask(write.mint_ticket(self.claim, minted_at))
-            item = self._understood(reply.item)
+            item = self.understood(reply.item)
             if not reply.applied or item is None:
                 continue
             if self.now.local_ms > minted_at.local_ms + write.JOIN_DEADLINE_MS:
@@ -209,7 +182,7 @@ class Contender:
     def check_position(self, place: Place) -> Steps[Grant | Position]:
         """Look at the front of the queue; take the lock if it is my turn, else keep my place alive."""
         for _ in range(_TRIES):
-            queue = yield from self._look(wanted=self.claim.permits + 1)
+            queue = yield from look(self, wanted=self.claim.permits + 1)
             item = queue.item
             if item is not None and (holder := item.holder(self.claim.owner)) is not None:
                 won = yield from self._won_earlier(item, holder, place.ticket)
@@ -224,8 +197,8 @@ class Contender:
             ahead = queue.ahead_of(place.ticket) if queue.mine else place.ticket - self._first_ticket(queue, place)
             if queue.mine and ahead < 2 and (yield from self._swept_a_live_row(queue)):
                 continue
-            gone = self._gone(item)
-            if queue.mine and ahead < self._free(item, gone):
+            gone = expired(item, self.now)
+            if queue.mine and ahead < item.free(gone):
                 built = self.now
                 reply = yield from self.ask(write.take_my_turn(self.claim, built, place.ticket, item, gone))
                 if reply.applied:
@@ -233,11 +206,11 @@ class Contender:
                     if grant is not None:
                         return grant
                 continue
-            kept = yield from self._extend(place)
+            kept = yield from self.extend(place)
             if kept is None:
                 return (yield from self._join_again())
-            return self._position(item, kept, ahead)
-        return self._position(None, place, ahead=0)
+            return self.position(item, kept, ahead)
+        return self.position(None, place, ahead=0)
 
     def withdraw(self, ticket: int) -> Steps[Grant | None]:
         """Leave the queue.
@@ -248,7 +221,7 @@ class Contender:
         reply = yield from self.ask(write.withdraw(self.claim, ticket, self.now))
         if reply.applied or not reply.refused[0]:
             return None
-        item = self._understood(reply.items[0])
+        item = self.understood(reply.items[0])
         won = None
         if item is not None and (holder := item.holder(self.claim.owner)) is not None:
             won = yield from self._won_earlier(item, holder, ticket)
@@ -301,11 +274,17 @@ class Contender:
             raise LockLost(f"the lease of fencing token {held.fencing_token} ended and the lock went to somebody else")
         was = LockItem.parse(reply.item) if reply.item is not None else None
         holder = self._held_with(was, held.fencing_token)
-        return Released(held_ms, lease_was_over=holder is not None and holder.lease_until_ms <= by_ms)
+        lease_was_over = holder is not None and holder.lease_until_ms <= by_ms
+        return Released(held_ms, lease_was_over, waiting=was.waiting if was is not None else None)
 
     # The parts.
 
-    def _understood(self, item: Item | None) -> LockItem | None:
+    def understood(self, item: Item | None) -> LockItem | None:
+        """The lock item, unless its limit is another than the claim's.
+
+        Raises:
+            PermitsMismatch, UnsupportedFormat: as the names say.
+        """
         if item is None:
             return None
         lock = LockItem.parse(item)
@@ -317,52 +296,10 @@ class Contender:
         holder = item.holder(self.claim.owner) if item is not None else None
         return holder if holder is not None and holder.fencing_token == fencing_token else None
 
-    def _is_over(self, lease_until_ms: int) -> bool:
-        return lease_until_ms < self.now.earliest_ms - EXPIRY_MARGIN_MS
-
-    def _gone(self, item: LockItem | None) -> Sequence[Holder]:
-        if item is None:
-            return ()
-        return [holder for holder in item.holders if self._is_over(holder.lease_until_ms)][:_GONE_AT_ONCE]
-
-    def _free(self, item: LockItem, gone: Sequence[Holder]) -> int:
-        return item.permits - item.held + len(gone)
-
-    def _look(self, wanted: int) -> Steps[_Queue]:
-        """Read the lock item and the front of the queue, until ``wanted`` live rows or the end."""
-        lock = self.claim.lock
-        # The lock item and one row more than there are permits: the same few items at any depth.
-        request = Read(lock.entity, lock.namespace + "/", limit=self.claim.permits + 2)
-        queue = _Queue(None, [], [], [], last_ticket_seen=-1, to_the_end=False)
-        while True:
-            reply = yield from self.ask(request)
-            for found in reply.items:
-                if found is None:
-                    continue
-                if is_lock_item(found):
-                    queue.item = self._understood(found)
-                else:
-                    self._sort_in(queue, Row.parse(found))
-            queue.to_the_end = reply.last_key is None
-            if queue.to_the_end or len(queue.live) + len(queue.mine) >= wanted:
-                return queue
-            request = replace(request, limit=_PAGE, after=reply.last_key)
-
-    def _sort_in(self, queue: _Queue, row: Row) -> None:
-        queue.last_ticket_seen = row.ticket
-        item = queue.item
-        void = item is None or row.ticket <= item.void_up_to
-        if row.owner == self.claim.owner and not void:
-            queue.mine.append(row)
-        elif void or self._is_over(row.lease_until_ms) or (item is not None and item.holder(row.owner) is not None):
-            queue.dead.append(row)
-        else:
-            queue.live.append(row)
-
-    def _first_ticket(self, queue: _Queue, place: Place) -> int:
+    def _first_ticket(self, queue: Queue, place: Place) -> int:
         return min((row.ticket for row in queue.live), default=place.ticket)
 
-    def _my_place(self, queue: _Queue, place: Place) -> Steps[tuple[Place, bool]]:
+    def _my_place(self, queue: Queue, place: Place) -> Steps[tuple[Place, bool]]:
         """My place as the queue has it, and whether its number is void. A retried join counts once: the older row."""
         if queue.mine:
             first, *others = queue.mine
@@ -375,7 +312,7 @@ class Contender:
             yield from self.ask(write.delete_my_row(self.claim, place.ticket))
         return place, is_void
 
-    def _swept_a_live_row(self, queue: _Queue) -> Steps[bool]:
+    def _swept_a_live_row(self, queue: Queue) -> Steps[bool]:
         """Delete dead rows, and say whether one of them has come alive meanwhile: then the look was wrong.
 
         The count stays: a late copy of a row may be among them, and a count too high is safe.
@@ -386,7 +323,7 @@ class Contender:
             revived |= not reply.applied and reply.item is not None
         return revived
 
-    def _extend(self, place: Place) -> Steps[Place | None]:
+    def extend(self, place: Place) -> Steps[Place | None]:
         """Keep my row alive, if a quarter of its lease is gone; None when the row is.
 
         A waiter sleeps for up to half a lease: whatever it leaves here, a quarter remains for a late look.
@@ -402,9 +339,10 @@ class Contender:
 
     def _join_again(self) -> Steps[Position]:
         place, item = yield from self.join()
-        return replace(self._position(item, place, ahead=max(0, item.waiting - 1)), place_lost=True)
+        return replace(self.position(item, place, ahead=max(0, item.waiting - 1)), place_lost=True)
 
-    def _position(self, item: LockItem | None, place: Place, ahead: int) -> Position:
+    def position(self, item: LockItem | None, place: Place, ahead: int) -> Position:
+        """What a look at the item, and so many places ahead, says."""
         holders = item.holders if item is not None else ()
         mean_hold_ms = item.mean_hold_ms if item is not None else None
         # After a mean hold, as far as one is known; when its lease ends at the latest.
@@ -418,6 +356,7 @@ class Contender:
             mean_hold_ms=mean_hold_ms,
             holders=tuple(holder.owner for holder in holders),
             now=self.now,
+            lease_over_ms=min((holder.lease_until_ms for holder in holders), default=None),
         )
 
     def _granted(
@@ -478,23 +417,3 @@ class Contender:
                 if held is None or held.lease_until_ms != until_ms:
                     return None
         return None
-
-
-def inspect(lock: LockName, now: Moment) -> Steps[LockState]:
-    """Read one lock, its holders and its whole queue."""
-    request = Read(lock_key(lock)["pk"]["S"], lock.namespace + "/", limit=None)
-    item: LockItem | None = None
-    rows: list[Row] = []
-    while True:
-        reply = yield request
-        now = reply.now
-        for found in reply.items:
-            if found is None:
-                continue
-            if is_lock_item(found):
-                item = LockItem.parse(found)
-            else:
-                rows.append(Row.parse(found))
-        if reply.last_key is None:
-            return LockState(item, tuple(rows), now)
-        request = replace(request, after=reply.last_key)

@@ -5,9 +5,9 @@ driver could not find out is thrown into the protocol as ``OutcomeUnknown``, nev
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from ticketlock._items import Item
 from ticketlock._time import Moment
@@ -75,12 +75,14 @@ class Read:
         prefix: what the sort key begins with.
         limit: the most items to read; None for as many as fit a page.
         after: the key to go on behind, from the reply before.
+        patience_ms: for how long it is repeated at most; None for as long as the driver does.
     """
 
     pk: str
     prefix: str
     limit: int | None
     after: Attributes | None = None
+    patience_ms: int | None = None
 
     def parameters(self) -> dict[str, Any]:
         """The Query as the low-level API has it, without the table's name."""
@@ -98,11 +100,16 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class TaskAnswer:
-    """The answer to a Step Functions callback task: success, or failure with an error name and a cause."""
+    """The answer to a Step Functions callback task: success, or failure with an error name and a cause.
+
+    Attributes:
+        patience_ms: for how long it is repeated at most; None for as long as the driver does.
+    """
 
     task_token: str
     error: str | None = None
     cause: str | None = None
+    patience_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +121,17 @@ class TimeCheck:
         return {"Key": {"pk": {"S": "session#"}, "sk": {"S": "/"}}, "ProjectionExpression": "pk"}
 
 
-Request = Write | Transaction | Read | TaskAnswer | TimeCheck
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """Stop a Step Functions execution, and see that it is closed.
+
+    Applied when it was seen closed; refused when it runs still, or is not known.
+    """
+
+    execution: str
+
+
+Request = Write | Transaction | Read | TaskAnswer | TimeCheck | Closing
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,3 +157,8 @@ class Reply:
     def item(self) -> Item | None:
         """The only or first item."""
         return self.items[0] if self.items else None
+
+
+T = TypeVar("T")
+Steps = Generator[Request, Reply, T]
+"""One operation of the protocol: yields requests, is sent replies, returns its result."""

@@ -20,6 +20,7 @@ from botocore.exceptions import (
     SSLError,
 )
 
+from ticketlock._executions import StillRunning
 from ticketlock._items import Item
 from ticketlock.errors import TableError, TableNotFound, TableRefused
 
@@ -121,8 +122,9 @@ _NOT_APPLIED = frozenset(
 )
 # The callback task has timed out, or its execution has ended: nobody waits for the answer.
 _TASK_IS_GONE = frozenset({"TaskTimedOut", "TaskDoesNotExist", "InvalidToken"})
+_EXECUTION_IS_UNKNOWN = "ExecutionDoesNotExist"
 _TRANSIENT_REASONS = frozenset({"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"})
-_NOT_SENT = (ConnectTimeoutError, EndpointConnectionError, ProxyConnectionError)
+_NOT_SENT = (ConnectTimeoutError, EndpointConnectionError, ProxyConnectionError, StillRunning)
 _BROKEN_OFF = (BrokenReply, HTTPClientError, IncompleteReadError, SSLError)
 _UNUSABLE = (NoCredentialsError, PartialCredentialsError, NoRegionError)
 
@@ -154,7 +156,7 @@ def _meaning_of_answer(error: ClientError) -> Refusal | TryAgain | TableError:
         if _TRANSIENT_REASONS.intersection(codes):
             return TryAgain(perhaps_applied=False)
         return TableRefused(f"the transaction was cancelled: {', '.join(map(str, codes))}")
-    if code in _TASK_IS_GONE:
+    if code in _TASK_IS_GONE or code == _EXECUTION_IS_UNKNOWN:
         return Refusal((True,), (None,))
     if code in _NOT_APPLIED:
         return TryAgain(perhaps_applied=False)

@@ -7,43 +7,33 @@ answers the task; neither can miss the other, since both write the one item and 
 
 Only a grant's own fencing token counts: a session may outlive a grant (loops, redrive), so tokens are compared, never
 flags.
-
-    session item   pk = "session#" + execution ARN   sk = "/" + place in the definition
 """
 
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ticketlock import _conditions as only_if
-from ticketlock._items import Item, integer, number
+from ticketlock._calls import read_session, release, session_expires_at_s
+from ticketlock._items import Item, Session, integer, number
+from ticketlock._names import LockName
 from ticketlock._outcomes import Grant, Released
-from ticketlock._protocol import Contender, Steps
-from ticketlock._requests import TaskAnswer, Write
+from ticketlock._protocol import Contender
+from ticketlock._requests import Read, Steps, TaskAnswer, Write
 from ticketlock._time import Moment
-from ticketlock.errors import EventBudgetExceeded, LockLost
-
-_OUTLIVES_ITS_LEASE_S = 24 * 3_600
+from ticketlock._writes import Claim
+from ticketlock.errors import LockLost
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
-    """One place of one execution that holds a lock.
+class LastBeat:
+    """How a beat that is the last of its execution ends its task: an error for the state machine to go on by."""
 
-    Attributes:
-        execution: the execution's ARN.
-        place: which of the definition's locks it is.
-    """
-
-    execution: str
-    place: str
-
-    def key(self) -> dict[str, Any]:
-        """The session item's key; its sort key starts with a slash, as no namespace does."""
-        return {"pk": {"S": "session#" + self.execution}, "sk": {"S": "/" + self.place}}
+    error: str
+    cause: str
 
 
 def beat(
-    me: Contender, held: Grant, session: Session, task_token: str, beat_number: int, *, in_budget: bool
+    me: Contender, held: Grant, session: Session, task_token: str, beat_number: int, last: LastBeat | None = None
 ) -> Steps[Grant]:
     """One heartbeat of a callback task: renew the lease, leave the task's token, end the task if it is time.
 
@@ -52,30 +42,29 @@ def beat(
         held: its grant, as it was reported.
         session: where the release looks for the token.
         task_token: the callback's; each retry of the task brings a new one, and only the newest counts.
-        beat_number: the task's retry count: the first beat, of a fresh lease, only leaves its token.
-        in_budget: False when the execution may not afford another beat.
+        beat_number: how many beats went before: the first, of a fresh lease, only leaves its token.
+        last: given, the task is ended with it, unless the work has ended.
 
     Returns:
         The grant with its newest lease. A beat older than the newest leaves no token, and still answers its own.
 
     Raises:
         LockLost: and the task was failed with that name.
-        EventBudgetExceeded: likewise.
     """
-    failure: LockLost | EventBudgetExceeded | None = None
+    lost: LockLost | None = None
     if beat_number > 0 or not _is_fresh(me, held):
-        held, failure = yield from _renewed(me, held)
-    reply = yield from me.ask(_leave_task_token(me, held, session, task_token, beat_number, lost=failure is not None))
+        held, lost = yield from _renewed(me, held)
+    reply = yield from me.ask(_leave_task_token(me, held, session, task_token, beat_number, lost=lost is not None))
     if _ended(reply.item, held.fencing_token):
         if _number(reply.item, "unreleasedToken") == held.fencing_token:
             yield from _release_in_place(me, held)
         yield from me.ask(TaskAnswer(task_token))
         return held
-    if failure is None and not in_budget:
-        failure = EventBudgetExceeded("the execution's event history has no room for another heartbeat")
-    if failure is not None:
-        yield from me.ask(TaskAnswer(task_token, type(failure).__name__, str(failure)))
-        raise failure
+    if lost is not None:
+        yield from me.ask(TaskAnswer(task_token, type(lost).__name__, str(lost)))
+        raise lost
+    if last is not None:
+        yield from me.ask(TaskAnswer(task_token, last.error, last.cause))
     return held
 
 
@@ -96,7 +85,7 @@ def finish(me: Contender, held: Grant, session: Session) -> Steps[Released]:
     released = None
     if _number(item, "finishedToken") == held.fencing_token:
         try:
-            released = yield from me.release(held, finished_at_ms)
+            released = yield from release(me, held, finished_at_ms)
         except LockLost as error:
             lost = error
     if lost is None and (released is None or released.lease_was_over):
@@ -124,6 +113,73 @@ def abandon(me: Contender, held: Grant, session: Session) -> Steps[None]:
         yield from me.ask(TaskAnswer(task_token))
 
 
+def note_claim(me: Contender, session: Session, work_machine: str) -> Steps[None]:
+    """Write down who asks for which lock, before the first request for it: a clean-up has only the execution's ARN.
+
+    Args:
+        work_machine: the ARN of the state machine that is the work; empty for work of another kind.
+    """
+    claim = me.claim
+    values = {
+        ":entity": {"S": claim.lock.entity},
+        ":namespace": {"S": claim.lock.namespace},
+        ":me": {"S": claim.owner},
+        ":lease_ms": number(claim.lease_ms),
+        ":work_machine": {"S": work_machine},
+    }
+    update = (
+        "SET entity = :entity, #namespace = :namespace, #owner = :me, leaseMs = :lease_ms, "
+        "workMachine = :work_machine, expiresAt = :expires_at"
+    )
+    names = {"#namespace": "namespace", "#owner": "owner"}
+    yield from _note(me, session, update, only_if.NO_CLAIM_YET, values, names)
+
+
+def note_continuation(me: Contender, session: Session, execution: str, seam: int) -> Steps[None]:
+    """Write down in which execution the wait goes on, before it is started: a clean-up stops it."""
+    values = {":execution": {"S": execution}, ":seam": number(seam)}
+    update = "SET continuation = :execution, seam = :seam, expiresAt = :expires_at"
+    yield from _note(me, session, update, only_if.NO_LATER_SEAM, values, {})
+
+
+def _note(
+    me: Contender, session: Session, update: str, condition: str, values: dict[str, Any], names: dict[str, str]
+) -> Steps[None]:
+    expires_at = number(session_expires_at_s(me.now.latest_ms + me.claim.lease_ms))
+    yield from me.ask(
+        Write(
+            "Update",
+            session.key(),
+            condition=condition,
+            update=update,
+            names=names,
+            values=values | {":expires_at": expires_at},
+        )
+    )
+
+
+def continuation_of(me: Contender, session: Session) -> Steps[str | None]:
+    """The execution in which the session's wait went on last."""
+    item = yield from read_session(me, session)
+    return str(item["continuation"]["S"]) if item is not None and "continuation" in item else None
+
+
+def claims_of(execution: str) -> Steps[list[tuple[Session, Claim, str]]]:
+    """The claims that were written down for an execution, each with its session and the machine of its work."""
+    request = Read(Session(execution, "").key()["pk"]["S"], "/", limit=None)
+    found: list[tuple[Session, Claim, str]] = []
+    while True:
+        reply = yield request
+        for item in reply.items:
+            if item is not None and "entity" in item:
+                lock = LockName(item["entity"]["S"], item["namespace"]["S"])
+                claim = Claim(lock, item["owner"]["S"], integer(item["leaseMs"]))
+                found.append((Session.of_key(item), claim, item["workMachine"]["S"]))
+        if reply.last_key is None:
+            return found
+        request = replace(request, after=reply.last_key)
+
+
 def _is_fresh(me: Contender, held: Grant) -> bool:
     return me.now.local_of(held.lease_until_ms) - me.now.local_ms >= me.claim.lease_ms * 3 // 4
 
@@ -139,7 +195,7 @@ def _renewed(me: Contender, held: Grant) -> Steps[tuple[Grant, LockLost | None]]
 def _release_in_place(me: Contender, held: Grant) -> Steps[None]:
     """The release could not be reached; the state machine has written that the work is over."""
     try:
-        yield from me.release(held)
+        yield from release(me, held)
     except LockLost:
         # Then there is nothing left to free.
         return
@@ -202,9 +258,4 @@ def _number(item: Item | None, name: str) -> int | None:
 
 
 def _expires_at(now: Moment, held: Grant) -> dict[str, str]:
-    return number(max(now.latest_ms // 1_000 + _OUTLIVES_ITS_LEASE_S, expires_at_s(held)))
-
-
-def expires_at_s(held: Grant) -> int:
-    """When the session of a grant may be cleaned away, seconds since the epoch."""
-    return held.lease_until_ms // 1_000 + _OUTLIVES_ITS_LEASE_S
+    return number(session_expires_at_s(max(now.latest_ms, held.lease_until_ms)))

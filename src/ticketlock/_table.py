@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from botocore.exceptions import BotoCoreError, ClientError
 
 from ticketlock import _sdk
+from ticketlock._calls import release
 from ticketlock._clocks import Clocks, SystemClocks
+from ticketlock._executions import close
 from ticketlock._items import Item
 from ticketlock._names import MAX_RECORD_WAIT_MS, LockName, whole_number
 from ticketlock._outcomes import Grant, LockState, Place, Position, Released
-from ticketlock._protocol import Contender, Steps, inspect
-from ticketlock._requests import Read, Reply, Request, TaskAnswer, TimeCheck, Transaction, Write
+from ticketlock._protocol import Contender
+from ticketlock._queue import inspect
+from ticketlock._requests import Closing, Read, Reply, Request, Steps, TaskAnswer, TimeCheck, Transaction, Write
 from ticketlock._time import Moment, Reading, TableTime
 from ticketlock._writes import Claim
 from ticketlock.errors import InvalidLockRequest, OutcomeUnknown, RequestNotApplied, TableError, TableRefused
@@ -119,7 +122,7 @@ class LockTable:
         return self._contend(claim, lambda me: me.renew(fencing_token))
 
     def release(self, claim: Claim, held: Grant) -> Released:
-        """Free the lock.
+        """Free the lock; with a Step Functions client, call the next one in line.
 
         Args:
             claim: the acquisition.
@@ -129,11 +132,24 @@ class LockTable:
             LockLost: the lease had ended, and the lock is not held with this token any more.
             TableError: the table could not be used; the lease ends by itself.
         """
-        return self._contend(claim, lambda me: me.release(held))
+        if self._step_functions is None:
+            return self._contend(claim, lambda me: me.release(held))
+        return self._contend(claim, lambda me: release(me, held))
 
     def inspect(self, lock: LockName) -> LockState:
         """Read a lock, its holders and its whole queue; sends a Query a page."""
         return self.run(lambda now: inspect(lock, now))
+
+    @property
+    def step_functions(self) -> "SFNClient":
+        """The Step Functions client.
+
+        Raises:
+            ValueError: there is none.
+        """
+        if self._step_functions is None:
+            raise ValueError("a callback task or an execution is to be reached: give LockTable a Step Functions client")
+        return self._step_functions
 
     def _contend(self, claim: Claim, steps: Callable[[Contender], Steps[T]]) -> T:
         slowest_s = _sdk.read_timeout_s(self._client)
@@ -174,6 +190,8 @@ class LockTable:
         """
         started_ms = self._clocks.read().local_ms
         last_ms = started_ms + self._give_up_after_ms
+        if isinstance(request, Read | TaskAnswer) and request.patience_ms is not None:
+            last_ms = min(last_ms, started_ms + request.patience_ms)
         if isinstance(request, Write) and request.not_after_local_ms is not None:
             last_ms = min(last_ms, request.not_after_local_ms)
             if started_ms > last_ms:
@@ -191,7 +209,7 @@ class LockTable:
                     return Reply(False, meaning.items, now, meaning.refused)
                 if isinstance(meaning, TableError):
                     raise meaning from error
-                perhaps_applied |= meaning.perhaps_applied and not isinstance(request, Read | TimeCheck)
+                perhaps_applied |= meaning.perhaps_applied and not isinstance(request, Read | TimeCheck | Closing)
                 pause_ms = random.random() * min(_LONGEST_BACKOFF_MS, _FIRST_BACKOFF_MS << attempt)
                 if self._clocks.read().local_ms + pause_ms > last_ms:
                     given_up = OutcomeUnknown if perhaps_applied else RequestNotApplied
@@ -211,6 +229,9 @@ class LockTable:
             return client.get_item(**table, **request.parameters())
         if isinstance(request, TaskAnswer):
             return self._answer(request)
+        if isinstance(request, Closing):
+            close(self.step_functions, request.execution)
+            return {}
         if isinstance(request, Transaction):
             return client.transact_write_items(
                 TransactItems=[{write.operation: {**table, **write.parameters()}} for write in request.writes]
@@ -220,17 +241,15 @@ class LockTable:
         return send[request.operation](**table, **request.parameters(), **returns)
 
     def _answer(self, answer: TaskAnswer) -> Any:
-        if self._step_functions is None:
-            raise ValueError("a callback task is to be answered: give LockTable a Step Functions client")
         if answer.error is None:
-            return self._step_functions.send_task_success(taskToken=answer.task_token, output="{}")
-        return self._step_functions.send_task_failure(
+            return self.step_functions.send_task_success(taskToken=answer.task_token, output="{}")
+        return self.step_functions.send_task_failure(
             taskToken=answer.task_token, error=answer.error, cause=answer.cause or ""
         )
 
     def _moment_of(self, request: Request, sent: Reading, response: Any) -> Moment:
         """The moment of a reply, whose Date tells the table's time; that of another service's does not."""
-        if isinstance(request, TaskAnswer):
+        if isinstance(request, TaskAnswer | Closing):
             return self.now()
         received = self._clocks.read()
         date_ms = _sdk.date_ms(response)
@@ -253,6 +272,8 @@ def _items(request: Request, response: Any) -> tuple[Item | None, ...]:
         if "Items" not in response:
             raise _sdk.BrokenReply()
         return tuple(response["Items"])
+    if isinstance(request, Closing):
+        return ()
     if isinstance(request, Write) and request.returns != "NONE" and "Attributes" not in response:
         raise _sdk.BrokenReply()
     return (response.get("Attributes"),)

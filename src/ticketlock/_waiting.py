@@ -1,14 +1,69 @@
-"""When to look again: advice only, nothing safe depends on it.
+"""When to look again, and how to wait until then: advice only, nothing safe depends on it.
 
-Strict order means that only the front waiter's next look can move the queue. So the front looks when the holder is
-expected to leave, and then often, at growing distances; everybody behind sleeps about as long as the turns before its
-own will take, never past half a lease nor into the last quarter of its row's, nor past as many of the front's longest
-sleeps as there are turns.
+Strict order means that only the front waiter's next look can move the queue. So a front waiter that polls looks when
+the holder is expected to leave, and then often, at growing distances; everybody behind sleeps about as long as the
+turns before its own will take, never past half a lease nor into the last quarter of its row's, nor past as many of the
+front's longest sleeps as there are turns. One that is called needs to look only where nobody may call it: when a
+holder's lease or its own record wait ends, and at half its lease, to keep its row.
 """
+
+from dataclasses import dataclass
+from typing import Literal
 
 from ticketlock._outcomes import Position
 
 _OVERDUE_SHARE = 2
+# A poller that has waited for a day looks every 90 s at most: its executions' events are counted.
+_WAITED_SHARE = 1_000
+_SHORTEST_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """How to wait for the next look: its name in the turn, and how long to sleep where nothing ends it earlier."""
+
+    status: Literal["waiting", "parked", "parkedBriefly"]
+    ms: int
+
+
+def next_sleep(position: Position, *, lease_ms: int, poll_ms: int, rest_ms: int | None) -> Sleep:
+    """How a waiter that is called waits for its next look.
+
+    Args:
+        position: what the last look found.
+        lease_ms: the lease; a parked task ends after half of it.
+        poll_ms: a briefly parked task ends after it.
+        rest_ms: what is left of the record wait; None for ever.
+    """
+    if rest_ms is not None and rest_ms < poll_ms:
+        return Sleep("waiting", max(0, rest_ms))
+    half_ms = lease_ms // 2
+    if rest_ms is not None and rest_ms < half_ms:
+        return Sleep("parkedBriefly", poll_ms)
+    if position.lease_over_ms is not None and position.ahead == 0:
+        # A holder that lives renews at half its lease: one that is late by a tenth is perhaps dead, and calls nobody.
+        left_ms = position.lease_over_ms - position.now.likely_ms
+        if left_ms < half_ms - lease_ms // 10:
+            return Sleep("parkedBriefly", poll_ms)
+    return Sleep("parked", poll_ms)
+
+
+def next_look(
+    position: Position, *, lease_ms: int, poll_ms: int, waited_ms: int, rest_ms: int | None, jitter: float
+) -> Sleep:
+    """How a waiter that polls waits for its next look.
+
+    Args:
+        position: what the last look found.
+        lease_ms: the lease of the waiter's row.
+        poll_ms: the longest sleep of a front waiter that has not waited for long.
+        waited_ms: how long it has waited already.
+        rest_ms: what is left of the record wait; None for ever.
+        jitter: a random number in [0, 1), so that waiters do not look in step.
+    """
+    longest_ms = max(poll_ms, min(lease_ms // 2, waited_ms // _WAITED_SHARE))
+    ms = next_look_ms(position, lease_ms=lease_ms, shortest_ms=_SHORTEST_MS, longest_ms=longest_ms, jitter=jitter)
+    return Sleep("waiting", ms if rest_ms is None else min(ms, max(0, rest_ms)))
 
 
 def next_look_ms(position: Position, *, lease_ms: int, shortest_ms: int, longest_ms: int, jitter: float) -> int:

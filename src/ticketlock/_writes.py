@@ -13,6 +13,7 @@ from ticketlock._items import (
     Holder,
     LockItem,
     Row,
+    Session,
     holder_attribute,
     lock_key,
     number,
@@ -42,6 +43,7 @@ class Claim:
         lease_ms: how long a grant, and a place in the queue, last without renewal: 1 second to 7 days.
         permits: how many may hold the lock at once, 1 to 100: counts when the lock is first used.
         data: up to 256 bytes that are shown beside the holder.
+        session: where it can be called when its turn may have come; None when it cannot.
 
     Raises:
         InvalidLockRequest: a field is out of its bounds.
@@ -52,6 +54,7 @@ class Claim:
     lease_ms: int
     permits: int = 1
     data: str | None = None
+    session: Session | None = None
 
     def __post_init__(self) -> None:
         owner_id(self.owner)
@@ -175,6 +178,7 @@ def put_row(claim: Claim, ticket: int, minted_local_ms: int, now: Moment) -> Wri
             "leaseUntilMs": number(now.latest_ms + claim.lease_ms),
             "createdAtMs": number(now.likely_ms),
             "expiresAt": _row_expires_at(claim, now),
+            **({"session": {"M": claim.session.key()}} if claim.session is not None else {}),
         },
         condition=only_if.NO_SUCH_ROW,
         not_after_local_ms=minted_local_ms + JOIN_DEADLINE_MS,

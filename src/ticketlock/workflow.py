@@ -3,43 +3,41 @@
 The state machine passes one object, the *turn*, from step to step. Each call takes it in, drives the protocol, and
 gives the next one back; the definition only routes by its ``status``:
 
-    granted, waiting, InvalidLockRequest, TaskNotAllowed, RecordWaitExceeded, EventBudgetExceeded
+    granted                    hold the lock
+    waiting                    sleep for ``waitSeconds``, then look
+    parked, parkedBriefly      wait to be called, for half a lease or for ``poll`` at most, then look
+    continued                  go on waiting in another execution, named ``continueName``
+    InvalidLockRequest, TaskNotAllowed, RecordWaitExceeded, EventBudgetExceeded      fail by this name
 
 Every call may run twice with the same input.
 """
 
-import hashlib
+import json
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ticketlock import _budget as budget
+from ticketlock import _turn as turns
+from ticketlock._calls import await_call, call_next
+from ticketlock._clean_up import CleanedUp, WorkOf, clean_up
+from ticketlock._executions import describe, execution_arn, holding_name, waiting_name, work_name
 from ticketlock._failures import Failure
-from ticketlock._items import number
+from ticketlock._items import Session
 from ticketlock._lock_request import LockRequest
-from ticketlock._names import LockName
-from ticketlock._outcomes import Grant, Place, Position
-from ticketlock._protocol import Contender, Steps
+from ticketlock._outcomes import Grant, Position
+from ticketlock._protocol import Contender
+from ticketlock._requests import Steps
 from ticketlock._sdk import make_step_functions_client
-from ticketlock._session import Session, abandon, beat, expires_at_s, finish
-from ticketlock._table import LockTable
-from ticketlock._waiting import next_look_ms
+from ticketlock._session import LastBeat, abandon, beat, claims_of, finish, note_claim, note_continuation
+from ticketlock._table import LockTable, T
+from ticketlock._turn import Turn
+from ticketlock._waiting import Sleep, next_look, next_sleep
 from ticketlock._writes import Claim
 from ticketlock.errors import EventBudgetExceeded, InvalidLockRequest, LockLost, RecordWaitExceeded, TaskNotAllowed
 
-__all__ = ["EVENTS_PER_BEAT", "EVENTS_PER_POLL", "MAX_EVENTS", "MAX_POLLS", "Step", "Workflow"]
-
-# An execution may have 25,000 events and then fails unnamed:
-# https://docs.aws.amazon.com/step-functions/latest/dg/service-quotas.html
-# The rest is for retries of steps, which nobody counts.
-MAX_EVENTS = 23_000
-# By the history's event types (https://docs.aws.amazon.com/step-functions/latest/apireference/API_HistoryEvent.html):
-# Choice and Wait: entered and exited; the task: entered, scheduled, started, succeeded, exited.
-EVENTS_PER_POLL = 9
-# Scheduled, started, submitted, timed out.
-EVENTS_PER_BEAT = 4
-# What a wait may use; the rest is the hold's.
-MAX_POLLS = 18_000 // EVENTS_PER_POLL
+__all__ = ["Step", "Workflow"]
 
 _PLACE = "serialize"
 
@@ -50,7 +48,7 @@ class Step:
 
     Attributes:
         reply: what the state machine goes on with.
-        metrics: counts, and times in milliseconds (names that end in ``Time``).
+        metrics: counts, and times in milliseconds (names that end in ``Time`` or ``Age``).
         keys: what a log line of this step should tell.
     """
 
@@ -63,7 +61,7 @@ class Workflow:
     """The steps, over one lock table.
 
     Args:
-        table: the lock table, with a Step Functions client for the heartbeat's answers.
+        table: the lock table, with a Step Functions client for the answers to callback tasks.
     """
 
     def __init__(self, table: LockTable) -> None:
@@ -79,60 +77,77 @@ class Workflow:
 
         Args:
             event: ``request`` (the execution's input), ``execution`` (its ARN, which is the owner), ``targets``,
-                ``defaultRecordWaitSeconds``, ``leaseSeconds``, ``pollSeconds``.
+                ``defaultRecordWaitSeconds``, ``leaseSeconds``, ``pollSeconds``, ``handOver``, ``continueMachine``,
+                ``pollsAnExecution``, ``beatsAnExecution``. In the middle of somebody's own workflow also ``place``,
+                which with the execution is the owner; its request names no task.
         """
+        asked, default_wait, place = event["request"], event["defaultRecordWaitSeconds"], event.get("place")
         try:
-            request = LockRequest.parse(
-                event["request"], targets=event["targets"], default_record_wait=event["defaultRecordWaitSeconds"]
-            )
+            if place is None:
+                request = LockRequest.parse(asked, targets=event["targets"], default_record_wait=default_wait)
+            else:
+                request = LockRequest.parse_place(asked, default_record_wait=default_wait)
         except (InvalidLockRequest, TaskNotAllowed) as error:
-            return Step({"lock": {"turn": _refusal(error)}}, {}, {"refused": str(error)})
+            return Step({"lock": {"turn": turns.refusal(error)}}, {}, {"refused": str(error)})
         execution = event["execution"]
-        claim = Claim(request.lock, execution, int(event["leaseSeconds"] * 1_000))
+        session = Session(execution, place or _PLACE)
+        owner = execution if place is None else f"{execution}/{place}"
+        is_called = event["handOver"] == "callback"
+        claim = Claim(request.lock, owner, int(event["leaseSeconds"] * 1_000), session=session if is_called else None)
         wait_ms = request.record_wait_ms
+        if place is not None:
+            self._run(claim, lambda me: note_claim(me, session, event["workMachine"]))
         try:
             found = self._table.take_ticket(claim, wait_ms)
         except RecordWaitExceeded as error:
-            keys = _log_keys(claim) | {"refused": str(error)}
-            return Step({"lock": {"turn": _refusal(error)}}, {"RecordWaitsExceeded": 1}, keys)
-        now = self._table.now()
-        turn = {
-            "claim": {
-                "entity": claim.lock.entity,
-                "namespace": claim.lock.namespace,
-                "owner": claim.owner,
-                "leaseMs": claim.lease_ms,
-            },
-            "arrivedMs": now.likely_ms,
-            "waitUntilMs": None if wait_ms is None else now.likely_ms + wait_ms,
-            "pollMs": int(event["pollSeconds"] * 1_000),
-            "polls": 0,
-        }
-        step = self._turn(turn, claim, found)
+            keys = turns.log_keys(claim) | {"refused": str(error)}
+            return Step({"lock": {"turn": turns.refusal(error)}}, {"RecordWaitsExceeded": 1}, keys)
+        turn = turns.new_turn(claim, session, event, self._table.now().likely_ms, wait_ms)
+        step = self._found(turn, claim, found)
         return Step({"lock": {"turn": step.reply}, "task": request.task}, step.metrics, step.keys)
+
+    def wait_for_call(self, event: Mapping[str, Any]) -> Step:
+        """Park: leave the callback task's token where whoever frees the lock finds it, and keep the place.
+
+        Args:
+            event: ``turn``, ``taskToken``.
+        """
+        turn = event["turn"]
+        claim, place = turns.claim_of(turn), turns.place_of(turn)
+        session, look = turns.session_of(turn), turn["polls"]
+
+        def may_stay(seen: Position) -> bool:
+            return turn["status"] == "parkedBriefly" or self._sleep(turn, claim, seen).status == "parked"
+
+        seen = self._run(claim, lambda me: await_call(me, place, session, event["taskToken"], look, may_stay))
+        metrics = {} if seen is None else _age(turn, seen)
+        return Step({}, metrics, turns.log_keys(claim, place.ticket) | {"stays": seen is not None})
 
     def check_position(self, event: Mapping[str, Any]) -> Step:
         """Look once; take the lock if it is this execution's turn.
 
         Args:
-            event: ``turn``.
+            event: ``turn``, ``execution`` (the ARN of the present one).
         """
         turn = dict(event["turn"])
-        claim = _claim(turn)
-        place = Place(turn["place"]["ticket"], turn["place"]["leaseUntilMs"])
+        claim, place = turns.claim_of(turn), turns.place_of(turn)
+        is_first = event["execution"] == turn["session"]["execution"]
         turn["polls"] += 1
+        turn["pollsHere"] += 1
+        if is_first:
+            turn["events"] += budget.events_per_look(called=turns.is_called(turn))
         try:
             found = self._table.check_turn(claim, place, turn["waitUntilMs"])
         except RecordWaitExceeded as error:
-            keys = _log_keys(claim, place.ticket) | {"refused": str(error)}
-            return Step(_refusal(error), {"RecordWaitsExceeded": 1}, keys)
-        if isinstance(found, Position) and turn["polls"] >= MAX_POLLS:
-            won = self._table.withdraw(claim, found.place.ticket)
-            if won is None:
-                over = EventBudgetExceeded(f"not the turn after {MAX_POLLS} looks: the event history has no more room")
-                return Step(_refusal(over), {}, _log_keys(claim, found.place.ticket) | {"refused": str(over)})
-            found = won
-        return self._turn(turn, claim, found)
+            self._run(claim, call_next)
+            keys = turns.log_keys(claim, place.ticket) | {"refused": str(error)}
+            return Step(turns.refusal(error), {"RecordWaitsExceeded": 1}, keys)
+        most = turn["pollsAnExecution"]
+        if is_first:
+            most = min(most, budget.FIRST_POLLS)
+        if isinstance(found, Position) and turn["pollsHere"] >= most:
+            return self._continue(turn, claim, found)
+        return self._found(turn, claim, found)
 
     def heartbeat(self, event: Mapping[str, Any]) -> Step:
         """Renew the lease; end the heartbeat's task when the work has ended or the lock is lost.
@@ -141,28 +156,23 @@ class Workflow:
             event: ``turn``, ``execution``, ``taskToken``, ``beat`` (the task's retry count).
         """
         turn = event["turn"]
-        claim, held, session = _claim(turn), _held(turn), Session(event["execution"], _PLACE)
-        beat_number = event["beat"]
-        events = turn["polls"] * EVENTS_PER_POLL + (beat_number + 2) * EVENTS_PER_BEAT
-
-        def steps(me: Contender) -> Steps[Grant]:
-            return beat(me, held, session, event["taskToken"], beat_number, in_budget=events < MAX_EVENTS)
-
-        keys = _log_keys(claim, held.ticket) | {"fencing_token": held.fencing_token, "beat": beat_number}
+        claim, held, session = turns.claim_of(turn), turns.grant_of(turn), turns.session_of(turn)
+        is_first = event["execution"] == session.execution
+        number = turn["beats"] + event["beat"]
+        last = _last_beat(turn, event["beat"] + 1, is_first=is_first)
+        keys = turns.log_keys(claim, held.ticket) | {"fencing_token": held.fencing_token, "beat": number}
         try:
-            self._table.run(lambda now: steps(Contender(claim, now)))
+            self._run(claim, lambda me: beat(me, held, session, event["taskToken"], number, last))
         except LockLost as lost:
             return Step({}, {"LostLeases": 1}, keys | {"lost": str(lost)})
-        except EventBudgetExceeded as over:
-            return Step({}, {}, keys | {"event_budget": str(over)})
-        return Step({}, {}, keys)
+        return Step({}, {}, keys | ({"last": last.error} if last is not None else {}))
 
     def release(self, event: Mapping[str, Any]) -> Step:
         """The work has ended, or failed: free the lock if the work is surely over, and end the heartbeat.
 
         Args:
-            event: ``turn``, ``execution``; after a failure also ``failure`` (``{"Error", "Cause"}``) and ``kind``, the
-                kind of the work.
+            event: ``turn``; after a failure also ``failure`` (``{"Error", "Cause"}``) and ``kind``, the kind of the
+                work.
 
         Returns:
             After a failure the work's own ``error`` and ``cause``.
@@ -171,103 +181,148 @@ class Workflow:
             LockLost: the work succeeded, but only after its lease had ended.
         """
         turn = event["turn"]
-        claim, held, session = _claim(turn), _held(turn), Session(event["execution"], _PLACE)
-        keys = _log_keys(claim, held.ticket) | {"fencing_token": held.fencing_token}
+        claim, held, session = turns.claim_of(turn), turns.grant_of(turn), turns.session_of(turn)
+        keys = turns.log_keys(claim, held.ticket) | {"fencing_token": held.fencing_token}
         if "failure" not in event:
-            released = self._table.run(lambda now: finish(Contender(claim, now), held, session))
+            released = self._run(claim, lambda me: finish(me, held, session))
             return Step({}, {"HoldTime": released.held_ms}, keys)
         failure = Failure.parse(event["failure"], kind=event["kind"])
         own = failure.to_report()
         reply = {"error": own.error, "cause": own.cause}
         keys |= {"work_error": own.error}
         if not failure.work_has_ended():
-            self._table.run(lambda now: abandon(Contender(claim, now), held, session))
+            self._run(claim, lambda me: abandon(me, held, session))
             return Step(reply, {"AbandonedHolds": 1}, keys)
         try:
-            released = self._table.run(lambda now: finish(Contender(claim, now), held, session))
+            released = self._run(claim, lambda me: finish(me, held, session))
         except LockLost as lost:
             # The work failed anyway, with a better reason.
             return Step(reply, {"LostLeases": 1}, keys | {"lost": str(lost)})
         return Step(reply, {"HoldTime": released.held_ms}, keys)
 
-    def _turn(self, turn: dict[str, Any], claim: Claim, found: Grant | Position) -> Step:
+    def clean_up(self, event: Mapping[str, Any], *, state_machine: str, lease_ms: int) -> Step:
+        """An execution has failed, timed out or was stopped: leave the queue, free what it surely holds no more.
+
+        Args:
+            event: the status event of EventBridge
+                (https://docs.aws.amazon.com/step-functions/latest/dg/eventbridge-integration.html).
+            state_machine: the ARN of the serialised workflow; executions of others are known by their sessions.
+            lease_ms: the serialised workflow's lease.
+        """
+        detail = event["detail"]
+        execution = detail["executionArn"]
+        keys = {"status": detail["status"]}
+        described = describe(self._table.step_functions, execution) or {}
+        if described.get("redriveCount", 0) > detail.get("redriveCount", 0):
+            return Step({}, {}, keys | {"redriven": True})
+        claims: list[tuple[Session, Claim, WorkOf]] = [
+            (session, claim, _work_of(claim, machine))
+            for session, claim, machine in self._table.run(lambda _: claims_of(execution))
+        ]
+        if detail["stateMachineArn"] == state_machine:
+            claims += _claim_by_input(detail.get("input") or described.get("input"), execution, lease_ms)
+        done = [self._run(claim, _cleaning(session, detail["stopDate"], work_of)) for session, claim, work_of in claims]
+        counts = {
+            "CleanedUpPlaces": sum(each.left for each in done),
+            "CleanedUpHolds": sum(each.freed for each in done),
+            "HoldsLeftToLease": sum(each.left_to_lease for each in done),
+        }
+        return Step({}, {name: value for name, value in counts.items() if value}, keys | counts)
+
+    def _run(self, claim: Claim, steps: Callable[[Contender], Steps[T]]) -> T:
+        return self._table.run(lambda now: steps(Contender(claim, now)))
+
+    def _found(self, turn: Turn, claim: Claim, found: Grant | Position) -> Step:
         if isinstance(found, Grant):
-            return _granted(turn, found)
-        wait_ms = next_look_ms(
-            found,
-            lease_ms=claim.lease_ms,
-            shortest_ms=1_000,
-            longest_ms=turn["pollMs"],
-            jitter=random.random(),
-        )
-        if turn["waitUntilMs"] is not None:
-            wait_ms = min(wait_ms, turn["waitUntilMs"] - found.now.likely_ms)
-        place = {"ticket": found.place.ticket, "leaseUntilMs": found.place.lease_until_ms}
-        # Wait states know whole seconds.
-        reply = turn | {"status": "waiting", "place": place, "waitSeconds": max(1, -(-wait_ms // 1_000))}
-        keys = _log_keys(claim, found.place.ticket) | {
+            keys = turns.log_keys(claim, found.ticket) | {"fencing_token": found.fencing_token}
+            waited_ms = max(0, found.since_ms - turn["arrivedMs"])
+            metrics = {"Grants": 1, "WaitTime": waited_ms, "TakenOver": found.took_over}
+            return Step(turns.with_grant(turn, found), metrics, keys)
+        keys = turns.log_keys(claim, found.place.ticket) | {
             "ahead": found.ahead,
             "place_lost": found.place_lost,
-            "holders": [_short_hash(owner) for owner in found.holders],
+            "holders": turns.hashes(found.holders),
         }
-        return Step(reply, {}, keys)
+        sleep = self._sleep(turn, claim, found)
+        # Wait states know whole seconds.
+        wait_s = max(1, -(-sleep.ms // 1_000))
+        reply = {**turns.with_place(turn, found.place), "status": sleep.status, "waitSeconds": wait_s}
+        return Step(reply, _age(turn, found), keys)
+
+    def _sleep(self, turn: Turn, claim: Claim, found: Position) -> Sleep:
+        waited_ms = max(0, found.now.likely_ms - turn["arrivedMs"])
+        rest_ms = None if turn["waitUntilMs"] is None else turn["waitUntilMs"] - found.now.likely_ms
+        if turns.is_called(turn):
+            return next_sleep(found, lease_ms=claim.lease_ms, poll_ms=turn["pollMs"], rest_ms=rest_ms)
+        return next_look(
+            found,
+            lease_ms=claim.lease_ms,
+            poll_ms=turn["pollMs"],
+            waited_ms=waited_ms,
+            rest_ms=rest_ms,
+            jitter=random.random(),
+        )
+
+    def _continue(self, turn: Turn, claim: Claim, found: Position) -> Step:
+        keys = turns.log_keys(claim, found.place.ticket)
+        if turn["events"] + budget.EVENTS_PER_WAITING_SEAM > budget.WAITING_EVENTS:
+            won = self._table.withdraw(claim, found.place.ticket)
+            if won is not None:
+                return self._found(turn, claim, won)
+            self._run(claim, call_next)
+            over = EventBudgetExceeded(
+                f"not the turn after {turn['polls']:,} looks: the event history has no more room"
+            )
+            return Step(turns.refusal(over), {}, keys | {"refused": str(over)})
+        seam = turn["seams"] + 1
+        name = waiting_name(claim.owner, seam)
+        session = turns.session_of(turn)
+        execution = execution_arn(turn["continueMachine"], name)
+        self._run(claim, lambda me: note_continuation(me, session, execution, seam))
+        reply = {
+            **turns.with_place(turn, found.place),
+            "status": "continued",
+            "continueName": name,
+            "pollsHere": 0,
+            "seams": seam,
+            "events": turn["events"] + budget.EVENTS_PER_WAITING_SEAM,
+        }
+        return Step(reply, {}, keys | {"seam": seam})
 
 
-def _granted(turn: dict[str, Any], grant: Grant) -> Step:
-    lock = {
-        "entity": grant.lock.entity,
-        "namespace": grant.lock.namespace,
-        "owner": grant.owner,
-        "fencingToken": grant.fencing_token,
-    }
-    reply = turn | {
-        "status": "granted",
-        "grant": {
-            "ticket": grant.ticket,
-            "fencingToken": grant.fencing_token,
-            "leaseUntilMs": grant.lease_until_ms,
-            "sinceMs": grant.since_ms,
-            "meanHoldMs": grant.mean_hold_ms,
-        },
-        # What the state LeaveToHeartbeat writes, by itself: the values of its update, as DynamoDB takes them.
-        "unreleased": {":token": number(grant.fencing_token), ":expires_at": number(expires_at_s(grant))},
-        "work": {"lock": lock},
-        # One work per grant: a retried start is the same child.
-        "workName": f"lock-{_short_hash(grant.owner, 32)}-{grant.fencing_token}",
-    }
-    waited_ms = max(0, grant.since_ms - turn["arrivedMs"])
-    metrics = {"Grants": 1, "WaitTime": waited_ms, "TakenOver": grant.took_over}
-    keys = {"entity": grant.lock.entity, "namespace": grant.lock.namespace, "ticket": grant.ticket}
-    return Step(reply, metrics, keys | {"fencing_token": grant.fencing_token})
+def _age(turn: Turn, found: Position) -> Mapping[str, float]:
+    return {"OldestWaiterAge": max(0, found.now.likely_ms - turn["arrivedMs"])} if found.ahead == 0 else {}
 
 
-def _refusal(error: Exception) -> dict[str, str]:
-    return {"status": type(error).__name__, "cause": str(error)}
+def _cleaning(session: Session, stopped_at_ms: int, work_of: WorkOf) -> Callable[[Contender], Steps[CleanedUp]]:
+    return lambda me: clean_up(me, session, stopped_at_ms, work_of)
 
 
-def _claim(turn: Mapping[str, Any]) -> Claim:
-    claim = turn["claim"]
-    return Claim(LockName(claim["entity"], claim["namespace"]), claim["owner"], claim["leaseMs"])
+def _claim_by_input(text: str | None, execution: str, lease_ms: int) -> list[tuple[Session, Claim, WorkOf]]:
+    """The claim of an execution of the serialised workflow itself, which follows from its input."""
+    try:
+        request = LockRequest.parse(json.loads(text or "null"), targets=None, default_record_wait="Infinity")
+    except (ValueError, TaskNotAllowed):
+        return []  # refused at its first step: it has no claim
+    claim = Claim(request.lock, execution, lease_ms)
+    machine = request.task["arn"] if request.task["kind"] == "execution" else ""
+    return [(Session(execution, _PLACE), claim, _work_of(claim, machine))]
 
 
-def _held(turn: Mapping[str, Any]) -> Grant:
-    claim, grant = _claim(turn), turn["grant"]
-    return Grant(
-        lock=claim.lock,
-        owner=claim.owner,
-        ticket=grant["ticket"],
-        fencing_token=grant["fencingToken"],
-        lease_until_ms=grant["leaseUntilMs"],
-        # This process has not granted it: what it knows is the lease in table time.
-        deadline_ms=0,
-        since_ms=grant["sinceMs"],
-        mean_hold_ms=grant["meanHoldMs"],
-    )
+def _work_of(claim: Claim, machine: str) -> WorkOf:
+    return lambda token: execution_arn(machine, work_name(claim.owner, token)) if machine else None
 
 
-def _log_keys(claim: Claim, ticket: int | None = None) -> dict[str, Any]:
-    return {"entity": claim.lock.entity, "namespace": claim.lock.namespace, "ticket": ticket}
-
-
-def _short_hash(owner: str, digits: int = 8) -> str:
-    return hashlib.sha256(owner.encode()).hexdigest()[:digits]
+def _last_beat(turn: Turn, beats: int, *, is_first: bool) -> LastBeat | None:
+    """How a beat is to end its task if it is the last that its execution may afford."""
+    most = min(turn["beatsAnExecution"], budget.FIRST_BEATS) if is_first else turn["beatsAnExecution"]
+    if beats < most:
+        return None
+    spent = turn["events"] + budget.EVENTS_PER_HOLDING_SEAM + (beats * budget.EVENTS_PER_BEAT if is_first else 0)
+    # Should the next execution fail, the first one does the beats again.
+    if spent + budget.FIRST_BEATS * budget.EVENTS_PER_BEAT > budget.MAX_EVENTS:
+        return LastBeat("EventBudgetExceeded", "the execution's event history has no room for another heartbeat")
+    beats += turn["beats"]
+    name = holding_name(turn["claim"]["owner"], turn["grant"]["fencingToken"], beats)
+    next_turn = {**turn, "beats": beats, "events": spent, "continueName": name}
+    return LastBeat("ContinueHolding", json.dumps(next_turn, ensure_ascii=False))

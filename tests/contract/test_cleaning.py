@@ -6,9 +6,9 @@ import pytest
 from contract.world import LEASE_MS, Process, World
 
 from ticketlock import LockName
-from ticketlock._items import integer, lock_key, row_key
+from ticketlock._items import Session, integer, lock_key, row_key
 from ticketlock._protocol import Contender
-from ticketlock._session import Session, beat, finish
+from ticketlock._session import beat, finish
 
 DAY_S = 24 * 3_600
 LEASE_S = LEASE_MS // 1_000
@@ -55,7 +55,7 @@ def test_a_session_may_go_a_day_after_its_lease(alice: Process, lock: LockName) 
     claim = alice.claim(lock)
     grant = alice.granted(claim)
     session = Session("arn:aws:states:::execution:serialize:" + lock.entity, "serialize")
-    alice.table.run(lambda now: beat(Contender(claim, now), grant, session, "token", 1, in_budget=True))
+    alice.table.run(lambda now: beat(Contender(claim, now), grant, session, "token", 1))
     assert expires_in_s(alice, session.key()) == pytest.approx(DAY_S, abs=5)
 
 

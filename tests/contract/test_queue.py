@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from contract.engines import exact_engine_names
+from contract.engines import Engine, exact_engine_names, table_of_its_own
 from contract.world import LEASE_MS, Process, World
 
 from ticketlock import Grant, LockName, Position, RecordWaitExceeded
@@ -62,19 +62,19 @@ def test_my_turn_is_one_query_and_one_transaction(alice: Process, bob: Process, 
 
 
 @pytest.mark.parametrize("extra", [0, 10_000])
-def test_a_look_reads_the_same_few_items_behind_1_and_behind_10_000(
-    world: World, alice: Process, bob: Process, lock: LockName, extra: int
-) -> None:
-    alice.granted(alice.claim(lock))
-    ahead = bob.claim(lock)
-    first = bob.queued(ahead)
-    stand_in_line(world, alice, lock, first.place.ticket, extra)
-    last = world.process()
-    claim = last.claim(lock)
-    position = last.queued(claim)
-    assert last.operations(lambda: last.look(claim, position)) == ["Query"]
-    assert last.sent[-1].response["ScannedCount"] == 3
-    assert position.ahead == extra + 1
+def test_a_look_reads_the_same_few_items_behind_1_and_behind_10_000(engine: Engine, extra: int) -> None:
+    with table_of_its_own(engine) as roomy:
+        world = World(roomy)
+        alice, bob, last, lock = world.process(), world.process(), world.process(), world.lock()
+        alice.granted(alice.claim(lock))
+        ahead = bob.claim(lock)
+        first = bob.queued(ahead)
+        stand_in_line(world, alice, lock, first.place.ticket, extra)
+        claim = last.claim(lock)
+        position = last.queued(claim)
+        assert last.operations(lambda: last.look(claim, position)) == ["Query"]
+        assert last.sent[-1].response["ScannedCount"] == 3
+        assert position.ahead == extra + 1
 
 
 def stand_in_line(world: World, process: Process, lock: LockName, after_ticket: int, how_many: int) -> None:
@@ -156,7 +156,7 @@ def test_a_row_that_comes_alive_while_it_is_swept_is_not_overtaken(
     world.advance(LEASE_MS // 2 + 4_000)
     look = carol.steps(third, lambda me: me.check_position(waiting.place))
     look.step()
-    woken = bob.steps(sleeper, lambda me: me._extend(slept.place))
+    woken = bob.steps(sleeper, lambda me: me.extend(slept.place))
     woken.to_the_end()
     assert isinstance(look.to_the_end(), Position)
 

@@ -1,112 +1,232 @@
 """Where heartbeat and release meet: in every order of their requests the task ends and the lock is free."""
 
-import itertools
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from contract.world import LEASE_MS, Process, Stepper, World
+from contract.engines import ON_ONE_ENGINE
+from contract.world import LEASE_MS, Callback, Process, Stepper, World, every_order, exclusion_held
 
-from ticketlock import Claim, Grant, LockLost, LockName
-from ticketlock._items import number
-from ticketlock._protocol import Contender, Steps
-from ticketlock._requests import Reply, TaskAnswer
-from ticketlock._session import Session, abandon, beat, finish
-
-
-class Callback(Stepper[Any]):
-    """Steps whose answers to callback tasks are taken down instead of sent."""
-
-    answers: list[TaskAnswer]
-
-    def __init__(self, process: Process, claim: Claim, verb: Callable[[Contender], Steps[Any]]) -> None:
-        self.answers = []
-        super().__init__(process, lambda now: verb(Contender(claim, now)))
-
-    def step(self) -> None:
-        if not isinstance(self.next_request, TaskAnswer):
-            super().step()
-            return
-        answer = self.next_request
-        self.answers.append(answer)
-        reply = Reply(True, (), self._process.table.now())
-        self._advance(lambda: self._steps.send(reply))
-
-    def run(self) -> "Callback":
-        while not self.done:
-            self.step()
-        return self
+from ticketlock import Grant, LockLost, LockName, Released
+from ticketlock._items import Session, number
+from ticketlock._protocol import Contender
+from ticketlock._requests import Steps
+from ticketlock._session import LastBeat, abandon, beat, finish
 
 
 class Hold:
     """One held lock of one execution, and the steps that its functions run, each in a process of its own."""
 
-    def __init__(self, world: World, lock: LockName) -> None:
+    def __init__(self, world: World, lock: LockName, processes: Sequence[Process] = ()) -> None:
         self.world = world
-        self.owner = world.process()
+        self._processes = list(processes)
+        self.owner = self._process()
+        self.owner.sent.clear()
         self.claim = self.owner.claim(lock)
         self.grant: Grant = self.owner.granted(self.claim)
         self.session = Session(f"arn:aws:states:::execution:serialize:{uuid.uuid4()}", "serialize")
 
-    def beat(self, number: int, token: str = "token", *, in_budget: bool = True) -> Callback:
-        return self._steps(lambda me: beat(me, self.grant, self.session, token, number, in_budget=in_budget))
+    def beat(self, number: int, token: str = "token", last: LastBeat | None = None) -> Callback[Any]:
+        return self._steps(lambda me: beat(me, self.grant, self.session, token, number, last))
 
-    def finish(self) -> Callback:
+    def finish(self) -> Callback[Any]:
         return self._steps(self.finishes)
 
     def finishes(self, me: Contender) -> Steps[Any]:
         return finish(me, self.grant, self.session)
 
-    def abandon(self) -> Callback:
+    def abandon(self) -> Callback[Any]:
         return self._steps(lambda me: abandon(me, self.grant, self.session))
 
     def is_free(self) -> bool:
         item = self.owner.table.inspect(self.claim.lock).item
         return item is not None and item.held == 0 and item.holders == ()
 
-    def _steps(self, verb: Callable[[Contender], Steps[Any]]) -> Callback:
-        return Callback(self.world.process(), self.claim, verb)
+    def _steps(self, verb: Callable[[Contender], Steps[Any]]) -> Callback[Any]:
+        return Callback(self._process(), self.claim, verb)
+
+    def _process(self) -> Process:
+        return self._processes.pop() if self._processes else self.world.process()
 
 
-def interleavings(lengths: Sequence[int]) -> list[tuple[int, ...]]:
-    """Every order in which processes can take so many steps each."""
-    turns = [index for index, length in enumerate(lengths) for _ in range(length)]
-    return sorted(set(itertools.permutations(turns)))
+@pytest.fixture
+def processes(world: World) -> list[Process]:
+    return [world.process() for _ in range(8)]
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_in_every_order_of_requests_the_heartbeat_ends_and_the_lock_is_free(world: World, number: int) -> None:
-    # A beat sends at most a renewal, its token, an answer; a release at most finished, freed, an answer.
-    schedules = interleavings([3, 3])
-    assert len(schedules) == 20
-    for schedule in schedules:
-        hold = Hold(world, world.lock())
+def test_in_every_order_of_requests_the_heartbeat_ends_and_the_lock_is_free(
+    world: World, processes: list[Process], number: int
+) -> None:
+    hold: Hold
+    steps: list[Callback[Any]]
+
+    def start() -> Sequence[Stepper[Any]]:
+        nonlocal hold, steps
+        hold = Hold(world, world.lock(), processes)
         steps = [hold.beat(number), hold.finish()]
-        for index in schedule:
-            if not steps[index].done:
-                steps[index].step()
-        for each in steps:
-            each.run()
+        return steps
+
+    for order in every_order(world, start):
         answers = [answer for each in steps for answer in each.answers]
-        assert steps[1].error is None, schedule
-        assert answers, schedule
-        assert {answer.error for answer in answers} == {None}, schedule
-        assert hold.is_free(), schedule
+        assert steps[1].error is None, order
+        assert answers, order
+        assert {answer.error for answer in answers} == {None}, order
+        assert hold.is_free(), order
 
 
-def test_a_repeated_release_in_every_order_is_one_release(world: World) -> None:
-    for schedule in interleavings([3, 3]):
-        hold = Hold(world, world.lock())
+def test_a_repeated_release_in_every_order_is_one_release(world: World, processes: list[Process]) -> None:
+    hold: Hold
+    steps: list[Callback[Any]]
+
+    def start() -> Sequence[Stepper[Any]]:
+        nonlocal hold, steps
+        hold = Hold(world, world.lock(), processes)
         hold.beat(0).run()
         steps = [hold.finish(), hold.finish()]
-        for index in schedule:
-            if not steps[index].done:
-                steps[index].step()
-        for each in steps:
-            each.run()
-        assert [each.error for each in steps] == [None, None], schedule
-        assert hold.is_free(), schedule
+        return steps
+
+    for order in every_order(world, start):
+        assert [each.error for each in steps] == [None, None], order
+        assert hold.is_free(), order
+
+
+@ON_ONE_ENGINE
+class TestInEveryOrder:
+    """Every function invoked twice, every reply late: what three of them send meets in every order."""
+
+    @pytest.mark.parametrize("number", [0, 1])
+    def test_of_a_beat_its_copy_and_a_release(self, world: World, processes: list[Process], number: int) -> None:
+        hold: Hold
+        steps: list[Callback[Any]]
+
+        def start() -> Sequence[Stepper[Any]]:
+            nonlocal hold, steps
+            hold = Hold(world, world.lock(), processes)
+            steps = [hold.beat(number), hold.beat(number), hold.finish()]
+            return steps
+
+        for order in every_order(world, start):
+            assert self.all_is_well(hold, steps), order
+
+    @pytest.mark.parametrize("number", [0, 1])
+    def test_of_a_beat_a_release_and_its_copy(self, world: World, processes: list[Process], number: int) -> None:
+        hold: Hold
+        steps: list[Callback[Any]]
+
+        def start() -> Sequence[Stepper[Any]]:
+            nonlocal hold, steps
+            hold = Hold(world, world.lock(), processes)
+            steps = [hold.beat(number), hold.finish(), hold.finish()]
+            return steps
+
+        for order in every_order(world, start):
+            assert self.all_is_well(hold, steps), order
+
+    def test_of_a_beat_the_next_one_and_a_release(self, world: World, processes: list[Process]) -> None:
+        """The task of the first has timed out: it is the second's that must end."""
+        hold: Hold
+        steps: list[Callback[Any]]
+
+        def start() -> Sequence[Stepper[Any]]:
+            nonlocal hold, steps
+            hold = Hold(world, world.lock(), processes)
+            hold.beat(0, "first").run()
+            world.advance(LEASE_MS // 2)
+            steps = [hold.beat(1, "second"), hold.beat(2, "third"), hold.finish()]
+            return steps
+
+        for order in every_order(world, start):
+            assert self.all_is_well(hold, steps), order
+            assert "third" in {answer.task_token for each in steps for answer in each.answers}, order
+
+    def test_of_a_late_beat_a_redriven_one_and_a_release(self, world: World, processes: list[Process]) -> None:
+        """A redriven Hold counts its beats from 0 again; a beat of its earlier life is still under way."""
+        hold: Hold
+        steps: list[Callback[Any]]
+
+        def start() -> Sequence[Stepper[Any]]:
+            nonlocal hold, steps
+            hold = Hold(world, world.lock(), processes)
+            for beat_number in range(3):
+                hold.beat(beat_number, f"before {beat_number}").run()
+                world.advance(LEASE_MS // 2)
+            steps = [hold.beat(2, "before 2"), hold.beat(0, "after 0"), hold.finish()]
+            return steps
+
+        for order in every_order(world, start):
+            assert self.all_is_well(hold, steps), order
+
+    def test_of_a_beat_a_release_and_an_abandonment(self, world: World, processes: list[Process]) -> None:
+        """A release under way when the execution was stopped: the work has ended, whatever the clean-up thinks."""
+        hold: Hold
+        steps: list[Callback[Any]]
+
+        def start() -> Sequence[Stepper[Any]]:
+            nonlocal hold, steps
+            hold = Hold(world, world.lock(), processes)
+            steps = [hold.beat(1), hold.finish(), hold.abandon()]
+            return steps
+
+        for order in every_order(world, start):
+            assert self.all_is_well(hold, steps), order
+
+    @pytest.mark.parametrize("succeeded", [True, False])
+    def test_of_a_beat_and_a_release_after_the_lease_the_loss_has_its_name(
+        self, world: World, processes: list[Process], bob: Process, succeeded: bool
+    ) -> None:
+        """Whether or not somebody else has the lock by then."""
+        hold: Hold
+        beating: Callback[Any]
+        releasing: Callback[Released]
+
+        def start() -> Sequence[Stepper[Any]]:
+            nonlocal hold, beating, releasing
+            hold = Hold(world, world.lock(), processes)
+            hold.beat(0, "first").run()
+            world.advance(LEASE_MS + 4_000)
+            if succeeded:
+                bob.granted(bob.claim(hold.claim.lock))
+            beating, releasing = hold.beat(1, "second"), hold.finish()
+            return [beating, releasing]
+
+        for order in every_order(world, start):
+            assert isinstance(releasing.error, LockLost), order
+            assert "second" in {answer.task_token for each in (beating, releasing) for answer in each.answers}, order
+            assert {answer.error for answer in releasing.answers} <= {"LockLost"}, order
+            # A beat that finds the work finished leaves the word to the release.
+            assert all(answer.error in (None, "LockLost") for answer in beating.answers), order
+            assert hold.is_free() != succeeded, order
+
+    def test_of_a_beat_a_release_and_a_successor_after_the_lease(self, world: World, processes: list[Process]) -> None:
+        hold: Hold
+        releasing: Callback[Released]
+        taking: Stepper[Any]
+        *pool, successor = processes
+
+        def start() -> Sequence[Stepper[Any]]:
+            nonlocal hold, releasing, taking
+            hold = Hold(world, world.lock(), pool)
+            successor.sent.clear()
+            hold.beat(0, "first").run()
+            world.advance(LEASE_MS + 4_000)
+            releasing = hold.finish()
+            taking = successor.steps(successor.claim(hold.claim.lock), lambda me: me.take_ticket(None))
+            return [hold.beat(1, "second"), releasing, taking]
+
+        for order in every_order(world, start):
+            assert isinstance(releasing.error, LockLost), order
+            assert isinstance(taking.result, Grant), order
+            item = successor.table.inspect(hold.claim.lock).item
+            assert item is not None
+            assert [holder.fencing_token for holder in item.holders] == [taking.result.fencing_token], order
+            assert exclusion_held([*pool, successor]), order
+
+    def all_is_well(self, hold: Hold, steps: Sequence[Callback[Any]]) -> bool:
+        """No step failed, the heartbeat was ended and not failed, the lock is free."""
+        answers = [answer.error for each in steps for answer in each.answers]
+        return all(each.error is None for each in steps) and set(answers) == {None} and hold.is_free()
 
 
 def test_the_first_beat_writes_only_its_token(world: World, lock: LockName) -> None:
@@ -190,9 +310,17 @@ def test_an_abandoned_hold_ends_the_heartbeat_and_leaves_the_lock_to_its_lease(
     assert bob.granted(bob.claim(lock)).took_over == 1
 
 
-def test_a_beat_out_of_budget_fails_its_task_by_name(world: World, lock: LockName) -> None:
+def test_the_last_beat_of_an_execution_ends_its_task_as_it_was_told(world: World, lock: LockName) -> None:
     hold = Hold(world, lock)
-    assert [answer.error for answer in hold.beat(5, in_budget=False).run().answers] == ["EventBudgetExceeded"]
+    answers = hold.beat(5, last=LastBeat("ContinueHolding", "the turn")).run().answers
+    assert [(answer.error, answer.cause) for answer in answers] == [("ContinueHolding", "the turn")]
+
+
+def test_the_last_beat_of_an_execution_whose_work_has_ended_is_the_end(world: World, lock: LockName) -> None:
+    hold = Hold(world, lock)
+    hold.finish().run()
+    answers = hold.beat(5, last=LastBeat("ContinueHolding", "the turn")).run().answers
+    assert [answer.error for answer in answers] == [None]
 
 
 def test_a_redriven_heartbeat_counts_from_0_again_and_is_heard(world: World, lock: LockName) -> None:

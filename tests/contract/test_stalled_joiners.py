@@ -19,7 +19,7 @@ from contract.world import LEASE_MS, Process, Stepper, World
 from ticketlock import Grant, LockLost, LockName, Position
 from ticketlock._items import LockItem, is_lock_item
 from ticketlock._protocol import Contender
-from ticketlock._requests import Read, Reply, Request, TaskAnswer, TimeCheck, Transaction
+from ticketlock._requests import Closing, Read, Reply, Request, TaskAnswer, TimeCheck, Transaction
 from ticketlock._time import Moment
 
 H = TypeVar("H")
@@ -101,7 +101,7 @@ class Runner(Generic[H]):
 
 
 def sort_keys(request: Request) -> frozenset[str] | None:
-    assert not isinstance(request, TaskAnswer | TimeCheck)
+    assert not isinstance(request, TaskAnswer | TimeCheck | Closing)
     if isinstance(request, Read):
         return None
     writes = request.writes if isinstance(request, Transaction) else (request,)
@@ -212,11 +212,13 @@ class OurRaces:
     def __init__(self, world: World) -> None:
         self.world = world
         self.overtakings = 0
+        self.lock = world.lock()
         self.processes = {name: world.process() for name in (HOLDER, FIRST, SECOND)}
         for process in self.processes.values():
             process.table.inspect(world.lock())  # Tickets count from table time: known, they are the same in each race.
 
     def start(self) -> Race[Grant]:
+        forget(self.processes[HOLDER], self.lock)
         self.lock = self.world.lock()
         self.claims = {name: process.claim(self.lock) for name, process in self.processes.items()}
         held = self.processes[HOLDER].granted(self.claims[HOLDER])
@@ -270,6 +272,17 @@ class OurRaces:
             return Contender(claim, now).release(grant)
 
         return Runner(name, self.processes[name], come, leave, held)
+
+
+def forget(process: Process, lock: LockName) -> None:
+    """Delete what a race has left: moto copies the whole table at each transaction, and there are many races."""
+    table_name = process.world.engine.table_name
+    found = process.client.query(
+        TableName=table_name, KeyConditionExpression="pk = :pk", ExpressionAttributeValues={":pk": {"S": lock.entity}}
+    )
+    gone: list[Any] = [{"DeleteRequest": {"Key": {"pk": item["pk"], "sk": item["sk"]}}} for item in found["Items"]]
+    if gone:
+        process.client.batch_write_item(RequestItems={table_name: gone})
 
 
 def lock_items(process: Process) -> Iterator[LockItem]:

@@ -4,20 +4,26 @@ The engine's requests are real. Only the Date header of its replies is rewritten
 that a lease can end without anybody waiting for it.
 """
 
+import json
 import uuid
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from email.utils import formatdate
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
+import boto3
+from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ReadTimeoutError
 from contract.engines import Engine
 
 from ticketlock import Claim, Grant, LockName, LockTable, Position
-from ticketlock._protocol import Contender, Steps
-from ticketlock._requests import Request
+from ticketlock._items import LockItem, is_lock_item
+from ticketlock._protocol import Contender
+from ticketlock._requests import Closing, Read, Reply, Request, Steps, TaskAnswer, TimeCheck, Transaction
 from ticketlock._sdk import make_client
 from ticketlock._time import Moment, Reading
+from ticketlock.errors import TableError
+from ticketlock.workflow import Workflow
 
 LEASE_MS = 60_000
 T = TypeVar("T")
@@ -60,14 +66,14 @@ class Process:
         self.client = make_client(**options)
         self.client.meta.events.register("provide-client-params.dynamodb", self._before)
         self.client.meta.events.register("after-call.dynamodb", self._after)
-        self.table = LockTable(world.engine.table_name, client=self.client, clocks=self, sleep=self._sleep)
+        self.table = LockTable(world.engine.table_name, client=self.client, clocks=self, sleep=self.sleep)
         if not cold:
             self.table.now()
 
     def read(self) -> Reading:
         return Reading(local_ms=self.world.now_ms - 1_700_000_000_000, wall_ms=self.world.now_ms + self.wall_is_off_ms)
 
-    def _sleep(self, seconds: float) -> None:
+    def sleep(self, seconds: float) -> None:
         self.world.advance(int(seconds * 1_000))
 
     def _before(self, params: dict[str, Any], model: Any, **_: Any) -> None:
@@ -126,6 +132,7 @@ class Stepper(Generic[T]):
     def __init__(self, process: Process, steps: Callable[[Moment], Steps[T]]) -> None:
         self._process = process
         self._steps: Generator[Request, Any, T] = steps(process.table.now())
+        self.touched = Touched()
         self.done = False
         self.result: T | None = None
         self.error: Exception | None = None
@@ -135,8 +142,16 @@ class Stepper(Generic[T]):
     def step(self) -> None:
         """Send the next request, and take in its reply."""
         assert self.next_request is not None
-        reply = self._process.table.perform(self.next_request)
+        reply = self._perform(self.next_request)
+        self.touched = Touched.by(self.next_request, applied=reply.applied)
         self._advance(lambda: self._steps.send(reply))
+
+    def fail(self, error: TableError) -> None:
+        """The next request is given up."""
+        self._advance(lambda: self._steps.throw(error))
+
+    def _perform(self, request: Request) -> Reply:
+        return self._process.table.perform(request)
 
     def to_the_end(self) -> T:
         while not self.done:
@@ -153,3 +168,193 @@ class Stepper(Generic[T]):
             self.done, self.result, self.next_request = True, end.value, None
         except Exception as error:
             self.done, self.error, self.next_request = True, error, None
+
+
+@dataclass(frozen=True)
+class Touched:
+    """What another process can tell of a request.
+
+    Attributes:
+        keys: the sort keys of the items that it was about.
+        prefix: what the sort keys begin with that a Query reads.
+        changed: whether it changed anything.
+    """
+
+    keys: frozenset[str] = frozenset()
+    prefix: str | None = None
+    changed: bool = False
+
+    @classmethod
+    def by(cls, request: Request, *, applied: bool) -> "Touched":
+        if isinstance(request, Read):
+            return cls(prefix=request.prefix)
+        if isinstance(request, TaskAnswer | TimeCheck | Closing):
+            return cls()
+        writes = request.writes if isinstance(request, Transaction) else (request,)
+        return cls(frozenset(write.key["sk"]["S"] for write in writes), changed=applied)
+
+    def may_swap_with(self, other: "Touched") -> bool:
+        """Whether neither can tell which of the two was first."""
+        return not (self.changed and other._sees(self.keys)) and not (other.changed and self._sees(other.keys))
+
+    def _sees(self, keys: frozenset[str]) -> bool:
+        prefix = self.prefix
+        return not keys.isdisjoint(self.keys) or (prefix is not None and any(key.startswith(prefix) for key in keys))
+
+
+@dataclass
+class _Fork:
+    untried: list[int]
+    asleep: dict[int, Touched]
+    touched: Touched | None = None
+
+
+def every_order(world: World, start: Callable[[], Sequence[Stepper[Any]]]) -> Iterator[tuple[int, ...]]:
+    """Run steppers in every order in which their requests can arrive, each order anew from ``start``.
+
+    Of orders that differ only in two neighbouring requests which cannot tell who was first one is run ("sleep sets",
+    Godefroid 1996): so sessions that differ have places that differ.
+
+    Yields:
+        Who sent the first request, the second, ...; right after it happened.
+    """
+    began_ms = world.now_ms
+    path: list[_Fork] = []
+    while True:
+        world.now_ms = began_ms
+        steppers = start()
+        order: list[int] = []
+        asleep: dict[int, Touched] = {}
+        while able := [index for index, stepper in enumerate(steppers) if not stepper.done]:
+            if len(order) == len(path):
+                path.append(_Fork([index for index in able if index not in asleep], asleep))
+            fork = path[len(order)]
+            if not fork.untried:
+                break
+            order.append(fork.untried[0])
+            steppers[order[-1]].step()
+            touched = fork.touched = steppers[order[-1]].touched
+            asleep = {index: other for index, other in fork.asleep.items() if other.may_swap_with(touched)}
+        else:
+            yield tuple(order)
+        while path:
+            fork = path[-1]
+            if fork.untried:
+                assert fork.touched is not None
+                fork.asleep[fork.untried.pop(0)] = fork.touched
+            if fork.untried:
+                break
+            path.pop()
+        if not path:
+            world.now_ms = began_ms
+            return
+
+
+@dataclass
+class TaskService:
+    """Step Functions, as far as functions speak to it: takes down what it is told, and answers like the service.
+
+    Attributes:
+        answers: the answers to callback tasks that somebody waited for, in order.
+        gone: the tokens of tasks that are over; a task is over once it is answered.
+        closings: the executions that were to be closed.
+        never_close: those of them that are not seen closed.
+        described: what DescribeExecution says, over the wire.
+    """
+
+    answers: list[TaskAnswer] = field(default_factory=list)
+    gone: set[str] = field(default_factory=set)
+    closings: list[str] = field(default_factory=list)
+    never_close: set[str] = field(default_factory=set)
+    described: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def called(self) -> list[str]:
+        """The tokens that were answered."""
+        return [answer.task_token for answer in self.answers]
+
+    def answer(self, answer: TaskAnswer) -> bool:
+        if answer.task_token in self.gone:
+            return False
+        self.answers.append(answer)
+        self.gone.add(answer.task_token)
+        return True
+
+    def close(self, execution: str) -> bool:
+        self.closings.append(execution)
+        return execution not in self.never_close
+
+    def workflow(self, process: "Process") -> Workflow:
+        """The workflow in a process, its requests to Step Functions answered here."""
+        client: Any = boto3.client("stepfunctions")
+        client.meta.events.register("before-call.sfn", self._over_the_wire)
+        table = process.world.engine.table_name
+        return Workflow(
+            LockTable(table, client=process.client, step_functions=client, clocks=process, sleep=process.sleep)
+        )
+
+    def _over_the_wire(self, model: Any, params: Mapping[str, Any], **_: Any) -> tuple[AWSResponse, dict[str, Any]]:
+        """What a handler of ``before-call`` returns is taken for the reply."""
+        asked = json.loads(params["body"])
+        reply, error = self._reply(model.name, asked)
+        status = 400 if error else 200
+        answer = {**reply, "ResponseMetadata": {"HTTPHeaders": {}, "HTTPStatusCode": status}}
+        headers: Any = {}
+        return AWSResponse("https://states", status, headers, None), answer | (
+            {"Error": {"Code": error, "Message": ""}} if error else {}
+        )
+
+    def _reply(self, operation: str, asked: Mapping[str, Any]) -> tuple[Mapping[str, Any], str | None]:
+        if operation in ("SendTaskSuccess", "SendTaskFailure"):
+            answered = self.answer(TaskAnswer(asked["taskToken"], asked.get("error"), asked.get("cause")))
+            return {}, None if answered else "TaskTimedOut"
+        execution = asked["executionArn"]
+        if execution not in self.described:
+            return {}, "ExecutionDoesNotExist"
+        if operation == "StopExecution" and self.close(execution):
+            self.described[execution]["status"] = "ABORTED"
+        return self.described[execution], None
+
+
+class Callback(Stepper[T]):
+    """Steps of one claim whose requests to Step Functions are taken down instead of sent."""
+
+    def __init__(
+        self,
+        process: Process,
+        claim: Claim,
+        verb: Callable[[Contender], Steps[T]],
+        service: TaskService | None = None,
+    ) -> None:
+        self.service = service if service is not None else TaskService()
+        super().__init__(process, lambda now: verb(Contender(claim, now)))
+
+    @property
+    def answers(self) -> list[TaskAnswer]:
+        return self.service.answers
+
+    def run(self) -> Self:
+        """Send what is left, whether it ends in a result or an error."""
+        while not self.done:
+            self.step()
+        return self
+
+    def _perform(self, request: Request) -> Reply:
+        if isinstance(request, TaskAnswer):
+            return Reply(self.service.answer(request), (), self._process.table.now())
+        if isinstance(request, Closing):
+            return Reply(self.service.close(request.execution), (), self._process.table.now())
+        return super()._perform(request)
+
+
+def exclusion_held(processes: Sequence[Process], permits: int = 1) -> bool:
+    """Whether no reply to any of the processes showed more holders than permits, or a wrong count of them."""
+    return all(item.held == len(item.holders) <= permits for process in processes for item in _lock_items(process.sent))
+
+
+def _lock_items(sent: Sequence[Sent]) -> Iterator[LockItem]:
+    for each in sent:
+        response = each.response
+        for item in [response.get("Attributes"), response.get("Item"), *response.get("Items", [])]:
+            if item and is_lock_item(item):
+                yield LockItem.parse(item)

@@ -14,9 +14,13 @@ os.environ |= {
 import pytest
 from aws_cdk import App, Stack
 from aws_cdk.assertions import Template
+from aws_cdk.aws_ec2 import SubnetConfiguration, SubnetType, Vpc
+from aws_cdk.aws_iam import Role, ServicePrincipal
+from aws_cdk.aws_kms import Key
 from aws_cdk.aws_lambda import Code, Function, Runtime
+from aws_cdk.aws_sns import Topic
 from aws_cdk.aws_stepfunctions import DefinitionBody, Pass, StateMachine
-from ticketlock_cdk import TicketLock
+from ticketlock_cdk import TicketLock, TicketlockStack
 
 
 class Synthesised:
@@ -33,7 +37,7 @@ class Synthesised:
         self.resources: Mapping[str, Any] = self.template["Resources"]
 
     def of_type(self, kind: str) -> Mapping[str, Any]:
-        return {id: found["Properties"] for id, found in self.resources.items() if found["Type"] == kind}
+        return {id: found.get("Properties", {}) for id, found in self.resources.items() if found["Type"] == kind}
 
     def one(self, construct: Any) -> Any:
         """The resource of a construct, whole."""
@@ -43,13 +47,17 @@ class Synthesised:
         id: str = self.stack.resolve(self.stack.get_logical_id(construct.node.default_child))
         return id
 
+    def text(self, value: Any) -> str:
+        """A value with ``<logical id>`` for each reference in it."""
+        return plain(value)
+
     def function(self, function: Function) -> Mapping[str, Any]:
         properties: Mapping[str, Any] = self.one(function)["Properties"]
         return properties
 
     def statements(self, construct: Any = None) -> Iterator[Mapping[str, Any]]:
-        """The statements of every policy, or of those that are attached to the role of a function or a machine."""
-        role = None if construct is None else self.id_of(construct.role)
+        """The statements of every policy, or of those that are attached to a role, or a function's or a machine's."""
+        role = None if construct is None else self.id_of(getattr(construct, "role", construct))
         for policy in self.of_type("AWS::IAM::Policy").values():
             if role is None or {"Ref": role} in policy["Roles"]:
                 yield from policy["PolicyDocument"]["Statement"]
@@ -114,9 +122,11 @@ class Typical:
         self.lock = TicketLock(stack, "Lock", targets=[self.target_function, self.target_machine])
         self.functions = {
             "take_ticket": self.lock.take_ticket,
+            "wait_for_call": self.lock.wait_for_call,
             "check_position": self.lock.check_position,
             "heartbeat": self.lock.heartbeat,
             "release": self.lock.release,
+            "clean_up": self.lock.clean_up,
         }
         self.synthesised = Synthesised(stack)
         self.definition = self.synthesised.definition(self.lock.state_machine)
@@ -125,3 +135,48 @@ class Typical:
 @pytest.fixture(scope="session")
 def typical(outdir: str) -> Typical:
     return Typical(outdir)
+
+
+class Everything:
+    """A TicketLock with all that can be asked for, and principals that were granted each of its grants."""
+
+    def __init__(self, outdir: str) -> None:
+        stack = Stack(App(outdir=outdir), "Everything")
+        self.key = Key(stack, "Key")
+        self.vpc = Vpc(
+            stack,
+            "Vpc",
+            nat_gateways=0,
+            subnet_configuration=[SubnetConfiguration(name="Inside", subnet_type=SubnetType.PRIVATE_ISOLATED)],
+        )
+        self.topic = Topic(stack, "OnCall")
+        self.lock = TicketLock(
+            stack,
+            "Lock",
+            targets=[f"arn:aws:states:eu-west-1:123456789012:stateMachine:{name}" for name in ("Orders", "Refunds")],
+            encryption_key=self.key,
+            vpc=self.vpc,
+            dashboard=True,
+            alarms=True,
+            alarm_topic=self.topic,
+        )
+        self.functions = [each for each in self.lock.node.find_all() if isinstance(each, Function)]
+        self.starter, self.client, self.operator = (
+            Role(stack, name, assumed_by=ServicePrincipal("ecs-tasks.amazonaws.com"))
+            for name in ("Starter", "Client", "Operator")
+        )
+        self.lock.grant_start_execution(self.starter)
+        self.lock.grant_use(self.client)
+        self.lock.grant_read(self.operator)
+        self.synthesised = Synthesised(stack)
+
+
+@pytest.fixture(scope="session")
+def everything(outdir: str) -> Everything:
+    return Everything(outdir)
+
+
+@pytest.fixture(scope="session")
+def ready_made(outdir: str) -> Synthesised:
+    context = {"alarms": True, "dashboard": True}
+    return Synthesised(TicketlockStack(App(outdir=outdir, context=context), "Ticketlock"))

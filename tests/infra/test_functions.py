@@ -1,10 +1,10 @@
-"""The functions of the state machine."""
+"""The functions of the lock."""
 
 import pytest
 from aws_cdk import Duration
 from ticketlock_cdk import TicketLock
 
-STEPS = ["take_ticket", "check_position", "heartbeat", "release"]
+STEPS = ["take_ticket", "wait_for_call", "check_position", "heartbeat", "release", "clean_up"]
 
 
 @pytest.fixture(params=STEPS)
@@ -30,9 +30,15 @@ def test_each_is_traced(function):
 
 
 def test_each_knows_the_table_and_its_names_in_powertools(function, typical):
-    assert function["Environment"]["Variables"] == {
-        "TABLE_NAME": {"Ref": typical.synthesised.id_of(typical.lock.table)},
-    }
+    variables = function["Environment"]["Variables"]
+    assert variables["TABLE_NAME"] == {"Ref": typical.synthesised.id_of(typical.lock.table)}
+    assert variables["POWERTOOLS_SERVICE_NAME"] == typical.lock.service_name
+
+
+def test_the_clean_up_knows_the_machine_and_the_lease(typical):
+    variables = typical.synthesised.function(typical.lock.clean_up)["Environment"]["Variables"]
+    assert variables["STATE_MACHINE_ARN"] == {"Ref": typical.synthesised.id_of(typical.lock.state_machine)}
+    assert variables["LEASE_SECONDS"] == "60"
 
 
 def test_each_has_logs_that_end(function, typical):
@@ -40,15 +46,22 @@ def test_each_has_logs_that_end(function, typical):
     assert log_group["Properties"]["RetentionInDays"] == 30
 
 
-def test_none_outlives_its_state(step, function, typical):
+@pytest.mark.parametrize("step", ["take_ticket", "wait_for_call", "check_position", "heartbeat", "release"])
+def test_none_outlives_its_state(step, typical):
     states = typical.definition["States"]
     timeouts = {
+        "wait_for_call": states["WaitForCall"]["TimeoutSeconds"],
         "take_ticket": states["TakeTicket"]["TimeoutSeconds"],
         "check_position": states["CheckPosition"]["TimeoutSeconds"],
         "heartbeat": states["Hold"]["Branches"][1]["States"]["Heartbeat"]["TimeoutSeconds"],
         "release": states["Hold"]["Branches"][0]["States"]["Release"]["TimeoutSeconds"],
     }
-    assert function["Timeout"] < timeouts[step]
+    assert typical.synthesised.function(typical.functions[step])["Timeout"] < timeouts[step]
+
+
+def test_the_one_that_parks_is_over_when_the_shortest_parking_is(typical):
+    parked_for = typical.definition["States"]["WaitForCallBriefly"]["TimeoutSeconds"]
+    assert typical.synthesised.function(typical.lock.wait_for_call)["Timeout"] <= parked_for
 
 
 @pytest.mark.parametrize(("lease_s", "timeout_s"), [(10, 4), (12, 5), (20, 9), (22, 10), (60, 10)])

@@ -15,6 +15,8 @@ from ticketlock_cdk import TicketlockStack
 ROOT = Path(__file__).parents[2]
 FUNCTION = "arn:aws:lambda:eu-west-1:123456789012:function:pay"
 MACHINE = "arn:aws:states:eu-west-1:123456789012:stateMachine:Orders"
+TOPIC = "arn:aws:sns:eu-west-1:123456789012:on-call"
+KEY = "arn:aws:kms:eu-west-1:123456789012:key/00000000-0000-4000-8000-000000000000"
 OUTPUTS = {"TableName", "StateMachineArn", "ExampleTargetArn", "ExampleFunctionArn"}
 
 
@@ -69,11 +71,93 @@ def test_its_settings_come_from_the_context(wait, stack_with):
     assert '"pollSeconds": 2' in settings
 
 
+def test_how_waiters_learn_of_their_turn_comes_from_the_context(stack_with):
+    assert '"handOver": "callback"' in take_ticket(stack_with())
+    assert '"handOver": "poll"' in take_ticket(stack_with(hand_over="poll"))
+
+
+def test_how_long_an_execution_goes_on_comes_from_the_context(stack_with):
+    settings = take_ticket(stack_with(polls_an_execution="20", beats_an_execution=30))
+    assert '"pollsAnExecution": 20' in settings
+    assert '"beatsAnExecution": 30' in settings
+
+
+def test_a_deployment_without_heartbeat_bounds_the_work(stack_with):
+    settings = take_ticket(stack_with(heartbeat="false", work_timeout="17"))
+    assert '"TimeoutSeconds": 17' in settings
+    assert '"Heartbeat"' not in settings
+
+
 @pytest.mark.parametrize(("policy", "expected"), [("retain", "Retain"), ("destroy", "Delete"), (None, "Retain")])
 def test_the_table_stays_unless_told_otherwise(policy, expected, stack_with):
     found = stack_with(**({} if policy is None else {"removal_policy": policy}))
     [table] = [one for one in found.resources.values() if one["Type"] == "AWS::DynamoDB::Table"]
     assert table["DeletionPolicy"] == expected
+
+
+@pytest.mark.parametrize("table", ["locks", "arn:aws:dynamodb:eu-west-1:123456789012:table/locks"])
+def test_an_existing_table_can_be_named(table, stack_with):
+    found = stack_with(table_name=table)
+    assert not found.of_type("AWS::DynamoDB::Table")
+    assert found.template["Outputs"]["TableName"]["Value"] == "locks"
+
+
+@pytest.mark.parametrize(("days", "expected"), [("7", 7), (365, 365), ("infinite", None), (None, 30), ("", 30)])
+def test_logs_are_kept_for_as_long_as_asked_for(days, expected, stack_with):
+    found = stack_with(log_retention=days)
+    kept = {
+        group.get("RetentionInDays")
+        for id, group in found.of_type("AWS::Logs::LogGroup").items()
+        if id.startswith("TicketLock")
+    }
+    assert kept == {expected}
+
+
+@pytest.mark.parametrize(("flag", "number"), [("true", 1), (True, 1), ("false", 0), (False, 0), (None, 0), ("", 0)])
+def test_a_dashboard_and_alarms_are_there_if_asked_for(flag, number, stack_with):
+    found = stack_with(dashboard=flag, alarms=flag)
+    assert len(found.of_type("AWS::CloudWatch::Dashboard")) == number
+    assert bool(found.of_type("AWS::CloudWatch::Alarm")) == bool(number)
+
+
+@pytest.mark.parametrize(
+    "thresholds", ["lost_leases=2, oldest_waiter=1800", {"lost_leases": 2, "oldest_waiter": 1800}], ids=str
+)
+def test_alarms_fire_when_told_and_tell_the_topic(thresholds, stack_with):
+    found = stack_with(alarms="true", alarm_topic=TOPIC, alarm_thresholds=thresholds)
+    alarms = {alarm.get("MetricName"): alarm for alarm in found.of_type("AWS::CloudWatch::Alarm").values()}
+    assert (alarms["LostLeases"]["Threshold"], alarms["OldestWaiterAge"]["Threshold"]) == (2, 1_800_000)
+    assert all(alarm["AlarmActions"] == [TOPIC] for alarm in alarms.values())
+
+
+def test_a_key_encrypts_the_table_and_every_log(stack_with):
+    found = stack_with(encryption_key=KEY)
+    [table] = found.of_type("AWS::DynamoDB::Table").values()
+    assert table["SSESpecification"]["KMSMasterKeyId"] == KEY
+    assert {group.get("KmsKeyId") for group in found.of_type("AWS::Logs::LogGroup").values()} == {KEY}
+
+
+@pytest.mark.parametrize(
+    ("groups", "expected"), [("sg-0123456789abcdef0", ["sg-0123456789abcdef0"]), (None, None)], ids=["given", "new"]
+)
+def test_the_functions_are_in_the_network_that_is_named(groups, expected, stack_with):
+    subnets = ["subnet-0123456789abcdef0", "subnet-0123456789abcdef1"]
+    found = stack_with(vpc_id="vpc-0123456789abcdef0", subnet_ids=",".join(subnets), security_group_ids=groups)
+    networks = [
+        function["VpcConfig"]
+        for id, function in found.of_type("AWS::Lambda::Function").items()
+        if id.startswith("TicketLock")
+    ]
+    assert all(network["SubnetIds"] == subnets for network in networks)
+    new = [{"Fn::GetAtt": [id, "GroupId"]} for id in found.of_type("AWS::EC2::SecurityGroup")]
+    assert all(network["SecurityGroupIds"] == (expected or new) for network in networks)
+
+
+@pytest.mark.parametrize("boundary", ["developers", "arn:aws:iam::123456789012:policy/developers"])
+def test_a_permissions_boundary_reaches_every_role(boundary, stack_with):
+    roles = stack_with(permissions_boundary=boundary).of_type("AWS::IAM::Role").values()
+    assert roles
+    assert all("policy/developers" in json.dumps(role["PermissionsBoundary"]) for role in roles)
 
 
 @pytest.mark.parametrize(
@@ -87,6 +171,28 @@ def test_the_table_stays_unless_told_otherwise(policy, expected, stack_with):
         ({"default_record_wait": "inf"}, "default_record_wait is 'inf'; allowed: a number of seconds from 0 on"),
         ({"removal_policy": "keep"}, "removal_policy is 'keep'; allowed: retain or destroy"),
         ({"targets": "pay"}, "targets[2] is 'pay'"),
+        ({"targets": {"pay": True}}, "targets is {'pay': True}; allowed: a list of texts"),
+        ({"table_name": "a name"}, "table is 'a name'; allowed: a table as a construct, the name"),
+        ({"table_name": 42}, "table_name is 42; allowed: text"),
+        ({"log_retention": "8"}, "log_retention is '8'; allowed: infinite, or a number of days out of 1, 3, 5"),
+        ({"log_retention": "forever"}, "log_retention is 'forever'; allowed: infinite"),
+        ({"hand_over": "push"}, "hand_over is 'push'; allowed: callback or poll"),
+        ({"heartbeat": "off"}, "heartbeat is 'off'; allowed: true or false"),
+        ({"work_timeout": "10"}, "work_timeout is given; allowed: with heartbeat=False"),
+        ({"heartbeat": "false", "work_timeout": "60"}, "work_timeout is 60 seconds; allowed: whole seconds from 1"),
+        ({"polls_an_execution": "many"}, "polls_an_execution is 'many'; allowed: a whole number"),
+        ({"beats_an_execution": "0"}, "beats_an_execution is 0; allowed: a whole number from 1"),
+        ({"dashboard": "yes"}, "dashboard is 'yes'; allowed: true or false"),
+        ({"alarms": 1}, "alarms is 1; allowed: true or false"),
+        ({"alarm_topic": TOPIC}, "alarm_topic is given and alarms is False; allowed: alarm_topic together with"),
+        ({"alarm_thresholds": "lost=1"}, "alarm_thresholds is 'lost=1'; allowed: name=number with commas"),
+        ({"alarm_thresholds": ["lost_leases"]}, "alarm_thresholds is ['lost_leases']; allowed: name=number"),
+        ({"alarm_thresholds": "lost_leases"}, "alarm_thresholds.lost_leases is ''; allowed: a whole number from 1"),
+        ({"alarm_thresholds": "lost_leases=0"}, "alarm_thresholds.lost_leases is 0; allowed: a whole number from 1"),
+        ({"alarm_thresholds": {"oldest_waiter": "x"}}, "alarm_thresholds.oldest_waiter is 'x'; allowed: a number of"),
+        ({"subnet_ids": "subnet-1"}, "subnet_ids is ['subnet-1'] and vpc_id is not given; allowed: with a vpc_id"),
+        ({"security_group_ids": "sg-1"}, "security_group_ids is ['sg-1'] and vpc_id is not given; allowed: with"),
+        ({"vpc_id": "vpc-1"}, "vpc_id is 'vpc-1' and subnet_ids is not given; allowed: with at least one"),
     ],
 )
 def test_a_bad_setting_is_refused_by_name(context, message, stack_with):

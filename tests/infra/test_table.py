@@ -1,9 +1,10 @@
 """The table: a new one, or a given one."""
 
 import pytest
-from aws_cdk import RemovalPolicy, Stack
+from aws_cdk import App, Fn, RemovalPolicy, Stack
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_sqs as sqs
 from aws_cdk.assertions import Annotations, Match
 from ticketlock_cdk import TicketLock
 
@@ -104,7 +105,48 @@ def test_a_given_table_with_other_keys_is_refused(kind, keys, shown, stack):
     assert "allowed: the partition key pk and the sort key sk" in str(refused.value)
 
 
-def test_a_given_table_that_keeps_what_is_over_brings_a_warning(stack: Stack):
-    given = dynamodb.Table(stack, "Given", partition_key=PK, sort_key=SK)
+@pytest.mark.parametrize(("attribute", "shown"), [(None, "no time to live"), ("ttl", "time to live on ttl")])
+@pytest.mark.parametrize("kind", [dynamodb.Table, dynamodb.TableV2])
+def test_a_given_table_that_keeps_what_is_over_is_refused(kind, attribute, shown, stack):
+    given = kind(stack, "Given", partition_key=PK, sort_key=SK, time_to_live_attribute=attribute)
+    with pytest.raises(ValueError, match="allowed: time to live on expiresAt") as refused:
+        TicketLock(stack, "Lock", table=given)
+    assert str(refused.value).startswith(f"table Test/Given has {shown}; ")
+
+
+def test_a_given_table_with_replicas_brings_a_warning(outdir):
+    stack = Stack(App(outdir=outdir), "Test", env={"region": "eu-west-1", "account": "123456789012"})
+    replicas = [dynamodb.ReplicaTableProps(region="eu-central-1")]
+    given = dynamodb.TableV2(
+        stack, "Given", partition_key=PK, sort_key=SK, time_to_live_attribute="expiresAt", replicas=replicas
+    )
     TicketLock(stack, "Lock", table=given)
-    Annotations.from_stack(stack).has_warning("/Test/Lock", Match.string_like_regexp("no time to live on expiresAt"))
+    Annotations.from_stack(stack).has_warning("/Test/Lock", Match.string_like_regexp("use one lock in one Region only"))
+
+
+@pytest.mark.parametrize("table", ["locks", "arn:aws:dynamodb:eu-west-1:123456789012:table/locks"])
+def test_an_existing_table_can_be_named(table, stack, synthesise):
+    lock = TicketLock(stack, "Lock", table=table)
+    found = synthesise(stack)
+    assert found.of_type("AWS::DynamoDB::Table") == {}
+    assert found.function(lock.release)["Environment"]["Variables"]["TABLE_NAME"] == "locks"
+    [resource] = {str(one["Resource"]) for one in found.statements(lock.release) if "dynamodb:" in str(one["Action"])}
+    assert "table/locks" in resource
+
+
+@pytest.mark.parametrize(
+    "table",
+    ["", "ab", "a name", "arn:aws:sqs:eu-west-1:123456789012:queue", f"{'x' * 256}", 42, None],
+    ids=str,
+)
+def test_what_is_no_table_is_refused(table, stack):
+    if table is None:
+        table = sqs.Queue(stack, "Queue")
+    with pytest.raises(ValueError, match=r"allowed: a table as a construct, the name of one .* its ARN") as refused:
+        TicketLock(stack, "Lock", table=table)
+    assert str(refused.value).startswith("table is ")
+
+
+def test_a_table_of_which_nothing_is_known_is_refused(stack):
+    with pytest.raises(ValueError, match=r"known only at deploy time; .*import it by Table.from_table_name"):
+        TicketLock(stack, "Lock", table=Fn.import_value("TheTable"))

@@ -168,8 +168,9 @@ class Machine:
         details = (event.get("stateEnteredEventDetails") for event in self.history(arn))
         return Counter(detail["name"] for detail in details if detail)
 
-    def wait_until_entered(self, arn: str, state: str, timeout: float = 30.0) -> None:
-        until(lambda: self.entered(arn)[state], timeout, lambda: f"{state}: {self.entered(arn)}")
+    def wait_until_entered(self, arn: str, state: str, timeout: float = 30.0, *, more_than: int = 0) -> None:
+        """Wait until an execution has entered a state more than so many times."""
+        until(lambda: self.entered(arn)[state] > more_than, timeout, lambda: f"{state}: {self.entered(arn)}")
 
 
 def until(condition: Callable[[], Any], timeout: float, what: Callable[[], str]) -> Any:

@@ -11,16 +11,19 @@ from unittest.mock import patch
 
 import _observed
 import check_position
+import clean_up
 import heartbeat
 import release
 import take_ticket
+import wait_for_call
 from contract.engines import create_table
 from statemachines.harness import Machine, Outcome, StepFunctions, Work, until
-from statemachines.lambda_server import Function, Handler, function_arn
-from ticketlock_cdk.definition import serialize_definition
+from statemachines.lambda_server import Function, Handler, LambdaContext, function_arn
+from ticketlock_cdk.definition import continue_definition, serialize_definition
+from ticketlock_cdk.settings import HandOver, Settings
 
 from ticketlock import LockName, LockState, LockTable
-from ticketlock._items import Item, lock_key
+from ticketlock._items import Item, Session, lock_key
 from ticketlock._sdk import make_client
 
 LEASE_S = 8
@@ -28,6 +31,7 @@ HALF_LIFE_S = LEASE_S // 2
 HANDLERS: Mapping[str, Handler] = {
     "TakeTicket": take_ticket.handler,
     "CheckPosition": check_position.handler,
+    "WaitForCall": wait_for_call.handler,
     "Heartbeat": heartbeat.handler,
     "Release": release.handler,
 }
@@ -43,6 +47,7 @@ class Stage:
 
     engine: StepFunctions
     machine: Machine
+    continues: Machine
     client: Any
     table_name: str
     requests: list[str] = field(default_factory=list)
@@ -80,6 +85,46 @@ class Stage:
 
         until(nobody, 2 * LEASE_S, lambda: f"{entity} to be free: {self.items()}")
 
+    def session(self, arn: str, place: str = "serialize") -> Item | None:
+        found = self.client.get_item(TableName=self.table_name, Key=Session(arn, place).key(), ConsistentRead=True)
+        item: Item | None = found.get("Item")
+        return item
+
+    def continuations(self, prefix: str) -> list[str]:
+        """The executions in which waits (``wait-``) or holds (``hold-``) go on, in the order of their starts."""
+        pages = self.engine.client.get_paginator("list_executions").paginate(stateMachineArn=self.continues.arn)
+        found = [execution for page in pages for execution in page["executions"]]
+        found.sort(key=lambda execution: execution["startDate"])
+        return [each["executionArn"] for each in found if each["name"].startswith(prefix)]
+
+    def wait_until_parked(self, arn: str) -> None:
+        """Wait until a waiter has left the token of its callback task."""
+        until(
+            lambda: "callToken" in (self.session(arn) or {}), 10, lambda: f"{arn} to park: {self.machine.entered(arn)}"
+        )
+
+    def spoil_call_token(self, arn: str) -> None:
+        """What a call meets when a later task of the waiter has taken the place of this one."""
+        self.client.update_item(
+            TableName=self.table_name,
+            Key=Session(arn, "serialize").key(),
+            UpdateExpression="SET callToken = :token",
+            ExpressionAttributeValues={":token": {"S": "stale"}},
+        )
+
+    def clean_up(self, arn: str, *, input_included: bool = True) -> None:
+        """What EventBridge has done when an execution has failed, timed out or was stopped; it sends milliseconds.
+
+        https://docs.aws.amazon.com/step-functions/latest/dg/eventbridge-integration.html
+        """
+        found = self.engine.client.describe_execution(executionArn=arn)
+        detail = {name: found[name] for name in ("executionArn", "stateMachineArn", "name", "status")}
+        detail |= {name: int(found[name].timestamp() * 1_000) for name in ("startDate", "stopDate")}
+        detail |= {"input": found["input"] if input_included else None, "inputDetails": {"included": input_included}}
+        detail |= {"output": None, "outputDetails": None}
+        kind = {"source": "aws.states", "detail-type": "Step Functions Execution Status Change"}
+        clean_up.handler({"version": "0", **kind, "resources": [arn], "detail": detail}, LambdaContext("CleanUp"))
+
     def take_away(self, entity: str) -> None:
         """What a successor would have done, had the lease ended: the holder is gone, and a later token is granted."""
         item = self.client.get_item(TableName=self.table_name, Key=lock_key(LockName(entity)))["Item"]
@@ -96,7 +141,9 @@ def stage(
     work: Mapping[str, Function | Handler | Work],
     *,
     change: Mapping[str, Any] | None = None,
-    default_record_wait: float | str = "Infinity",
+    hand_over: HandOver = HandOver.POLL,
+    parks: int | None = None,
+    **settings: Any,
 ) -> Iterator[Stage]:
     """Open the engine with the workflow and the work functions.
 
@@ -104,25 +151,34 @@ def stage(
         endpoint: the emulator that has the table.
         work: the functions that may be run.
         change: paths in the definition ("Hold/0/InvokeFunction/TimeoutSeconds") and what to put there.
-        default_record_wait: the construct property.
+        hand_over: the construct property.
+        parks: how often a parked waiter keeps its place by itself before a look; as deployed, unless given.
+        settings: further ones.
     """
     table_name = create_table(endpoint)
-    definition = serialize_definition(
-        lease_s=LEASE_S,
-        poll_s=1,
-        default_record_wait=default_record_wait,
-        targets=[*map(function_arn, work), CHILD_ARN],
-    )
+    numbers = Settings(**{"lease_s": LEASE_S, "poll_s": 1, "hand_over": hand_over, **settings})
+    definition = serialize_definition(numbers, [*map(function_arn, work), CHILD_ARN])
+    continuing = continue_definition(numbers)
+    if parks is not None:
+        for machine in (definition, continuing):
+            put(
+                machine,
+                "WaitForCall/Retry",
+                [{**machine["States"]["WaitForCall"]["Retry"][0], "MaxAttempts": parks - 1}],
+            )
     for path, value in (change or {}).items():
         put(definition, path, value)
     functions: dict[str, Any] = {name: Function(handler) for name, handler in HANDLERS.items()} | dict(work)
     _observed.workflow.cache_clear()
     with StepFunctions(functions, dynamodb_endpoint=endpoint) as engine:
         environment = {"TABLE_NAME": table_name, "POWERTOOLS_LOG_LEVEL": "ERROR"}
+        environment |= {"STATE_MACHINE_ARN": SERIALIZE_ARN, "LEASE_SECONDS": str(LEASE_S)}
         with patch.dict(os.environ, environment):
+            continues = engine.machine("continue", substituted(continuing, table_name))
             opened = Stage(
                 engine,
                 engine.machine("serialize", substituted(definition, table_name)),
+                continues,
                 make_client(endpoint_url=endpoint, region_name="us-east-1"),
                 table_name,
             )
@@ -132,11 +188,14 @@ def stage(
             yield opened
 
 
+SERIALIZE_ARN = "arn:aws:states:us-east-1:123456789012:stateMachine:serialize"
 CHILD_ARN = "arn:aws:states:us-east-1:123456789012:stateMachine:child"
+CONTINUE_ARN = "arn:aws:states:us-east-1:123456789012:stateMachine:continue"
 
 
 def substituted(definition: Mapping[str, Any], table_name: str) -> str:
     text = json.dumps(definition).replace("${Partition}", "aws").replace("${TableName}", table_name)
+    text = text.replace("${ContinueArn}", CONTINUE_ARN)
     for name in HANDLERS:
         text = text.replace(f"${{{name}Arn}}", function_arn(name))
     assert "${" not in text

@@ -10,7 +10,7 @@ from statemachines.harness import Work
 from statemachines.lambda_server import ServiceError
 from statemachines.stage import CHILD_ARN, HALF_LIFE_S, LEASE_S
 
-from ticketlock import workflow
+from ticketlock import _budget as budget
 
 
 def test_work_longer_than_the_lease_keeps_the_lock(open_stage: Open) -> None:
@@ -202,9 +202,9 @@ def test_a_result_too_large_fails_by_name_and_frees_the_lock(open_stage: Open) -
 def test_a_wait_near_the_event_limit_fails_by_name_and_leaves_the_queue(
     open_stage: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workflow, "MAX_POLLS", 2)
+    monkeypatch.setattr(budget, "WAITING_EVENTS", 0)
     work = Work(seconds=60)
-    stage = open_stage(work)
+    stage = open_stage(work, polls_an_execution=2)
     first = stage.start("order-42")
     assert work.started.wait(10)
     assert stage.run("order-42").error == "EventBudgetExceeded"
@@ -214,9 +214,9 @@ def test_a_wait_near_the_event_limit_fails_by_name_and_leaves_the_queue(
 
 
 def test_a_hold_near_the_event_limit_fails_by_name(open_stage: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workflow, "MAX_EVENTS", 3 * workflow.EVENTS_PER_BEAT)
+    monkeypatch.setattr(budget, "MAX_EVENTS", 0)
     work = Work(seconds=60)
-    stage = open_stage(work)
+    stage = open_stage(work, beats_an_execution=2)
     arn = stage.start("order-42")
     assert stage.machine.wait(arn, LEASE_S + 4).error == "EventBudgetExceeded"
     work.finish.set()
@@ -238,8 +238,8 @@ def test_a_poll_and_a_beat_cost_the_events_that_the_budget_counts(open_stage: Op
     stage.machine.wait(second)
     names = [event.get("stateEnteredEventDetails", {}).get("name") for event in waiting]
     polls = [index for index, name in enumerate(names) if name == "MyTurn?"]
-    assert polls[1] - polls[0] == workflow.EVENTS_PER_POLL
-    assert events_between_beats(holding) == workflow.EVENTS_PER_BEAT
+    assert polls[1] - polls[0] == budget.EVENTS_PER_POLL
+    assert events_between_beats(holding) == budget.EVENTS_PER_BEAT
 
 
 def events_between_beats(history: list[dict[str, Any]]) -> int:

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 from ticketlock_cdk.definition import serialize_definition
+from ticketlock_cdk.settings import Settings
 
-DEFINITION = serialize_definition(lease_s=120, poll_s=7, default_record_wait=30, targets=["arn:one", "arn:two"])
+SETTINGS = Settings(lease_s=120, poll_s=7, default_record_wait=30)
+DEFINITION = serialize_definition(SETTINGS, ["arn:one", "arn:two"])
 
 
 def states(machine: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -50,5 +52,8 @@ def test_the_heartbeat_comes_at_half_the_lease_and_gives_up_when_the_other_half_
 
 def test_the_heartbeat_goes_on_for_as_long_as_the_work_does_and_never_past_a_lost_lock() -> None:
     on_loss, on_time_out, _ = STATES["Heartbeat"]["Retry"]
-    assert (on_loss["ErrorEquals"], on_loss["MaxAttempts"]) == (["LockLost", "EventBudgetExceeded"], 0)
+    assert (on_loss["ErrorEquals"], on_loss["MaxAttempts"]) == (
+        ["LockLost", "EventBudgetExceeded", "ContinueHolding"],
+        0,
+    )
     assert (on_time_out["BackoffRate"], on_time_out["MaxAttempts"]) == (1, 99_999_999)

@@ -13,7 +13,19 @@ from ticketlock import errors
 PACKAGE = Path(ticketlock.__file__).parent
 
 # Rules without I/O and without a clock: they run under boto3, under asyncio, or in a simulated world.
-PROTOCOL = ["_conditions", "_items", "_outcomes", "_protocol", "_requests", "_time", "_writes"]
+PROTOCOL = [
+    "_calls",
+    "_clean_up",
+    "_conditions",
+    "_items",
+    "_outcomes",
+    "_protocol",
+    "_queue",
+    "_requests",
+    "_session",
+    "_time",
+    "_writes",
+]
 IO_AND_CLOCKS = {
     "asyncio",
     "boto3",

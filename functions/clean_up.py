@@ -1,0 +1,16 @@
+"""An execution has failed, timed out or was stopped: leave the queue, free what it surely holds no more."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from _observed import observed, workflow
+
+from ticketlock.workflow import Step
+
+
+@observed
+def handler(event: Mapping[str, Any]) -> Step:
+    """See ``Workflow.clean_up``."""
+    lease_ms = 1_000 * int(os.environ["LEASE_SECONDS"])
+    return workflow().clean_up(event, state_machine=os.environ["STATE_MACHINE_ARN"], lease_ms=lease_ms)

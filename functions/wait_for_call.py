@@ -1,0 +1,14 @@
+"""Park: leave this task's token where whoever frees the lock finds it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from _observed import observed, workflow
+
+from ticketlock.workflow import Step
+
+
+@observed
+def handler(event: Mapping[str, Any]) -> Step:
+    """See ``Workflow.wait_for_call``."""
+    return workflow().wait_for_call(event)

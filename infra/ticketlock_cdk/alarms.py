@@ -1,0 +1,163 @@
+"""The alarms of a TicketLock: what an operator is to be told, and from when on.
+
+Plain alarms only, neither composite ones nor metric math: the emulator that the tests deploy to has neither. All are
+over five minutes (the oldest waiter's longer, where leases are long), and no data is no news: without traffic the
+functions emit nothing.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+
+from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from ticketlock_cdk.metrics import LockMetrics
+
+_PERIOD = Duration.minutes(5)
+_OLDEST_WAITER = Duration.minutes(15)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlarmThresholds:
+    """From what value on, within five minutes, each alarm fires.
+
+    Attributes:
+        lost_leases: leases that ended before their work.
+        record_waits_exceeded: executions that gave up waiting; raise it where that is usual.
+        oldest_waiter: how long a front waiter has waited.
+        dead_letters: messages in the dead-letter queue: clean-ups that failed.
+        function_errors: failed calls of one function. Each is repeated, so that one or two do no harm.
+        function_throttles: calls of one function that Lambda refused.
+
+    Raises:
+        ValueError: one of them is below 1; names it.
+    """
+
+    lost_leases: int = 1
+    record_waits_exceeded: int = 1
+    oldest_waiter: Duration = _OLDEST_WAITER
+    dead_letters: int = 1
+    function_errors: int = 3
+    function_throttles: int = 1
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name == "oldest_waiter":
+                known = isinstance(value, Duration) and not value.is_unresolved()
+                if not known or value.to_milliseconds() < 1:
+                    raise ValueError(f"alarm_thresholds.oldest_waiter is {value!r}; allowed: a Duration above 0")
+            elif isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"alarm_thresholds.{field.name} is {value!r}; allowed: a whole number from 1 on")
+
+
+def alarm_actions_of(
+    *, alarms: bool, alarm_actions: Sequence[cloudwatch.IAlarmAction], alarm_topic: sns.ITopic | None
+) -> Sequence[cloudwatch.IAlarmAction]:
+    """What the alarms do, from the construct's properties.
+
+    Raises:
+        ValueError: there is something to do and no alarm to do it.
+    """
+    topics = () if alarm_topic is None else (actions.SnsAction(alarm_topic),)
+    if not alarms and (alarm_actions or topics):
+        name = "alarm_actions" if alarm_actions else "alarm_topic"
+        raise ValueError(f"{name} is given and alarms is False; allowed: {name} together with alarms=True")
+    return (*alarm_actions, *topics)
+
+
+class LockAlarms(Construct):
+    """The alarms.
+
+    Attributes:
+        by_name: each alarm by the name of what it watches, such as ``LostLeases`` or ``ReleaseErrors``.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        metrics: LockMetrics,
+        functions: Sequence[lambda_.IFunction],
+        dead_letter_queue: sqs.IQueue | None,
+        thresholds: AlarmThresholds,
+        alarm_actions: Sequence[cloudwatch.IAlarmAction],
+        longest_parking: Duration,
+    ) -> None:
+        super().__init__(scope, id)
+        self._actions = alarm_actions
+        alarms = {
+            "LostLeases": self._alarm(
+                "LostLeases",
+                metrics.metric_lost_leases(period=_PERIOD),
+                thresholds.lost_leases,
+                "A lease ended before its work did: the work was stopped, or ended too late.",
+            ),
+            "RecordWaitsExceeded": self._alarm(
+                "RecordWaitsExceeded",
+                metrics.metric_record_waits_exceeded(period=_PERIOD),
+                thresholds.record_waits_exceeded,
+                "Executions gave up waiting for their turn.",
+            ),
+            "OldestWaiter": self._alarm(
+                "OldestWaiter",
+                metrics.metric_oldest_waiter_age(period=_period_of_looks(longest_parking)),
+                thresholds.oldest_waiter.to_milliseconds(),
+                "The first in line has waited for long: its holder is slow, or the line is too long.",
+            ),
+        }
+        for function in functions:
+            name = function.node.id
+            alarms[f"{name}Errors"] = self._alarm(
+                f"{name}Errors",
+                function.metric_errors(period=_PERIOD),
+                thresholds.function_errors,
+                f"The function {name} fails.",
+            )
+            alarms[f"{name}Throttles"] = self._alarm(
+                f"{name}Throttles",
+                function.metric_throttles(period=_PERIOD),
+                thresholds.function_throttles,
+                f"Lambda refuses calls of the function {name}: there is no concurrency left.",
+            )
+        if dead_letter_queue is not None:
+            alarms["DeadLetters"] = self._alarm(
+                "DeadLetters",
+                dead_letter_queue.metric_approximate_number_of_messages_visible(
+                    period=_PERIOD, statistic=cloudwatch.Stats.MAXIMUM
+                ),
+                thresholds.dead_letters,
+                "The clean-up after an execution failed: its lock is left to the end of its lease.",
+            )
+        self.by_name: Mapping[str, cloudwatch.Alarm] = alarms
+
+    def _alarm(self, name: str, metric: cloudwatch.IMetric, threshold: float, description: str) -> cloudwatch.Alarm:
+        alarm = cloudwatch.Alarm(
+            self,
+            name,
+            metric=metric,
+            threshold=threshold,
+            evaluation_periods=1,
+            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+            alarm_description=f"{self.node.path.rpartition('/')[0]}: {description}",
+        )
+        alarm.add_alarm_action(*self._actions)
+        return alarm
+
+
+def _period_of_looks(longest_parking: Duration) -> Duration:
+    """Long enough for a look in each: a front waiter that is parked tells nothing meanwhile.
+
+    Whole minutes, as alarms have them, and a day at most: a lease of more than two days leaves gaps between looks.
+    https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html
+    """
+    minutes = 1 + math.ceil(longest_parking.to_seconds() / 60)
+    return Duration.minutes(min(24 * 60, max(int(_PERIOD.to_minutes()), minutes)))

@@ -1,0 +1,109 @@
+"""What happens after an execution that failed, timed out or was stopped: an event, a function, a dead-letter queue."""
+
+from collections.abc import Sequence
+
+from aws_cdk import Duration, RemovalPolicy, Stack
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_lambda_destinations as destinations
+from aws_cdk import aws_sqs as sqs
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
+
+from ticketlock_cdk.encryption import let_rules_use, let_send
+from ticketlock_cdk.nag import acknowledge, acknowledge_wildcard
+from ticketlock_cdk.targets import executions_arn
+
+_ENDS = ["FAILED", "TIMED_OUT", "ABORTED"]
+
+
+class CleanUp(Construct):
+    """Calls the clean-up function at every such end of the machines that it watches.
+
+    Best effort, as EventBridge's delivery is; the lease is the guarantee.
+    https://docs.aws.amazon.com/step-functions/latest/dg/eventbridge-integration.html
+
+    Attributes:
+        dead_letter_queue: the events that could not be delivered, or whose clean-up failed three times.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        function: lambda_.Function,
+        removal_policy: RemovalPolicy,
+        encryption_key: kms.IKey | None,
+    ) -> None:
+        super().__init__(scope, id)
+        self._function = function
+        assert function.role is not None
+        self._role: iam.IRole = function.role
+        self.dead_letter_queue = sqs.Queue(
+            self,
+            "DeadLetters",
+            retention_period=Duration.days(14),
+            enforce_ssl=True,
+            removal_policy=removal_policy,
+            encryption=sqs.QueueEncryption.SQS_MANAGED if encryption_key is None else sqs.QueueEncryption.KMS,
+            encryption_master_key=encryption_key,
+        )
+        self.dead_letter_queue.add_to_resource_policy(
+            iam.PolicyStatement(
+                principals=[iam.ServicePrincipal("events.amazonaws.com")],
+                actions=["sqs:SendMessage"],
+                resources=[self.dead_letter_queue.queue_arn],
+                conditions={"StringEquals": {"aws:SourceAccount": Stack.of(self).account}},
+            )
+        )
+        acknowledge(self.dead_letter_queue, "SQS3", reason="It is a dead-letter queue itself.")
+        if encryption_key is not None:
+            let_rules_use(encryption_key, self)
+            for action in ("kms:GenerateDataKey*", "kms:ReEncrypt*"):
+                acknowledge(
+                    self._role, f"IAM5[Action::{action}]", reason="The CDK's grant to send to a queue with a key."
+                )
+        function.configure_async_invoke(
+            retry_attempts=2,
+            max_event_age=Duration.hours(6),
+            # By its ARN: the CDK's own grant on a queue with a key has wildcards among its actions.
+            on_failure=destinations.SqsDestination(
+                sqs.Queue.from_queue_arn(self, "Failures", self.dead_letter_queue.queue_arn)
+            ),
+        )
+        if encryption_key is not None:
+            let_send(function, encryption_key)
+
+    def watch(self, scope: Construct, machine: sfn.IStateMachine) -> events.Rule:
+        """Clean up after the executions of a machine."""
+        rule = events.Rule(
+            scope,
+            "CleanUpRule",
+            event_pattern=events.EventPattern(
+                source=["aws.states"],
+                detail_type=["Step Functions Execution Status Change"],
+                detail={"status": _ENDS, "stateMachineArn": [machine.state_machine_arn]},
+            ),
+        )
+        # By its ARN: the machine may be in another stack, whose rule the queue's own policy cannot name.
+        queue = sqs.Queue.from_queue_arn(rule, "DeadLetters", self.dead_letter_queue.queue_arn)
+        rule.add_target(targets.LambdaFunction(self._function, dead_letter_queue=queue))
+        executions = executions_arn(Stack.of(self), machine.state_machine_arn)
+        self._allow(scope, "DescribeExecutions", ["states:DescribeExecution"], [executions])
+        return rule
+
+    def let_close(self, scope: Construct, executions: Sequence[str]) -> None:
+        """Let the function stop nested executions, and see them closed."""
+        self._allow(scope, "CloseExecutions", ["states:DescribeExecution", "states:StopExecution"], executions)
+
+    def _allow(self, scope: Construct, id: str, actions: Sequence[str], executions: Sequence[str]) -> None:
+        policy = iam.Policy(
+            scope, id, statements=[iam.PolicyStatement(actions=list(actions), resources=list(executions))]
+        )
+        policy.attach_to_role(self._role)
+        for arn in executions:
+            acknowledge_wildcard(policy, arn, reason="Executions have names of their own; the machine is named.")

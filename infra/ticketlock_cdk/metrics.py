@@ -1,0 +1,77 @@
+"""The metrics that the functions emit, as the CDK has them.
+
+Two TicketLocks in an account share the namespace; the dimension ``service`` tells them apart. No entity is in a
+dimension, since each combination of dimensions is a metric of its own, which is paid for:
+https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/cloudwatch_concepts.html
+"""
+
+from typing import Any
+
+from aws_cdk import aws_cloudwatch as cloudwatch
+
+NAMESPACE = "ticketlock"
+
+
+class LockMetrics:
+    """The metrics of one TicketLock.
+
+    Each method takes the options of ``aws_cloudwatch.Metric``, such as ``period`` and ``statistic``.
+
+    Attributes:
+        service_name: their dimension ``service``.
+    """
+
+    service_name: str
+
+    def metric(self, name: str, **options: Any) -> cloudwatch.Metric:
+        """A metric of this name; the sum over five minutes unless told otherwise."""
+        return cloudwatch.Metric(
+            namespace=NAMESPACE,
+            metric_name=name,
+            dimensions_map={"service": self.service_name},
+            **{"statistic": cloudwatch.Stats.SUM, **options},
+        )
+
+    def metric_grants(self, **options: Any) -> cloudwatch.Metric:
+        """How often a lock was granted to an execution."""
+        return self.metric("Grants", **options)
+
+    def metric_takeovers(self, **options: Any) -> cloudwatch.Metric:
+        """How many holders were found past their lease, and replaced."""
+        return self.metric("TakenOver", **options)
+
+    def metric_lost_leases(self, **options: Any) -> cloudwatch.Metric:
+        """How often a step found that its lease had ended."""
+        return self.metric("LostLeases", **options)
+
+    def metric_abandoned_holds(self, **options: Any) -> cloudwatch.Metric:
+        """How often a lock was left to the end of its lease, since its work may be running still."""
+        return self.metric("AbandonedHolds", **options)
+
+    def metric_cleaned_up_places(self, **options: Any) -> cloudwatch.Metric:
+        """How many places in the queue the clean-up left for executions that had ended."""
+        return self.metric("CleanedUpPlaces", **options)
+
+    def metric_cleaned_up_holds(self, **options: Any) -> cloudwatch.Metric:
+        """How many locks the clean-up freed for executions that had ended."""
+        return self.metric("CleanedUpHolds", **options)
+
+    def metric_holds_left_to_lease(self, **options: Any) -> cloudwatch.Metric:
+        """How many locks the clean-up left to the end of their leases, since their work may be running still."""
+        return self.metric("HoldsLeftToLease", **options)
+
+    def metric_record_waits_exceeded(self, **options: Any) -> cloudwatch.Metric:
+        """How often the record wait ended before the turn came."""
+        return self.metric("RecordWaitsExceeded", **options)
+
+    def metric_wait_time(self, **options: Any) -> cloudwatch.Metric:
+        """Milliseconds from the ticket to the grant, told at the grant; by default the 99th percentile."""
+        return self.metric("WaitTime", **{"statistic": cloudwatch.Stats.p(99), **options})
+
+    def metric_hold_time(self, **options: Any) -> cloudwatch.Metric:
+        """Milliseconds from the grant to the release, told at the release; by default the 99th percentile."""
+        return self.metric("HoldTime", **{"statistic": cloudwatch.Stats.p(99), **options})
+
+    def metric_oldest_waiter_age(self, **options: Any) -> cloudwatch.Metric:
+        """Milliseconds since the ticket of a front waiter, told at each of its looks; by default the longest."""
+        return self.metric("OldestWaiterAge", **{"statistic": cloudwatch.Stats.MAXIMUM, **options})

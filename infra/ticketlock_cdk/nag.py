@@ -1,0 +1,44 @@
+"""What cdk-nag finds in the constructs and why it stays: each acknowledgement names one finding and its reason.
+
+They are the CDK's own, so that nothing here needs cdk-nag; a user's cdk-nag reads them too.
+"""
+
+import json
+from typing import Any
+
+from aws_cdk import Acknowledgment, Stack, Validations
+from constructs import IConstruct
+
+
+def acknowledge(construct: IConstruct, rule: str, *, reason: str) -> None:
+    """Let one finding of the rule pack AwsSolutions stand, on a construct and what is in it."""
+    Validations.of(construct).acknowledge(Acknowledgment(id=f"AwsSolutions-{rule}", reason=reason))
+
+
+def acknowledge_wildcard(construct: IConstruct, resource: str = "*", *, reason: str) -> None:
+    """Let a resource with a wildcard stand in the policies of a construct.
+
+    Args:
+        construct: the role.
+        resource: as the policy has it; its tokens must be known when the template is synthesised.
+        reason: why nothing narrower would do.
+    """
+    shown = _as_found(Stack.of(construct).resolve(resource))
+    acknowledge(construct, f"IAM5[Resource::{shown}]", reason=reason)
+
+
+def _as_found(value: Any) -> str:
+    """A resource as cdk-nag spells it within the id of a finding."""
+    match value:
+        case str():
+            return value
+        case {"Fn::Join": [delimiter, parts]}:
+            joined: str = delimiter.join(map(_as_found, parts))
+            return joined
+        case {"Fn::GetAtt": [resource, attribute]}:
+            return f"<{resource}.{attribute}>"
+        case {"Fn::ImportValue": name}:
+            return _as_found(name)
+        case {"Ref": name}:
+            return f"<{name}>"
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

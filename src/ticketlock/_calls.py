@@ -1,0 +1,137 @@
+"""Hand-over by call: a waiter parks as a Step Functions callback task, and whoever frees the lock calls the next.
+
+A waiter leaves its task token in its session, **then** looks; whoever frees a place frees it, **then** looks. So one of
+the two sees the other. A call is a hint and no more: the one who is called looks and takes the lock by itself, and one
+who is not called looks by itself when its task times out. So a lost, late, repeated or foreign call costs time only.
+"""
+
+from collections.abc import Callable
+
+from ticketlock import _conditions as only_if
+from ticketlock._items import Item, Session, number
+from ticketlock._outcomes import Grant, Place, Position, Released
+from ticketlock._protocol import Contender
+from ticketlock._queue import expired, look
+from ticketlock._requests import Read, Steps, TaskAnswer, Write
+from ticketlock.errors import TicketLockError
+
+_PATIENCE_MS = 1_500
+_SESSION_OUTLIVES_ITS_LEASE_S = 24 * 3_600
+# Waiters whose tokens are stale are on their way to look, or dead: so many are passed over.
+_STALE_CALLS = 3
+
+
+def await_call(
+    me: Contender,
+    place: Place,
+    session: Session,
+    task_token: str,
+    look_number: int,
+    may_stay: Callable[[Position], bool] = lambda _: True,
+) -> Steps[Position | None]:
+    """Park: leave the callback task's token, keep the place, and end the task at once if there is reason to look.
+
+    Args:
+        me: the waiter.
+        place: its place.
+        session: where a caller looks for the token.
+        task_token: the callback's; each retry of the task brings a new one.
+        look_number: how many looks went before: a token older than the newest is not left.
+        may_stay: whether a waiter that sees this may stay parked for as long as the task lasts.
+
+    Returns:
+        What it saw, if it stays parked. None if the task was ended: the turn may have come, or the place is lost, or it
+        may not stay.
+    """
+    yield from me.ask(
+        Write(
+            "Update",
+            session.key(),
+            condition=only_if.NO_LATER_LOOK,
+            update="SET callToken = :task_token, look = :look, expiresAt = :expires_at",
+            values={
+                ":task_token": {"S": task_token},
+                ":look": number(look_number),
+                ":expires_at": number(session_expires_at_s(me.now.latest_ms + me.claim.lease_ms)),
+            },
+        )
+    )
+    seen = yield from _still_waiting(me, place)
+    if seen is not None and may_stay(seen):
+        return seen
+    yield from me.ask(TaskAnswer(task_token))
+    return None
+
+
+def release(me: Contender, held: Grant, finished_at_ms: int | None = None) -> Steps[Released]:
+    """Free the lock, and call the next one in line; see ``Contender.release``."""
+    released = yield from me.release(held, finished_at_ms)
+    # None: an earlier try freed the lock, and perhaps it called nobody.
+    if released.waiting != 0:
+        yield from call_next(me)
+    return released
+
+
+def call_next(me: Contender) -> Steps[int]:
+    """Call as many of the first in line as permits are free.
+
+    Returns:
+        How many were called. Nothing that goes wrong on the way is an error.
+    """
+    called = 0
+    try:
+        queue = yield from look(me, me.claim.permits + 1, _PATIENCE_MS)
+        if queue.item is None:
+            return 0
+        free = queue.item.free(expired(queue.item, me.now))
+        for row in queue.live[: free + _STALE_CALLS]:
+            if free <= 0:
+                break
+            if row.session is None:
+                # It looks by itself, and it is its turn.
+                free -= 1
+            elif (yield from _call(me, row.session)):
+                free -= 1
+                called += 1
+    except TicketLockError:
+        return called
+    return called
+
+
+def read_session(me: Contender, session: Session, patience_ms: int | None = None) -> Steps[Item | None]:
+    """Read one session item."""
+    key = session.key()
+    reply = yield from me.ask(Read(key["pk"]["S"], key["sk"]["S"], limit=1, patience_ms=patience_ms))
+    # The first one with the prefix: perhaps another place, whose name is longer.
+    return reply.item if reply.item is not None and reply.item["sk"] == key["sk"] else None
+
+
+def session_expires_at_s(lease_until_ms: int) -> int:
+    """When the session of a lease may be cleaned away, seconds since the epoch."""
+    return lease_until_ms // 1_000 + _SESSION_OUTLIVES_ITS_LEASE_S
+
+
+def _call(me: Contender, session: Session) -> Steps[bool]:
+    item = yield from read_session(me, session, _PATIENCE_MS)
+    if item is None or "callToken" not in item:
+        return False
+    answered = yield from me.ask(TaskAnswer(item["callToken"]["S"], patience_ms=_PATIENCE_MS))
+    return answered.applied
+
+
+def _still_waiting(me: Contender, place: Place) -> Steps[Position | None]:
+    """Look, and keep the place alive; None if the turn may have come, or the place is lost."""
+    queue = yield from look(me, me.claim.permits + 1)
+    item = queue.item
+    if item is None or place.ticket <= item.void_up_to or item.holder(me.claim.owner) is not None:
+        return None
+    ahead = max(0, item.waiting - 1)
+    if queue.mine:
+        place = Place(queue.mine[0].ticket, queue.mine[0].lease_until_ms)
+        ahead = queue.ahead_of(place.ticket)
+        if ahead < item.free(expired(item, me.now)):
+            return None
+    elif queue.surely_lacks(place.ticket):
+        return None
+    kept = yield from me.extend(place)
+    return me.position(item, kept, ahead) if kept is not None else None

@@ -1,0 +1,70 @@
+"""Step Functions executions: what their ARNs say, and how one is seen closed."""
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+if TYPE_CHECKING:
+    from mypy_boto3_stepfunctions import SFNClient
+
+
+class StillRunning(BotoCoreError):
+    """An execution that was stopped is not seen closed yet; descriptions are eventually consistent."""
+
+    fmt = "the execution is not seen closed yet"
+
+
+def close(client: "SFNClient", execution: str) -> None:
+    """Stop an execution, unless it is closed already.
+
+    Raises:
+        StillRunning: stopped, and not seen closed yet.
+        ClientError: ``ExecutionDoesNotExist``, among others.
+    """
+    if not _is_closed(client, execution):
+        client.stop_execution(executionArn=execution, error="Abandoned", cause="the execution that started it is over")
+        if not _is_closed(client, execution):
+            raise StillRunning()
+
+
+def _is_closed(client: "SFNClient", execution: str) -> bool:
+    status: str = client.describe_execution(executionArn=execution)["status"]
+    # A redrive that is under way counts as running.
+    return status in ("SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED")
+
+
+def describe(client: "SFNClient", execution: str) -> dict[str, Any] | None:
+    """An execution as the service describes it; None where it is forgotten."""
+    try:
+        return dict(client.describe_execution(executionArn=execution))
+    except ClientError as error:
+        if error.response.get("Error", {}).get("Code") == "ExecutionDoesNotExist":
+            return None
+        raise
+
+
+def execution_arn(state_machine: str, name: str) -> str:
+    """The ARN of the execution with a name, of a state machine, a version or an alias of it."""
+    arn, partition, service, region, account, _, machine, *_ = state_machine.split(":")
+    return ":".join((arn, partition, service, region, account, "execution", machine, name))
+
+
+def short_hash(owner: str, digits: int = 8) -> str:
+    """An owner, told apart without being named."""
+    return hashlib.sha256(owner.encode()).hexdigest()[:digits]
+
+
+def work_name(owner: str, fencing_token: int) -> str:
+    """The name of the nested execution that is the work of one grant: however often it is started, it is one."""
+    return f"lock-{short_hash(owner, 32)}-{fencing_token}"
+
+
+def waiting_name(owner: str, seam: int) -> str:
+    """The name of the execution in which a wait goes on."""
+    return f"wait-{short_hash(owner, 32)}-{seam}"
+
+
+def holding_name(owner: str, fencing_token: int, beats: int) -> str:
+    """The name of the execution in which a heartbeat goes on after so many beats."""
+    return f"hold-{short_hash(owner, 32)}-{fencing_token}-{beats}"

@@ -1,0 +1,111 @@
+"""The front of the queue, as one look finds it; and the whole of it, for whoever inspects."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from ticketlock._items import Holder, LockItem, Row, is_lock_item, lock_key
+from ticketlock._names import LockName
+from ticketlock._outcomes import LockState
+from ticketlock._requests import Read, Steps
+from ticketlock._time import Moment
+
+if TYPE_CHECKING:
+    from ticketlock._protocol import Contender
+
+EXPIRY_MARGIN_MS = 1_000
+"""How long past its end, by the lower bound of table time, a lease still counts: the service's own servers differ."""
+
+_GONE_AT_ONCE = 10
+_PAGE = 100
+
+
+@dataclass(slots=True)
+class Queue:
+    """The lock item, and the first rows in ticket order.
+
+    Attributes:
+        live: rows of others that stand in the queue.
+        mine: the looker's own rows; several after a repeated join.
+        dead: void, out of lease, or left behind by a holder.
+    """
+
+    item: LockItem | None = None
+    live: list[Row] = field(default_factory=list)
+    mine: list[Row] = field(default_factory=list)
+    dead: list[Row] = field(default_factory=list)
+    last_ticket_seen: int = -1
+    to_the_end: bool = False
+
+    def ahead_of(self, ticket: int) -> int:
+        """How many live rows stand before a ticket."""
+        return sum(row.ticket < ticket for row in self.live)
+
+    def surely_lacks(self, ticket: int) -> bool:
+        """Whether the looker's row is not there, as far as the look went."""
+        return not self.mine and (self.to_the_end or self.last_ticket_seen >= ticket)
+
+
+def look(me: "Contender", wanted: int, patience_ms: int | None = None) -> Steps[Queue]:
+    """Read the lock item and the front of the queue, until ``wanted`` live rows or the end."""
+    lock = me.claim.lock
+    # The lock item and one row more than there are permits: the same few items at any depth.
+    request = Read(lock.entity, lock.namespace + "/", limit=me.claim.permits + 2, patience_ms=patience_ms)
+    queue = Queue()
+    while True:
+        reply = yield from me.ask(request)
+        for found in reply.items:
+            if found is None:
+                continue
+            if is_lock_item(found):
+                queue.item = me.understood(found)
+            else:
+                _sort_in(me, queue, Row.parse(found))
+        queue.to_the_end = reply.last_key is None
+        if queue.to_the_end or len(queue.live) + len(queue.mine) >= wanted:
+            return queue
+        request = replace(request, limit=_PAGE, after=reply.last_key)
+
+
+def _sort_in(me: "Contender", queue: Queue, row: Row) -> None:
+    queue.last_ticket_seen = row.ticket
+    item = queue.item
+    void = item is None or row.ticket <= item.void_up_to
+    if row.owner == me.claim.owner and not void:
+        queue.mine.append(row)
+    elif void or is_over(row.lease_until_ms, me.now) or (item is not None and item.holder(row.owner) is not None):
+        queue.dead.append(row)
+    else:
+        queue.live.append(row)
+
+
+def is_over(lease_until_ms: int, now: Moment) -> bool:
+    """Whether a lease has surely ended."""
+    return lease_until_ms < now.earliest_ms - EXPIRY_MARGIN_MS
+
+
+def expired(item: LockItem | None, now: Moment) -> Sequence[Holder]:
+    """The holders whose leases are over, as many as one grant removes."""
+    if item is None:
+        return ()
+    return [holder for holder in item.holders if is_over(holder.lease_until_ms, now)][:_GONE_AT_ONCE]
+
+
+def inspect(lock: LockName, now: Moment) -> Steps[LockState]:
+    """Read one lock, its holders and its whole queue."""
+    request = Read(lock_key(lock)["pk"]["S"], lock.namespace + "/", limit=None)
+    item: LockItem | None = None
+    rows: list[Row] = []
+    while True:
+        reply = yield request
+        now = reply.now
+        for found in reply.items:
+            if found is None:
+                continue
+            if is_lock_item(found):
+                item = LockItem.parse(found)
+            else:
+                rows.append(Row.parse(found))
+        if reply.last_key is None:
+            return LockState(item, tuple(rows), now)
+        request = replace(request, after=reply.last_key)

@@ -1,0 +1,117 @@
+"""What a principal is given: what it needs, and nothing that would let it do another's part."""
+
+import pytest
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_iam as iam
+from ticketlock_cdk import TicketLock
+
+READS_THE_KEY = {"kms:Decrypt", "kms:DescribeKey"}
+USES_THE_KEY = READS_THE_KEY | {
+    "kms:Encrypt",
+    "kms:GenerateDataKey",
+    "kms:GenerateDataKeyWithoutPlaintext",
+    "kms:ReEncryptFrom",
+    "kms:ReEncryptTo",
+}
+
+
+def as_list(value):
+    return value if isinstance(value, list) else [value]
+
+
+def granted(found, role):
+    """Action to the statement that allows it."""
+    return {action: one for one in found.statements(role) for action in as_list(one["Action"])}
+
+
+@pytest.fixture
+def found(everything):
+    return everything.synthesised
+
+
+@pytest.fixture
+def table(everything, found):
+    return {"Fn::GetAtt": [found.id_of(everything.lock.table), "Arn"]}
+
+
+@pytest.fixture
+def key(everything, found):
+    return {"Fn::GetAtt": [found.id_of(everything.key), "Arn"]}
+
+
+def test_a_starter_may_start_executions_and_nothing_else(everything, found):
+    allowed = granted(found, everything.starter)
+    assert set(allowed) == {"states:StartExecution"}
+    assert allowed["states:StartExecution"]["Resource"] == {"Ref": found.id_of(everything.lock.state_machine)}
+
+
+def test_a_client_may_send_the_requests_of_the_protocol(everything, found, table):
+    allowed = granted(found, everything.client)
+    on_the_table = {action: one for action, one in allowed.items() if action.startswith("dynamodb:")}
+    assert set(on_the_table) == {
+        f"dynamodb:{name}" for name in ("ConditionCheckItem", "DeleteItem", "GetItem", "PutItem", "Query", "UpdateItem")
+    }
+    assert all(one["Resource"] == table and "Condition" not in one for one in on_the_table.values())
+
+
+def test_a_client_may_call_the_next_workflow_of_this_lock(everything, found):
+    call = granted(found, everything.client)["states:SendTaskSuccess"]
+    machines = found.of_type("AWS::StepFunctions::StateMachine")
+    assert {one["Ref"] for one in as_list(call["Resource"])} == set(machines)
+
+
+def test_a_client_may_neither_start_nor_fail_nor_stop_a_workflow(everything, found):
+    states = {action for action in granted(found, everything.client) if action.startswith("states:")}
+    assert states == {"states:SendTaskSuccess"}
+
+
+def test_a_client_may_use_the_key_of_the_table(everything, found, key):
+    allowed = granted(found, everything.client)
+    assert {action for action in allowed if action.startswith("kms:")} == USES_THE_KEY
+    assert allowed["kms:Decrypt"]["Resource"] == key
+
+
+def test_an_operator_may_read_and_list_and_write_nothing(everything, found, table):
+    allowed = granted(found, everything.operator)
+    on_the_table = {action: one for action, one in allowed.items() if action.startswith("dynamodb:")}
+    assert set(on_the_table) == {f"dynamodb:{name}" for name in ("BatchGetItem", "GetItem", "Query", "Scan")}
+    assert all(one["Resource"] == table for one in on_the_table.values())
+    assert set(allowed) - set(on_the_table) == READS_THE_KEY
+
+
+@pytest.mark.parametrize("action", ["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Query"])
+def test_an_operator_reads_by_a_key_that_is_no_sessions(action, everything, found):
+    assert granted(found, everything.operator)[action]["Condition"] == {
+        "ForAllValues:StringNotLike": {"dynamodb:LeadingKeys": ["session#*"]},
+        # Of a request without keys ForAllValues is true.
+        "Null": {"dynamodb:LeadingKeys": "false"},
+    }
+
+
+def test_an_operator_lists_attributes_that_it_names_and_of_these_no_secret(everything, found):
+    condition = granted(found, everything.operator)["dynamodb:Scan"]["Condition"]
+    listed = condition.pop("ForAllValues:StringEquals")["dynamodb:Attributes"]
+    # Keys must be among them: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/specifying-conditions.html
+    assert {"pk", "sk", "held", "waiting", "leaseUntilMs"} <= set(listed)
+    assert not [name for name in listed if "task" in name.lower() or "call" in name.lower() or "*" in name]
+    assert condition == {
+        "Null": {"dynamodb:Attributes": "false"},
+        # Otherwise all attributes come back, whatever the list says.
+        "StringEquals": {"dynamodb:Select": "SPECIFIC_ATTRIBUTES"},
+    }
+
+
+def test_a_table_without_a_key_of_its_own_needs_none(stack, synthesise):
+    lock = TicketLock(stack, "Lock")
+    role = iam.Role(stack, "Client", assumed_by=iam.ServicePrincipal("ecs-tasks.amazonaws.com"))
+    lock.grant_use(role)
+    lock.grant_read(role)
+    assert "kms:" not in str(list(synthesise(stack).statements(role)))
+
+
+def test_an_imported_table_is_granted_too(stack, synthesise):
+    lock = TicketLock(stack, "Lock", table=dynamodb.Table.from_table_name(stack, "Given", "locks"))
+    role = iam.Role(stack, "Client", assumed_by=iam.ServicePrincipal("ecs-tasks.amazonaws.com"))
+    grant = lock.grant_use(role)
+    assert grant.success
+    assert "table/locks" in str(granted(synthesise(stack), role)["dynamodb:GetItem"]["Resource"])

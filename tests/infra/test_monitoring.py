@@ -1,0 +1,199 @@
+"""Alarms and the dashboard: what is watched, from what value on, and who hears of it."""
+
+import json
+from dataclasses import fields
+
+import pytest
+from aws_cdk import Duration, Stack
+from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sns as sns
+from ticketlock_cdk import AlarmThresholds, TicketLock
+
+THRESHOLDS = {
+    "LostLeases": 1,
+    "RecordWaitsExceeded": 1,
+    "OldestWaiter": 15 * 60 * 1_000,
+    "DeadLetters": 1,
+}
+
+
+FUNCTION_THRESHOLDS = {"Errors": 3, "Throttles": 1}
+
+
+def alarm(found, lock, name):
+    return found.one(lock.alarms[name])["Properties"]
+
+
+def test_there_are_none_unless_asked_for(typical):
+    assert (typical.lock.alarms, typical.lock.dashboard) == ({}, None)
+    assert not [one for one in typical.synthesised.resources.values() if "CloudWatch" in one["Type"]]
+
+
+@pytest.fixture
+def alarms(everything):
+    return {name: alarm(everything.synthesised, everything.lock, name) for name in everything.lock.alarms}
+
+
+@pytest.fixture
+def function_ids(everything):
+    """Logical id by the construct's id."""
+    return {
+        function.node.id: everything.synthesised.id_of(function)
+        for function in everything.lock.node.find_all()
+        if isinstance(function, lambda_.Function)
+    }
+
+
+def test_asked_for_each_watches_one_thing(alarms, function_ids):
+    of_functions = {f"{id}{metric}" for id in function_ids for metric in FUNCTION_THRESHOLDS}
+    assert set(alarms) == set(THRESHOLDS) | of_functions
+
+
+@pytest.mark.parametrize(("name", "threshold"), THRESHOLDS.items())
+def test_each_fires_from_its_threshold_on(name, threshold, alarms):
+    assert alarms[name]["Threshold"] == threshold
+    assert {each["ComparisonOperator"] for each in alarms.values()} == {"GreaterThanOrEqualToThreshold"}
+
+
+def test_none_fires_without_traffic(alarms):
+    assert {each["TreatMissingData"] for each in alarms.values()} == {"notBreaching"}
+
+
+def test_each_tells_the_topic_and_says_which_lock_it_is(alarms, everything):
+    for each in alarms.values():
+        assert each["AlarmActions"] == [{"Ref": everything.synthesised.id_of(everything.topic)}]
+        assert each["AlarmDescription"].startswith("Everything/Lock: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "metric", "statistic"),
+    [
+        ("LostLeases", "LostLeases", "Sum"),
+        ("RecordWaitsExceeded", "RecordWaitsExceeded", "Sum"),
+        ("OldestWaiter", "OldestWaiterAge", "Maximum"),
+    ],
+)
+def test_those_of_the_lock_watch_its_own_metrics(name, metric, statistic, everything):
+    found = alarm(everything.synthesised, everything.lock, name)
+    assert (found["Namespace"], found["MetricName"], found["Statistic"]) == ("ticketlock", metric, statistic)
+    assert found["Dimensions"] == [{"Name": "service", "Value": everything.lock.service_name}]
+
+
+@pytest.mark.parametrize(("metric", "threshold"), FUNCTION_THRESHOLDS.items())
+def test_every_function_is_watched_by_itself(metric, threshold, alarms, function_ids):
+    assert len(function_ids) >= 4
+    for id, logical_id in function_ids.items():
+        found = alarms[f"{id}{metric}"]
+        assert (found["Namespace"], found["MetricName"], found["Statistic"]) == ("AWS/Lambda", metric, "Sum")
+        assert found["Dimensions"] == [{"Name": "FunctionName", "Value": {"Ref": logical_id}}]
+        assert found["Threshold"] == threshold
+
+
+def test_the_dead_letter_queue_is_watched(alarms, everything):
+    found = alarms["DeadLetters"]
+    assert (found["Namespace"], found["MetricName"]) == ("AWS/SQS", "ApproximateNumberOfMessagesVisible")
+    queue = {"Fn::GetAtt": [everything.synthesised.id_of(everything.lock.dead_letter_queue), "QueueName"]}
+    assert found["Dimensions"] == [{"Name": "QueueName", "Value": queue}]
+
+
+def test_there_is_nothing_that_the_emulator_refuses(everything, alarms):
+    assert not everything.synthesised.of_type("AWS::CloudWatch::CompositeAlarm")
+    assert not [name for name, each in alarms.items() if "Metrics" in each]
+
+
+@pytest.mark.parametrize(
+    ("lease", "period_s"),
+    [(Duration.minutes(1), 300), (Duration.minutes(15), 540), (Duration.hours(2), 3_660), (Duration.days(7), 86_400)],
+    ids=["1 min", "15 min", "2 h", "7 days"],
+)
+def test_a_parked_front_waiter_looks_once_in_each_period(lease, period_s, stack, synthesise):
+    lock = TicketLock(stack, "Lock", alarms=True, lease=lease)
+    assert alarm(synthesise(stack), lock, "OldestWaiter")["Period"] == period_s
+
+
+def test_thresholds_can_be_chosen(stack, synthesise):
+    thresholds = AlarmThresholds(
+        lost_leases=2,
+        record_waits_exceeded=3,
+        oldest_waiter=Duration.hours(1),
+        dead_letters=4,
+        function_errors=6,
+        function_throttles=7,
+    )
+    lock = TicketLock(stack, "Lock", alarms=True, alarm_thresholds=thresholds)
+    found = synthesise(stack)
+    chosen = {name: alarm(found, lock, name)["Threshold"] for name in lock.alarms}
+    assert {name: chosen[name] for name in THRESHOLDS} == {
+        "LostLeases": 2,
+        "RecordWaitsExceeded": 3,
+        "OldestWaiter": 3_600_000,
+        "DeadLetters": 4,
+    }
+    assert {value for name, value in chosen.items() if name.endswith("Errors")} == {6}
+    assert {value for name, value in chosen.items() if name.endswith("Throttles")} == {7}
+
+
+@pytest.mark.parametrize("name", [each.name for each in fields(AlarmThresholds) if each.name != "oldest_waiter"])
+@pytest.mark.parametrize("value", [0, -1, 1.5, True, "1", None])
+def test_a_threshold_that_is_no_count_is_refused(name, value):
+    with pytest.raises(ValueError, match="allowed: a whole number from 1 on") as refused:
+        AlarmThresholds(**{name: value})
+    assert str(refused.value).startswith(f"alarm_thresholds.{name} is {value!r}; ")
+
+
+@pytest.mark.parametrize("value", [900, None, Duration.millis(0)])
+def test_an_age_that_is_no_duration_is_refused(value):
+    with pytest.raises(ValueError, match=r"alarm_thresholds.oldest_waiter is .*; allowed: a Duration above 0"):
+        AlarmThresholds(oldest_waiter=value)
+
+
+def test_actions_of_any_kind_are_taken_beside_the_topic(stack, synthesise):
+    topics = [sns.Topic(stack, name) for name in ("First", "Second")]
+    lock = TicketLock(stack, "Lock", alarms=True, alarm_actions=[actions.SnsAction(topics[0])], alarm_topic=topics[1])
+    found = synthesise(stack)
+    assert alarm(found, lock, "LostLeases")["AlarmActions"] == [{"Ref": found.id_of(topic)} for topic in topics]
+
+
+def test_actions_without_alarms_are_refused(stack: Stack):
+    topic = sns.Topic(stack, "OnCall")
+    with pytest.raises(ValueError, match=r"alarm_topic is given and alarms is False; allowed: .* with alarms=True"):
+        TicketLock(stack, "Lock", alarm_topic=topic)
+
+
+def shown(value):
+    """A dashboard's body as text, with `<logical id>` for each reference."""
+    return "".join(part if isinstance(part, str) else f"<{part.get('Ref', '')}>" for part in value["Fn::Join"][1])
+
+
+@pytest.fixture
+def widgets(everything):
+    [dashboard] = everything.synthesised.of_type("AWS::CloudWatch::Dashboard").values()
+    return json.loads(shown(dashboard["DashboardBody"]))["widgets"]
+
+
+def test_the_dashboard_shows_every_metric_of_the_lock(widgets, everything):
+    text = json.dumps(widgets)
+    metrics = [getattr(everything.lock, name)() for name in dir(everything.lock) if name.startswith("metric_")]
+    assert metrics
+    for name in (metric.metric_name for metric in metrics):
+        assert f'"ticketlock", "{name}", "service", "{everything.lock.service_name}"' in text
+
+
+def test_the_dashboard_shows_every_function_and_every_machine_and_the_table(widgets, everything):
+    text = json.dumps(widgets)
+    found = everything.synthesised
+    machines = found.of_type("AWS::StepFunctions::StateMachine")
+    functions = [id for id in found.of_type("AWS::Lambda::Function") if id.startswith("Lock")]
+    for id in (*machines, *functions, found.id_of(everything.lock.table)):
+        assert f'"<{id}>"' in text
+
+
+def test_the_dashboard_begins_with_the_alarms(widgets, everything):
+    assert (widgets[0]["type"], len(widgets[0]["properties"]["alarms"])) == ("alarm", len(everything.lock.alarms))
+
+
+def test_a_dashboard_without_alarms_shows_none(stack, synthesise):
+    TicketLock(stack, "Lock", dashboard=True)
+    [dashboard] = synthesise(stack).of_type("AWS::CloudWatch::Dashboard").values()
+    assert '"type":"alarm"' not in shown(dashboard["DashboardBody"])

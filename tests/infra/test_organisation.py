@@ -1,0 +1,141 @@
+"""What an organisation asks of a stack: boundaries on every role, tags on everything, cdk-nag without findings."""
+
+import json
+from pathlib import Path
+
+import pytest
+from aws_cdk import App, Stack, Tags, Validations
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_sqs as sqs
+from cdk_nag import AwsSolutionsChecks
+from ticketlock_cdk import TicketLock, TicketlockStack
+
+CONTEXT = json.loads((Path(__file__).parents[2] / "cdk.json").read_text())["context"]
+MACHINE = "arn:aws:states:eu-west-1:123456789012:stateMachine:Orders"
+# None of these has tags in CloudFormation, or in the CDK:
+# https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-template-resource-type-ref.html
+WITHOUT_TAGS = {
+    "AWS::CloudWatch::Dashboard",
+    "AWS::IAM::Policy",
+    "AWS::Lambda::EventInvokeConfig",
+    "AWS::Lambda::Permission",
+    "AWS::SQS::QueuePolicy",
+}
+
+
+def whole(scope):
+    """A TicketLock with all that brings resources."""
+    return TicketLock(
+        scope,
+        "Lock",
+        targets=[MACHINE],
+        dashboard=True,
+        alarms=True,
+        vpc=ec2.Vpc.from_vpc_attributes(
+            scope,
+            "Vpc",
+            vpc_id="vpc-0123456789abcdef0",
+            availability_zones=["eu-west-1a"],
+            private_subnet_ids=["subnet-0123456789abcdef0"],
+        ),
+    )
+
+
+def test_a_permissions_boundary_reaches_every_role(stack, synthesise):
+    whole(stack)
+    boundary = iam.ManagedPolicy.from_managed_policy_name(stack, "Boundary", "developers")
+    iam.PermissionsBoundary.of(stack).apply(boundary)
+    found = synthesise(stack)
+    roles = found.of_type("AWS::IAM::Role")
+    assert roles
+    assert all(role["PermissionsBoundary"] == stack.resolve(boundary.managed_policy_arn) for role in roles.values())
+
+
+def test_no_role_or_policy_has_a_name_or_a_path_that_a_boundary_might_forbid(everything):
+    found = everything.synthesised
+    assert not [id for id, role in found.of_type("AWS::IAM::Role").items() if "RoleName" in role or "Path" in role]
+    assert not found.of_type("AWS::IAM::ManagedPolicy")
+
+
+def test_a_tag_reaches_everything_that_takes_one(stack, synthesise):
+    lock = whole(stack)
+    Tags.of(lock).add("team", "shipping")
+    tagged = {
+        id: "shipping" in json.dumps(one["Properties"].get("Tags"))
+        for id, one in synthesise(stack).resources.items()
+        if one["Type"] not in WITHOUT_TAGS
+    }
+    assert tagged
+    assert [id for id, reached in tagged.items() if not reached] == []
+
+
+def test_every_log_group_is_a_resource_of_the_stack(everything):
+    found = everything.synthesised
+    assert "Custom::LogRetention" not in {one["Type"] for one in found.resources.values()}
+    groups = set(found.of_type("AWS::Logs::LogGroup"))
+    of_functions = [
+        function["LoggingConfig"]["LogGroup"]["Ref"]
+        for id, function in found.of_type("AWS::Lambda::Function").items()
+        if id.startswith("Lock")
+    ]
+    of_machines = [
+        machine["LoggingConfiguration"]["Destinations"][0]["CloudWatchLogsLogGroup"]["LogGroupArn"]["Fn::GetAtt"][0]
+        for machine in found.of_type("AWS::StepFunctions::StateMachine").values()
+    ]
+    assert sorted([*of_functions, *of_machines]) == sorted(groups)
+
+
+def nagged(outdir, **context):
+    app = App(outdir=outdir, context=CONTEXT | context)
+    Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+    return app
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        {},
+        {
+            "targets": MACHINE,
+            "dashboard": "true",
+            "alarms": "true",
+            "vpc_id": "vpc-0123456789abcdef0",
+            "subnet_ids": "subnet-0123456789abcdef0",
+        },
+    ],
+    ids=["default", "everything"],
+)
+def test_the_ready_made_stack_has_no_finding_that_is_not_acknowledged(context, tmp_path):
+    app = nagged(str(tmp_path), **context)
+    TicketlockStack(app, "Ticketlock")
+    app.synth()
+
+
+@pytest.mark.parametrize("token", [True, False], ids=["construct", "arn"])
+def test_a_users_own_stack_has_none_because_of_the_construct(token, tmp_path):
+    app = nagged(str(tmp_path))
+    stack = Stack(app, "Own")
+    target = TicketLock(stack, "Inner").state_machine if token else MACHINE
+    TicketLock(stack, "Lock", targets=[target])
+    app.synth()
+
+
+def test_a_finding_that_is_not_acknowledged_fails_the_synthesis(tmp_path):
+    app = nagged(str(tmp_path))
+    stack = TicketlockStack(app, "Ticketlock")
+    sqs.Queue(stack, "Queue")
+    with pytest.raises(RuntimeError, match="AwsSolutions-SQS3"):
+        app.synth()
+
+
+def test_every_acknowledgement_has_a_reason(typical):
+    reasons = [
+        reason
+        for construct in typical.lock.node.find_all()
+        for entry in construct.node.metadata
+        if entry.type == Validations.ACKNOWLEDGED_RULES_METADATA_KEY
+        for reason in entry.data.values()
+    ]
+    assert reasons
+    assert all(reason.endswith(".") for reason in reasons)
