@@ -176,9 +176,16 @@ class LockTable:
             return result
 
     def now(self) -> Moment:
-        """The present moment in table time; asks the table where it is not known."""
-        moment = self._moment(self._clocks.read())
-        return moment if moment is not None else self.perform(TimeCheck()).now
+        """The present moment in table time; asks the table where it is not known.
+
+        It is the moment of the call, not of the answer: what a caller has finished by then was finished by then.
+        """
+        began = self._clocks.read()
+        moment = self._moment(began)
+        if moment is None:
+            answer = self.perform(TimeCheck()).now
+            moment = self._moment(began) or answer
+        return moment
 
     def perform(self, request: Request) -> Reply:
         """Send a request until it is applied or refused.
