@@ -7,6 +7,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin/python
 LOCAL  := $(BIN) -m ticketlock_local
 
+# More than a small machine has cores: most tests wait most of the time.
+WORKERS ?= 4
+
 PYTHON_PACKAGES := $(VENV)/.installed
 NODE_PACKAGES   := node_modules/.installed
 
@@ -38,7 +41,7 @@ check: install ## lint, formatting, types, and the synthesised template
 	$(LOCAL) check-template
 
 test: check ## check, then every test, on this machine alone
-	$(BIN) -m pytest
+	$(BIN) -m pytest --numprocesses $(WORKERS)
 
 demo: install ## workflows that wait for each other, on an emulator
 	$(LOCAL) demo

@@ -1,7 +1,8 @@
-"""What every suite shares: the emulator, started once a session, stopped with it."""
+"""What every suite shares: the emulator, started once a session, stopped with it; and how workers share the tests."""
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from ticketlock_local.emulator import Emulator
@@ -23,3 +24,44 @@ if "TICKETLOCK_TEST_ENDPOINT" not in os.environ:
 def emulator() -> Iterator[Emulator]:
     with Emulator() as running:
         yield running
+
+
+# `pytest --numprocesses`: each worker is a process with a session, so with an emulator, of its own.
+
+# What waits most begins first; short tests fill the end. A folder that is not named here comes last.
+_ORDER = ("tests/e2e", "tests/statemachines", "tests/contract", "tests/infra")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the tests of a worker into that order; by hand they stay in their own."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: _place(_folder(item.nodeid)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep together in one worker what shares something dear."""
+    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+
+    config.option.loadscopereorder = False
+    scheduler = LoadScopeScheduling(config, log)
+    scheduler._split_scope = _shares
+    return scheduler
+
+
+def _shares(nodeid: str) -> str:
+    """The same for all tests that one worker is to run."""
+    folder = _folder(nodeid)
+    if folder == "tests/statemachines":  # long tests with nothing in common
+        return nodeid
+    if folder == "tests/infra":  # the CDK's Node process, and its assembly
+        return folder
+    return nodeid.partition("::")[0]  # a deployment, or an engine's table
+
+
+def _folder(nodeid: str) -> str:
+    return "/".join(nodeid.split("/")[:2])
+
+
+def _place(folder: str) -> int:
+    return _ORDER.index(folder) if folder in _ORDER else len(_ORDER)

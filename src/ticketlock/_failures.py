@@ -49,18 +49,22 @@ class Failure:
 
     def work_has_ended(self) -> bool:
         """Whether the protected work is surely over: its own error came back, or it is closed, or never began."""
+        if self.kind == "concurrent":
+            # One of them failed; others may be at work.
+            return False
         if self.error in _ENDED_BY_NAME:
             return True
         if self.kind == "execution":
             # The nested execution failed, timed out or was stopped; its description may be too long to arrive whole.
             return self.error == "States.TaskFailed"
-        if self.kind == "concurrent":
-            # One of them failed; others may be at work.
-            return False
-        if self.kind == "chain" and not self.error.startswith(("States.", "Lambda.")):
-            # A function's own error, a service's refusal, or a Fail state.
-            return True
         cause = self._cause_object()
+        if self.kind == "chain":
+            if cause.get("Status") in _CLOSED:
+                # A state ran a nested execution to its end.
+                return True
+            if not self.error.startswith(("States.", "Lambda.")) and not self.error.endswith(".SdkClientException"):
+                # A function's own error, a service's refusal, or a Fail state.
+                return True
         return "errorType" in cause or "errorMessage" in cause
 
     def to_report(self) -> "Failure":

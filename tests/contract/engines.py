@@ -4,10 +4,11 @@ import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import boto3
+import pytest
 from moto import mock_aws
 from ticketlock_local.emulator import Emulator
 
@@ -38,6 +39,10 @@ def exact_engine_names() -> list[str]:
     return [name for name in engine_names() if name != "ministack"]
 
 
+ON_ONE_ENGINE = pytest.mark.parametrize("engine", ["ministack"], indirect=True)
+"""For tests that enumerate many orders: an order of requests is the same on every engine, and this one is quick."""
+
+
 @contextmanager
 def moto_engine() -> Iterator[Engine]:
     with mock_aws():
@@ -57,6 +62,17 @@ def endpoint_engine() -> Iterator[Engine]:
         yield Engine("endpoint", endpoint_url, table_name)
     finally:
         boto3.client("dynamodb", endpoint_url=endpoint_url).delete_table(TableName=table_name)
+
+
+@contextmanager
+def table_of_its_own(engine: Engine) -> Iterator[Engine]:
+    """The same engine with another table, which is gone afterwards: moto copies a whole table at each transaction."""
+    table_name = create_table(engine.endpoint_url)
+    try:
+        yield replace(engine, table_name=table_name)
+    finally:
+        client: Any = boto3.client("dynamodb", endpoint_url=engine.endpoint_url)
+        client.delete_table(TableName=table_name)
 
 
 def create_table(endpoint_url: str | None) -> str:

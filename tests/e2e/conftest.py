@@ -124,6 +124,15 @@ class Cloud:
         state = self.lock(entity)
         return state.item is not None and (state.item.held, state.item.holders, state.rows) == (0, (), ())
 
+    def wait_until_held(self, entity: str) -> None:
+        """Wait until somebody holds the lock."""
+
+        def is_held() -> bool:
+            item = self.lock(entity).item
+            return item is not None and item.held == 1
+
+        self.wait_until(is_held, f"a holder of {entity}")
+
     def items(self) -> list[Mapping[str, Any]]:
         """Everything in the table."""
         pages = self.dynamodb.get_paginator("scan").paginate(TableName=self.outputs["TableName"], ConsistentRead=True)

@@ -5,9 +5,6 @@ from typing import Any
 
 import pytest
 
-from ticketlock import LockName
-from ticketlock._items import lock_key, row_key
-
 EXECUTIONS = 10
 
 
@@ -126,7 +123,7 @@ def test_a_refused_input_fails_by_name_and_writes_nothing(
 
 def test_who_will_not_wait_fails_at_once_and_leaves_nothing_behind(cloud: Any, entity: str) -> None:
     holder = cloud.sleep(entity, 5)
-    held(cloud, entity)
+    cloud.wait_until_held(entity)
     ended = cloud.ended(cloud.sleep(entity, 0, recordWaitSeconds=0))
     assert (ended.status, ended.error) == ("FAILED", "RecordWaitExceeded")
     assert cloud.lock(entity).rows == ()
@@ -136,7 +133,7 @@ def test_who_will_not_wait_fails_at_once_and_leaves_nothing_behind(cloud: Any, e
 
 def test_a_record_wait_that_ends_leaves_the_queue(cloud: Any, entity: str) -> None:
     holder = cloud.sleep(entity, 6)
-    held(cloud, entity)
+    cloud.wait_until_held(entity)
     ended = cloud.ended(cloud.sleep(entity, 0, recordWaitSeconds=2))
     assert (ended.status, ended.error) == ("FAILED", "RecordWaitExceeded")
     state = cloud.lock(entity)
@@ -154,58 +151,3 @@ def test_after_all_nobody_waits_and_nobody_holds(cloud: Any, entity: str) -> Non
     assert {item["held"]["N"] for item in items if "held" in item} == {"0"}
     # Everything that is left will delete itself.
     assert all("expiresAt" in item for item in items)
-
-
-# With the permissions of the roles: each of these needs requests that the others do not send.
-
-
-def test_the_roles_let_executions_queue_and_renew(guarded_cloud: Any, entity: str) -> None:
-    arns = [guarded_cloud.sleep(entity, 6), guarded_cloud.sleep(entity, 0)]
-    assert [guarded_cloud.ended(arn).status for arn in arns] == ["SUCCEEDED", "SUCCEEDED"]
-    assert guarded_cloud.is_free(entity)
-
-
-def test_the_roles_let_an_execution_leave_the_queue(guarded_cloud: Any, entity: str) -> None:
-    holder = guarded_cloud.sleep(entity, 4)
-    held(guarded_cloud, entity)
-    assert guarded_cloud.ended(guarded_cloud.sleep(entity, 0, recordWaitSeconds=1)).error == "RecordWaitExceeded"
-    assert guarded_cloud.ended(holder).status == "SUCCEEDED"
-
-
-def test_the_roles_let_an_execution_sweep_the_row_of_one_that_was_stopped(guarded_cloud: Any, entity: str) -> None:
-    holder = guarded_cloud.sleep(entity, 2)
-    held(guarded_cloud, entity)
-    stopped, next_one = guarded_cloud.sleep(entity, 0), guarded_cloud.sleep(entity, 0)
-    guarded_cloud.wait_until(lambda: len(guarded_cloud.lock(entity).rows) == 2, "two rows")
-    guarded_cloud.step_functions.stop_execution(executionArn=stopped)
-    assert [guarded_cloud.ended(arn).status for arn in (holder, next_one)] == ["SUCCEEDED", "SUCCEEDED"]
-    assert guarded_cloud.is_free(entity)
-
-
-def test_the_roles_let_an_execution_join_again_that_lost_its_row(guarded_cloud: Any, entity: str) -> None:
-    holder = guarded_cloud.sleep(entity, 3)
-    held(guarded_cloud, entity)
-    waiter = guarded_cloud.sleep(entity, 0)
-    guarded_cloud.wait_until(lambda: len(guarded_cloud.lock(entity).rows) == 1, "a row")
-    [row] = guarded_cloud.lock(entity).rows
-    guarded_cloud.dynamodb.delete_item(
-        TableName=guarded_cloud.outputs["TableName"], Key=row_key(LockName(entity), row.ticket)
-    )
-    assert [guarded_cloud.ended(arn).status for arn in (holder, waiter)] == ["SUCCEEDED", "SUCCEEDED"]
-
-
-def test_the_roles_let_an_execution_take_a_lock_whose_count_is_too_high(guarded_cloud: Any, entity: str) -> None:
-    guarded_cloud.ended(guarded_cloud.sleep(entity, 0))
-    guarded_cloud.dynamodb.update_item(
-        TableName=guarded_cloud.outputs["TableName"],
-        Key=lock_key(LockName(entity)),
-        UpdateExpression="SET waiting = :three",
-        ExpressionAttributeValues={":three": {"N": "3"}},
-    )
-    assert guarded_cloud.ended(guarded_cloud.sleep(entity, 0)).status == "SUCCEEDED"
-    assert guarded_cloud.lock(entity).item.waiting == 0
-
-
-def held(cloud: Any, entity: str) -> None:
-    """Wait until somebody holds the lock."""
-    cloud.wait_until(lambda: (item := cloud.lock(entity).item) is not None and item.held == 1, "a holder")

@@ -32,9 +32,12 @@ def test_a_lost_lease_stops_the_work_within_one_heartbeat(open_stage: Open) -> N
     arn = stage.start("order-42")
     assert work.started.wait(10)
     stage.take_away("order-42")
-    outcome = stage.machine.wait(arn, HALF_LIFE_S + 4)
+    beats = len(stage.engine.invocations_of("Heartbeat"))
+    outcome = stage.machine.wait(arn, LEASE_S + 20)
     assert (outcome.status, outcome.error) == ("FAILED", "LockLost")
     assert "not held with fencing token" in (outcome.cause or "")
+    # The first beat may be under way when the lock is taken away: it only leaves its token.
+    assert len(stage.engine.invocations_of("Heartbeat")) <= max(1, beats) + 1
     work.finish.set()
 
 
@@ -67,7 +70,7 @@ def test_work_shorter_than_a_cold_heartbeat_does_not_wait_for_the_next_beat(open
     stage = open_stage(Work())
     stage.function("Heartbeat").delay_s = 1.0
     arn = stage.start("order-42")
-    assert stage.machine.wait(arn, HALF_LIFE_S).status == "SUCCEEDED"
+    assert stage.machine.wait(arn).status == "SUCCEEDED"
     assert len(stage.engine.invocations_of("Heartbeat")) == 1
 
 
@@ -80,7 +83,7 @@ def test_a_heartbeat_that_keeps_failing_stops_the_work_when_its_lease_is_over(op
 
     stage.function("Heartbeat").before = unreachable
     arn = stage.start("order-42")
-    outcome = stage.machine.wait(arn, 2 * LEASE_S)
+    outcome = stage.machine.wait(arn, 2 * LEASE_S + 20)
     assert (outcome.status, outcome.error) == ("FAILED", "Lambda.ServiceException")
     work.finish.set()
 
@@ -131,7 +134,7 @@ def test_a_stopped_waiter_delays_the_others_by_at_most_its_rows_lease(open_stage
     stage.machine.stop(stopped)
     work.finish.set()
     assert stage.machine.wait(first).status == "SUCCEEDED"
-    assert stage.machine.wait(third, LEASE_S + 10).status == "SUCCEEDED"
+    assert stage.machine.wait(third, LEASE_S + 30).status == "SUCCEEDED"
     assert stage.is_free("order-42")
 
 
@@ -143,7 +146,7 @@ def test_a_stopped_holder_delays_the_others_by_at_most_its_lease(open_stage: Ope
     second = stage.start("order-42", function="next")
     stage.machine.wait_until_entered(second, "WaitForTurn")
     stage.machine.stop(first)
-    assert stage.machine.wait(second, LEASE_S + HALF_LIFE_S + 10).status == "SUCCEEDED"
+    assert stage.machine.wait(second, LEASE_S + HALF_LIFE_S + 30).status == "SUCCEEDED"
     work.finish.set()
 
 
@@ -154,7 +157,7 @@ def test_work_that_may_be_running_still_keeps_the_lock_until_its_lease_ends(open
     assert (outcome.status, outcome.error) == ("FAILED", "Work.Timeout")
     assert not stage.is_free("order-42")
     assert stage.run("order-42", function="next", recordWaitSeconds=0).error == "RecordWaitExceeded"
-    assert stage.run("order-42", function="next", timeout=LEASE_S + 10).status == "SUCCEEDED"
+    assert stage.run("order-42", function="next", timeout=LEASE_S + 30).status == "SUCCEEDED"
     work.finish.set()
 
 
@@ -165,7 +168,7 @@ def test_an_unreachable_release_leaves_the_output_standing_and_the_lock_to_the_h
         raise ServiceError("ServiceException", 500)
 
     stage.function("Release").before = unreachable
-    outcome = stage.run("order-42", timeout=HALF_LIFE_S + 5)
+    outcome = stage.run("order-42", timeout=HALF_LIFE_S + 30)
     assert (outcome.status, outcome.output) == ("SUCCEEDED", "kept")
     assert stage.is_free("order-42")
 
@@ -218,7 +221,7 @@ def test_a_hold_near_the_event_limit_fails_by_name(open_stage: Open, monkeypatch
     work = Work(seconds=60)
     stage = open_stage(work, beats_an_execution=2)
     arn = stage.start("order-42")
-    assert stage.machine.wait(arn, LEASE_S + 4).error == "EventBudgetExceeded"
+    assert stage.machine.wait(arn, LEASE_S + 30).error == "EventBudgetExceeded"
     work.finish.set()
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ticketlock._failures import Failure
+from ticketlock._failures import Failure, Kind
 
 CHILD = {
     "ExecutionArn": "arn:aws:states:us-east-1:123456789012:execution:child:lock-1",
@@ -92,3 +92,55 @@ def test_work_whose_own_end_came_back_or_that_never_began_has_ended(failure: Fai
 )
 def test_work_that_may_be_running_still_has_not_surely_ended(failure: Failure) -> None:
     assert not failure.work_has_ended()
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        Failure("StockMissing", "no tea", "chain"),
+        Failure("DynamoDB.ConditionalCheckFailedException", "The conditional request failed", "chain"),
+        Failure("Lambda.TooManyRequestsException", "Rate exceeded", "chain"),
+        Failure("States.DataLimitExceeded", "the result is too large", "chain"),
+        Failure("Runtime.ExitError", json.dumps({"errorType": "Runtime.ExitError"}), "chain"),
+        Failure("States.TaskFailed", json.dumps(CHILD | {"Status": "FAILED"}), "chain"),
+    ],
+    ids=lambda failure: failure.error,
+)
+def test_a_chain_whose_state_failed_by_its_own_word_has_ended(failure: Failure) -> None:
+    assert failure.work_has_ended()
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        Failure("States.Timeout", "", "chain"),
+        Failure("States.HeartbeatTimeout", "", "chain"),
+        Failure("States.TaskFailed", "Activity worker failed", "chain"),
+        Failure("Lambda.SdkClientException", "Read timed out", "chain"),
+        Failure("ECS.SdkClientException", "Read timed out", "chain"),
+        Failure("Lambda.ServiceException", "", "chain"),
+    ],
+    ids=lambda failure: failure.error,
+)
+def test_a_chain_whose_state_may_be_at_work_still_has_not_surely_ended(failure: Failure) -> None:
+    assert not failure.work_has_ended()
+
+
+@pytest.mark.parametrize(
+    "error", ["StockMissing", "States.DataLimitExceeded", "Lambda.TooManyRequestsException", "States.TaskFailed"]
+)
+def test_states_that_work_at_the_same_time_have_never_surely_ended(error: str) -> None:
+    failure = Failure(error, json.dumps({"errorType": error, "Status": "FAILED"}), "concurrent")
+    assert not failure.work_has_ended()
+
+
+@pytest.mark.parametrize("kind", ["chain", "concurrent"])
+def test_a_chain_reports_the_error_of_the_nested_execution_that_failed_it(kind: Kind) -> None:
+    failure = Failure("States.TaskFailed", json.dumps(CHILD | {"Status": "FAILED", "Error": "StockMissing"}), kind)
+    assert failure.to_report() == Failure("StockMissing", "", kind)
+
+
+@pytest.mark.parametrize("kind", ["chain", "concurrent"])
+def test_a_chains_own_failure_keeps_its_name_and_its_cause(kind: Kind) -> None:
+    failure = Failure("OutOfPaint", "no more red", kind)
+    assert failure.to_report() == failure
