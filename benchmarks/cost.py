@@ -24,8 +24,9 @@ from ticketlock_local.cloud import client_arguments, client_environment
 from ticketlock_local.emulator import Emulator
 
 from ticketlock import LockTable
+from ticketlock._budget import EVENTS_PER_BEAT, EVENTS_PER_POLL
 from ticketlock._sdk import make_client
-from ticketlock.workflow import EVENTS_PER_BEAT, EVENTS_PER_POLL, Workflow
+from ticketlock.workflow import Workflow
 
 TARGET = "arn:aws:lambda:us-east-1:000000000000:function:work"
 DEEP = 1_000

@@ -18,6 +18,11 @@ _NOBODY = {
 }
 if "TICKETLOCK_TEST_ENDPOINT" not in os.environ:
     os.environ |= _NOBODY
+# Before the first import of the CDK, which starts Node.
+os.environ |= {
+    "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "18,20",
+    "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "true",
+}
 
 
 @pytest.fixture(scope="session")

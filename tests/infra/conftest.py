@@ -1,15 +1,8 @@
 """A stack of its own for each test, and its template as plain JSON."""
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
-
-# Before the first import of the CDK, which starts Node.
-os.environ |= {
-    "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "18,20",
-    "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "true",
-}
 
 import pytest
 from aws_cdk import App, Stack

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 from unittest.mock import patch
 
@@ -118,8 +119,12 @@ class Stage:
         https://docs.aws.amazon.com/step-functions/latest/dg/eventbridge-integration.html
         """
         found = self.engine.client.describe_execution(executionArn=arn)
-        detail = {name: found[name] for name in ("executionArn", "stateMachineArn", "name", "status")}
-        detail |= {name: int(found[name].timestamp() * 1_000) for name in ("startDate", "stopDate")}
+        detail: dict[str, Any] = {name: found[name] for name in ("executionArn", "stateMachineArn", "name", "status")}
+        if detail["status"] == "RUNNING":
+            # Stopped; moto's execution ends only when a function that it has invoked does.
+            detail["status"] = "ABORTED"
+        dates = {"startDate": found["startDate"], "stopDate": found.get("stopDate", datetime.now(tz=UTC))}
+        detail |= {name: int(date.timestamp() * 1_000) for name, date in dates.items()}
         detail |= {"input": found["input"] if input_included else None, "inputDetails": {"included": input_included}}
         detail |= {"output": None, "outputDetails": None}
         kind = {"source": "aws.states", "detail-type": "Step Functions Execution Status Change"}
