@@ -40,8 +40,16 @@ FIRST_BEATS = 500
 WAITING_EVENTS = 12_000
 """What a wait may use of the first execution; the rest is the hold's."""
 
-BEATS_AN_EXECUTION = 5_000
+BEATS_AN_EXECUTION = 2_000
 """Of the executions in which a hold goes on."""
+
+
+def events_of_a_look(since_ms: int, lease_ms: int, *, called: bool) -> int:
+    """What a look has cost a waiter, so long after the one before."""
+    if not called:
+        return EVENTS_PER_POLL
+    parks = min(PARKS_A_LOOK - 1, max(0, since_ms) // (lease_ms // 2))
+    return EVENTS_PER_PARKED_LOOK - (PARKS_A_LOOK - 1 - parks) * EVENTS_PER_PARK
 
 
 def events_per_look(*, called: bool) -> int:

@@ -26,7 +26,7 @@ def await_call(
     place: Place,
     session: Session,
     task_token: str,
-    look_number: int,
+    park_number: int,
     may_stay: Callable[[Position], bool] = lambda _: True,
 ) -> Steps[Position | None]:
     """Park: leave the callback task's token, keep the place, and end the task at once if there is reason to look.
@@ -36,7 +36,7 @@ def await_call(
         place: its place.
         session: where a caller looks for the token.
         task_token: the callback's; each retry of the task brings a new one.
-        look_number: how many looks went before: a token older than the newest is not left.
+        park_number: rises from one try to park to the next: a token older than the newest is not left.
         may_stay: whether a waiter that sees this may stay parked for as long as the task lasts.
 
     Returns:
@@ -47,11 +47,11 @@ def await_call(
         Write(
             "Update",
             session.key(),
-            condition=only_if.NO_LATER_LOOK,
-            update="SET callToken = :task_token, look = :look, expiresAt = :expires_at",
+            condition=only_if.NO_LATER_PARK,
+            update="SET callToken = :task_token, park = :park, expiresAt = :expires_at",
             values={
                 ":task_token": {"S": task_token},
-                ":look": number(look_number),
+                ":park": number(park_number),
                 ":expires_at": number(session_expires_at_s(me.now.latest_ms + me.claim.lease_ms)),
             },
         )
@@ -78,21 +78,29 @@ def call_next(me: Contender) -> Steps[int]:
     Returns:
         How many were called. Nothing that goes wrong on the way is an error.
     """
-    called = 0
+    called = served = 0
+    tried: set[int] = set()
     try:
-        queue = yield from look(me, me.claim.permits + 1, _PATIENCE_MS)
-        if queue.item is None:
-            return 0
-        free = queue.item.free(expired(queue.item, me.now))
-        for row in queue.live[: free + _STALE_CALLS]:
-            if free <= 0:
+        for wanted in (me.claim.permits + 1, me.claim.permits + 1 + _STALE_CALLS):
+            queue = yield from look(me, wanted, _PATIENCE_MS)
+            if queue.item is None:
                 break
-            if row.session is None:
-                # It looks by itself, and it is its turn.
-                free -= 1
-            elif (yield from _call(me, row.session)):
-                free -= 1
-                called += 1
+            free = queue.item.free(expired(queue.item, me.now)) - served
+            for row in queue.live[:wanted]:
+                if free <= 0:
+                    return called
+                if row.ticket in tried:
+                    continue
+                tried.add(row.ticket)
+                answered = row.session is not None and (yield from _call(me, row.session))
+                called += answered
+                # One without a session looks by itself, and it is its turn.
+                if answered or row.session is None:
+                    served += 1
+                    free -= 1
+            if queue.to_the_end:
+                break
+            # Those were on their way to look, or dead: perhaps one behind them is parked.
     except TicketLockError:
         return called
     return called

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 from ticketlock import _writes as write
 from ticketlock._calls import call_next
-from ticketlock._items import Holder, LockItem, Row, Session
+from ticketlock._items import Holder, LockItem, Session
 from ticketlock._outcomes import Grant
 from ticketlock._protocol import Contender
-from ticketlock._queue import inspect
+from ticketlock._queue import expired, inspect
 from ticketlock._requests import Closing, Steps
-from ticketlock._session import abandon, continuation_of
+from ticketlock._session import continuation_of, stop
 from ticketlock.errors import LockLost, TableError
 
 # The event's date is the service's, those in the table are the table's, known within about a second.
@@ -54,51 +54,46 @@ def clean_up(me: Contender, session: Session, stopped_at_ms: int, work_of: WorkO
     """
     continuation = yield from continuation_of(me, session)
     if continuation is not None:
-        yield from _close(me, continuation)
-    state = yield from inspect(me.claim.lock, me.now)
-    me.now = state.now
+        yield from close(me, continuation)
     youngest_ms = stopped_at_ms + _DATES_DIFFER_MS
-    rows = [row for row in state.rows if row.owner == me.claim.owner and row.created_at_ms <= youngest_ms]
-    present = state.item.holder(me.claim.owner) if state.item is not None else None
-    holder = present if present is not None and present.since_ms <= youngest_ms else None
-    won = yield from _leave(me, rows, holding=present is not None)
-    if won is not None and won.since_ms > youngest_ms:
-        won = None
-    freed = False
-    if holder is not None:
-        freed = yield from _free(me, session, _grant(me, holder, state.item), work_of)
-    elif won is not None:
-        freed = yield from _free(me, session, won, work_of)
-    if rows or freed:
+    left = 0
+    while True:
+        state = yield from inspect(me.claim.lock, me.now)
+        me.now = state.now
+        rows = [row for row in state.rows if row.owner == me.claim.owner and row.created_at_ms <= youngest_ms]
+        gone = 0
+        for row in rows:
+            # The count stays, as it does when a row is swept: this may be a late copy of one that was counted off.
+            reply = yield from me.ask(write.delete_my_row(me.claim, row.ticket))
+            gone += reply.applied
+        left += gone
+        if gone == len(rows):
+            break
+        # Somebody else took one away meanwhile: perhaps a last look of the execution, with a grant.
+    item, freed, held = state.item, False, False
+    holder = _mine(item, me, youngest_ms)
+    if item is not None and holder is not None:
+        freed, held = yield from _free(me, session, _grant(me, holder, item), work_of)
+    if left or freed or (item is not None and item.waiting > 0 and item.free(expired(item, me.now)) > 0):
         yield from call_next(me)
-    held = holder is not None or won is not None
-    return CleanedUp(left=len(rows), freed=freed, left_to_lease=held and not freed)
+    return CleanedUp(left=left, freed=freed, left_to_lease=held)
 
 
-def _leave(me: Contender, rows: list[Row], *, holding: bool) -> Steps[Grant | None]:
-    won: Grant | None = None
-    for row in rows:
-        if holding or won is not None:
-            yield from me.ask(write.delete_my_row(me.claim, row.ticket))
-        else:
-            won = yield from me.withdraw(row.ticket)
-    return won
-
-
-def _free(me: Contender, session: Session, held: Grant, work_of: WorkOf) -> Steps[bool]:
-    # Whatever beats still, in a continuation, gives up at this.
-    yield from abandon(me, held, session)
+def _free(me: Contender, session: Session, held: Grant, work_of: WorkOf) -> Steps[tuple[bool, bool]]:
+    """Whether the lock was freed, and whether it is held still."""
+    yield from stop(me, held, session)
     work = work_of(held.fencing_token)
-    if work is None or not (yield from _close(me, work)):
-        return False
+    if work is None or not (yield from close(me, work)):
+        return False, True
     try:
         yield from me.release(held)
     except LockLost:
-        return False
-    return True
+        return False, False
+    return True, False
 
 
-def _close(me: Contender, execution: str) -> Steps[bool]:
+def close(me: Contender, execution: str) -> Steps[bool]:
+    """Stop an execution; whether it was seen closed."""
     try:
         reply = yield from me.ask(Closing(execution))
     except TableError:
@@ -106,7 +101,12 @@ def _close(me: Contender, execution: str) -> Steps[bool]:
     return reply.applied
 
 
-def _grant(me: Contender, holder: Holder, item: LockItem | None) -> Grant:
+def _mine(item: LockItem | None, me: Contender, youngest_ms: int) -> Holder | None:
+    holder = item.holder(me.claim.owner) if item is not None else None
+    return holder if holder is not None and holder.since_ms <= youngest_ms else None
+
+
+def _grant(me: Contender, holder: Holder, item: LockItem) -> Grant:
     return Grant(
         lock=me.claim.lock,
         owner=holder.owner,
@@ -115,5 +115,5 @@ def _grant(me: Contender, holder: Holder, item: LockItem | None) -> Grant:
         lease_until_ms=holder.lease_until_ms,
         deadline_ms=0,
         since_ms=holder.since_ms,
-        mean_hold_ms=item.mean_hold_ms if item is not None else None,
+        mean_hold_ms=item.mean_hold_ms,
     )

@@ -27,15 +27,14 @@ ROW_LEASE_GROWS = "leaseUntilMs < :lease_until"
 ROW_IS_AS_I_SAW = "#owner = :seen_owner AND leaseUntilMs = :seen_lease"
 
 # On a session item.
-NO_LATER_GRANT = "attribute_not_exists(fencingToken) OR fencingToken <= :token"
-NO_LATER_LEASE = "attribute_not_exists(leaseUntilMs) OR fencingToken < :token OR leaseUntilMs <= :lease_until"
-NO_LATER_LOOK = "attribute_not_exists(look) OR look <= :look"
+NO_LATER_PARK = "attribute_not_exists(park) OR park <= :park"
 NO_LATER_SEAM = "attribute_not_exists(seam) OR seam <= :seam"
 NO_CLAIM_YET = "attribute_not_exists(entity)"
 NO_LATER_BEAT = (
     "attribute_not_exists(fencingToken) OR fencingToken < :token OR (fencingToken = :token AND beat <= :beat)"
 )
 NOT_FINISHED_YET = "attribute_not_exists(finishedToken) OR finishedToken < :token"
+NOTHING_LATER_STOPPED = "attribute_not_exists(stoppedToken) OR stoppedToken <= :token"
 NOTHING_LATER_ABANDONED = "attribute_not_exists(abandonedToken) OR abandonedToken <= :token"
 
 

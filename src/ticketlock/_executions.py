@@ -1,9 +1,9 @@
 """Step Functions executions: what their ARNs say, and how one is seen closed."""
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError
 
 if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
@@ -32,16 +32,6 @@ def _is_closed(client: "SFNClient", execution: str) -> bool:
     status: str = client.describe_execution(executionArn=execution)["status"]
     # A redrive that is under way counts as running.
     return status in ("SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED")
-
-
-def describe(client: "SFNClient", execution: str) -> dict[str, Any] | None:
-    """An execution as the service describes it; None where it is forgotten."""
-    try:
-        return dict(client.describe_execution(executionArn=execution))
-    except ClientError as error:
-        if error.response.get("Error", {}).get("Code") == "ExecutionDoesNotExist":
-            return None
-        raise
 
 
 def execution_arn(state_machine: str, name: str) -> str:

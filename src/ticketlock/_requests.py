@@ -131,7 +131,14 @@ class Closing:
     execution: str
 
 
-Request = Write | Transaction | Read | TaskAnswer | TimeCheck | Closing
+@dataclass(frozen=True, slots=True)
+class Describing:
+    """Describe a Step Functions execution: the reply's item, or refused when it is not known."""
+
+    execution: str
+
+
+Request = Write | Transaction | Read | TaskAnswer | TimeCheck | Closing | Describing
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,8 @@ from ticketlock._time import Moment
 from ticketlock._writes import Claim
 from ticketlock.errors import LockLost
 
+_LONGEST_WAIT_S = 370 * 24 * 3_600
+
 
 @dataclass(frozen=True, slots=True)
 class LastBeat:
@@ -42,7 +44,8 @@ def beat(
         held: its grant, as it was reported.
         session: where the release looks for the token.
         task_token: the callback's; each retry of the task brings a new one, and only the newest counts.
-        beat_number: how many beats went before: the first, of a fresh lease, only leaves its token.
+        beat_number: rises from beat to beat, also when another execution goes on, or the state is entered anew. A beat
+            of a fresh lease only leaves its token.
         last: given, the task is ended with it, unless the work has ended.
 
     Returns:
@@ -52,19 +55,34 @@ def beat(
         LockLost: and the task was failed with that name.
     """
     lost: LockLost | None = None
-    if beat_number > 0 or not _is_fresh(me, held):
+    if not _is_fresh(me, held):
+        # Nothing is renewed for work that has ended.
+        item = yield from read_session(me, session)
+        if _is_over(item, held.fencing_token):
+            return (yield from _answer_the_end(me, held, item, task_token))
         held, lost = yield from _renewed(me, held)
     reply = yield from me.ask(_leave_task_token(me, held, session, task_token, beat_number, lost=lost is not None))
-    if _ended(reply.item, held.fencing_token):
-        if _number(reply.item, "unreleasedToken") == held.fencing_token:
-            yield from _release_in_place(me, held)
-        yield from me.ask(TaskAnswer(task_token))
-        return held
+    if _is_over(reply.item, held.fencing_token):
+        return (yield from _answer_the_end(me, held, reply.item, task_token))
     if lost is not None:
         yield from me.ask(TaskAnswer(task_token, type(lost).__name__, str(lost)))
         raise lost
     if last is not None:
         yield from me.ask(TaskAnswer(task_token, last.error, last.cause))
+    return held
+
+
+def _answer_the_end(me: Contender, held: Grant, item: Item | None, task_token: str) -> Steps[Grant]:
+    """The work has ended, or its execution was cleaned up after: end the task, by the lock's loss if it is lost."""
+    lost: LockLost | None = None
+    if _number(item, "unreleasedToken") == held.fencing_token:
+        lost = yield from _release_in_place(me, held)
+    elif (_number(item, "stoppedToken") or 0) >= held.fencing_token:
+        lost = LockLost(f"the execution was stopped while it held the lock with fencing token {held.fencing_token}")
+    if lost is not None:
+        yield from me.ask(TaskAnswer(task_token, type(lost).__name__, str(lost)))
+        raise lost
+    yield from me.ask(TaskAnswer(task_token))
     return held
 
 
@@ -100,11 +118,20 @@ def finish(me: Contender, held: Grant, session: Session) -> Steps[Released]:
 
 def abandon(me: Contender, held: Grant, session: Session) -> Steps[None]:
     """The work may be running still: end the heartbeat, and leave the lock to the end of its lease."""
+    yield from _give_up(me, held, session, "abandonedToken", only_if.NOTHING_LATER_ABANDONED)
+
+
+def stop(me: Contender, held: Grant, session: Session) -> Steps[None]:
+    """The execution is over: whatever beats still for it, or once more after a redrive, has lost the lock."""
+    yield from _give_up(me, held, session, "stoppedToken", only_if.NOTHING_LATER_STOPPED)
+
+
+def _give_up(me: Contender, held: Grant, session: Session, attribute: str, condition: str) -> Steps[None]:
     reply = yield from me.ask(
         _session_write(
             session,
-            "SET abandonedToken = :token, expiresAt = :expires_at",
-            only_if.NOTHING_LATER_ABANDONED,
+            f"SET {attribute} = :token, expiresAt = :expires_at",
+            condition,
             {":token": number(held.fencing_token), ":expires_at": _expires_at(me.now, held)},
         )
     )
@@ -145,7 +172,8 @@ def note_continuation(me: Contender, session: Session, execution: str, seam: int
 def _note(
     me: Contender, session: Session, update: str, condition: str, values: dict[str, Any], names: dict[str, str]
 ) -> Steps[None]:
-    expires_at = number(session_expires_at_s(me.now.latest_ms + me.claim.lease_ms))
+    # A wait has no end of its own, and an execution may last for a year.
+    expires_at = number(me.now.latest_ms // 1_000 + _LONGEST_WAIT_S)
     yield from me.ask(
         Write(
             "Update",
@@ -165,13 +193,13 @@ def continuation_of(me: Contender, session: Session) -> Steps[str | None]:
 
 
 def claims_of(execution: str) -> Steps[list[tuple[Session, Claim, str]]]:
-    """The claims that were written down for an execution, each with its session and the machine of its work."""
+    """The claims of an execution that are not finished, each with its session and the machine of its work."""
     request = Read(Session(execution, "").key()["pk"]["S"], "/", limit=None)
     found: list[tuple[Session, Claim, str]] = []
     while True:
         reply = yield request
         for item in reply.items:
-            if item is not None and "entity" in item:
+            if item is not None and "entity" in item and "finishedToken" not in item:
                 lock = LockName(item["entity"]["S"], item["namespace"]["S"])
                 claim = Claim(lock, item["owner"]["S"], integer(item["leaseMs"]))
                 found.append((Session.of_key(item), claim, item["workMachine"]["S"]))
@@ -192,13 +220,13 @@ def _renewed(me: Contender, held: Grant) -> Steps[tuple[Grant, LockLost | None]]
     return replace(held, lease_until_ms=renewed.lease_until_ms, deadline_ms=renewed.deadline_ms), None
 
 
-def _release_in_place(me: Contender, held: Grant) -> Steps[None]:
+def _release_in_place(me: Contender, held: Grant) -> Steps[LockLost | None]:
     """The release could not be reached; the state machine has written that the work is over."""
     try:
         yield from release(me, held)
-    except LockLost:
-        # Then there is nothing left to free.
-        return
+    except LockLost as lost:
+        return lost
+    return None
 
 
 def _leave_task_token(
@@ -209,7 +237,7 @@ def _leave_task_token(
     return _session_write(
         session,
         f"SET taskToken = :task_token, beat = :beat, fencingToken = :token, {lease}expiresAt = :expires_at",
-        only_if.NO_LATER_BEAT if beat_number > 0 else _no_later_first_beat(lost=lost),
+        only_if.NO_LATER_BEAT,
         {
             ":task_token": {"S": task_token},
             ":beat": number(beat_number),
@@ -218,12 +246,6 @@ def _leave_task_token(
             ":expires_at": _expires_at(me.now, held),
         },
     )
-
-
-def _no_later_first_beat(*, lost: bool) -> str:
-    # A redriven execution counts its retries from 0 again, so a first beat cannot ask for its number. A late copy of
-    # one is told by its lease, which a later beat has renewed since.
-    return only_if.NO_LATER_GRANT if lost else only_if.every(only_if.NO_LATER_GRANT, only_if.NO_LATER_LEASE)
 
 
 def _write_finished(me: Contender, held: Grant, session: Session) -> Write:
@@ -243,8 +265,9 @@ def _session_write(session: Session, update: str, condition: str, values: dict[s
     return Write("Update", session.key(), condition=condition, update=update, values=values, returns="ALL_NEW")
 
 
-def _ended(item: Item | None, fencing_token: int) -> bool:
-    return any((_number(item, name) or 0) >= fencing_token for name in ("finishedToken", "abandonedToken"))
+def _is_over(item: Item | None, fencing_token: int) -> bool:
+    over = ("finishedToken", "abandonedToken", "stoppedToken")
+    return any((_number(item, name) or 0) >= fencing_token for name in over)
 
 
 def _task_token(item: Item | None, fencing_token: int) -> str | None:

@@ -18,7 +18,18 @@ from ticketlock._names import MAX_RECORD_WAIT_MS, LockName, whole_number
 from ticketlock._outcomes import Grant, LockState, Place, Position, Released
 from ticketlock._protocol import Contender
 from ticketlock._queue import inspect
-from ticketlock._requests import Closing, Read, Reply, Request, Steps, TaskAnswer, TimeCheck, Transaction, Write
+from ticketlock._requests import (
+    Closing,
+    Describing,
+    Read,
+    Reply,
+    Request,
+    Steps,
+    TaskAnswer,
+    TimeCheck,
+    Transaction,
+    Write,
+)
 from ticketlock._time import Moment, Reading, TableTime
 from ticketlock._writes import Claim
 from ticketlock.errors import InvalidLockRequest, OutcomeUnknown, RequestNotApplied, TableError, TableRefused
@@ -216,7 +227,9 @@ class LockTable:
                     return Reply(False, meaning.items, now, meaning.refused)
                 if isinstance(meaning, TableError):
                     raise meaning from error
-                perhaps_applied |= meaning.perhaps_applied and not isinstance(request, Read | TimeCheck | Closing)
+                perhaps_applied |= meaning.perhaps_applied and not isinstance(
+                    request, Read | TimeCheck | Closing | Describing
+                )
                 pause_ms = random.random() * min(_LONGEST_BACKOFF_MS, _FIRST_BACKOFF_MS << attempt)
                 if self._clocks.read().local_ms + pause_ms > last_ms:
                     given_up = OutcomeUnknown if perhaps_applied else RequestNotApplied
@@ -239,6 +252,8 @@ class LockTable:
         if isinstance(request, Closing):
             close(self.step_functions, request.execution)
             return {}
+        if isinstance(request, Describing):
+            return self.step_functions.describe_execution(executionArn=request.execution)
         if isinstance(request, Transaction):
             return client.transact_write_items(
                 TransactItems=[{write.operation: {**table, **write.parameters()}} for write in request.writes]
@@ -256,7 +271,7 @@ class LockTable:
 
     def _moment_of(self, request: Request, sent: Reading, response: Any) -> Moment:
         """The moment of a reply, whose Date tells the table's time; that of another service's does not."""
-        if isinstance(request, TaskAnswer | Closing):
+        if isinstance(request, TaskAnswer | Closing | Describing):
             return self.now()
         received = self._clocks.read()
         date_ms = _sdk.date_ms(response)
@@ -281,6 +296,8 @@ def _items(request: Request, response: Any) -> tuple[Item | None, ...]:
         return tuple(response["Items"])
     if isinstance(request, Closing):
         return ()
+    if isinstance(request, Describing):
+        return (response,)
     if isinstance(request, Write) and request.returns != "NONE" and "Attributes" not in response:
         raise _sdk.BrokenReply()
     return (response.get("Attributes"),)

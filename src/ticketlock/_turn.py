@@ -40,20 +40,28 @@ def new_turn(claim: Claim, session: Session, event: Mapping[str, Any], arrived_m
         "continueMachine": event["continueMachine"],
         "pollsAnExecution": event["pollsAnExecution"],
         "beatsAnExecution": event["beatsAnExecution"],
-        # In all; in the present execution; how often another one went on; what the first has spent of its events.
+        # In all; in the present execution; how often another one went on; what the first has spent of its events; how
+        # many beats were before the present execution's; when the first has looked last.
         "polls": 0,
         "pollsHere": 0,
         "seams": 0,
         "events": 0,
         "beats": 0,
+        "lookedMs": arrived_ms,
     }
 
 
-def claim_of(turn: Turn) -> Claim:
-    """The claim of a turn."""
+def claim_of(turn: Turn, event: Mapping[str, Any] | None = None) -> Claim:
+    """The claim of a turn.
+
+    Args:
+        event: of a step with timers: its ``leaseSeconds`` are those of the definition that set them, which may be a
+            newer one than that of the execution that took the ticket.
+    """
     claim = turn["claim"]
     lock = LockName(claim["entity"], claim["namespace"])
-    return Claim(lock, claim["owner"], claim["leaseMs"], session=session_of(turn) if is_called(turn) else None)
+    lease_ms = claim["leaseMs"] if event is None else int(event["leaseSeconds"] * 1_000)
+    return Claim(lock, claim["owner"], lease_ms, session=session_of(turn) if is_called(turn) else None)
 
 
 def session_of(turn: Turn) -> Session:

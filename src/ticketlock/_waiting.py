@@ -26,7 +26,7 @@ class Sleep:
     ms: int
 
 
-def next_sleep(position: Position, *, lease_ms: int, poll_ms: int, rest_ms: int | None) -> Sleep:
+def next_sleep(position: Position, *, lease_ms: int, poll_ms: int, rest_ms: int | None, slack_ms: int = 0) -> Sleep:
     """How a waiter that is called waits for its next look.
 
     Args:
@@ -34,16 +34,17 @@ def next_sleep(position: Position, *, lease_ms: int, poll_ms: int, rest_ms: int 
         lease_ms: the lease; a parked task ends after half of it.
         poll_ms: a briefly parked task ends after it.
         rest_ms: what is left of the record wait; None for ever.
+        slack_ms: how much later than its time a reason to look more often counts.
     """
     if rest_ms is not None and rest_ms < poll_ms:
         return Sleep("waiting", max(0, rest_ms))
     half_ms = lease_ms // 2
-    if rest_ms is not None and rest_ms < half_ms:
+    if rest_ms is not None and rest_ms < half_ms - slack_ms:
         return Sleep("parkedBriefly", poll_ms)
     if position.lease_over_ms is not None and position.ahead == 0:
         # A holder that lives renews at half its lease: one that is late by a tenth is perhaps dead, and calls nobody.
         left_ms = position.lease_over_ms - position.now.likely_ms
-        if left_ms < half_ms - lease_ms // 10:
+        if left_ms < half_ms - lease_ms // 10 - slack_ms:
             return Sleep("parkedBriefly", poll_ms)
     return Sleep("parked", poll_ms)
 

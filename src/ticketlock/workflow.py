@@ -5,6 +5,7 @@ gives the next one back; the definition only routes by its ``status``:
 
     granted                    hold the lock
     waiting                    sleep for ``waitSeconds``, then look
+    grantedMeanwhile           look again, for a whole lease: granted in an execution in which the wait went on
     parked, parkedBriefly      wait to be called, for half a lease or for ``poll`` at most, then look
     continued                  go on waiting in another execution, named ``continueName``
     InvalidLockRequest, TaskNotAllowed, RecordWaitExceeded, EventBudgetExceeded      fail by this name
@@ -16,19 +17,20 @@ import json
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from ticketlock import _budget as budget
 from ticketlock import _turn as turns
 from ticketlock._calls import await_call, call_next
-from ticketlock._clean_up import CleanedUp, WorkOf, clean_up
-from ticketlock._executions import describe, execution_arn, holding_name, waiting_name, work_name
+from ticketlock._clean_up import CleanedUp, WorkOf, clean_up, close
+from ticketlock._executions import execution_arn, holding_name, waiting_name, work_name
 from ticketlock._failures import Failure
 from ticketlock._items import Session
 from ticketlock._lock_request import LockRequest
 from ticketlock._outcomes import Grant, Position
 from ticketlock._protocol import Contender
-from ticketlock._requests import Steps
+from ticketlock._requests import Describing, Steps
 from ticketlock._sdk import make_step_functions_client
 from ticketlock._session import LastBeat, abandon, beat, claims_of, finish, note_claim, note_continuation
 from ticketlock._table import LockTable, T
@@ -40,6 +42,11 @@ from ticketlock.errors import EventBudgetExceeded, InvalidLockRequest, LockLost,
 __all__ = ["Step", "Workflow"]
 
 _PLACE = "serialize"
+_CLOCKS_DIFFER_MS = 3_000
+# More than a task can be retried within its state.
+_TRIES_A_MS = 10**9
+# The ends of an execution that never had a place, or gave it up itself; work that fails by such a name is released.
+_HAS_LEFT = frozenset(error.__name__ for error in (InvalidLockRequest, RecordWaitExceeded, TaskNotAllowed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +117,19 @@ class Workflow:
         """Park: leave the callback task's token where whoever frees the lock finds it, and keep the place.
 
         Args:
-            event: ``turn``, ``taskToken``.
+            event: ``turn``, ``leaseSeconds``, ``taskToken``, ``entered`` and ``retry`` (when the state was entered, and
+                how often it was retried).
         """
         turn = event["turn"]
-        claim, place = turns.claim_of(turn), turns.place_of(turn)
-        session, look = turns.session_of(turn), turn["polls"]
+        claim, place = turns.claim_of(turn, event), turns.place_of(turn)
+        session, park = turns.session_of(turn), _order(event)
 
         def may_stay(seen: Position) -> bool:
-            return turn["status"] == "parkedBriefly" or self._sleep(turn, claim, seen).status == "parked"
+            # The clocks of two functions differ: what the last look decided is not taken back for a second or two.
+            longer = self._sleep(turn, claim, seen, slack_ms=_CLOCKS_DIFFER_MS)
+            return turn["status"] == "parkedBriefly" or longer.status == "parked"
 
-        seen = self._run(claim, lambda me: await_call(me, place, session, event["taskToken"], look, may_stay))
+        seen = self._run(claim, lambda me: await_call(me, place, session, event["taskToken"], park, may_stay))
         metrics = {} if seen is None else _age(turn, seen)
         return Step({}, metrics, turns.log_keys(claim, place.ticket) | {"stays": seen is not None})
 
@@ -127,15 +137,13 @@ class Workflow:
         """Look once; take the lock if it is this execution's turn.
 
         Args:
-            event: ``turn``, ``execution`` (the ARN of the present one).
+            event: ``turn``, ``leaseSeconds``, ``execution`` (the ARN of the present one).
         """
         turn = dict(event["turn"])
-        claim, place = turns.claim_of(turn), turns.place_of(turn)
+        claim, place = turns.claim_of(turn, event), turns.place_of(turn)
         is_first = event["execution"] == turn["session"]["execution"]
         turn["polls"] += 1
         turn["pollsHere"] += 1
-        if is_first:
-            turn["events"] += budget.events_per_look(called=turns.is_called(turn))
         try:
             found = self._table.check_turn(claim, place, turn["waitUntilMs"])
         except RecordWaitExceeded as error:
@@ -145,24 +153,34 @@ class Workflow:
         most = turn["pollsAnExecution"]
         if is_first:
             most = min(most, budget.FIRST_POLLS)
+            looked_ms = found.now.likely_ms if isinstance(found, Position) else found.since_ms
+            turn["events"] += budget.events_of_a_look(
+                looked_ms - turn["lookedMs"], claim.lease_ms, called=turns.is_called(turn)
+            )
+            turn["lookedMs"] = looked_ms
         if isinstance(found, Position) and turn["pollsHere"] >= most:
             return self._continue(turn, claim, found)
-        return self._found(turn, claim, found)
+        step = self._found(turn, claim, found)
+        if isinstance(found, Grant) and not is_first:
+            # By the time that the first execution hears of it, some of the lease is gone: it makes sure of it itself.
+            return Step({**step.reply, "status": "grantedMeanwhile"}, step.metrics, step.keys)
+        return step
 
     def heartbeat(self, event: Mapping[str, Any]) -> Step:
         """Renew the lease; end the heartbeat's task when the work has ended or the lock is lost.
 
         Args:
-            event: ``turn``, ``execution``, ``taskToken``, ``beat`` (the task's retry count).
+            event: ``turn``, ``leaseSeconds``, ``execution``, ``taskToken``, ``entered`` and ``retry`` (when the state
+                was entered, and how often it was retried).
         """
         turn = event["turn"]
-        claim, held, session = turns.claim_of(turn), turns.grant_of(turn), turns.session_of(turn)
+        claim, held, session = turns.claim_of(turn, event), turns.grant_of(turn), turns.session_of(turn)
         is_first = event["execution"] == session.execution
-        number = turn["beats"] + event["beat"]
-        last = _last_beat(turn, event["beat"] + 1, is_first=is_first)
-        keys = turns.log_keys(claim, held.ticket) | {"fencing_token": held.fencing_token, "beat": number}
+        last = _last_beat(turn, event["retry"] + 1, is_first=is_first)
+        beats = turn["beats"] + event["retry"]
+        keys = turns.log_keys(claim, held.ticket) | {"fencing_token": held.fencing_token, "beat": beats}
         try:
-            self._run(claim, lambda me: beat(me, held, session, event["taskToken"], number, last))
+            self._run(claim, lambda me: beat(me, held, session, event["taskToken"], _order(event), last))
         except LockLost as lost:
             return Step({}, {"LostLeases": 1}, keys | {"lost": str(lost)})
         return Step({}, {}, keys | ({"last": last.error} if last is not None else {}))
@@ -171,8 +189,8 @@ class Workflow:
         """The work has ended, or failed: free the lock if the work is surely over, and end the heartbeat.
 
         Args:
-            event: ``turn``; after a failure also ``failure`` (``{"Error", "Cause"}``) and ``kind``, the kind of the
-                work.
+            event: ``turn``; after a failure also ``failure`` (``{"Error", "Cause"}``), ``kind``, the kind of the work,
+                and ``work``, its ARN, where it has one.
 
         Returns:
             After a failure the work's own ``error`` and ``cause``.
@@ -190,7 +208,12 @@ class Workflow:
         own = failure.to_report()
         reply = {"error": own.error, "cause": own.cause}
         keys |= {"work_error": own.error}
-        if not failure.work_has_ended():
+        has_ended = failure.work_has_ended()
+        if not has_ended and event["kind"] == "execution":
+            # Past its time-out it goes on by itself.
+            work = execution_arn(event["work"], work_name(claim.owner, held.fencing_token))
+            has_ended = self._run(claim, lambda me: close(me, work))
+        if not has_ended:
             self._run(claim, lambda me: abandon(me, held, session))
             return Step(reply, {"AbandonedHolds": 1}, keys)
         try:
@@ -212,14 +235,17 @@ class Workflow:
         detail = event["detail"]
         execution = detail["executionArn"]
         keys = {"status": detail["status"]}
-        described = describe(self._table.step_functions, execution) or {}
+        is_own = detail["stateMachineArn"] == state_machine
+        if is_own and detail.get("error") in _HAS_LEFT:
+            return Step({}, {}, keys | {"left": detail["error"]})
+        described: Mapping[str, Any] = self._table.perform(Describing(execution)).item or {}
         if described.get("redriveCount", 0) > detail.get("redriveCount", 0):
             return Step({}, {}, keys | {"redriven": True})
         claims: list[tuple[Session, Claim, WorkOf]] = [
             (session, claim, _work_of(claim, machine))
             for session, claim, machine in self._table.run(lambda _: claims_of(execution))
         ]
-        if detail["stateMachineArn"] == state_machine:
+        if is_own:
             claims += _claim_by_input(detail.get("input") or described.get("input"), execution, lease_ms)
         done = [self._run(claim, _cleaning(session, detail["stopDate"], work_of)) for session, claim, work_of in claims]
         counts = {
@@ -249,11 +275,13 @@ class Workflow:
         reply = {**turns.with_place(turn, found.place), "status": sleep.status, "waitSeconds": wait_s}
         return Step(reply, _age(turn, found), keys)
 
-    def _sleep(self, turn: Turn, claim: Claim, found: Position) -> Sleep:
+    def _sleep(self, turn: Turn, claim: Claim, found: Position, *, slack_ms: int = 0) -> Sleep:
         waited_ms = max(0, found.now.likely_ms - turn["arrivedMs"])
         rest_ms = None if turn["waitUntilMs"] is None else turn["waitUntilMs"] - found.now.likely_ms
         if turns.is_called(turn):
-            return next_sleep(found, lease_ms=claim.lease_ms, poll_ms=turn["pollMs"], rest_ms=rest_ms)
+            return next_sleep(
+                found, lease_ms=claim.lease_ms, poll_ms=turn["pollMs"], rest_ms=rest_ms, slack_ms=slack_ms
+            )
         return next_look(
             found,
             lease_ms=claim.lease_ms,
@@ -288,6 +316,12 @@ class Workflow:
             "events": turn["events"] + budget.EVENTS_PER_WAITING_SEAM,
         }
         return Step(reply, {}, keys | {"seam": seam})
+
+
+def _order(event: Mapping[str, Any]) -> int:
+    """A number that rises from one try of a callback task to the next, in whichever execution it is entered."""
+    entered_ms = int(datetime.fromisoformat(event["entered"]).timestamp() * 1_000)
+    return entered_ms * _TRIES_A_MS + int(event["retry"])
 
 
 def _age(turn: Turn, found: Position) -> Mapping[str, float]:
