@@ -146,6 +146,32 @@ def let_nest(machine: sfn.StateMachine, nested: Sequence[tuple[str, str]]) -> No
         acknowledge_wildcard(machine, arn, reason="An execution's name follows from its grant, or from its owner.")
 
 
+def let_describe(scope: Construct, functions: Sequence[lambda_.Function], executions: Sequence[str]) -> None:
+    """Let functions look executions up, by the ARNs of all that a state machine may have."""
+    _let(scope, "DescribeExecutions", functions, ["states:DescribeExecution"], executions)
+
+
+def let_close(scope: Construct, functions: Sequence[lambda_.Function], executions: Sequence[str]) -> None:
+    """Let functions stop nested executions, and see them closed."""
+    _let(scope, "CloseExecutions", functions, ["states:DescribeExecution", "states:StopExecution"], executions)
+
+
+def _let(
+    scope: Construct,
+    id: str,
+    functions: Sequence[lambda_.Function],
+    actions: Sequence[str],
+    executions: Sequence[str],
+) -> None:
+    statement = iam.PolicyStatement(actions=list(actions), resources=list(executions))
+    policy = iam.Policy(scope, id, statements=[statement])
+    for function in functions:
+        assert function.role is not None
+        policy.attach_to_role(function.role)
+    for arn in executions:
+        acknowledge_wildcard(policy, arn, reason="Executions have names of their own; the machine is named.")
+
+
 def let_answer(policy_scope: Construct, functions: Sequence[lambda_.Function], machine: sfn.IStateMachine) -> None:
     """Let functions answer the callback tasks of a machine, and call its parked waiters.
 

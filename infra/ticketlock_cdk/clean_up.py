@@ -1,7 +1,5 @@
 """What happens after an execution that failed, timed out or was stopped: an event, a function, a dead-letter queue."""
 
-from collections.abc import Sequence
-
 from aws_cdk import Duration, RemovalPolicy, Stack
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
@@ -13,8 +11,9 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from ticketlock_cdk.access import let_describe
 from ticketlock_cdk.encryption import let_rules_use, let_send
-from ticketlock_cdk.nag import acknowledge, acknowledge_wildcard
+from ticketlock_cdk.nag import acknowledge
 from ticketlock_cdk.targets import executions_arn
 
 _ENDS = ["FAILED", "TIMED_OUT", "ABORTED"]
@@ -41,8 +40,6 @@ class CleanUp(Construct):
     ) -> None:
         super().__init__(scope, id)
         self._function = function
-        assert function.role is not None
-        self._role: iam.IRole = function.role
         self.dead_letter_queue = sqs.Queue(
             self,
             "DeadLetters",
@@ -52,21 +49,19 @@ class CleanUp(Construct):
             encryption=sqs.QueueEncryption.SQS_MANAGED if encryption_key is None else sqs.QueueEncryption.KMS,
             encryption_master_key=encryption_key,
         )
+        rules = Stack.of(self).format_arn(service="events", resource="rule", resource_name="*")
         self.dead_letter_queue.add_to_resource_policy(
             iam.PolicyStatement(
                 principals=[iam.ServicePrincipal("events.amazonaws.com")],
                 actions=["sqs:SendMessage"],
                 resources=[self.dead_letter_queue.queue_arn],
-                conditions={"StringEquals": {"aws:SourceAccount": Stack.of(self).account}},
+                # https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-rule-dlq.html
+                conditions={"ArnLike": {"aws:SourceArn": rules}},
             )
         )
         acknowledge(self.dead_letter_queue, "SQS3", reason="It is a dead-letter queue itself.")
         if encryption_key is not None:
             let_rules_use(encryption_key, self)
-            for action in ("kms:GenerateDataKey*", "kms:ReEncrypt*"):
-                acknowledge(
-                    self._role, f"IAM5[Action::{action}]", reason="The CDK's grant to send to a queue with a key."
-                )
         function.configure_async_invoke(
             retry_attempts=2,
             max_event_age=Duration.hours(6),
@@ -93,17 +88,5 @@ class CleanUp(Construct):
         queue = sqs.Queue.from_queue_arn(rule, "DeadLetters", self.dead_letter_queue.queue_arn)
         rule.add_target(targets.LambdaFunction(self._function, dead_letter_queue=queue))
         executions = executions_arn(Stack.of(self), machine.state_machine_arn)
-        self._allow(scope, "DescribeExecutions", ["states:DescribeExecution"], [executions])
+        let_describe(scope, [self._function], [executions])
         return rule
-
-    def let_close(self, scope: Construct, executions: Sequence[str]) -> None:
-        """Let the function stop nested executions, and see them closed."""
-        self._allow(scope, "CloseExecutions", ["states:DescribeExecution", "states:StopExecution"], executions)
-
-    def _allow(self, scope: Construct, id: str, actions: Sequence[str], executions: Sequence[str]) -> None:
-        policy = iam.Policy(
-            scope, id, statements=[iam.PolicyStatement(actions=list(actions), resources=list(executions))]
-        )
-        policy.attach_to_role(self._role)
-        for arn in executions:
-            acknowledge_wildcard(policy, arn, reason="Executions have names of their own; the machine is named.")

@@ -26,6 +26,10 @@ def serialize_definition(settings: Settings, targets: Sequence[str]) -> dict[str
     definition: dict[str, Any] = json.loads((source_folder("statemachines") / "serialize.asl.json").read_text())
     states = definition["States"]
     states["TakeTicket"]["Parameters"]["Payload"] |= {"targets": list(targets), **ticket_settings(settings)}
+    timed = [states["CheckPosition"], *(states[name] for name in _PARKED)]
+    timed.append(states["Hold"]["Branches"][1]["States"]["Heartbeat"])
+    for state in timed:
+        state["Parameters"]["Payload"]["leaseSeconds"] = settings.lease_s
     if settings.hand_over is HandOver.POLL:
         for name in _PARKED:
             del states[name]
@@ -62,7 +66,8 @@ def continue_definition(settings: Settings) -> dict[str, Any]:
     """
     serialize = serialize_definition(settings, ())["States"]
     states = {name: serialize[name] for name in (*_PARKED, "WaitForTurn", "CheckPosition") if name in serialize}
-    asleep = [choice for choice in serialize["MyTurn?"]["Choices"] if choice["Next"] in states]
+    # Not grantedMeanwhile, which is for the first execution to look at.
+    asleep = [choice for choice in serialize["MyTurn?"]["Choices"] if choice["Next"] in states.keys() - {"CheckPosition"}]
     states["MyTurn?"] = {**serialize["MyTurn?"], "Choices": asleep, "Default": "Waited"}
     states["Waited"] = {
         "Comment": "The turn has come, or is refused, or many looks are used again: the first execution goes on.",
@@ -115,6 +120,8 @@ def _hold_for_one_lease(states: dict[str, Any], settings: Settings) -> None:
     del work["LeaveToHeartbeat"]
     for name in _WORK:
         work[name]["TimeoutSeconds"] = settings.work_timeout_s
+        # Each try has a time-out of its own; together they would outlast the lease.
+        del work[name]["Retry"]
     work["Release"]["Catch"][-1]["Next"] = "LeftToLease"
     work["LeftToLease"] = {
         "Comment": "The release cannot be reached: the work's output stands, and the lease ends.",

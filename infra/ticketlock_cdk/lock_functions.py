@@ -77,7 +77,6 @@ class LockFunctions(Construct):
         heartbeat: renews the lease.
         release: frees the lock.
         clean_up: does what is left to do for an execution that was stopped.
-        steps: those that a state machine invokes.
         answering: those that answer callback tasks: their own, or the next waiter's.
     """
 
@@ -107,14 +106,11 @@ class LockFunctions(Construct):
         self._code = lambda_.Code.from_asset(str(stage_functions(Path(stage.asset_outdir))))
         timeout = Duration.seconds(settings.function_timeout_s)
         self.take_ticket = self._function(_TAKE_TICKET, timeout)
-        self.wait_for_call = self._function(
-            _WAIT_FOR_CALL, Duration.seconds(min(settings.function_timeout_s, settings.poll_s))
-        )
+        self.wait_for_call = self._function(_WAIT_FOR_CALL, Duration.seconds(settings.heartbeat_timeout_s))
         self.check_position = self._function(_CHECK_POSITION, timeout)
         self.heartbeat = self._function(_HEARTBEAT, Duration.seconds(settings.heartbeat_timeout_s))
         self.release = self._function(_RELEASE, timeout)
         self.clean_up = self._function(_CLEAN_UP, Duration.seconds(_CLEAN_UP_S))
-        self.steps = [self.take_ticket, self.wait_for_call, self.check_position, self.heartbeat, self.release]
         self.answering = [self.wait_for_call, self.check_position, self.heartbeat, self.release, self.clean_up]
 
     def _function(self, step: _Step, timeout: Duration) -> lambda_.Function:

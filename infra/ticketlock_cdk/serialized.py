@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from aws_cdk import Aws, Duration, Token
+from aws_cdk import Aws, Duration, Stack, Token
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
@@ -24,6 +24,7 @@ _ID = re.compile(r"[A-Za-z0-9_. -]{1,50}")
 _INTRINSIC = re.compile(r"States\.[A-Za-z0-9]+\(")
 _REFERENCE_PATH = re.compile(r"\$(\.[A-Za-z_][A-Za-z0-9_]*)+")
 _JSONATA = "{%"
+_IN_JSONATA = '"QueryLanguage":"JSONata"}'
 
 
 class Serialized(sfn.StateMachineFragment):
@@ -56,7 +57,7 @@ class Serialized(sfn.StateMachineFragment):
         if lock_path is not None and not _REFERENCE_PATH.fullmatch(lock_path):
             raise ValueError(f"lock_path is {lock_path!r}; allowed: a path of names, such as $.lock")
         request = _request(entity, namespace, record_wait)
-        work_machine = work_machine_of(protected)
+        self._work_machine = work_machine_of(protected) or ""
         super().__init__(scope, id)
         self._id = id
         self._settings = settings
@@ -65,7 +66,7 @@ class Serialized(sfn.StateMachineFragment):
         self._output_path = "$.payload.output"
         work, kind = self._work(protected)
         self._start = self._mint(request)
-        my_turn = self._waiting(self._start, work_machine)
+        my_turn = self._waiting(self._start)
         held, self._ends = self._hold(work, kind, lock_path)
         my_turn.when(_status("granted"), held)
 
@@ -118,7 +119,7 @@ class Serialized(sfn.StateMachineFragment):
             },
         )
 
-    def _waiting(self, mint: sfn.Pass, work_machine: str | None) -> sfn.Choice:
+    def _waiting(self, mint: sfn.Pass) -> sfn.Choice:
         take_ticket = self._custom(
             "TakeTicket",
             Comment="Checks the request; takes the free lock, or a place in the queue.",
@@ -128,7 +129,7 @@ class Serialized(sfn.StateMachineFragment):
                     "request.$": "$.lock.request",
                     "place.$": "$.lock.place",
                     "execution.$": "$$.Execution.Id",
-                    "workMachine": work_machine or "",
+                    "workMachine": self._work_machine,
                     "continueMachine": "${ContinueArn}",
                     **ticket_settings(self._settings),
                 },
@@ -181,7 +182,12 @@ class Serialized(sfn.StateMachineFragment):
             states,
             Parameters={
                 "FunctionName": "${ReleaseArn}",
-                "Payload": {"turn.$": "$.lock.turn", "kind": kind, "failure.$": "$.failure"},
+                "Payload": {
+                    "turn.$": "$.lock.turn",
+                    "kind": kind,
+                    "work": self._work_machine,
+                    "failure.$": "$.failure",
+                },
             },
         )
         failed = sfn.Fail(
@@ -295,15 +301,15 @@ class Serialized(sfn.StateMachineFragment):
         return states, "concurrent" if _is_concurrent(given) else "chain"
 
     def _repeated(self, work: sfn.TaskStateBase, name: str) -> sfn.TaskStateBase:
-        (retry,) = self._states_of_branch(0)[name]["Retry"]
-        work.add_retry(
-            errors=retry["ErrorEquals"],
-            interval=Duration.seconds(retry["IntervalSeconds"]),
-            backoff_rate=retry["BackoffRate"],
-            max_attempts=retry["MaxAttempts"],
-            max_delay=Duration.seconds(retry["MaxDelaySeconds"]),
-            jitter_strategy=sfn.JitterType.FULL,
-        )
+        for retry in self._states_of_branch(0)[name].get("Retry", ()):
+            work.add_retry(
+                errors=retry["ErrorEquals"],
+                interval=Duration.seconds(retry["IntervalSeconds"]),
+                backoff_rate=retry["BackoffRate"],
+                max_attempts=retry["MaxAttempts"],
+                max_delay=Duration.seconds(retry["MaxDelaySeconds"]),
+                jitter_strategy=sfn.JitterType.FULL,
+            )
         return work
 
     def _work_timeout(self, name: str) -> Duration:
@@ -357,6 +363,22 @@ def work_machine_of(protected: Protected) -> str | None:
     return parse_target("protected", protected).machine_arn or None
 
 
+def is_in_jsonata(machine: sfn.StateMachine) -> bool:
+    """Whether a state machine's own language is JSONata, as the CDK writes it: the last field of the definition.
+
+    States in JSONPath have no place in it, and the CDK does not say so:
+    https://docs.aws.amazon.com/step-functions/latest/dg/transforming-data.html
+    """
+    resource = machine.node.default_child
+    assert isinstance(resource, sfn.CfnStateMachine)
+    match Stack.of(machine).resolve(resource.definition_string):
+        case str() as text:
+            return text.endswith(_IN_JSONATA)
+        case {"Fn::Join": [_, [*_, str() as end]]}:
+            return end.endswith(_IN_JSONATA)
+    return False
+
+
 def _request(entity: str, namespace: str, record_wait: Wait | None) -> dict[str, Any]:
     """What the first step is asked for: text, numbers, paths, expressions.
 
@@ -400,4 +422,5 @@ def _is_encoded_path(value: Any) -> bool:
 def _is_concurrent(chain: Any) -> bool:
     """Whether a failure may leave other states of the chain at work."""
     reachable = sfn.State.find_reachable_states(chain.start_state, include_error_handlers=True)
-    return any(isinstance(state, sfn.Parallel | sfn.Map | sfn.DistributedMap) for state in reachable)
+    # By their JSON: a CustomState may be of any type.
+    return any(state.to_state_json()["Type"] in ("Parallel", "Map") for state in reachable)

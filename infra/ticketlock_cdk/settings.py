@@ -14,7 +14,8 @@ _MAX_LEASE_S = MAX_LEASE_MS // 1_000
 # Longer than any step needs, shorter than the TimeoutSeconds of every step's state but the heartbeat's.
 _LONGEST_FUNCTION_S = 10
 
-# From the grant to the start of the work, and from its end to the release, with time to spare.
+# From the grant to the start of the work, and from its end to the release, with time to spare. A grant is reported with
+# three quarters of its lease at least.
 _BEFORE_THE_LEASE_ENDS_S = 5
 
 RecordWait = Duration | Literal["Infinity"]
@@ -87,7 +88,7 @@ class Settings:
         polls = most_polls if polls_an_execution is None else polls_an_execution
         for name, value, least, most in (
             ("polls_an_execution", polls, 2, most_polls),
-            ("beats_an_execution", beats_an_execution, 1, BEATS_AN_EXECUTION),
+            ("beats_an_execution", beats_an_execution, 2, BEATS_AN_EXECUTION),
         ):
             if not least <= value <= most:
                 raise ValueError(f"{name} is {value!r}; allowed: a whole number from {least} to {most:,}")
@@ -118,7 +119,7 @@ def _work_timeout_s(work_timeout: Duration | None, lease_s: int, *, heartbeat: b
         if work_timeout is not None:
             raise ValueError("work_timeout is given; allowed: with heartbeat=False, where the lease bounds the work")
         return 0
-    longest_s = lease_s - _BEFORE_THE_LEASE_ENDS_S
+    longest_s = lease_s * 3 // 4 - _BEFORE_THE_LEASE_ENDS_S
     if work_timeout is None:
         return longest_s
     timeout_s = _seconds("work_timeout", work_timeout)
@@ -126,8 +127,8 @@ def _work_timeout_s(work_timeout: Duration | None, lease_s: int, *, heartbeat: b
         raise _refused(
             "work_timeout",
             timeout_s,
-            f"whole seconds from 1 to {longest_s}, which is the lease less {_BEFORE_THE_LEASE_ENDS_S} seconds "
-            "for the steps before and after",
+            f"whole seconds from 1 to {longest_s}, which is three quarters of the lease less "
+            f"{_BEFORE_THE_LEASE_ENDS_S} seconds for the steps before and after",
         )
     return int(timeout_s)
 

@@ -71,21 +71,22 @@ def parse_target(name: str, target: Any) -> Target:
         arn: str = target.function_arn
         return Target("function", arn) if Token.is_unresolved(arn) else _from_arn(name, arn)
     if hasattr(target, "state_machine_arn"):
-        if _is_express(target):
-            raise ValueError(f"{name} is {target.node.path}, {_EXPRESS}")
+        if is_express(target):
+            raise ValueError(f"{name} is {target.node.path}, {EXPRESS}")
         arn = target.state_machine_arn
         return Target("stateMachine", arn, arn) if Token.is_unresolved(arn) else _from_arn(name, arn)
     raise ValueError(f"{name} is {target!r}; allowed: {_ALLOWED}")
 
 
 # https://docs.aws.amazon.com/step-functions/latest/dg/choosing-workflow-type.html
-_EXPRESS = (
+EXPRESS = (
     "an Express state machine; allowed: a Standard one, since an Express execution may run more than once "
     "and cannot be waited for"
 )
 
 
-def _is_express(machine: Any) -> bool:
+def is_express(machine: Any) -> bool:
+    """Whether a state machine is known to be an Express one."""
     if getattr(machine, "state_machine_type", None) == sfn.StateMachineType.EXPRESS:
         return True
     resource = machine.node.default_child
@@ -102,7 +103,7 @@ def _from_arn(name: str, arn: str) -> Target:
         raise ValueError(f"{name} is {value}; allowed: {_ALLOWED}{hint}")
     service, resource = parts[2], parts[5]
     if (service, resource) == ("states", "express"):
-        raise ValueError(f"{name} is {arn!r}, an execution of {_EXPRESS}")
+        raise ValueError(f"{name} is {arn!r}, an execution of {EXPRESS}")
     for kind_service, kind in _KINDS:
         # arn:partition:service:region:account:kind:name, and perhaps a version or an alias
         if (service, resource) == (kind_service, kind) and len(parts) in (7, 8) and all(parts[3:]):

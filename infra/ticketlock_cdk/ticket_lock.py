@@ -27,9 +27,9 @@ from ticketlock_cdk.lock_table import given_lock_table, new_lock_table
 from ticketlock_cdk.metrics import LockMetrics
 from ticketlock_cdk.network import Network
 from ticketlock_cdk.serialize_machine import SerializeMachine
-from ticketlock_cdk.serialized import Protected, Serialized, Wait, work_machine_of
+from ticketlock_cdk.serialized import Protected, Serialized, Wait, is_in_jsonata, work_machine_of
 from ticketlock_cdk.settings import HandOver, RecordWait, Settings
-from ticketlock_cdk.targets import executions_arn, parse_targets
+from ticketlock_cdk.targets import EXPRESS, executions_arn, is_express, parse_targets
 
 _LEASE = Duration.seconds(60)
 _POLL = Duration.seconds(5)
@@ -51,11 +51,11 @@ class TicketLock(LockMetrics, Construct):
         hand_over: how a waiter learns that its turn may have come: it is called, or it polls.
         heartbeat: False for work that always ends within the lease: no renewal, two transitions less, and the work
             fails when it takes longer than ``work_timeout``.
-        work_timeout: without heartbeat, how long the work may take: whole seconds, at most the lease less 5 seconds,
-            which is the default. A function's own timeout should be no longer.
+        work_timeout: without heartbeat, how long the work may take: whole seconds, at most three quarters of the lease
+            less 5 seconds, which is the default. A function's own timeout should be no longer.
         polls_an_execution: after so many looks a wait goes on in another execution: 2 to 450, which is the default,
             of waiters that are called, 2 to 2,000 of those that poll.
-        beats_an_execution: after so many heartbeats a hold goes on in another execution: 1 to 5,000.
+        beats_an_execution: after so many heartbeats a hold goes on in another execution: 2 to 2,000.
         targets: the functions and Standard state machines that may be run, as constructs or as ARNs. An execution
             names one of them by exactly this ARN; a version or an alias is a target of its own. An Express state
             machine is refused where its type is known; an ARN does not tell it, and such a target fails when it runs.
@@ -165,13 +165,13 @@ class TicketLock(LockMetrics, Construct):
             encryption_key=encryption_key,
         )
         self._clean_up.watch(self._clean_up, machine.state_machine)
-        self._clean_up.let_close(
-            self._clean_up,
-            [
-                *(target.executions_arn(Stack.of(self)) for target in allowed if target.machine_arn),
-                executions_arn(Stack.of(self), machine.continues.state_machine_arn),
-            ],
+        self._closing = [functions.clean_up, functions.release]
+        access.let_close(
+            self._clean_up, [functions.clean_up], [executions_arn(Stack.of(self), machine.continues.state_machine_arn)]
         )
+        nested = [target.executions_arn(Stack.of(self)) for target in allowed if target.machine_arn]
+        if nested:
+            access.let_close(machine, self._closing, nested)
         functions.clean_up.add_environment("STATE_MACHINE_ARN", machine.state_machine.state_machine_arn)
         functions.clean_up.add_environment("LEASE_SECONDS", str(settings.lease_s))
         dead_letter_queue: sqs.IQueue = self._clean_up.dead_letter_queue
@@ -186,7 +186,7 @@ class TicketLock(LockMetrics, Construct):
         self.dead_letter_queue: sqs.IQueue = dead_letter_queue
         self._settings = settings
         self._substitutions = machine.substitutions
-        self._steps = functions.steps
+        self._invoked = [arn for name, arn in machine.substitutions.items() if name not in ("ContinueArn", "TableName")]
         self._answering = functions.answering
         self._continues_arn = machine.continues.state_machine_arn
         self._machines: Sequence[sfn.StateMachine] = [machine.state_machine, machine.continues]
@@ -264,16 +264,27 @@ class TicketLock(LockMetrics, Construct):
         )
         machine_arn = work_machine_of(protected)
         if machine_arn is not None:
-            self._clean_up.let_close(fragment, [executions_arn(Stack.of(self), machine_arn, "lock-*")])
+            access.let_close(fragment, self._closing, [executions_arn(Stack.of(self), machine_arn, "lock-*")])
         return fragment
 
     def attach(self, machine: sfn.StateMachine) -> None:
-        """Let a state machine of yours, which has fragments of this lock, use it; clean up after its executions."""
-        access.let_invoke(machine, [function.function_arn for function in self._steps])
+        """Let a state machine of yours, which has fragments of this lock, use it; clean up after its executions.
+
+        Raises:
+            ValueError: it is an Express one, or one whose own language is JSONata.
+        """
+        if is_express(machine):
+            raise ValueError(f"machine is {machine.node.path}, {EXPRESS}")
+        if is_in_jsonata(machine):
+            raise ValueError(f"machine is {machine.node.path}, in JSONata; allowed: one in JSONPath, the default")
+        access.let_invoke(machine, self._invoked)
         access.let_nest(machine, [(self._continues_arn, executions_arn(Stack.of(self), self._continues_arn))])
-        access.let_write_sessions(machine, self.table)
-        access.let_answer(machine, self._answering, machine)
-        self._clean_up.watch(machine, machine)
+        if self._settings.heartbeat:
+            access.let_write_sessions(machine, self.table)
+        # By the lock's name: a machine may have fragments of several.
+        of_this_lock = Construct(machine, self.service_name)
+        access.let_answer(of_this_lock, self._answering, machine)
+        self._clean_up.watch(of_this_lock, machine)
         self._machines = [*self._machines, machine]
 
     def grant_start_execution(self, grantee: iam.IGrantable) -> iam.Grant:
@@ -281,8 +292,12 @@ class TicketLock(LockMetrics, Construct):
         return self.state_machine.grant_start_execution(grantee)
 
     def grant_use(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Let a Python client take, renew and release locks of this table, and call the next workflow in line."""
-        return access.grant_use(grantee, table=self.table, machines=self._machines)
+        """Let a Python client take, renew and release locks of this table, and call the next workflow in line.
+
+        Of the machines that were attached, those of this stack: to name others would close a circle between stacks.
+        """
+        near = [machine for machine in self._machines if Stack.of(machine) is Stack.of(self)]
+        return access.grant_use(grantee, table=self.table, machines=near)
 
     def grant_read(self, grantee: iam.IGrantable) -> iam.Grant:
         """Let an operator read locks and queues, and list them, but no session, whose task tokens are secrets.

@@ -51,13 +51,16 @@ def client_environment(endpoint: str) -> dict[str, str]:
     }
 
 
-def deploy(emulator: Emulator, *, context: Mapping[str, str] | None = None, app: Path = APP) -> Mapping[str, str]:
-    """Deploy the stack and return its outputs; bootstraps first where nobody did.
+def deploy(
+    emulator: Emulator, *, context: Mapping[str, str] | None = None, app: Path = APP, stack: str = STACK
+) -> Mapping[str, str]:
+    """Deploy a stack and return its outputs; bootstraps first where nobody did.
 
     Args:
         emulator: where to.
         context: CDK context for the app.
-        app: the Python program that defines a stack named `Ticketlock`.
+        app: the Python program that defines the stack.
+        stack: its name in the app.
 
     Raises:
         CdkError: a command of the CDK failed.
@@ -66,14 +69,14 @@ def deploy(emulator: Emulator, *, context: Mapping[str, str] | None = None, app:
     with tempfile.TemporaryDirectory(prefix="ticketlock-deploy-") as folder:
         outputs = Path(folder) / "outputs.json"
         run_cdk(
-            *("deploy", STACK, *app_arguments(app, context or {})),
+            *("deploy", stack, *app_arguments(app, context or {})),
             # An assembly of its own: the CDK locks the folder, and two deployments may run at once.
             *("--output", f"{folder}/cdk.out", "--outputs-file", str(outputs)),
             *("--require-approval", "never", "--progress", "events"),
             env=client_environment(emulator.endpoint),
         )
         stacks: dict[str, dict[str, str]] = json.loads(outputs.read_text())
-    return stacks.get(STACK, {})
+    return stacks.get(stack, {})
 
 
 def _bootstrap(endpoint: str) -> None:
