@@ -67,7 +67,9 @@ def continue_definition(settings: Settings) -> dict[str, Any]:
     serialize = serialize_definition(settings, ())["States"]
     states = {name: serialize[name] for name in (*_PARKED, "WaitForTurn", "CheckPosition") if name in serialize}
     # Not grantedMeanwhile, which is for the first execution to look at.
-    asleep = [choice for choice in serialize["MyTurn?"]["Choices"] if choice["Next"] in states.keys() - {"CheckPosition"}]
+    asleep = [
+        choice for choice in serialize["MyTurn?"]["Choices"] if choice["Next"] in states.keys() - {"CheckPosition"}
+    ]
     states["MyTurn?"] = {**serialize["MyTurn?"], "Choices": asleep, "Default": "Waited"}
     states["Waited"] = {
         "Comment": "The turn has come, or is refused, or many looks are used again: the first execution goes on.",

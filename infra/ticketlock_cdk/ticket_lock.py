@@ -231,15 +231,15 @@ class TicketLock(LockMetrics, Construct):
         The payload arrives at the protected states and leaves them untouched. Each entry is an owner of its own: in a
         loop, in the iterations of a Map, in the branches of a Parallel. A failure of the protected states fails the
         fragment with the same error and cause, after the release; ``RecordWaitExceeded``, ``LockLost`` and
-        ``InvalidLockRequest`` fail it by name. To catch them, wrap it:
-        ``fragment.to_single_state(output_path="$[0]")``.
+        ``InvalidLockRequest`` fail it by name. To catch them, wrap it: ``fragment.to_single_state()``.
 
         Call ``attach`` with the state machine.
 
         Args:
             scope: of the fragment.
             id: names its states; at most 50 characters, unique in the state machine.
-            protected: a chain of states, a function, or a Standard state machine.
+            protected: a chain of states, a function, or a Standard state machine; with ``heartbeat=False`` no chain,
+                whose time nothing bounds.
             entity: text, a path into the payload (``$.order.id``), or an expression in JSONata
                 (``{% $states.input.order.id %}``), of the state machine's default language JSONPath.
             namespace: likewise.

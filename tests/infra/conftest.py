@@ -92,7 +92,7 @@ def stack(outdir: str) -> Stack:
     return Stack(App(outdir=outdir), "Test")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def synthesise() -> Synthesise:
     return Synthesised
 

@@ -181,7 +181,7 @@ def test_a_permissions_boundary_reaches_every_role(boundary, stack_with):
         ({"work_timeout": "10"}, "work_timeout is given; allowed: with heartbeat=False"),
         ({"heartbeat": "false", "work_timeout": "60"}, "work_timeout is 60 seconds; allowed: whole seconds from 1"),
         ({"polls_an_execution": "many"}, "polls_an_execution is 'many'; allowed: a whole number"),
-        ({"beats_an_execution": "0"}, "beats_an_execution is 0; allowed: a whole number from 1"),
+        ({"beats_an_execution": "0"}, "beats_an_execution is 0; allowed: a whole number from 2"),
         ({"dashboard": "yes"}, "dashboard is 'yes'; allowed: true or false"),
         ({"alarms": 1}, "alarms is 1; allowed: true or false"),
         ({"alarm_topic": TOPIC}, "alarm_topic is given and alarms is False; allowed: alarm_topic together with"),

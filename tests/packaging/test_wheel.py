@@ -1,13 +1,20 @@
 """What a user gets by installing the package."""
 
+import json
+import os
+import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
+EXAMPLE = ROOT / "examples" / "orders"
+# An environment of Python's own, filled from the package index.
+needs_time = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
@@ -44,3 +51,85 @@ def test_the_library_works_from_the_wheel_alone(wheel: Path, tmp_path: Path) -> 
     )
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60)
     assert done.stdout.split() == [str(tmp_path / "ticketlock" / "__init__.py"), "default"]
+
+
+class Outside:
+    """The example, in a folder outside the checkout, with the wheel in an environment that had nothing in it.
+
+    Attributes:
+        python: of that environment.
+        assembly: what the example was synthesised to.
+    """
+
+    def __init__(self, folder: Path, wheel: Path) -> None:
+        self._cache = folder / "cache"
+        self.python = folder / "venv" / "bin" / "python"
+        self.example = Path(shutil.copytree(EXAMPLE, folder / "orders", ignore=shutil.ignore_patterns("__pycache__")))
+        subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True, timeout=120)
+        named = f"ticketlock @ {wheel.as_uri()}"
+        install = [*(str(self.python), "-m", "pip", "install"), "--quiet", "--no-compile", named]
+        requirements = ["--requirement", str(self.example / "requirements.txt")]
+        subprocess.run([*install, *requirements], check=True, timeout=600)
+        self.assembly = folder / "cdk.out"
+        self.synthesise(self.python, self.example, self.assembly)
+
+    def synthesise(self, python: Path, example: Path, assembly: Path, **more: str) -> None:
+        """Run the example's app as the CDK does, with nothing of this environment but how pip finds its index."""
+        kept = {name: value for name, value in os.environ.items() if name == "PATH" or name.startswith("PIP_")}
+        environment = {
+            "CDK_OUTDIR": str(assembly),
+            "HOME": str(self._cache.parent),
+            "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "18,20",
+            "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "true",
+            "XDG_CACHE_HOME": str(self._cache),
+        }
+        command = [str(python), str(example / "app.py")]
+        subprocess.run(command, check=True, cwd=example, env=kept | environment | more, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def outside(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Outside:
+    return Outside(tmp_path_factory.mktemp("outside"), wheel)
+
+
+def template(assembly: Path) -> Any:
+    return json.loads((assembly / "Orders.template.json").read_text())
+
+
+def assets(assembly: Path) -> set[str]:
+    """The hashes of the code of the lock's functions."""
+    functions = [
+        found for found in template(assembly)["Resources"].values() if found["Type"] == "AWS::Lambda::Function"
+    ]
+    return {found["Properties"]["Code"]["S3Key"] for found in functions if "S3Key" in found["Properties"]["Code"]}
+
+
+@needs_time
+def test_the_example_is_synthesised_outside_the_checkout_from_the_wheel_alone(outside: Outside) -> None:
+    program = "import ticketlock, ticketlock_cdk; print(ticketlock.__file__, ticketlock_cdk.__file__)"
+    done = subprocess.run([str(outside.python), "-c", program], check=True, capture_output=True, text=True, timeout=120)
+    assert all(file.startswith(str(outside.python.parents[1])) for file in done.stdout.split())
+    machines = [found for found in template(outside.assembly)["Resources"].values() if "StateMachine" in found["Type"]]
+    # The example's own, the lock's, and the one in which long waits go on.
+    assert len(machines) == 3
+    texts = [file.read_text() for file in outside.assembly.glob("*.json") if file.name != "tree.json"]
+    assert not [text for text in texts if str(ROOT) in text]
+
+
+@needs_time
+def test_the_functions_are_the_same_from_the_checkout_and_no_index_is_needed_twice(
+    outside: Outside, tmp_path: Path
+) -> None:
+    outside.synthesise(Path(sys.executable), EXAMPLE, tmp_path, PIP_NO_INDEX="1", PIP_FIND_LINKS="")
+    assert len(assets(tmp_path)) == 1
+    assert assets(outside.assembly) == assets(tmp_path)
+    assert template(outside.assembly) == template(tmp_path)
+
+
+@needs_time
+def test_the_examples_template_has_no_fault(outside: Outside) -> None:
+    # W3005: the CDK itself adds DependsOn entries that a GetAtt already implies.
+    lint = [str(Path(sys.executable).with_name("cfn-lint")), "--ignore-checks", "W3005", "--"]
+    file = str(outside.assembly / "Orders.template.json")
+    done = subprocess.run([*lint, file], capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "")

@@ -1,4 +1,4 @@
-"""The serialised workflow, opened for one test."""
+"""The serialised workflow, and machines of somebody's own with fragments in them, opened for one test."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 from statemachines.harness import Work
 from statemachines.stage import Stage, stage
+from statemachines.user_machine import USER_LEASE_S, UserStage, definition, user_stage
+from ticketlock_cdk.settings import HandOver
 from ticketlock_local.emulator import Emulator
 
 Open = Callable[..., Stage]
+OpenUser = Callable[..., UserStage]
 
 
 @pytest.fixture
@@ -22,3 +25,20 @@ def open_stage(emulator: Emulator) -> Iterator[Open]:
             return stack.enter_context(stage(emulator.endpoint, functions, **more))
 
         yield opened
+
+
+@pytest.fixture
+def open_user(open_stage: Open, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> OpenUser:
+    """Opens the workflow with one of the machines of user_machine.py beside it."""
+    folder = tmp_path_factory.getbasetemp()
+    # Of all workers of a run.
+    shared = folder.parent if folder.name.startswith("popen-") else folder
+
+    def opened(name: str, work: Any = None, *, hand_over: HandOver = HandOver.CALLBACK, **settings: Any) -> UserStage:
+        text = definition(name, shared)
+        opened = open_stage(work, hand_over=hand_over, lease_s=USER_LEASE_S, **settings)
+        monkeypatch.setenv("STATE_MACHINE_ARN", opened.machine.arn)
+        monkeypatch.setenv("LEASE_SECONDS", str(USER_LEASE_S))
+        return user_stage(opened, name, text)
+
+    return opened

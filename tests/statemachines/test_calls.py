@@ -39,7 +39,7 @@ def test_the_next_in_line_runs_as_soon_as_it_is_called(open_stage: Open) -> None
 
 
 def test_a_parked_waiter_keeps_its_place_without_a_transition(open_stage: Open) -> None:
-    work = Work(seconds=3 * HALF_LIFE_S)
+    work = Work(seconds=4 * HALF_LIFE_S)
     stage = open_stage({"work": work, "next": Work()}, hand_over=CALLBACK)
     holder, (waiter,) = queue_up(stage, work, 1)
     assert stage.machine.wait(holder, 60).status == "SUCCEEDED"

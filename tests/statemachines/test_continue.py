@@ -98,7 +98,7 @@ def test_a_hold_goes_on_over_seams_and_keeps_the_lock(open_stage: Open) -> None:
 
 def test_a_hold_that_is_lost_across_a_seam_stops_the_work_by_name(open_stage: Open) -> None:
     work = Work(seconds=60)
-    stage = open_stage(work, beats_an_execution=1)
+    stage = open_stage(work, beats_an_execution=2)
     holder = stage.start("order-42")
     assert work.started.wait(10)
     until(lambda: stage.continuations("hold-"), 30, lambda: "a seam")
@@ -111,7 +111,7 @@ def test_a_hold_that_is_lost_across_a_seam_stops_the_work_by_name(open_stage: Op
 
 def test_a_hold_whose_continuation_is_stopped_goes_on_by_itself(open_stage: Open) -> None:
     work = Work(seconds=60)
-    stage = open_stage(work, beats_an_execution=1)
+    stage = open_stage(work, beats_an_execution=2)
     holder = stage.start("order-42")
     assert work.started.wait(10)
     child = until(lambda: stage.continuations("hold-"), 30, lambda: "a seam")[0]
@@ -172,7 +172,7 @@ class TestEventBudget:
             assert events == budget.EVENTS_PER_WAITING_SEAM
 
     def test_a_holding_seam_costs_what_the_budget_counts(self, open_stage: Open, print_row: Any) -> None:
-        with waiting(open_stage, beats_an_execution=1) as (stage, _, holder):
+        with waiting(open_stage, beats_an_execution=2) as (stage, _, holder):
             stage.machine.wait_until_entered(holder, "ContinueHolding", 60, more_than=2)
             events = round_of(stage.machine.history(holder), "ContinueHolding")
             print_row("a seam of a hold", events)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from ticketlock import Place, Position
 from ticketlock._time import Moment
-from ticketlock._waiting import next_look_ms
+from ticketlock._waiting import Sleep, next_look, next_look_ms, next_sleep
 
 LEASE_MS, SHORTEST_MS, LONGEST_MS = 60_000, 1_000, 5_000
 NOW_MS = 1_800_000_000_000
@@ -53,3 +53,108 @@ def test_nobody_sleeps_past_the_half_life_of_its_row_or_shorter_than_the_bound(
     ahead: int, leaves_in_ms: int | None, mean_hold_ms: int | None, jitter: float
 ) -> None:
     assert SHORTEST_MS <= sleep_ms(ahead, leaves_in_ms, mean_hold_ms, jitter) <= LEASE_MS // 2
+
+
+POLL_MS = 5_000
+
+
+def parking(
+    lease_over_in_ms: int | None = LEASE_MS, *, ahead: int = 0, rest_ms: int | None = None, slack_ms: int = 0
+) -> Sleep:
+    """How one that is called waits, behind a holder whose lease ends then."""
+    position = Position(
+        place=Place(1, NOW_MS + LEASE_MS),
+        ahead=ahead,
+        next_free_ms=None,
+        mean_hold_ms=None,
+        holders=() if lease_over_in_ms is None else ("owner",),
+        now=Moment(0, NOW_MS, NOW_MS),
+        lease_over_ms=None if lease_over_in_ms is None else NOW_MS + lease_over_in_ms,
+    )
+    return next_sleep(position, lease_ms=LEASE_MS, poll_ms=POLL_MS, rest_ms=rest_ms, slack_ms=slack_ms)
+
+
+def polling(waited_ms: int = 0, *, lease_ms: int = LEASE_MS, rest_ms: int | None = None) -> int:
+    """How long the front waiter sleeps, behind a holder that is long overdue."""
+    position = Position(
+        place=Place(1, NOW_MS + lease_ms),
+        ahead=0,
+        next_free_ms=NOW_MS - 10**9,
+        mean_hold_ms=None,
+        holders=("owner",),
+        now=Moment(0, NOW_MS, NOW_MS),
+    )
+    sleep = next_look(position, lease_ms=lease_ms, poll_ms=POLL_MS, waited_ms=waited_ms, rest_ms=rest_ms, jitter=0.5)
+    assert sleep.status == "waiting"
+    return sleep.ms
+
+
+class TestOneThatIsCalled:
+    def test_it_parks_while_the_holder_renews(self) -> None:
+        """A holder that lives renews at half its lease."""
+        assert [parking(left_ms).status for left_ms in (LEASE_MS, LEASE_MS // 2)] == ["parked", "parked"]
+
+    def test_it_parks_briefly_when_the_holder_is_late_with_its_renewal(self) -> None:
+        late = [parking(left_ms).status for left_ms in (LEASE_MS * 4 // 10 - 1, 0, -10_000)]
+        assert late == ["parkedBriefly"] * 3
+
+    def test_a_renewal_that_is_a_little_late_is_no_reason_to_look(self) -> None:
+        assert parking(LEASE_MS * 4 // 10).status == "parked"
+
+    def test_only_the_front_waiter_watches_the_holder(self) -> None:
+        assert [parking(0, ahead=ahead).status for ahead in (0, 1, 7)] == ["parkedBriefly", "parked", "parked"]
+
+    def test_it_parks_when_nobody_holds(self) -> None:
+        assert parking(None).status == "parked"
+
+    def test_it_parks_briefly_when_its_record_wait_ends_before_half_a_lease(self) -> None:
+        statuses = [parking(rest_ms=rest_ms).status for rest_ms in (POLL_MS, LEASE_MS // 2 - 1, LEASE_MS // 2)]
+        assert statuses == ["parkedBriefly", "parkedBriefly", "parked"]
+
+    def test_one_that_is_parked_is_not_woken_for_the_difference_of_two_clocks(self) -> None:
+        """What the last look decided is seen once more by another function, with a clock of its own."""
+        late_ms, rest_ms = LEASE_MS * 4 // 10 - 1_000, LEASE_MS // 2 - 1_000
+        assert [parking(late_ms, slack_ms=slack_ms).status for slack_ms in (0, 3_000)] == ["parkedBriefly", "parked"]
+        assert [parking(rest_ms=rest_ms, slack_ms=slack_ms).status for slack_ms in (0, 3_000)] == [
+            "parkedBriefly",
+            "parked",
+        ]
+
+    def test_it_sleeps_for_the_rest_of_a_record_wait_that_is_about_to_end(self) -> None:
+        assert [parking(rest_ms=rest_ms) for rest_ms in (POLL_MS - 1, 1, 0, -3_000)] == [
+            Sleep("waiting", POLL_MS - 1),
+            Sleep("waiting", 1),
+            Sleep("waiting", 0),
+            Sleep("waiting", 0),
+        ]
+
+    @given(
+        lease_over_in_ms=st.none() | st.integers(-(10**7), 10**7),
+        ahead=st.integers(0, 10),
+        rest_ms=st.none() | st.integers(-(10**6), 10**9),
+    )
+    def test_it_never_waits_past_its_record_wait_nor_long_past_a_dead_holders_lease(
+        self, lease_over_in_ms: int | None, ahead: int, rest_ms: int | None
+    ) -> None:
+        sleep = parking(lease_over_in_ms, ahead=ahead, rest_ms=rest_ms)
+        looks_after_ms = {"waiting": sleep.ms, "parked": LEASE_MS // 2, "parkedBriefly": POLL_MS}[sleep.status]
+        if rest_ms is not None:
+            assert looks_after_ms <= max(0, rest_ms)
+        if ahead == 0 and lease_over_in_ms is not None:
+            assert looks_after_ms <= max(POLL_MS, lease_over_in_ms + LEASE_MS // 10)
+
+
+class TestOneThatPolls:
+    def test_it_looks_every_poll_time_at_first(self) -> None:
+        assert polling(0) == POLL_MS
+
+    def test_it_looks_more_seldom_the_longer_it_has_waited(self) -> None:
+        hour_ms = 3_600_000
+        slept = [polling(hours * hour_ms, lease_ms=hour_ms) for hours in (1, 2, 24)]
+        assert slept == [POLL_MS, 7_200, 86_400]
+
+    def test_it_never_sleeps_longer_than_half_its_lease(self) -> None:
+        assert polling(10**9) == LEASE_MS // 2
+
+    def test_it_never_sleeps_past_its_record_wait(self) -> None:
+        assert [polling(rest_ms=rest_ms) for rest_ms in (60_000, 3_000, 0, -1)] == [POLL_MS, 3_000, 0, 0]

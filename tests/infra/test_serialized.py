@@ -1,0 +1,360 @@
+"""A fragment as it stands in somebody's own state machine, and what attaching that machine lets whom do."""
+
+import json
+
+import pytest
+from aws_cdk import App, CfnParameter, Duration, Stack
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_stepfunctions as sfn
+from ticketlock_cdk import HandOver, TicketLock
+from ticketlock_cdk.assets import source_folder
+
+ENTITY = "$.order.id"
+
+
+def states(definition):
+    for name, state in definition["States"].items():
+        yield name, state
+        for branch in state.get("Branches", []):
+            yield from states(branch)
+
+
+def machine_of(scope, chain, **properties):
+    return sfn.StateMachine(scope, "Workflow", definition_body=sfn.DefinitionBody.from_chainable(chain), **properties)
+
+
+def function(scope, name="work"):
+    return lambda_.Function.from_function_arn(
+        scope, f"Function-{name}", f"arn:aws:lambda:eu-west-1:123456789012:function:{name}"
+    )
+
+
+def child(scope, name="child"):
+    return sfn.StateMachine.from_state_machine_arn(
+        scope, f"Child-{name}", f"arn:aws:states:eu-west-1:123456789012:stateMachine:{name}"
+    )
+
+
+class Typical:
+    """One machine with a fragment of each kind, in the order: chain, function, state machine."""
+
+    def __init__(self, outdir, synthesise):
+        stack = Stack(App(outdir=outdir), "Typical")
+        self.lock = TicketLock(stack, "Lock")
+        chain = self.lock.serialize(stack, "Chain", sfn.Pass(stack, "Look"), entity=ENTITY, lock_path="$.lock")
+        invoked = self.lock.serialize(stack, "Function", function(stack), entity="{% $states.input.order.id %}")
+        started = self.lock.serialize(
+            stack,
+            "Machine",
+            child(stack),
+            entity=sfn.JsonPath.string_at("$.order.id"),
+            namespace="billing",
+            record_wait=Duration.minutes(1),
+        )
+        self.machine = machine_of(Stack.of(self.lock), chain.next(invoked).next(started))
+        self.lock.attach(self.machine)
+        self.synthesised = synthesise(stack)
+        self.definition = self.synthesised.definition(self.machine)
+        self.states = dict(states(self.definition))
+
+
+@pytest.fixture(scope="module")
+def typical(outdir, synthesise):
+    return Typical(outdir, synthesise)
+
+
+@pytest.fixture(scope="module")
+def written():
+    return dict(states(json.loads((source_folder("statemachines") / "serialize.asl.json").read_text())))
+
+
+def test_it_has_every_state_of_the_serialised_workflow(typical, written):
+    own = {"ChooseWork", "TaskNotAllowed", "InvokeFunction", "StartExecution"}
+    for id, work in (
+        ("Chain", {"TellLock", "Protected"}),
+        ("Function", {"InvokeFunction"}),
+        ("Machine", {"StartExecution"}),
+    ):
+        found = {name.removeprefix(f"{id}.") for name in typical.states if name.startswith(f"{id}.")}
+        assert found == written.keys() - own | {"Enter"} | work
+
+
+@pytest.mark.parametrize(
+    "field", ["Retry", "TimeoutSeconds", "Resource", "ResultPath", "ResultSelector", "SecondsPath"]
+)
+def test_its_states_do_what_those_of_the_serialised_workflow_do(field, typical, written):
+    changed = {("TakeTicket", "ResultPath"), ("TakeTicket", "ResultSelector")}
+    changed |= {(name, "ResultPath") for name in ("InvokeFunction", "StartExecution")}
+    for name, state in typical.states.items():
+        _, _, own = name.partition(".")
+        if own in written and (own, field) not in changed:
+            text = json.dumps(written[own].get(field, "nothing")).replace("${Partition}", "<AWS::Partition>")
+            assert (name, state.get(field, "nothing")) == (name, json.loads(text))
+
+
+def test_its_errors_are_caught_as_those_of_the_serialised_workflow(typical, written):
+    for name, state in typical.states.items():
+        id, _, own = name.partition(".")
+        if own in written:
+            caught = [(catch["ErrorEquals"], f"{id}.{catch['Next']}") for catch in written[own].get("Catch", [])]
+            assert [(catch["ErrorEquals"], catch["Next"]) for catch in state.get("Catch", [])] == caught
+
+
+def test_every_state_says_why_it_exists(typical):
+    assert [name for name, state in typical.states.items() if "." in name and not state.get("Comment")] == []
+
+
+def test_every_task_has_a_time_out(typical):
+    tasks = {name: state for name, state in typical.states.items() if state["Type"] == "Task"}
+    assert [name for name, state in tasks.items() if not state.get("TimeoutSeconds")] == []
+
+
+def test_nothing_is_left_to_substitute(typical):
+    assert "${" not in json.dumps(typical.definition)
+
+
+def test_a_path_names_the_entity_and_each_entry_is_an_owner(typical):
+    for id, namespace, more in (("Chain", "default", {}), ("Machine", "billing", {"recordWaitSeconds": 60})):
+        enter = typical.states[f"{id}.Enter"]
+        assert "QueryLanguage" not in enter
+        assert enter["Parameters"] == {
+            "payload.$": "$",
+            "lock": {
+                "request": {"entity.$": ENTITY, "namespace": namespace, **more},
+                "place.$": f"States.Format('{id}/{{}}', States.UUID())",
+            },
+        }
+
+
+def test_an_expression_names_the_entity_and_each_entry_is_an_owner(typical):
+    enter = typical.states["Function.Enter"]
+    assert (enter["Type"], enter["QueryLanguage"]) == ("Pass", "JSONata")
+    assert enter["Output"] == {
+        "payload": "{% $states.input %}",
+        "lock": {
+            "request": {"entity": "{% $states.input.order.id %}", "namespace": "default"},
+            "place": "{% 'Function/' & $uuid() %}",
+        },
+    }
+
+
+def test_no_other_state_is_in_jsonata(typical):
+    assert [name for name, state in typical.states.items() if "QueryLanguage" in state] == ["Function.Enter"]
+
+
+def test_a_machine_whose_own_language_is_jsonata_is_refused(stack):
+    lock = TicketLock(stack, "Lock")
+    fragment = lock.serialize(stack, "Ship", sfn.Pass.jsonata(stack, "Look"), entity="{% $states.input.order.id %}")
+    machine = machine_of(stack, fragment, query_language=sfn.QueryLanguage.JSONATA)
+    with pytest.raises(ValueError, match="machine is Test/Workflow, in JSONata; allowed: one in JSONPath"):
+        lock.attach(machine)
+
+
+def test_a_machine_without_any_token_in_jsonata_is_refused_too(stack):
+    machine = machine_of(stack, sfn.Pass.jsonata(stack, "Look"), query_language=sfn.QueryLanguage.JSONATA)
+    with pytest.raises(ValueError, match="in JSONata"):
+        TicketLock(stack, "Lock").attach(machine)
+
+
+def test_a_protected_state_may_be_in_jsonata(stack, synthesise):
+    lock = TicketLock(stack, "Lock")
+    look = sfn.Pass.jsonata(stack, "Look", outputs="{% $states.input %}")
+    machine = machine_of(stack, lock.serialize(stack, "Ship", look, entity=ENTITY))
+    found = dict(states(synthesise(stack).definition(machine)))
+    assert found["Look"]["QueryLanguage"] == "JSONata"
+
+
+def test_the_longest_id_makes_names_of_states_that_aws_takes(stack, synthesise):
+    lock = TicketLock(stack, "Lock")
+    id = "Ship-the_order. " + 34 * "x"
+    machine = machine_of(stack, lock.serialize(stack, id, sfn.Pass(stack, "Look"), entity="e").to_single_state())
+    names = [name for name, _ in states(synthesise(stack).definition(machine))]
+    assert id in names
+    # https://docs.aws.amazon.com/step-functions/latest/dg/statemachine-structure.html
+    assert max(map(len, names)) <= 80
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"id": "x" * 51}, "allowed: 1 to 50 letters"),
+        ({"id": "it's"}, 'id is "it\'s"; allowed: 1 to 50 letters'),
+        ({"id": "a{}"}, "id is 'a{}'; allowed"),
+        ({"entity": ""}, "entity is"),
+        ({"entity": 7}, "entity is 7; allowed: text"),
+        ({"entity": "x" * 1_025}, "entity is"),
+        ({"namespace": "a/b"}, "namespace is"),
+        ({"record_wait": -1}, "recordWaitSeconds is -1"),
+        ({"record_wait": "forever"}, "recordWaitSeconds is"),
+        ({"entity": "{% $states.input.id %}", "namespace": "$.tenant"}, "namespace is a path, beside an expression"),
+        ({"entity": "{% $states.input.id %}", "record_wait": "States.MathAdd($.a, 1)"}, "recordWaitSeconds is a path"),
+        ({"entity": sfn.JsonPath.string_at("$.a"), "namespace": "{% 'a' %}"}, "entity is a path, beside"),
+        ({"lock_path": "$"}, "lock_path is '$'; allowed: a path of names"),
+        ({"lock_path": "lock"}, "lock_path is 'lock'; allowed"),
+        ({"lock_path": "$.a[*]"}, "lock_path is"),
+        ({"protected": None}, "protected is None; allowed: states, a function or a Standard state machine"),
+        ({"protected": "arn:aws:lambda:eu-west-1:123456789012:function:work"}, "protected is 'arn"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_by_name(arguments, message, stack):
+    lock = TicketLock(stack, "Lock")
+    given = {"scope": stack, "id": "Ship", "protected": sfn.Pass(stack, "Look"), "entity": "e", **arguments}
+    with pytest.raises(ValueError, match="allowed") as refused:
+        lock.serialize(**given)
+    assert message in str(refused.value)
+
+
+def test_what_is_known_only_at_deploy_time_is_taken(stack, synthesise):
+    lock = TicketLock(stack, "Lock")
+    tenant = CfnParameter(stack, "Tenant").value_as_string
+    machine = machine_of(stack, lock.serialize(stack, "Ship", sfn.Pass(stack, "Look"), entity=ENTITY, namespace=tenant))
+    found = dict(states(synthesise(stack).definition(machine)))
+    assert found["Ship.Enter"]["Parameters"]["lock"]["request"] == {"entity.$": ENTITY, "namespace": "<Tenant>"}
+
+
+def express(scope):
+    return sfn.StateMachine(
+        scope,
+        "Express",
+        definition_body=sfn.DefinitionBody.from_chainable(sfn.Pass(scope, "Nothing")),
+        state_machine_type=sfn.StateMachineType.EXPRESS,
+    )
+
+
+def test_an_express_machine_is_refused_as_work_and_as_the_machine(stack):
+    lock, machine = TicketLock(stack, "Lock"), express(stack)
+    with pytest.raises(ValueError, match="protected is Test/Express, an Express state machine"):
+        lock.serialize(stack, "Ship", machine, entity="e")
+    with pytest.raises(ValueError, match="machine is Test/Express, an Express state machine"):
+        lock.attach(machine)
+
+
+def test_without_heartbeat_a_chain_is_refused_as_nothing_bounds_its_time(stack):
+    lock = TicketLock(stack, "Lock", heartbeat=False)
+    with pytest.raises(ValueError, match="protected is a chain of states; allowed with heartbeat=False"):
+        lock.serialize(stack, "Ship", sfn.Pass(stack, "Look"), entity="e")
+
+
+def test_without_heartbeat_the_work_has_the_time_out_that_the_lease_bounds(stack, synthesise):
+    lock = TicketLock(stack, "Lock", heartbeat=False, lease=Duration.seconds(30))
+    invoked = lock.serialize(stack, "Function", function(stack), entity="e")
+    started = lock.serialize(stack, "Machine", child(stack), entity="e")
+    machine = machine_of(stack, invoked.next(started))
+    lock.attach(machine)
+    synthesised = synthesise(stack)
+    found = dict(states(synthesised.definition(machine)))
+    assert found["Function.InvokeFunction"]["TimeoutSeconds"] == 17
+    assert found["Machine.StartExecution"]["TimeoutSeconds"] == 17
+    assert not [name for name in found if "Heartbeat" in name or "Hold" in name]
+    allowed = granted(synthesised, machine)
+    assert synthesised.id_of(lock.heartbeat) not in str(allowed["lambda:InvokeFunction"])
+    assert not [action for action in allowed if action.startswith("dynamodb:")]
+
+
+# What attaching lets whom do.
+
+
+def as_list(value):
+    return value if isinstance(value, list) else [value]
+
+
+def granted(synthesised, construct):
+    """Action to the resources on which it is allowed."""
+    allowed: dict[str, list[object]] = {}
+    for statement in synthesised.statements(construct):
+        for action in as_list(statement["Action"]):
+            allowed.setdefault(action, []).extend(as_list(statement["Resource"]))
+    return allowed
+
+
+def test_the_machine_may_do_what_its_states_do_and_nothing_else(typical):
+    found, lock = typical.synthesised, typical.lock
+    allowed = granted(found, typical.machine)
+    own = [lock.take_ticket, lock.wait_for_call, lock.check_position, lock.heartbeat, lock.release]
+    invoked = {found.text(resource) for resource in allowed["lambda:InvokeFunction"]}
+    work = "arn:aws:lambda:eu-west-1:123456789012:function:work"
+    # The CDK's own grant for a function in a state of the user's has its versions too.
+    assert invoked == {f"<{found.id_of(function)}>" for function in own} | {work, f"{work}:*"}
+    assert set(allowed) == {
+        "dynamodb:UpdateItem",
+        "events:DescribeRule",
+        "events:PutRule",
+        "events:PutTargets",
+        "lambda:InvokeFunction",
+        "states:DescribeExecution",
+        "states:StartExecution",
+        "states:StopExecution",
+    }
+    continues = found.stack.resolve(lock._continues_arn)
+    assert continues in allowed["states:StartExecution"]
+
+
+def test_the_machine_may_write_sessions_only(typical):
+    [statement] = [each for each in typical.synthesised.statements(typical.machine) if "dynamodb:" in str(each)]
+    assert statement["Resource"] == {"Fn::GetAtt": [typical.synthesised.id_of(typical.lock.table), "Arn"]}
+    assert statement["Condition"] == {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["session#*"]}}
+
+
+@pytest.mark.parametrize("step", ["wait_for_call", "check_position", "heartbeat", "release", "clean_up"])
+def test_a_step_may_answer_tasks_of_the_machine(step, typical):
+    allowed = granted(typical.synthesised, getattr(typical.lock, step))
+    machine = {"Ref": typical.synthesised.id_of(typical.machine)}
+    assert machine in allowed["states:SendTaskSuccess"]
+    assert machine in allowed["states:SendTaskFailure"]
+
+
+def test_the_clean_up_may_look_at_the_machines_executions_and_close_the_work_that_it_started(typical):
+    found = typical.synthesised
+    allowed = granted(found, typical.lock.clean_up)
+    described = [found.text(resource) for resource in allowed["states:DescribeExecution"]]
+    assert [text for text in described if text.endswith(f"<{found.id_of(typical.machine)}>>:*")]
+    closed = [found.text(resource) for resource in allowed["states:StopExecution"]]
+    assert "arn:aws:states:eu-west-1:123456789012:execution:child:lock-*" in closed
+
+
+def test_the_machines_ends_are_cleaned_up(typical):
+    found = typical.synthesised
+    machine = {"Ref": found.id_of(typical.machine)}
+    rules = found.of_type("AWS::Events::Rule").values()
+    [rule] = [rule for rule in rules if rule["EventPattern"]["detail"]["stateMachineArn"] == [machine]]
+    assert rule["EventPattern"]["detail"]["status"] == ["FAILED", "TIMED_OUT", "ABORTED"]
+    [target] = rule["Targets"]
+    assert target["Arn"] == {"Fn::GetAtt": [found.id_of(typical.lock.clean_up), "Arn"]}
+    assert target["DeadLetterConfig"]["Arn"] == {"Fn::GetAtt": [found.id_of(typical.lock.dead_letter_queue), "Arn"]}
+
+
+def test_a_machine_that_is_never_called_may_not_park(stack, synthesise):
+    lock = TicketLock(stack, "Lock", hand_over=HandOver.POLL)
+    machine = machine_of(stack, lock.serialize(stack, "Ship", sfn.Pass(stack, "Look"), entity="e"))
+    lock.attach(machine)
+    synthesised = synthesise(stack)
+    assert synthesised.id_of(lock.wait_for_call) not in str(granted(synthesised, machine)["lambda:InvokeFunction"])
+    assert "WaitForCall" not in str(synthesised.definition(machine))
+
+
+def test_a_machine_may_have_fragments_of_several_locks(stack, synthesise):
+    locks = [TicketLock(stack, name) for name in ("Orders", "Customers")]
+    inner = locks[0].serialize(stack, "Order", sfn.Pass(stack, "Look"), entity=ENTITY)
+    machine = machine_of(stack, locks[1].serialize(stack, "Customer", inner, entity="$.customer"))
+    for lock in locks:
+        lock.attach(machine)
+    found = synthesise(stack)
+    rules = [rule for rule in found.of_type("AWS::Events::Rule").values() if found.id_of(machine) in str(rule)]
+    assert len(rules) == 2
+
+
+def test_a_machine_may_be_in_another_stack(outdir):
+    app = App(outdir=outdir)
+    lock = TicketLock(Stack(app, "Locks"), "Lock")
+    other = Stack(app, "Orders")
+    fragment = lock.serialize(other, "Ship", sfn.Pass(other, "Look"), entity=ENTITY)
+    child_of_other = sfn.StateMachine(
+        other, "Own", definition_body=sfn.DefinitionBody.from_chainable(sfn.Pass(other, "Nothing"))
+    )
+    machine = machine_of(other, fragment.next(lock.serialize(other, "Bill", child_of_other, entity=ENTITY)))
+    lock.attach(machine)
+    assembly = app.synth()
+    # The machine's stack needs the lock's, and not the other way round.
+    needed = {stack.stack_name: [each.id for each in stack.dependencies] for stack in assembly.stacks}
+    assert [name for name in needed["Orders"] if name == "Locks"] == ["Locks"]
+    assert "Orders" not in needed["Locks"]

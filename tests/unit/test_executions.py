@@ -1,0 +1,198 @@
+"""What the ARNs and names of executions say, and when one counts as closed."""
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+from botocore.stub import Stubber
+from moto import mock_aws
+
+from ticketlock import LockTable, RequestNotApplied, TableRefused
+from ticketlock._executions import (
+    StillRunning,
+    close,
+    execution_arn,
+    holding_name,
+    short_hash,
+    waiting_name,
+    work_name,
+)
+from ticketlock._requests import Closing, Describing
+from ticketlock._sdk import make_client
+
+MACHINE = "arn:aws:states:eu-central-1:123456789012:stateMachine:child"
+EXECUTION = "arn:aws:states:eu-central-1:123456789012:execution:child:name"
+OWNER = "arn:aws:states:eu-central-1:123456789012:execution:serialize:" + 80 * "x"
+
+
+class Service:
+    """Step Functions, as the SDK's own stub has it: says these things in this order, and nothing else."""
+
+    def __init__(self) -> None:
+        self.client = boto3.client("stepfunctions", region_name="eu-central-1")
+        self._stub = Stubber(self.client)
+        self._stub.activate()
+
+    def describes(self, status: str, **more: Any) -> "Service":
+        described = {
+            "executionArn": EXECUTION,
+            "stateMachineArn": MACHINE,
+            "status": status,
+            "startDate": datetime.now(tz=UTC),
+            **more,
+        }
+        self._stub.add_response("describe_execution", described, {"executionArn": EXECUTION})
+        return self
+
+    def stops(self) -> "Service":
+        expected = {
+            "executionArn": EXECUTION,
+            "error": "Abandoned",
+            "cause": "the execution that started it is over",
+        }
+        self._stub.add_response("stop_execution", {"stopDate": datetime.now(tz=UTC)}, expected)
+        return self
+
+    def refuses(self, operation: str, code: str) -> "Service":
+        self._stub.add_client_error(operation, code, http_status_code=400)
+        return self
+
+    def has_said_it_all(self) -> bool:
+        self._stub.assert_no_pending_responses()
+        return True
+
+
+@pytest.fixture
+def service() -> Service:
+    return Service()
+
+
+@pytest.fixture
+def table(service: Service) -> Iterator[LockTable]:
+    with mock_aws():
+        boto3.client("dynamodb", region_name="eu-central-1").create_table(
+            TableName="locks",
+            BillingMode="PAY_PER_REQUEST",
+            AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in ("pk", "sk")],
+            KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
+        )
+        yield LockTable(
+            "locks",
+            client=make_client(region_name="eu-central-1"),
+            step_functions=service.client,
+            sleep=lambda _: None,
+            give_up_after_ms=60_000,
+        )
+
+
+class TestClosing:
+    @pytest.mark.parametrize("status", ["SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"])
+    def test_one_that_is_closed_is_not_stopped_again(self, service: Service, status: str) -> None:
+        close(service.describes(status).client, EXECUTION)
+        assert service.has_said_it_all()
+
+    @pytest.mark.parametrize("status", ["RUNNING", "PENDING_REDRIVE"])
+    def test_one_that_runs_is_stopped_and_seen_closed(self, service: Service, status: str) -> None:
+        close(service.describes(status).stops().describes("ABORTED").client, EXECUTION)
+        assert service.has_said_it_all()
+
+    def test_one_that_ends_by_itself_while_it_is_stopped_is_closed(self, service: Service) -> None:
+        close(service.describes("RUNNING").stops().describes("SUCCEEDED").client, EXECUTION)
+        assert service.has_said_it_all()
+
+    def test_one_that_is_not_seen_closed_yet_runs_still(self, service: Service) -> None:
+        with pytest.raises(StillRunning):
+            close(service.describes("RUNNING").stops().describes("RUNNING").client, EXECUTION)
+
+    def test_one_that_nobody_knows_is_not_closed(self, service: Service) -> None:
+        with pytest.raises(ClientError, match="ExecutionDoesNotExist"):
+            close(service.refuses("describe_execution", "ExecutionDoesNotExist").client, EXECUTION)
+
+
+class TestClosingByRequest:
+    """Driven by a lock table, which repeats what may pass."""
+
+    def test_it_is_applied_once_the_execution_is_seen_closed(self, service: Service, table: LockTable) -> None:
+        service.describes("RUNNING").stops().describes("RUNNING").describes("ABORTED")
+        assert table.perform(Closing(EXECUTION)).applied
+        assert service.has_said_it_all()
+
+    @pytest.mark.parametrize("code", ["ThrottlingException", "LimitExceededException"])
+    def test_it_is_repeated_while_the_service_throttles(self, service: Service, table: LockTable, code: str) -> None:
+        service.refuses("describe_execution", code).describes("RUNNING").refuses("stop_execution", code)
+        service.describes("FAILED")
+        assert table.perform(Closing(EXECUTION)).applied
+        assert service.has_said_it_all()
+
+    def test_it_is_refused_when_nobody_knows_the_execution(self, service: Service, table: LockTable) -> None:
+        service.refuses("describe_execution", "ExecutionDoesNotExist")
+        assert not table.perform(Closing(EXECUTION)).applied
+
+    def test_it_is_given_up_when_the_execution_is_never_seen_closed(self, service: Service, table: LockTable) -> None:
+        table._give_up_after_ms = -1
+        service.describes("RUNNING").stops().describes("RUNNING")
+        with pytest.raises(RequestNotApplied):
+            table.perform(Closing(EXECUTION))
+
+
+class TestDescribingByRequest:
+    def test_an_execution_is_what_the_service_says(self, service: Service, table: LockTable) -> None:
+        service.describes("ABORTED", input="{}", redriveCount=1)
+        described: Any = table.perform(Describing(EXECUTION)).item
+        assert (described["input"], described["redriveCount"]) == ("{}", 1)
+
+    def test_it_is_repeated_while_the_service_throttles(self, service: Service, table: LockTable) -> None:
+        service.refuses("describe_execution", "ThrottlingException").describes("ABORTED")
+        assert table.perform(Describing(EXECUTION)).applied
+
+    def test_it_is_refused_when_nobody_knows_the_execution(self, service: Service, table: LockTable) -> None:
+        service.refuses("describe_execution", "ExecutionDoesNotExist")
+        reply = table.perform(Describing(EXECUTION))
+        assert (reply.applied, reply.item) == (False, None)
+
+    def test_any_other_answer_is_an_error(self, service: Service, table: LockTable) -> None:
+        service.refuses("describe_execution", "AccessDeniedException")
+        with pytest.raises(TableRefused, match="AccessDenied"):
+            table.perform(Describing(EXECUTION))
+
+
+class TestNames:
+    @pytest.mark.parametrize("qualifier", ["", ":7", ":live"])
+    def test_a_version_and_an_alias_have_the_executions_of_their_machine(self, qualifier: str) -> None:
+        assert execution_arn(MACHINE + qualifier, "name") == EXECUTION
+
+    def test_an_execution_is_in_the_partition_of_its_machine(self) -> None:
+        machine = "arn:aws-cn:states:cn-north-1:123456789012:stateMachine:child"
+        assert execution_arn(machine, "name") == "arn:aws-cn:states:cn-north-1:123456789012:execution:child:name"
+
+    @pytest.mark.parametrize("token", [1, 1_800_000_000_000, 10**20])
+    def test_a_name_is_one_that_the_service_takes(self, token: int) -> None:
+        """https://docs.aws.amazon.com/step-functions/latest/apireference/API_StartExecution.html"""
+        for name in (work_name(OWNER, token), waiting_name(OWNER, token), holding_name(OWNER, token, 10**8)):
+            assert re.fullmatch("[A-Za-z0-9_-]{1,80}", name), name
+
+    def test_the_same_names_come_again(self) -> None:
+        assert work_name(OWNER, 7) == work_name(OWNER, 7)
+        assert short_hash(OWNER) == short_hash(OWNER)
+
+    def test_another_owner_grant_or_seam_has_another_name(self) -> None:
+        names = [
+            work_name(OWNER, 7),
+            work_name(OWNER + "2", 7),
+            work_name(OWNER, 8),
+            waiting_name(OWNER, 7),
+            waiting_name(OWNER + "2", 7),
+            waiting_name(OWNER, 8),
+            holding_name(OWNER, 7, 1),
+            holding_name(OWNER, 7, 2),
+            holding_name(OWNER, 71, 2),
+            holding_name(OWNER + "2", 7, 1),
+        ]
+        assert len(set(names)) == len(names)
+
+    def test_a_hash_does_not_name_the_owner(self) -> None:
+        assert re.fullmatch("[0-9a-f]{8}", short_hash(OWNER))
