@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from contract.engines import ON_ONE_ENGINE
-from contract.world import LEASE_MS, Callback, Process, Stepper, World, every_order, exclusion_held
+from contract.world import LEASE_MS, Callback, Process, Stepper, TaskService, World, every_order, exclusion_held
 
 from ticketlock import Grant, LockLost, LockName, Released
 from ticketlock._items import Session, number
@@ -52,12 +52,16 @@ class Hold:
 
 @pytest.fixture
 def processes(world: World) -> list[Process]:
-    return [world.process() for _ in range(8)]
+    return [world.process() for _ in range(7)]
 
 
-@pytest.mark.parametrize("number", [0, 1])
+HELD_MS = pytest.mark.parametrize("held_ms", [0, LEASE_MS // 2])
+"""A beat of a fresh lease, which only leaves its token; and one that renews."""
+
+
+@HELD_MS
 def test_in_every_order_of_requests_the_heartbeat_ends_and_the_lock_is_free(
-    world: World, processes: list[Process], number: int
+    world: World, processes: list[Process], held_ms: int
 ) -> None:
     hold: Hold
     steps: list[Callback[Any]]
@@ -65,7 +69,8 @@ def test_in_every_order_of_requests_the_heartbeat_ends_and_the_lock_is_free(
     def start() -> Sequence[Stepper[Any]]:
         nonlocal hold, steps
         hold = Hold(world, world.lock(), processes)
-        steps = [hold.beat(number), hold.finish()]
+        world.advance(held_ms)
+        steps = [hold.beat(1), hold.finish()]
         return steps
 
     for order in every_order(world, start):
@@ -96,29 +101,31 @@ def test_a_repeated_release_in_every_order_is_one_release(world: World, processe
 class TestInEveryOrder:
     """Every function invoked twice, every reply late: what three of them send meets in every order."""
 
-    @pytest.mark.parametrize("number", [0, 1])
-    def test_of_a_beat_its_copy_and_a_release(self, world: World, processes: list[Process], number: int) -> None:
+    @HELD_MS
+    def test_of_a_beat_its_copy_and_a_release(self, world: World, processes: list[Process], held_ms: int) -> None:
         hold: Hold
         steps: list[Callback[Any]]
 
         def start() -> Sequence[Stepper[Any]]:
             nonlocal hold, steps
             hold = Hold(world, world.lock(), processes)
-            steps = [hold.beat(number), hold.beat(number), hold.finish()]
+            world.advance(held_ms)
+            steps = [hold.beat(1), hold.beat(1), hold.finish()]
             return steps
 
         for order in every_order(world, start):
             assert self.all_is_well(hold, steps), order
 
-    @pytest.mark.parametrize("number", [0, 1])
-    def test_of_a_beat_a_release_and_its_copy(self, world: World, processes: list[Process], number: int) -> None:
+    @HELD_MS
+    def test_of_a_beat_a_release_and_its_copy(self, world: World, processes: list[Process], held_ms: int) -> None:
         hold: Hold
         steps: list[Callback[Any]]
 
         def start() -> Sequence[Stepper[Any]]:
             nonlocal hold, steps
             hold = Hold(world, world.lock(), processes)
-            steps = [hold.beat(number), hold.finish(), hold.finish()]
+            world.advance(held_ms)
+            steps = [hold.beat(1), hold.finish(), hold.finish()]
             return steps
 
         for order in every_order(world, start):
@@ -142,7 +149,7 @@ class TestInEveryOrder:
             assert "third" in {answer.task_token for each in steps for answer in each.answers}, order
 
     def test_of_a_late_beat_a_redriven_one_and_a_release(self, world: World, processes: list[Process]) -> None:
-        """A redriven Hold counts its beats from 0 again; a beat of its earlier life is still under way."""
+        """A beat of the Hold's earlier life is still under way: it is the later one's task that must end."""
         hold: Hold
         steps: list[Callback[Any]]
 
@@ -152,13 +159,15 @@ class TestInEveryOrder:
             for beat_number in range(3):
                 hold.beat(beat_number, f"before {beat_number}").run()
                 world.advance(LEASE_MS // 2)
-            steps = [hold.beat(2, "before 2"), hold.beat(0, "after 0"), hold.finish()]
+            steps = [hold.beat(2, "before 2"), hold.beat(10, "redriven"), hold.finish()]
             return steps
 
         for order in every_order(world, start):
             assert self.all_is_well(hold, steps), order
+            assert "redriven" in {answer.task_token for each in steps for answer in each.answers}, order
 
-    def test_of_a_beat_a_release_and_an_abandonment(self, world: World, processes: list[Process]) -> None:
+    @HELD_MS
+    def test_of_a_beat_a_release_and_an_abandonment(self, world: World, processes: list[Process], held_ms: int) -> None:
         """A release under way when the execution was stopped: the work has ended, whatever the clean-up thinks."""
         hold: Hold
         steps: list[Callback[Any]]
@@ -166,6 +175,7 @@ class TestInEveryOrder:
         def start() -> Sequence[Stepper[Any]]:
             nonlocal hold, steps
             hold = Hold(world, world.lock(), processes)
+            world.advance(held_ms)
             steps = [hold.beat(1), hold.finish(), hold.abandon()]
             return steps
 
@@ -323,15 +333,43 @@ def test_the_last_beat_of_an_execution_whose_work_has_ended_is_the_end(world: Wo
     assert [answer.error for answer in answers] == [None]
 
 
-def test_a_redriven_heartbeat_counts_from_0_again_and_is_heard(world: World, lock: LockName) -> None:
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        ((0, 0), (0, 1)),
+        ((0, 1), (0, 2)),
+        # Redriven, or entered anew after a continuation failed: the retries begin at 0 again.
+        ((0, 70_000), (1, 0)),
+        ((0, 99_999_999), (1, 0)),
+    ],
+)
+def test_a_try_of_the_heartbeats_task_outranks_every_earlier_one(
+    world: World, lock: LockName, earlier: tuple[int, int], later: tuple[int, int]
+) -> None:
     hold = Hold(world, lock)
-    for beat_number in range(4):
-        hold.beat(beat_number, f"before {beat_number}").run()
-        world.advance(LEASE_MS // 2)
-    for beat_number in range(2):
-        hold.beat(beat_number, f"after {beat_number}").run()
-    assert [answer.task_token for answer in hold.finish().run().answers] == ["after 1"]
-    assert hold.is_free()
+    service = TaskService()
+    workflow = service.workflow(hold.owner)
+    claim, grant = hold.claim, hold.grant
+    turn = {
+        "claim": {"entity": lock.entity, "namespace": lock.namespace, "owner": claim.owner, "leaseMs": LEASE_MS},
+        "session": {"execution": hold.session.execution, "place": hold.session.place},
+        "handOver": "poll",
+        "beats": 0,
+        "events": 0,
+        "beatsAnExecution": 10**9,
+        "grant": {
+            "ticket": grant.ticket,
+            "fencingToken": grant.fencing_token,
+            "leaseUntilMs": grant.lease_until_ms,
+            "sinceMs": grant.since_ms,
+            "meanHoldMs": grant.mean_hold_ms,
+        },
+    }
+    for token, (second, retry) in [("newest", later), ("older", earlier)]:
+        step = {"entered": f"2027-01-15T08:00:0{second}.123Z", "retry": retry}
+        event = {"turn": turn, "leaseSeconds": LEASE_MS / 1_000, "execution": "another", "taskToken": token}
+        workflow.heartbeat(event | step)
+    assert [answer.task_token for answer in hold.finish().run().answers] == ["newest"]
 
 
 def test_a_redriven_heartbeat_whose_lock_went_to_somebody_else_says_so_at_once(

@@ -19,7 +19,7 @@ from contract.engines import Engine
 from ticketlock import Claim, Grant, LockName, LockTable, Position
 from ticketlock._items import LockItem, is_lock_item
 from ticketlock._protocol import Contender
-from ticketlock._requests import Closing, Read, Reply, Request, Steps, TaskAnswer, TimeCheck, Transaction
+from ticketlock._requests import Closing, Describing, Read, Reply, Request, Steps, TaskAnswer, TimeCheck, Transaction
 from ticketlock._sdk import make_client
 from ticketlock._time import Moment, Reading
 from ticketlock.errors import TableError
@@ -188,7 +188,7 @@ class Touched:
     def by(cls, request: Request, *, applied: bool) -> "Touched":
         if isinstance(request, Read):
             return cls(prefix=request.prefix)
-        if isinstance(request, TaskAnswer | TimeCheck | Closing):
+        if isinstance(request, TaskAnswer | TimeCheck | Closing | Describing):
             return cls()
         writes = request.writes if isinstance(request, Transaction) else (request,)
         return cls(frozenset(write.key["sk"]["S"] for write in writes), changed=applied)

@@ -1,28 +1,23 @@
-"""The real stack, deployed once a session by the real CDK to the emulator."""
+"""The real stacks, deployed once a session by the real CDK, to an emulator that enforces the roles of the functions."""
 
 import io
 import json
-import time
 import uuid
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
 from botocore.exceptions import ClientError
+from e2e.cloud import POLL_S, Cloud
 from ticketlock_local.cloud import client_arguments, deploy
 from ticketlock_local.emulator import Emulator
 
-from ticketlock import LockName, LockState, LockTable
-from ticketlock._sdk import make_client
+from ticketlock._executions import execution_arn
 
-_LONGEST_RUN_S = 120.0
-_POLL_S = 0.1
-# At most ten cold executions a second: each starts a process for every function on the emulator.
-_BETWEEN_STARTS_S = 0.1
+_BESIDE = Path(__file__).with_name("beside.py")
 
 _FAILS = """\
 class OutOfPaint(Exception):
@@ -34,173 +29,139 @@ def handler(event, _context):
 """
 
 
-@dataclass(frozen=True)
-class Ended:
-    """An execution that has ended.
-
-    Attributes:
-        status: SUCCEEDED, FAILED, TIMED_OUT or ABORTED.
-        output: of one that succeeded.
-        error, cause: of one that failed.
-        ticket: the number that it drew; None of a refused one.
-    """
-
-    arn: str
-    status: str
-    output: Any
-    error: str | None
-    cause: str | None
-    ticket: int | None
-
-
-class Cloud:
-    """The deployed stack.
-
-    Attributes:
-        outputs: the stack's.
-        failing_function: the ARN of a target that always fails.
-    """
-
-    def __init__(self, endpoint: str, outputs: Mapping[str, str], failing_function: str = "") -> None:
-        self._arguments = client_arguments(endpoint)
-        self.outputs = outputs
-        self.failing_function = failing_function
-
-    @cached_property
-    def step_functions(self) -> Any:
-        return boto3.client("stepfunctions", **self._arguments)
-
-    @cached_property
-    def dynamodb(self) -> Any:
-        return make_client(**self._arguments)
-
-    @cached_property
-    def locks(self) -> LockTable:
-        return LockTable(self.outputs["TableName"], client=self.dynamodb)
-
-    def start(self, execution_input: Any) -> str:
-        """Start an execution; returns its ARN."""
-        time.sleep(_BETWEEN_STARTS_S)
-        arn: str = self.step_functions.start_execution(
-            stateMachineArn=self.outputs["StateMachineArn"],
-            name=f"e-{uuid.uuid4().hex}",
-            input=json.dumps(execution_input),
-        )["executionArn"]
-        return arn
-
-    def sleep(self, entity: str, seconds: float, **more: Any) -> str:
-        """Start an execution whose work is the example function; returns its ARN."""
-        task = {"functionArn": self.outputs["ExampleFunctionArn"], "input": {"seconds": seconds}}
-        return self.start({"entity": entity, "task": task, **more})
-
-    def ended(self, arn: str) -> Ended:
-        """Wait for the end of an execution."""
-        found: Any = {}
-
-        def has_ended() -> bool:
-            nonlocal found
-            found = self.step_functions.describe_execution(executionArn=arn)
-            return bool(found["status"] != "RUNNING")
-
-        self.wait_until(has_ended, f"the end of {arn}")
-        succeeded = found["status"] == "SUCCEEDED"
-        return Ended(
-            arn=arn,
-            status=found["status"],
-            output=json.loads(found["output"]) if succeeded else None,
-            error=found.get("error"),
-            cause=found.get("cause"),
-            ticket=self._ticket(arn),
-        )
-
-    def run(self, execution_input: Any) -> Ended:
-        return self.ended(self.start(execution_input))
-
-    def lock(self, entity: str, namespace: str = "default") -> LockState:
-        return self.locks.inspect(LockName(entity, namespace))
-
-    def is_free(self, entity: str) -> bool:
-        """Whether somebody has held the lock, and nobody does or waits any more."""
-        state = self.lock(entity)
-        return state.item is not None and (state.item.held, state.item.holders, state.rows) == (0, (), ())
-
-    def wait_until_held(self, entity: str) -> None:
-        """Wait until somebody holds the lock."""
-
-        def is_held() -> bool:
-            item = self.lock(entity).item
-            return item is not None and item.held == 1
-
-        self.wait_until(is_held, f"a holder of {entity}")
-
-    def items(self) -> list[Mapping[str, Any]]:
-        """Everything in the table."""
-        pages = self.dynamodb.get_paginator("scan").paginate(TableName=self.outputs["TableName"], ConsistentRead=True)
-        return [item for page in pages for item in page["Items"]]
-
-    def wait_until(self, condition: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + _LONGEST_RUN_S
-        while not condition():
-            assert time.monotonic() < deadline, f"waited {_LONGEST_RUN_S:g} s for {what}"
-            time.sleep(_POLL_S)
-
-    def _ticket(self, arn: str) -> int | None:
-        pages = self.step_functions.get_paginator("get_execution_history").paginate(executionArn=arn)
-        for event in (event for page in pages for event in page["events"]):
-            exited = event.get("stateExitedEventDetails", {})
-            if exited.get("name") == "TakeTicket":
-                turn = json.loads(exited["output"])["lock"]["turn"]
-                drawn = turn.get("grant") or turn.get("place")
-                return drawn["ticket"] if drawn else None
-        return None
+@pytest.fixture(scope="session")
+def guarded_emulator() -> Iterator[Emulator]:
+    """An emulator in which functions may send only what their roles allow."""
+    with Emulator(env={"AUTH": "true"}) as emulator:
+        yield emulator
 
 
 @pytest.fixture(scope="session")
-def cloud(emulator: Emulator) -> Cloud:
-    failing = boto3.client("lambda", **client_arguments(emulator.endpoint)).create_function(
-        FunctionName="out-of-paint",
+def cloud(guarded_emulator: Emulator) -> Cloud:
+    """The ready-made stack: waiters are called, and a lease lasts for 60 s."""
+    endpoint = guarded_emulator.endpoint
+    failing = _failing_function(endpoint)
+    context = {"poll": str(POLL_S), "removal_policy": "destroy", "targets": failing}
+    outputs = deploy(guarded_emulator, context=context)
+    _allow_answers_on_everything(endpoint)
+    _check_that_it_guards(endpoint, outputs["TableName"])
+    return _warmed_up(Cloud(endpoint, outputs, failing_function=failing))
+
+
+@pytest.fixture(scope="session")
+def beside(guarded_emulator: Emulator) -> Mapping[str, Cloud]:
+    """The locks of the stack that is deployed beside the ready-made one, by name."""
+    endpoint = guarded_emulator.endpoint
+    outputs = deploy(guarded_emulator, app=_BESIDE, stack="TicketlockBeside")
+    _allow_answers_on_everything(endpoint)
+    clouds = {}
+    for name in ("Polling", "ShortLease"):
+        own = {key.removeprefix(name): value for key, value in outputs.items() if key.startswith((name, "Example"))}
+        _check_that_it_guards(endpoint, own["TableName"])
+        clouds[name] = Cloud(endpoint, own, calls_waiters=name != "Polling")
+    return clouds
+
+
+@pytest.fixture(scope="session")
+def polling(beside: Mapping[str, Cloud]) -> Cloud:
+    """Waiters poll, and a lease lasts for 60 s."""
+    return _warmed_up(beside["Polling"])
+
+
+@pytest.fixture(params=["cloud", "polling"], ids=["called", "polling"])
+def either(request: pytest.FixtureRequest) -> Cloud:
+    """Both ways to wait."""
+    found: Cloud = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture(scope="session")
+def short_lease(beside: Mapping[str, Cloud]) -> Cloud:
+    """Waiters are called, and a lease lasts for 10 s."""
+    return _warmed_up(beside["ShortLease"])
+
+
+def _warmed_up(cloud: Cloud) -> Cloud:
+    # Three at the same time: what is measured is the lock, not how fast the emulator starts processes.
+    entity = f"warm-up-{uuid.uuid4().hex}"
+    for arn in [cloud.sleep(entity, 0) for _ in range(3)]:
+        assert cloud.ended(arn).status == "SUCCEEDED"
+    machine = cloud.outputs["StateMachineArn"]
+    nobody = execution_arn(machine, "nobody")
+    cloud.call("clean_up", {"detail": {"executionArn": nobody, "stateMachineArn": machine, "status": "FAILED"}})
+    return cloud
+
+
+_TRUSTS_LAMBDA = {
+    "Version": "2012-10-17",
+    "Statement": [{"Effect": "Allow", "Action": "sts:AssumeRole", "Principal": {"Service": "lambda.amazonaws.com"}}],
+}
+
+
+def _failing_function(endpoint: str) -> str:
+    name, iam = "out-of-paint", boto3.client("iam", **client_arguments(endpoint))
+    role = iam.create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps(_TRUSTS_LAMBDA))["Role"]
+    created = boto3.client("lambda", **client_arguments(endpoint)).create_function(
+        FunctionName=name,
         Runtime="python3.14",
         Handler="index.handler",
-        Role="arn:aws:iam::000000000000:role/out-of-paint",
+        Role=role["Arn"],
         Code={"ZipFile": _zipped("index.py", _FAILS)},
-    )["FunctionArn"]
-    outputs = deploy(emulator, context={"poll": "1", "removal_policy": "destroy", "targets": failing})
-    return Cloud(emulator.endpoint, outputs, failing)
+    )
+    return str(created["FunctionArn"])
 
 
-@pytest.fixture(scope="session")
-def guarded_cloud() -> Iterator[Cloud]:
-    """A cloud of its own in which the functions may send only what their roles allow, with a lease of 10 s."""
-    with Emulator(env={"AUTH": "true"}) as emulator:
-        outputs = deploy(emulator, context={"poll": "1", "lease": "10", "removal_policy": "destroy"})
-        iam = boto3.client("iam", **client_arguments(emulator.endpoint))
-        _let_answer(iam)
-        cloud = Cloud(emulator.endpoint, outputs)
-        _check_that_it_guards(iam, emulator.endpoint, outputs["TableName"])
-        yield cloud
+def _allow_answers_on_everything(endpoint: str) -> None:
+    """Widen the resources of SendTask actions, and not the actions.
+
+    The stack allows them on its machines, as the CDK does itself. The emulator wants them on "*": a request names its
+    task's token only.
+    """
+    iam = boto3.client("iam", **client_arguments(endpoint))
+    for role in (role["RoleName"] for page in iam.get_paginator("list_roles").paginate() for role in page["Roles"]):
+        for policy in iam.list_role_policies(RoleName=role)["PolicyNames"]:
+            document: Any = iam.get_role_policy(RoleName=role, PolicyName=policy)["PolicyDocument"]
+            answers = [each for each in document["Statement"] if "states:SendTask" in str(each["Action"])]
+            for statement in answers:
+                statement["Resource"] = "*"
+            if answers:
+                iam.put_role_policy(RoleName=role, PolicyName=policy, PolicyDocument=json.dumps(document))
 
 
-def _let_answer(iam: Any) -> None:
-    # The emulator wants these allowed on every resource; the stack allows them on its machine, as the CDK does itself.
-    answers = ["states:SendTaskFailure", "states:SendTaskSuccess"]
-    document = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": answers, "Resource": "*"}]}
-    for role in (role["RoleName"] for role in iam.list_roles()["Roles"]):
-        if "HeartbeatRole" in role or "ReleaseRole" in role:
-            iam.put_role_policy(RoleName=role, PolicyName="Answer", PolicyDocument=json.dumps(document))
-
-
-def _check_that_it_guards(iam: Any, endpoint: str, table_name: str) -> None:
-    iam.create_user(UserName="nobody")
-    key = iam.create_access_key(UserName="nobody")["AccessKey"]
-    credentials = {"aws_access_key_id": key["AccessKeyId"], "aws_secret_access_key": key["SecretAccessKey"]}
-    nobody = boto3.client("dynamodb", **{**client_arguments(endpoint), **credentials})
+def _check_that_it_guards(endpoint: str, table_name: str) -> None:
+    iam, name = boto3.client("iam", **client_arguments(endpoint)), f"nobody-{uuid.uuid4().hex}"
+    iam.create_user(UserName=name)
+    key = iam.create_access_key(UserName=name)["AccessKey"]
+    arguments = client_arguments(endpoint)
+    arguments["aws_access_key_id"], arguments["aws_secret_access_key"] = key["AccessKeyId"], key["SecretAccessKey"]
     with pytest.raises(ClientError, match="AccessDenied"):
-        nobody.scan(TableName=table_name)
+        boto3.client("dynamodb", **arguments).scan(TableName=table_name)
 
 
 @pytest.fixture
 def entity() -> str:
     return f"order-{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def measured(request: pytest.FixtureRequest) -> Callable[[str, float], None]:
+    """Tell how long something took: in the summary, and as a property of the test in a report.
+
+    pytest's own ``record_property`` warns of every report that is of its default format.
+    """
+
+    def record(what: str, seconds: float) -> None:
+        request.node.user_properties.append((what, round(seconds, 2)))
+
+    return record
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    reports = [report for reports in terminalreporter.stats.values() for report in reports]
+    for report in reports:
+        if getattr(report, "when", "") == "call":
+            for what, seconds in report.user_properties:
+                terminalreporter.write_line(f"measured: {seconds:6.2f} s {what}")
 
 
 def _zipped(name: str, text: str) -> bytes:

@@ -4,12 +4,16 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from e2e.cloud import SHORT_LEASE_S, Cloud
+
+from ticketlock import LockName
+from ticketlock._items import row_key
 
 EXECUTIONS = 10
 
 
 @pytest.fixture
-def example(cloud: Any) -> Any:
+def example(cloud: Cloud) -> Any:
     """A task for the example workflow."""
 
     def task(**work_input: Any) -> Any:
@@ -18,29 +22,31 @@ def example(cloud: Any) -> Any:
     return task
 
 
-def test_ten_executions_on_one_entity_run_one_at_a_time_in_the_order_of_their_tickets(cloud: Any, entity: str) -> None:
-    arns = [cloud.sleep(entity, 0.3) for _ in range(EXECUTIONS)]
-    ended = [cloud.ended(arn) for arn in arns]
+def test_ten_executions_on_one_entity_run_one_at_a_time_in_the_order_of_their_tickets(
+    either: Cloud, entity: str
+) -> None:
+    arns = [either.sleep(entity, 0.3) for _ in range(EXECUTIONS)]
+    ended = [either.ended(arn) for arn in arns]
     assert [each.status for each in ended] == ["SUCCEEDED"] * EXECUTIONS
     by_grant = sorted(ended, key=lambda each: each.output["lock"]["fencingToken"])
     for earlier, later in pairwise(by_grant):
         assert earlier.output["endedMs"] <= later.output["startedMs"]
-    tickets = [each.ticket for each in by_grant]
+    tickets = [each.ticket or 0 for each in by_grant]
     assert len(set(tickets)) == EXECUTIONS
     # The one slip that is allowed: a grant that was under way while the row was being written.
     overtaken = {mine: sum(other > mine for other in tickets[:place]) for place, mine in enumerate(tickets)}
     assert max(overtaken.values()) <= 1, tickets
-    assert cloud.is_free(entity)
+    assert either.is_free(entity)
 
 
-def test_executions_on_several_entities_run_side_by_side(cloud: Any, entity: str) -> None:
+def test_executions_on_several_entities_run_side_by_side(cloud: Cloud, entity: str) -> None:
     arns = [cloud.sleep(f"{entity}/{number}", 3) for number in range(2)]
     first, second = (cloud.ended(arn).output for arn in arns)
     assert max(first["startedMs"], second["startedMs"]) < min(first["endedMs"], second["endedMs"])
 
 
 def test_the_work_gets_its_input_and_the_lock_and_its_output_is_the_output(
-    cloud: Any, entity: str, example: Any
+    cloud: Cloud, entity: str, example: Any
 ) -> None:
     work_input = {"order": {"lines": [1, 2.5, None]}, "name": "Ærø", "seconds": 1}
     ended = cloud.run(
@@ -50,17 +56,17 @@ def test_the_work_gets_its_input_and_the_lock_and_its_output_is_the_output(
     # The example returns its input.
     lock = ended.output.pop("lock")
     assert ended.output == work_input
-    item = cloud.lock(entity, "pay").item
+    item = cloud.item(entity, "pay")
     assert lock == {"entity": entity, "namespace": "pay", "owner": ended.arn, "fencingToken": item.fencing_token}
 
 
-def test_a_task_without_an_input_gets_the_lock_alone(cloud: Any, entity: str, example: Any) -> None:
+def test_a_task_without_an_input_gets_the_lock_alone(cloud: Cloud, entity: str, example: Any) -> None:
     task = example()
     del task["input"]
     assert set(cloud.run({"entity": entity, "task": task}).output) == {"lock"}
 
 
-def test_work_that_fails_fails_the_execution_and_frees_the_lock(cloud: Any, entity: str) -> None:
+def test_work_that_fails_fails_the_execution_and_frees_the_lock(cloud: Cloud, entity: str) -> None:
     task = {"functionArn": cloud.failing_function, "input": {"colour": "blue"}}
     ended = cloud.run({"entity": entity, "task": task})
     assert ended.status == "FAILED"
@@ -70,7 +76,7 @@ def test_work_that_fails_fails_the_execution_and_frees_the_lock(cloud: Any, enti
     assert cloud.is_free(entity)
 
 
-def test_the_next_one_runs_after_work_that_failed(cloud: Any, entity: str) -> None:
+def test_the_next_one_runs_after_work_that_failed(cloud: Cloud, entity: str) -> None:
     task = {"functionArn": cloud.failing_function, "input": {"colour": "blue"}}
     failing, next_one = cloud.start({"entity": entity, "task": task}), cloud.sleep(entity, 0)
     assert (cloud.ended(failing).status, cloud.ended(next_one).status) == ("FAILED", "SUCCEEDED")
@@ -110,7 +116,7 @@ NOT_A_TARGET = "arn:aws:lambda:us-east-1:000000000000:function:other"
     ],
 )
 def test_a_refused_input_fails_by_name_and_writes_nothing(
-    change: Any, error: str, field: str, cloud: Any, entity: str
+    change: Any, error: str, field: str, cloud: Cloud, entity: str
 ) -> None:
     valid = {"entity": entity, "task": {"functionArn": cloud.outputs["ExampleFunctionArn"], "input": {"seconds": 0}}}
     before = cloud.items()
@@ -121,7 +127,7 @@ def test_a_refused_input_fails_by_name_and_writes_nothing(
     assert cloud.items() == before
 
 
-def test_who_will_not_wait_fails_at_once_and_leaves_nothing_behind(cloud: Any, entity: str) -> None:
+def test_who_will_not_wait_fails_at_once_and_leaves_nothing_behind(cloud: Cloud, entity: str) -> None:
     holder = cloud.sleep(entity, 5)
     cloud.wait_until_held(entity)
     ended = cloud.ended(cloud.sleep(entity, 0, recordWaitSeconds=0))
@@ -131,19 +137,42 @@ def test_who_will_not_wait_fails_at_once_and_leaves_nothing_behind(cloud: Any, e
     assert cloud.is_free(entity)
 
 
-def test_a_record_wait_that_ends_leaves_the_queue(cloud: Any, entity: str) -> None:
-    holder = cloud.sleep(entity, 6)
-    cloud.wait_until_held(entity)
-    ended = cloud.ended(cloud.sleep(entity, 0, recordWaitSeconds=2))
+def test_a_record_wait_that_ends_leaves_the_queue(either: Cloud, entity: str) -> None:
+    holder = either.sleep(entity, 6)
+    either.wait_until_held(entity)
+    ended = either.ended(either.sleep(entity, 0, recordWaitSeconds=2))
     assert (ended.status, ended.error) == ("FAILED", "RecordWaitExceeded")
-    state = cloud.lock(entity)
-    assert (state.rows, state.item.waiting) == ((), 0)
-    assert cloud.ended(holder).status == "SUCCEEDED"
+    assert (either.lock(entity).rows, either.item(entity).waiting) == ((), 0)
+    assert either.ended(holder).status == "SUCCEEDED"
 
 
-def test_after_all_nobody_waits_and_nobody_holds(cloud: Any, entity: str) -> None:
-    assert cloud.ended(cloud.sleep(entity, 0)).status == "SUCCEEDED"
-    items = cloud.items()
+def test_the_lease_of_a_holder_is_renewed_while_it_works_and_the_next_waits(short_lease: Cloud, entity: str) -> None:
+    holder = short_lease.fall_asleep(entity, SHORT_LEASE_S + 2)
+    short_lease.wait_until_held(entity)
+    waiting = short_lease.sleep(entity, 0)
+    assert [short_lease.ended(arn).status for arn in (holder, waiting)] == ["SUCCEEDED", "SUCCEEDED"]
+    held_until_ms, granted_ms = short_lease.story(holder).held_until_ms, short_lease.story(waiting).held_from_ms
+    assert held_until_ms is not None
+    assert granted_ms is not None
+    assert short_lease.slept_until_ms(holder)[0] <= granted_ms
+    assert short_lease.is_free(entity)
+
+
+def test_an_execution_whose_row_is_lost_joins_again(short_lease: Cloud, entity: str) -> None:
+    holder = short_lease.sleep(entity, 3)
+    short_lease.wait_until_held(entity)
+    waiter = short_lease.sleep(entity, 0)
+    short_lease.wait_until_queued(entity, waiter)
+    [row] = short_lease.lock(entity).rows
+    key = row_key(LockName(entity), row.ticket)
+    short_lease.dynamodb.delete_item(TableName=short_lease.outputs["TableName"], Key=key)
+    assert [short_lease.ended(arn).status for arn in (holder, waiter)] == ["SUCCEEDED", "SUCCEEDED"]
+    assert short_lease.is_free(entity)
+
+
+def test_after_all_nobody_waits_and_nobody_holds(either: Cloud, entity: str) -> None:
+    assert either.ended(either.sleep(entity, 0)).status == "SUCCEEDED"
+    items = either.items()
     assert items
     rows = [item for item in items if "createdAtMs" in item]
     holders = [name for item in items for name in item if name.startswith("holder:")]

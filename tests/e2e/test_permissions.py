@@ -1,56 +1,441 @@
-"""The deployed stack with the permissions of its roles: each of these needs requests that the others do not send.
+"""The permissions of the roles: enough for everything, and none of them to spare.
 
-A file of its own, for its cloud is one of its own: two workers can have a cloud each.
+Everything in this folder runs with the roles of the functions enforced. Here, each action is taken away in turn, and
+the request that needs it is seen refused. The roles of state machines are not enforced by the emulator, so that these
+are asked of IAM's own simulation.
+
+What the emulator does not show: it ignores the condition on leading keys, by which a state machine may write sessions
+and no locks; and it wants the SendTask actions on every resource, so that theirs are widened here, not narrowed.
 """
 
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from ticketlock import LockName
+import pytest
+from e2e.cloud import Cloud, FunctionFailed
+from e2e.roles import Permission, Role
+from e2e.steps import Callbacks, Steps, Turn, tasks_of
+from ticketlock_local import demo
+from ticketlock_local.demo_checks import judge
+
+from ticketlock._executions import execution_arn, work_name
 from ticketlock._items import lock_key, row_key
+from ticketlock._turn import grant_of, place_of
+
+STEPS = ("take_ticket", "wait_for_call", "check_position", "heartbeat", "release", "clean_up")
 
 
-def test_the_roles_let_executions_queue_and_renew(guarded_cloud: Any, entity: str) -> None:
-    arns = [guarded_cloud.sleep(entity, 6), guarded_cloud.sleep(entity, 0)]
-    assert [guarded_cloud.ended(arn).status for arn in arns] == ["SUCCEEDED", "SUCCEEDED"]
-    assert guarded_cloud.is_free(entity)
+def test_the_demo_keeps_its_promises_with_these_roles(cloud: Cloud) -> None:
+    runs = demo._watch(cloud.step_functions, cloud.outputs, lambda _runs, _now_ms: None)
+    verdict = judge(runs, demo._locks(cloud.endpoint, cloud.outputs["TableName"]))
+    assert len(runs) == sum(demo._RUNS.values())
+    assert verdict.passed, verdict.failures
 
 
-def test_the_roles_let_an_execution_leave_the_queue(guarded_cloud: Any, entity: str) -> None:
-    holder = guarded_cloud.sleep(entity, 4)
-    guarded_cloud.wait_until_held(entity)
-    assert guarded_cloud.ended(guarded_cloud.sleep(entity, 0, recordWaitSeconds=1)).error == "RecordWaitExceeded"
-    assert guarded_cloud.ended(holder).status == "SUCCEEDED"
+# One action less.
+
+Drive = Callable[[Steps], bool]
 
 
-def test_the_roles_let_an_execution_sweep_the_row_of_one_that_was_stopped(guarded_cloud: Any, entity: str) -> None:
-    holder = guarded_cloud.sleep(entity, 2)
-    guarded_cloud.wait_until_held(entity)
-    stopped, next_one = guarded_cloud.sleep(entity, 0), guarded_cloud.sleep(entity, 0)
-    guarded_cloud.wait_until(lambda: len(guarded_cloud.lock(entity).rows) == 2, "two rows")
-    guarded_cloud.step_functions.stop_execution(executionArn=stopped)
-    assert [guarded_cloud.ended(arn).status for arn in (holder, next_one)] == ["SUCCEEDED", "SUCCEEDED"]
-    assert guarded_cloud.is_free(entity)
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Why a function needs an action.
+
+    Attributes:
+        drive: makes it send the request; says whether that had its effect.
+        silent: the function goes on when it is refused, so that only the effect tells.
+        part: a part of the resource's ARN, where the action is allowed on several.
+    """
+
+    step: str
+    action: str
+    drive: Drive
+    silent: bool = False
+    part: str = ""
+
+    def __str__(self) -> str:
+        return "-".join(filter(None, (self.step, self.action, self.part)))
 
 
-def test_the_roles_let_an_execution_join_again_that_lost_its_row(guarded_cloud: Any, entity: str) -> None:
-    holder = guarded_cloud.sleep(entity, 3)
-    guarded_cloud.wait_until_held(entity)
-    waiter = guarded_cloud.sleep(entity, 0)
-    guarded_cloud.wait_until(lambda: len(guarded_cloud.lock(entity).rows) == 1, "a row")
-    [row] = guarded_cloud.lock(entity).rows
-    guarded_cloud.dynamodb.delete_item(
-        TableName=guarded_cloud.outputs["TableName"], Key=row_key(LockName(entity), row.ticket)
+def takes_at_once(steps: Steps) -> bool:
+    return bool(steps.take_ticket()["status"] == "granted")
+
+
+def joins(steps: Steps) -> bool:
+    steps.take_ticket()
+    return bool(steps.take_ticket()["status"] == "parked")
+
+
+def takes_past_the_count(steps: Steps) -> bool:
+    steps.free(steps.take_ticket())
+    steps.write(lock_key(steps.lock), waiting=1)
+    return takes_at_once(steps)
+
+
+def first_call(step: str, drive: Drive) -> Drive:
+    """A new process asks the table for the time."""
+
+    def drives(steps: Steps) -> bool:
+        steps.make_cold(step)
+        return drive(steps)
+
+    return drives
+
+
+def takes_its_turn(steps: Steps) -> bool:
+    holder = steps.take_ticket()
+    waiter = steps.take_ticket()
+    steps.free(holder)
+    return bool(steps.check_position(waiter)["status"] == "granted")
+
+
+def joins_again(steps: Steps) -> bool:
+    steps.take_ticket()
+    waiter = steps.take_ticket()
+    steps.cloud.dynamodb.delete_item(
+        TableName=steps.cloud.outputs["TableName"], Key=row_key(steps.lock, place_of(waiter).ticket)
     )
-    assert [guarded_cloud.ended(arn).status for arn in (holder, waiter)] == ["SUCCEEDED", "SUCCEEDED"]
+    return bool(place_of(steps.check_position(waiter)).ticket > place_of(waiter).ticket)
 
 
-def test_the_roles_let_an_execution_take_a_lock_whose_count_is_too_high(guarded_cloud: Any, entity: str) -> None:
-    guarded_cloud.ended(guarded_cloud.sleep(entity, 0))
-    guarded_cloud.dynamodb.update_item(
-        TableName=guarded_cloud.outputs["TableName"],
-        Key=lock_key(LockName(entity)),
-        UpdateExpression="SET waiting = :three",
-        ExpressionAttributeValues={":three": {"N": "3"}},
-    )
-    assert guarded_cloud.ended(guarded_cloud.sleep(entity, 0)).status == "SUCCEEDED"
-    assert guarded_cloud.lock(entity).item.waiting == 0
+def calls_the_first_when_it_gives_up(steps: Steps) -> bool:
+    holder, first, second = steps.take_ticket(), steps.take_ticket(), steps.take_ticket()
+    callback = steps.callbacks.new()
+    steps.wait_for_call(first, callback.token)
+    steps.free(holder)
+    assert steps.check_position({**second, "waitUntilMs": 1})["status"] == "RecordWaitExceeded"
+    return steps.callbacks.is_answered(callback)
+
+
+def parks(steps: Steps) -> bool:
+    steps.take_ticket()
+    steps.wait_for_call(steps.take_ticket())
+    return True
+
+
+def does_not_park_at_its_turn(steps: Steps) -> bool:
+    holder, waiter = steps.take_ticket(), steps.take_ticket()
+    steps.free(holder)
+    callback = steps.callbacks.new()
+    steps.wait_for_call(waiter, callback.token)
+    return steps.callbacks.is_answered(callback)
+
+
+def with_a_late_lease(turn: Turn) -> Turn:
+    """A holder whose last known lease is over."""
+    return {**turn, "grant": {**turn["grant"], "leaseUntilMs": 1}}
+
+
+def beats(steps: Steps) -> bool:
+    steps.heartbeat(with_a_late_lease(steps.take_ticket()))
+    return True
+
+
+def beats_after_the_end(steps: Steps) -> bool:
+    holder = steps.take_ticket()
+    steps.release(holder)
+    callback = steps.callbacks.new()
+    steps.heartbeat(holder, callback.token)
+    return steps.callbacks.is_answered(callback)
+
+
+def beats_without_the_lock(steps: Steps) -> bool:
+    holder = steps.take_ticket()
+    steps.free(holder)
+    callback = steps.callbacks.new()
+    steps.heartbeat(with_a_late_lease(holder), callback.token)
+    return steps.callbacks.is_answered(callback)
+
+
+def beats_after_a_release_that_was_left_to_it(steps: Steps) -> bool:
+    holder, waiter = steps.take_ticket(), steps.take_ticket()
+    callback = steps.callbacks.new()
+    steps.wait_for_call(waiter, callback.token)
+    token = grant_of(holder).fencing_token
+    # As the state LeaveToHeartbeat does.
+    steps.write_session(holder, finishedToken=token, unreleasedToken=token)
+    steps.heartbeat(holder)
+    return steps.callbacks.is_answered(callback)
+
+
+def releases(steps: Steps) -> bool:
+    steps.release(steps.take_ticket())
+    return steps.cloud.is_free(steps.entity)
+
+
+def releases_and_calls(steps: Steps) -> bool:
+    holder, waiter = steps.take_ticket(), steps.take_ticket()
+    callback = steps.callbacks.new()
+    steps.wait_for_call(waiter, callback.token)
+    steps.release(holder)
+    return steps.callbacks.is_answered(callback)
+
+
+def releases_and_ends_the_heartbeat(steps: Steps) -> bool:
+    holder = steps.take_ticket()
+    callback = steps.callbacks.new()
+    steps.heartbeat(holder, callback.token)
+    steps.release(holder)
+    return steps.callbacks.is_answered(callback)
+
+
+def releases_too_late(steps: Steps) -> bool:
+    holder = steps.take_ticket()
+    callback = steps.callbacks.new()
+    steps.heartbeat(holder, callback.token)
+    steps.free(holder)
+    # Its lease has ended long ago, and somebody else took the lock over.
+    steps.write_session(holder, leaseUntilMs=1)
+    try:
+        steps.release(with_a_late_lease(holder))
+    except FunctionFailed as failed:
+        if "ended and the lock went to somebody else" not in str(failed):
+            raise
+    return steps.callbacks.is_answered(callback)
+
+
+def nested_work(steps: Steps, holder: Turn) -> str:
+    """Starts, by hand, the execution that is the holder's work; returns its ARN."""
+    work: str = steps.cloud.step_functions.start_execution(
+        stateMachineArn=steps.cloud.outputs["ExampleTargetArn"],
+        name=work_name(holder["session"]["execution"], grant_of(holder).fencing_token),
+        input='{"seconds": 60}',
+    )["executionArn"]
+    return work
+
+
+def stops_the_work_that_timed_out(steps: Steps) -> bool:
+    target = steps.cloud.outputs["ExampleTargetArn"]
+    holder = steps.take_ticket({"stateMachineArn": target})
+    work = nested_work(steps, holder)
+    steps.release_after_time_out(holder, target)
+    return steps.cloud.is_free(steps.entity) and steps.cloud.described(work)["status"] == "ABORTED"
+
+
+def cleans_up_after_a_holder(steps: Steps) -> bool:
+    """Its work is a function: the lock is left to the lease, and the heartbeat is ended."""
+    holder = steps.take_ticket()
+    callback = steps.callbacks.new()
+    steps.heartbeat(holder, callback.token)
+    steps.clean_up(holder)
+    return steps.callbacks.is_answered(callback)
+
+
+def cleans_up_after_a_waiter(steps: Steps) -> bool:
+    steps.take_ticket()
+    steps.clean_up(steps.take_ticket())
+    return steps.cloud.lock(steps.entity).rows == ()
+
+
+def stops_the_work_of_a_stopped_one(steps: Steps) -> bool:
+    task = {"stateMachineArn": steps.cloud.outputs["ExampleTargetArn"]}
+    holder = steps.take_ticket(task)
+    work = nested_work(steps, holder)
+    steps.clean_up(holder, task)
+    return steps.cloud.is_free(steps.entity) and steps.cloud.described(work)["status"] == "ABORTED"
+
+
+def stops_the_continued_wait(steps: Steps) -> bool:
+    steps.take_ticket()
+    waiter = steps.take_ticket()
+    continued = steps.cloud.step_functions.start_execution(
+        stateMachineArn=waiter["continueMachine"], input=json.dumps({"goOn": "waiting", "lock": {"turn": waiter}})
+    )["executionArn"]
+    steps.write_session(waiter, continuation=continued)
+    steps.clean_up(waiter)
+    return bool(steps.cloud.described(continued)["status"] == "ABORTED")
+
+
+NEEDS = [
+    Need("take_ticket", "dynamodb:GetItem", first_call("take_ticket", takes_at_once)),
+    Need("take_ticket", "dynamodb:UpdateItem", takes_at_once),
+    Need("take_ticket", "dynamodb:PutItem", joins),
+    Need("take_ticket", "dynamodb:Query", takes_past_the_count),
+    Need("wait_for_call", "dynamodb:GetItem", first_call("wait_for_call", parks)),
+    Need("wait_for_call", "dynamodb:UpdateItem", parks),
+    Need("wait_for_call", "dynamodb:Query", parks),
+    Need("wait_for_call", "states:SendTaskSuccess", does_not_park_at_its_turn),
+    Need("check_position", "dynamodb:GetItem", first_call("check_position", takes_its_turn)),
+    Need("check_position", "dynamodb:Query", takes_its_turn),
+    Need("check_position", "dynamodb:UpdateItem", takes_its_turn),
+    Need("check_position", "dynamodb:DeleteItem", takes_its_turn),
+    Need("check_position", "dynamodb:PutItem", joins_again),
+    Need("check_position", "states:SendTaskSuccess", calls_the_first_when_it_gives_up, silent=True),
+    Need("heartbeat", "dynamodb:GetItem", first_call("heartbeat", beats)),
+    Need("heartbeat", "dynamodb:UpdateItem", beats),
+    Need("heartbeat", "dynamodb:Query", beats_after_a_release_that_was_left_to_it, silent=True),
+    Need("heartbeat", "states:SendTaskSuccess", beats_after_the_end),
+    Need("heartbeat", "states:SendTaskFailure", beats_without_the_lock),
+    Need("release", "dynamodb:GetItem", first_call("release", releases)),
+    Need("release", "dynamodb:UpdateItem", releases),
+    Need("release", "dynamodb:Query", releases_and_calls, silent=True),
+    Need("release", "states:SendTaskSuccess", releases_and_ends_the_heartbeat),
+    Need("release", "states:SendTaskFailure", releases_too_late),
+    Need("release", "states:DescribeExecution", stops_the_work_that_timed_out, silent=True),
+    Need("release", "states:StopExecution", stops_the_work_that_timed_out, silent=True),
+    Need("clean_up", "dynamodb:GetItem", first_call("clean_up", cleans_up_after_a_waiter)),
+    Need("clean_up", "dynamodb:Query", cleans_up_after_a_waiter),
+    Need("clean_up", "dynamodb:UpdateItem", cleans_up_after_a_holder),
+    Need("clean_up", "dynamodb:DeleteItem", cleans_up_after_a_waiter),
+    Need("clean_up", "states:SendTaskSuccess", cleans_up_after_a_holder),
+    Need("clean_up", "states:DescribeExecution", cleans_up_after_a_waiter, part="StateMachine"),
+    Need("clean_up", "states:DescribeExecution", stops_the_work_of_a_stopped_one, part="Example", silent=True),
+    Need("clean_up", "states:StopExecution", stops_the_work_of_a_stopped_one, part="Example", silent=True),
+    Need("clean_up", "states:DescribeExecution", stops_the_continued_wait, part="Continue", silent=True),
+    Need("clean_up", "states:StopExecution", stops_the_continued_wait, part="Continue", silent=True),
+]
+LAMBDAS_OWN = "Lambda sends it by itself, with the role of the function; the emulator asks no role."
+NEVER_SENT = "None of its requests: it answers with success only. It has it from a grant that several functions share."
+NOT_SHOWN = {
+    **{(step, "logs:CreateLogStream"): LAMBDAS_OWN for step in STEPS},
+    **{(step, "logs:PutLogEvents"): LAMBDAS_OWN for step in STEPS},
+    **{(step, "xray:PutTelemetryRecords"): LAMBDAS_OWN for step in STEPS},
+    **{(step, "xray:PutTraceSegments"): LAMBDAS_OWN for step in STEPS},
+    ("clean_up", "sqs:SendMessage"): LAMBDAS_OWN,
+    ("clean_up", "sqs:GetQueueAttributes"): "Beside SendMessage in the CDK's own grant.",
+    ("clean_up", "sqs:GetQueueUrl"): "Beside SendMessage in the CDK's own grant.",
+    **{(step, "states:SendTaskFailure"): NEVER_SENT for step in ("wait_for_call", "check_position", "clean_up")},
+}
+
+
+@pytest.fixture(scope="module")
+def callbacks(cloud: Cloud) -> Callbacks:
+    return Callbacks(cloud)
+
+
+@pytest.fixture(scope="module")
+def seen_to_work() -> set[Drive]:
+    return set()
+
+
+@pytest.mark.parametrize("need", NEEDS, ids=str)
+def test_a_function_without_one_of_its_actions_is_refused(
+    need: Need, cloud: Cloud, callbacks: Callbacks, seen_to_work: set[Drive]
+) -> None:
+    role = Role.of_step(cloud, need.step)
+    [resource] = [
+        each.resource for each in role.permissions() if each.action == need.action and need.part in each.resource
+    ]
+    if need.drive not in seen_to_work:
+        # A call is a hint, tried for a moment only: on a busy machine one may be lost.
+        tries = 3 if need.silent else 1
+        assert any(need.drive(Steps(cloud, callbacks)) for _ in range(tries)), "with all of its actions"
+        seen_to_work.add(need.drive)
+    with role.without(need.action, resource):
+        if need.silent:
+            assert not need.drive(Steps(cloud, callbacks))
+            return
+        with pytest.raises(FunctionFailed, match=f"not authorized to perform: {need.action}"):
+            need.drive(Steps(cloud, callbacks))
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_every_action_of_a_function_has_its_need_shown_or_a_reason_why_not(step: str, cloud: Cloud) -> None:
+    permissions = Role.of_step(cloud, step).permissions()
+    shown = {
+        permission
+        for permission in permissions
+        for need in NEEDS
+        if (need.step, need.action) == (step, permission.action) and need.part in permission.resource
+    }
+    assert {(step, permission.action) for permission in permissions - shown} == {
+        (of, action) for of, action in NOT_SHOWN if of == step
+    }
+
+
+# The state machines.
+
+RULE = "arn:aws:events:us-east-1:000000000000:rule/StepFunctionsGetEventsForStepFunctionsExecutionRule"
+FOLLOWING = ("events:DescribeRule", "events:PutRule", "events:PutTargets")
+# Sent by the service itself, for logs and traces.
+SERVICES_OWN = {"logs", "xray"}
+
+
+def sent_by(definition: Mapping[str, Any]) -> Iterator[Permission]:
+    """What the tasks of a definition send, one for each target where the input names it."""
+    payload = definition["States"].get("TakeTicket", {}).get("Parameters", {}).get("Payload", {})
+    targets: list[str] = payload.get("targets", [])
+    for _, task in tasks_of(definition):
+        parameters = task["Parameters"]
+        if ":::lambda:invoke" in task["Resource"]:
+            own = parameters.get("FunctionName")
+            functions = [own] if own else [arn for arn in targets if ":function:" in arn]
+            yield from (Permission("lambda:InvokeFunction", arn) for arn in functions)
+        elif task["Resource"].endswith(":::states:startExecution.sync:2"):
+            own = parameters.get("StateMachineArn")
+            # As functions/ name them.
+            names = ["wait-0-1", "hold-0-1-1"] if own else ["lock-0-1"]
+            for machine in [own] if own else [arn for arn in targets if ":stateMachine:" in arn]:
+                yield Permission("states:StartExecution", machine)
+                for execution in (execution_arn(machine, name) for name in names):
+                    yield Permission("states:DescribeExecution", execution)
+                    yield Permission("states:StopExecution", execution)
+            yield from (Permission(action, RULE) for action in FOLLOWING)
+        else:
+            assert task["Resource"].endswith(":::dynamodb:updateItem")
+            table = f"arn:aws:dynamodb:us-east-1:000000000000:table/{parameters['TableName']}"
+            yield Permission("dynamodb:UpdateItem", table)
+
+
+@pytest.fixture(params=["the workflow", "the one it goes on in"])
+def machine(request: pytest.FixtureRequest, cloud: Cloud) -> str:
+    """The ARN of a state machine."""
+    workflow = cloud.outputs["StateMachineArn"]
+    if request.param == "the workflow":
+        return workflow
+    continue_machine: str = dict(tasks_of(cloud.definition(workflow)))["ContinueWaiting"]["Parameters"][
+        "StateMachineArn"
+    ]
+    return continue_machine
+
+
+def test_a_state_machine_may_send_what_its_definition_sends_and_without_any_one_action_may_not(
+    machine: str, cloud: Cloud
+) -> None:
+    role, context = Role.of_machine(cloud, machine), {"dynamodb:LeadingKeys": "session#arn"}
+    sent = set(sent_by(cloud.definition(machine)))
+    assert sent
+    assert {permission for permission in sent if not role.allows(permission, context)} == set()
+    for action in sorted({permission.action for permission in sent}):
+        with role.without(action):
+            still = {permission for permission in sent if role.allows(permission, context)}
+        assert still == {permission for permission in sent if permission.action != action}
+
+
+def test_a_state_machine_may_send_nothing_that_its_definition_does_not(machine: str, cloud: Cloud) -> None:
+    sent = {permission.action for permission in sent_by(cloud.definition(machine))}
+    granted = {permission.action for permission in Role.of_machine(cloud, machine).permissions()}
+    assert {action for action in granted if action.partition(":")[0] not in SERVICES_OWN} == sent
+
+
+def test_the_roles_deny_what_is_not_theirs(cloud: Cloud) -> None:
+    table = f"arn:aws:dynamodb:us-east-1:000000000000:table/{cloud.outputs['TableName']}"
+    other_table = "arn:aws:dynamodb:us-east-1:000000000000:table/other"
+    workflow = cloud.outputs["StateMachineArn"]
+    example = cloud.outputs["ExampleTargetArn"]
+    by_machine = [
+        *(Permission(f"dynamodb:{action}", table) for action in ("PutItem", "DeleteItem", "GetItem", "Query", "Scan")),
+        Permission("dynamodb:UpdateItem", other_table),
+        Permission("lambda:InvokeFunction", "arn:aws:lambda:us-east-1:000000000000:function:other"),
+        Permission("lambda:InvokeFunction", cloud.functions["clean_up"]["FunctionArn"]),
+        Permission("states:StartExecution", workflow),
+        Permission("states:StopExecution", execution_arn(workflow, "any")),
+        Permission("states:StopExecution", execution_arn(example, "started-by-somebody-else")),
+        Permission("iam:PassRole", "*"),
+    ]
+    role = Role.of_machine(cloud, workflow)
+    assert {permission for permission in by_machine if role.allows(permission)} == set()
+    by_every_function = [
+        Permission("dynamodb:UpdateItem", other_table),
+        Permission("dynamodb:Scan", table),
+        Permission("dynamodb:DeleteTable", table),
+        Permission("lambda:InvokeFunction", cloud.functions["clean_up"]["FunctionArn"]),
+        Permission("states:StartExecution", workflow),
+        Permission("states:StopExecution", execution_arn(workflow, "any")),
+        Permission("states:StopExecution", execution_arn(example, "started-by-somebody-else")),
+    ]
+    for step in STEPS:
+        role = Role.of_step(cloud, step)
+        assert {permission for permission in by_every_function if role.allows(permission)} == set(), step

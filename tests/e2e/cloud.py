@@ -1,0 +1,272 @@
+"""One deployed TicketLock, as its user and its operator reach it."""
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from ticketlock_local.cloud import client_arguments
+from ticketlock_local.executions import Execution, observe
+
+from ticketlock import LockName, LockState, LockTable
+from ticketlock._executions import execution_arn, work_name
+from ticketlock._items import Holder, LockItem
+from ticketlock._sdk import make_client
+
+POLL_S = 1
+LEASE_S = 60
+"""The construct's default."""
+SHORT_LEASE_S = 10
+
+_LONGEST_RUN_S = 120.0
+_LOOK_EVERY_S = 0.1
+# At most ten cold executions a second: each starts a process for every function on the emulator.
+_BETWEEN_STARTS_S = 0.1
+
+
+@dataclass(frozen=True)
+class Ended:
+    """An execution that has ended.
+
+    Attributes:
+        status: SUCCEEDED, FAILED, TIMED_OUT or ABORTED.
+        output: of one that succeeded.
+        error, cause: of one that failed; empty otherwise.
+        ticket: the number that it drew; None of a refused one.
+    """
+
+    arn: str
+    status: str
+    output: Any
+    error: str
+    cause: str
+    ticket: int | None
+
+
+class FunctionFailed(Exception):
+    """A function that was called directly has raised."""
+
+
+class Cloud:
+    """One deployed TicketLock.
+
+    Attributes:
+        outputs: the stack's: TableName, StateMachineArn, ExampleTargetArn, ExampleFunctionArn; of the stack beside it
+            also ExampleSleeperArn.
+        calls_waiters: whether its waiters are called; they poll otherwise.
+        failing_function: the ARN of a target that always fails.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        outputs: Mapping[str, str],
+        *,
+        calls_waiters: bool = True,
+        failing_function: str = "",
+    ) -> None:
+        self.endpoint = endpoint
+        self.calls_waiters = calls_waiters
+        self._arguments = client_arguments(endpoint)
+        self._clients: dict[str, Any] = {}
+        self.outputs = outputs
+        self.failing_function = failing_function
+
+    @cached_property
+    def step_functions(self) -> Any:
+        return self.client("stepfunctions")
+
+    @cached_property
+    def dynamodb(self) -> Any:
+        return make_client(**self._arguments)
+
+    @cached_property
+    def locks(self) -> LockTable:
+        return LockTable(self.outputs["TableName"], client=self.dynamodb)
+
+    @cached_property
+    def functions(self) -> Mapping[str, Any]:
+        """The configurations of its functions by the names of their handlers' modules."""
+        pages = self.client("lambda").get_paginator("list_functions").paginate()
+        found = {}
+        for function in (function for page in pages for function in page["Functions"]):
+            table = function.get("Environment", {}).get("Variables", {}).get("TABLE_NAME")
+            if table == self.outputs["TableName"]:
+                found[function["Handler"].partition(".")[0]] = function
+        return found
+
+    def client(self, service: str) -> Any:
+        """A client of AWS, by a user who may do everything."""
+        if service not in self._clients:
+            # Nothing is sent twice: a function that is called twice would do twice what a test counts.
+            config = Config(read_timeout=60, retries={"total_max_attempts": 1})
+            self._clients[service] = boto3.client(service, config=config, **self._arguments)  # type: ignore[call-overload]
+        return self._clients[service]
+
+    def call(self, step: str, event: Mapping[str, Any]) -> Any:
+        """Call a function directly.
+
+        Raises:
+            FunctionFailed: it has raised.
+        """
+        name = self.functions[step]["FunctionName"]
+        answer = self.client("lambda").invoke(FunctionName=name, Payload=json.dumps(event))
+        reply = json.loads(answer["Payload"].read())
+        if "FunctionError" in answer:
+            raise FunctionFailed(str(reply.get("errorMessage")))
+        return reply
+
+    def log_lines(self, step: str, execution: str) -> list[Mapping[str, Any]]:
+        """What a function has logged for an execution, oldest first."""
+        events = self._logged(self.functions[step])
+        lines = [json.loads(event["message"]) for event in events if event["message"].startswith("{")]
+        return [line for line in lines if line.get("execution") == execution]
+
+    def slept_until_ms(self, owner: str) -> list[int]:
+        """When the sleeping function of an owner has ended, milliseconds since the epoch; nothing before."""
+        function = self.client("lambda").get_function_configuration(FunctionName=self.outputs["ExampleSleeperArn"])
+        return [event["timestamp"] for event in self._logged(function) if owner in event["message"]]
+
+    def _logged(self, function: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        pages = self.client("logs").get_paginator("filter_log_events")
+        group = function["LoggingConfig"]["LogGroup"]
+        return [event for page in pages.paginate(logGroupName=group) for event in page["events"]]
+
+    def now_ms(self) -> int:
+        """The emulator's time, which is this machine's."""
+        return time.time_ns() // 1_000_000
+
+    def start(self, execution_input: Any) -> str:
+        """Start an execution; returns its ARN."""
+        time.sleep(_BETWEEN_STARTS_S)
+        arn: str = self.step_functions.start_execution(
+            stateMachineArn=self.outputs["StateMachineArn"],
+            name=f"e-{uuid.uuid4().hex}",
+            input=json.dumps(execution_input),
+        )["executionArn"]
+        return arn
+
+    def stop(self, arn: str) -> int:
+        """Stop an execution; returns when it was stopped, in milliseconds since the epoch."""
+        self.step_functions.stop_execution(executionArn=arn)
+        stopped: int = round(self.described(arn)["stopDate"].timestamp() * 1_000)
+        return stopped
+
+    def described(self, arn: str) -> Any:
+        return self.step_functions.describe_execution(executionArn=arn)
+
+    def definition(self, machine: str) -> Any:
+        """The definition of a state machine, as it was deployed."""
+        return json.loads(self.step_functions.describe_state_machine(stateMachineArn=machine)["definition"])
+
+    def story(self, arn: str) -> Execution:
+        """What the history of an execution of the serialised workflow tells."""
+        return observe(self.step_functions, arn)
+
+    def nest(self, entity: str, seconds: int, **more: Any) -> str:
+        """Start an execution whose work is the example workflow; returns its ARN."""
+        task = {"stateMachineArn": self.outputs["ExampleTargetArn"], "input": {"seconds": seconds}}
+        return self.start({"entity": entity, "task": task, **more})
+
+    def nested(self, arn: str, entity: str) -> str:
+        """The ARN of the execution that is the work of the one that holds the lock."""
+        token = self.holder(entity, arn).fencing_token
+        return execution_arn(self.outputs["ExampleTargetArn"], work_name(arn, token))
+
+    def sleep(self, entity: str, seconds: float, **more: Any) -> str:
+        """Start an execution whose work is the example function; returns its ARN."""
+        task = {"functionArn": self.outputs["ExampleFunctionArn"], "input": {"seconds": seconds}}
+        return self.start({"entity": entity, "task": task, **more})
+
+    def fall_asleep(self, entity: str, seconds: float) -> str:
+        """Start an execution whose work is a function that may sleep for longer than a lease; returns its ARN."""
+        task = {"functionArn": self.outputs["ExampleSleeperArn"], "input": {"seconds": seconds}}
+        return self.start({"entity": entity, "task": task})
+
+    def ended(self, arn: str) -> Ended:
+        """Wait for the end of an execution."""
+        found: Any = {}
+
+        def has_ended() -> bool:
+            nonlocal found
+            found = self.described(arn)
+            return bool(found["status"] != "RUNNING")
+
+        self.wait_until(has_ended, f"the end of {arn}")
+        succeeded = found["status"] == "SUCCEEDED"
+        return Ended(
+            arn=arn,
+            status=found["status"],
+            output=json.loads(found["output"]) if succeeded else None,
+            error=found.get("error") or "",
+            cause=found.get("cause") or "",
+            ticket=self._ticket(arn),
+        )
+
+    def run(self, execution_input: Any) -> Ended:
+        return self.ended(self.start(execution_input))
+
+    def lock(self, entity: str, namespace: str = "default") -> LockState:
+        return self.locks.inspect(LockName(entity, namespace))
+
+    def item(self, entity: str, namespace: str = "default") -> LockItem:
+        """The item of a lock that somebody has asked for."""
+        item = self.lock(entity, namespace).item
+        assert item is not None
+        return item
+
+    def holder(self, entity: str, owner: str | None = None) -> Holder:
+        """The grant of the one who holds the lock, which is this owner's."""
+        [holder] = self.item(entity).holders
+        assert owner in (None, holder.owner)
+        return holder
+
+    def is_free(self, entity: str) -> bool:
+        """Whether somebody has held the lock, and nobody does or waits any more."""
+        state = self.lock(entity)
+        return state.item is not None and (state.item.held, state.item.holders, state.rows) == (0, (), ())
+
+    def wait_until_held(self, entity: str, by: str | None = None) -> None:
+        """Wait until somebody holds the lock, or this execution does."""
+
+        def is_held() -> bool:
+            item = self.lock(entity).item
+            return item is not None and item.held == 1 and by in (None, item.holders[0].owner)
+
+        self.wait_until(is_held, f"a holder of {entity}")
+
+    def wait_until_queued(self, entity: str, *arns: str) -> None:
+        """Wait until these executions stand in the queue, in this order, and nobody else does."""
+        self.wait_until(lambda: tuple(row.owner for row in self.lock(entity).rows) == arns, f"the queue of {entity}")
+
+    def wait_until_parked(self, arn: str) -> None:
+        """Wait until an execution waits to be called: its function has left the token, and found no reason to look."""
+        self.wait_until(
+            lambda: any(line.get("stays") for line in self.log_lines("wait_for_call", arn)), f"{arn} being parked"
+        )
+
+    def items(self) -> list[Mapping[str, Any]]:
+        """Everything in the table."""
+        pages = self.dynamodb.get_paginator("scan").paginate(TableName=self.outputs["TableName"], ConsistentRead=True)
+        return [item for page in pages for item in page["Items"]]
+
+    def wait_until(self, condition: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + _LONGEST_RUN_S
+        while not condition():
+            assert time.monotonic() < deadline, f"waited {_LONGEST_RUN_S:g} s for {what}"
+            time.sleep(_LOOK_EVERY_S)
+
+    def _ticket(self, arn: str) -> int | None:
+        pages = self.step_functions.get_paginator("get_execution_history").paginate(executionArn=arn)
+        for event in (event for page in pages for event in page["events"]):
+            exited = event.get("stateExitedEventDetails", {})
+            if exited.get("name") == "TakeTicket":
+                turn = json.loads(exited["output"])["lock"]["turn"]
+                drawn = turn.get("grant") or turn.get("place")
+                return drawn["ticket"] if drawn else None
+        return None

@@ -1,0 +1,182 @@
+"""The functions, called directly as the state machine calls them: quicker, and one request at a time."""
+
+import json
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
+
+from e2e.cloud import Cloud
+
+from ticketlock import LockName
+from ticketlock._executions import execution_arn
+from ticketlock._turn import claim_of, grant_of, session_of
+
+Turn = Mapping[str, Any]
+
+
+class Steps:
+    """One entity of its own, and any number of owners who contend for it.
+
+    Owners are executions that do not exist.
+    """
+
+    def __init__(self, cloud: Cloud, callbacks: "Callbacks") -> None:
+        self.cloud = cloud
+        self.callbacks = callbacks
+        self.entity = f"order-{uuid.uuid4().hex}"
+
+    def take_ticket(self, task: Mapping[str, Any] | None = None) -> Turn:
+        """Of a new owner: takes the lock, or a place."""
+        execution = execution_arn(self.cloud.outputs["StateMachineArn"], f"nobody-{uuid.uuid4().hex}")
+        task = task or {"functionArn": self.cloud.outputs["ExampleFunctionArn"], "input": {}}
+        request = {"entity": self.entity, "task": task}
+        turn: Turn = self._run("take_ticket", "TakeTicket", request, execution)["lock"]["turn"]
+        return turn
+
+    def check_position(self, turn: Turn) -> Turn:
+        reply: Turn = self._run_with(turn, "check_position", "CheckPosition")
+        return reply
+
+    def wait_for_call(self, turn: Turn, token: str = "stale") -> None:
+        self._run_with(turn, "wait_for_call", "WaitForCall", token)
+
+    def heartbeat(self, turn: Turn, token: str = "stale") -> None:
+        self._run_with(turn, "heartbeat", "Heartbeat", token)
+
+    def release(self, turn: Turn) -> None:
+        self._run_with(turn, "release", "Release")
+
+    def release_after_time_out(self, turn: Turn, target: str) -> None:
+        """As after nested work that has not ended within its time."""
+        state_input = {
+            "lock": {"turn": turn},
+            "task": {"kind": "execution", "arn": target},
+            "failure": {"Error": "States.Timeout", "Cause": ""},
+        }
+        self._run("release", "ReleaseAfterFailure", state_input, turn["session"]["execution"])
+
+    def clean_up(self, turn: Turn, task: Mapping[str, Any] | None = None) -> None:
+        """As after an execution that was stopped just now."""
+        function = {"functionArn": self.cloud.outputs["ExampleFunctionArn"]}
+        detail = {
+            "executionArn": turn["session"]["execution"],
+            "stateMachineArn": self.cloud.outputs["StateMachineArn"],
+            "status": "ABORTED",
+            "stopDate": self.cloud.now_ms(),
+            "input": json.dumps({"entity": self.entity, "task": task or function}),
+        }
+        self.cloud.call("clean_up", {"detail": detail})
+
+    def free(self, turn: Turn) -> None:
+        """Release the lock by hand, and call nobody."""
+        self.cloud.locks.release(claim_of(turn), grant_of(turn))
+
+    def write(self, key: Mapping[str, Any], **numbers_or_texts: int | str) -> None:
+        """Set attributes of an item, by hand."""
+        names = {f"#{name}": name for name in numbers_or_texts}
+        values = {
+            f":{name}": {"N": str(value)} if isinstance(value, int) else {"S": value}
+            for name, value in numbers_or_texts.items()
+        }
+        self.cloud.dynamodb.update_item(
+            TableName=self.cloud.outputs["TableName"],
+            Key=key,
+            UpdateExpression="SET " + ", ".join(f"#{name} = :{name}" for name in numbers_or_texts),
+            ExpressionAttributeNames=names,
+            ExpressionAttributeValues=values,
+        )
+
+    def write_session(self, turn: Turn, **attributes: int | str) -> None:
+        self.write(session_of(turn).key(), **attributes)
+
+    def make_cold(self, step: str) -> None:
+        """Make a function's next call the first one of a new process."""
+        function = self.cloud.functions[step]
+        variables = {**function["Environment"]["Variables"], "STARTED_ANEW": uuid.uuid4().hex}
+        self.cloud.client("lambda").update_function_configuration(
+            FunctionName=function["FunctionName"], Environment={"Variables": variables}
+        )
+
+    @property
+    def lock(self) -> LockName:
+        return LockName(self.entity)
+
+    def _run_with(self, turn: Turn, step: str, state: str, token: str = "") -> Any:
+        return self._run(step, state, {"lock": {"turn": turn}}, turn["session"]["execution"], token)
+
+    def _run(self, step: str, state: str, state_input: Any, execution: str, token: str = "") -> Any:
+        context = {
+            "Execution": {"Id": execution},
+            "State": {"EnteredTime": datetime.now(UTC).isoformat(), "RetryCount": 0},
+            "Task": {"Token": token},
+        }
+        payload = self._tasks[state]["Parameters"]["Payload"]
+        return self.cloud.call(
+            step, dict(_resolved(name, value, state_input, context) for name, value in payload.items())
+        )
+
+    @cached_property
+    def _tasks(self) -> Mapping[str, Any]:
+        return dict(tasks_of(self.cloud.definition(self.cloud.outputs["StateMachineArn"])))
+
+
+def tasks_of(states: Any, name: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The task states anywhere in a definition, with their names."""
+    if isinstance(states, list):
+        for each in states:
+            yield from tasks_of(each)
+    elif isinstance(states, dict):
+        if states.get("Type") == "Task":
+            yield name, states
+        for key, value in states.items():
+            yield from tasks_of(value, key)
+
+
+def _resolved(name: str, value: Any, state_input: Any, context: Mapping[str, Any]) -> tuple[str, Any]:
+    """A parameter, with its path followed if it has one."""
+    if not name.endswith(".$"):
+        return name, value
+    root, *fields = value.split(".")
+    found = context if root == "$$" else state_input
+    for field in fields:
+        found = found[field]
+    return name.removesuffix(".$"), found
+
+
+@dataclass(frozen=True, slots=True)
+class Callback:
+    """A callback task that waits to be answered."""
+
+    execution: str
+    token: str
+
+
+class Callbacks:
+    """Callback tasks whose tokens are known: of an activity, for which nobody works."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+        name = f"callbacks-{uuid.uuid4().hex}"
+        self._activity = cloud.step_functions.create_activity(name=name)["activityArn"]
+        task = {"Type": "Task", "Resource": self._activity, "TimeoutSeconds": 300, "End": True}
+        example = cloud.step_functions.describe_state_machine(stateMachineArn=cloud.outputs["ExampleTargetArn"])
+        self._machine = cloud.step_functions.create_state_machine(
+            name=name, definition=json.dumps({"StartAt": "Wait", "States": {"Wait": task}}), roleArn=example["roleArn"]
+        )["stateMachineArn"]
+
+    def new(self) -> Callback:
+        execution = self._cloud.step_functions.start_execution(stateMachineArn=self._machine)["executionArn"]
+        return Callback(
+            execution, self._cloud.step_functions.get_activity_task(activityArn=self._activity)["taskToken"]
+        )
+
+    def is_answered(self, callback: Callback) -> bool:
+        """Whether it has been answered; if not, it is now."""
+        try:
+            self._cloud.step_functions.send_task_success(taskToken=callback.token, output='"by the test"')
+        except self._cloud.step_functions.exceptions.TaskDoesNotExist:
+            return True
+        return False

@@ -1,0 +1,196 @@
+"""After an execution was stopped: what the clean-up does at once, and what it leaves to the lease.
+
+Leases are 60 s, so that nothing in these times is the end of one, but where a test says so. How long a stopped one's
+successor waited is recorded; the limits leave room for a busy machine.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from e2e.cloud import LEASE_S, SHORT_LEASE_S, Cloud
+
+Measured = Callable[[str, float], None]
+
+# The work of one that is to be stopped: longer than every limit here.
+WORK_S = 50
+HELD_FOR_S = 2
+# On a quiet machine it is 3 s, and poll + 2 s.
+LONGEST_HAND_OVER_S = LEASE_S / 4
+
+
+def held_for(cloud: Cloud, arn: str, seconds: float) -> None:
+    """Wait until an execution has held the lock for so long."""
+
+    def has_held() -> bool:
+        since_ms = cloud.story(arn).held_from_ms
+        return since_ms is not None and cloud.now_ms() - since_ms >= 1_000 * seconds
+
+    cloud.wait_until(has_held, f"a hold of {seconds} s")
+
+
+def event_of(cloud: Cloud, arn: str) -> dict[str, Any]:
+    """The event that EventBridge brings of an execution that has ended."""
+    found = cloud.described(arn)
+    detail = {name: found[name] for name in ("executionArn", "stateMachineArn", "status", "input")}
+    return {"detail": {**detail, "stopDate": round(found["stopDate"].timestamp() * 1_000)}}
+
+
+def cleaned_up(cloud: Cloud, arn: str, times: int = 1) -> dict[str, int]:
+    """Wait until the clean-up has run for an execution; returns what it did, by its last log line."""
+    cloud.wait_until(lambda: len(cloud.log_lines("clean_up", arn)) >= times, f"clean-up {times} of {arn}")
+    line = cloud.log_lines("clean_up", arn)[-1]
+    return {name: line[name] for name in ("CleanedUpPlaces", "CleanedUpHolds", "HoldsLeftToLease")}
+
+
+NOTHING = {"CleanedUpPlaces": 0, "CleanedUpHolds": 0, "HoldsLeftToLease": 0}
+
+
+def test_the_nested_work_of_a_stopped_execution_is_stopped_and_the_next_in_line_runs(
+    either: Cloud, entity: str, measured: Measured
+) -> None:
+    holder = either.nest(entity, WORK_S)
+    either.wait_until_held(entity)
+    waiting = either.sleep(entity, 0)
+    either.wait_until_queued(entity, waiting)
+    if either.calls_waiters:
+        either.wait_until_parked(waiting)
+    held_for(either, holder, HELD_FOR_S)
+    work = either.nested(holder, entity)
+    assert either.described(work)["status"] == "RUNNING"
+
+    stopped_ms = either.stop(holder)
+
+    assert either.ended(waiting).status == "SUCCEEDED"
+    child = either.described(work)
+    assert child["status"] == "ABORTED"
+    granted_ms = either.story(waiting).held_from_ms
+    assert granted_ms is not None
+    assert granted_ms >= round(child["stopDate"].timestamp() * 1_000)
+    hand_over_s = (granted_ms - stopped_ms) / 1_000
+    mode = "called" if either.calls_waiters else "polling"
+    measured(f"from the stop to the next hold, nested work, {mode}", hand_over_s)
+    assert hand_over_s < LONGEST_HAND_OVER_S
+    assert cleaned_up(either, holder) == {**NOTHING, "CleanedUpHolds": 1}
+    assert either.is_free(entity)
+
+
+def test_the_next_never_starts_before_a_stopped_executions_function_has_ended_or_the_lease_is_over(
+    short_lease: Cloud, entity: str, measured: Measured
+) -> None:
+    """One function ends within the lease, one after it.
+
+    AWS would end the lease after either. The emulator goes on with what stood in a Parallel when it was stopped, and so
+    releases after the shorter one.
+    """
+    entities = {seconds: f"{entity}/{seconds}" for seconds in (SHORT_LEASE_S - 2, SHORT_LEASE_S + 6)}
+    holders = {seconds: short_lease.fall_asleep(name, seconds) for seconds, name in entities.items()}
+    for seconds, name in entities.items():
+        short_lease.wait_until_held(name, by=holders[seconds])
+    waiting = {seconds: short_lease.sleep(name, 0) for seconds, name in entities.items()}
+    for seconds, name in entities.items():
+        short_lease.wait_until_queued(name, waiting[seconds])
+    leases_ms = {seconds: short_lease.holder(name).lease_until_ms for seconds, name in entities.items()}
+
+    stopped_ms = {seconds: short_lease.stop(holder) for seconds, holder in holders.items()}
+
+    for seconds, name in entities.items():
+        assert cleaned_up(short_lease, holders[seconds]) == {**NOTHING, "HoldsLeftToLease": 1}
+        assert short_lease.ended(waiting[seconds]).status == "SUCCEEDED"
+        granted_ms = short_lease.story(waiting[seconds]).held_from_ms
+        assert granted_ms is not None
+        hand_over_s = (granted_ms - stopped_ms[seconds]) / 1_000
+        measured(f"from the stop to the next hold, a function of {seconds} s, lease {SHORT_LEASE_S} s", hand_over_s)
+        function_ended_ms = short_lease.slept_until_ms(holders[seconds])
+        assert granted_ms >= min([leases_ms[seconds], *function_ended_ms])
+        # It looks when that lease is about to end, not at some half of its own.
+        assert granted_ms < leases_ms[seconds] + 1_000 * LONGEST_HAND_OVER_S
+        assert short_lease.is_free(name)
+
+
+def test_the_row_of_a_stopped_waiter_is_gone_at_once_and_the_one_behind_it_runs_in_its_turn(
+    cloud: Cloud, entity: str, measured: Measured
+) -> None:
+    holder = cloud.nest(entity, WORK_S)
+    cloud.wait_until_held(entity)
+    stopped = cloud.sleep(entity, 0)
+    cloud.wait_until_queued(entity, stopped)
+    behind = cloud.sleep(entity, 0)
+    cloud.wait_until_queued(entity, stopped, behind)
+
+    stopped_ms = cloud.stop(stopped)
+
+    cloud.wait_until_queued(entity, behind)
+    gone_s = (cloud.now_ms() - stopped_ms) / 1_000
+    measured("from the stop of a waiter until its row was seen gone", gone_s)
+    assert gone_s < LONGEST_HAND_OVER_S
+    assert cleaned_up(cloud, stopped) == {**NOTHING, "CleanedUpPlaces": 1}
+    assert cloud.holder(entity).owner == holder
+    assert cloud.described(behind)["status"] == "RUNNING"
+
+    free_ms = cloud.stop(holder)
+
+    assert cloud.ended(behind).status == "SUCCEEDED"
+    granted_ms = cloud.story(behind).held_from_ms
+    assert granted_ms is not None
+    hand_over_s = (granted_ms - free_ms) / 1_000
+    measured("from the stop of the holder to the hold of the one behind a stopped waiter", hand_over_s)
+    assert hand_over_s < LONGEST_HAND_OVER_S
+    assert cloud.is_free(entity)
+
+
+def test_the_one_behind_runs_when_the_holder_and_the_first_in_line_are_stopped_at_once(
+    cloud: Cloud, entity: str, measured: Measured
+) -> None:
+    """Whoever is called by the first clean-up may be over by then: the second calls again."""
+    holder = cloud.nest(entity, WORK_S)
+    cloud.wait_until_held(entity)
+    first = cloud.sleep(entity, 0)
+    cloud.wait_until_queued(entity, first)
+    behind = cloud.sleep(entity, 0)
+    cloud.wait_until_queued(entity, first, behind)
+    cloud.wait_until_parked(behind)
+
+    cloud.stop(holder)
+    stopped_ms = cloud.stop(first)
+
+    assert cloud.ended(behind).status == "SUCCEEDED"
+    granted_ms = cloud.story(behind).held_from_ms
+    assert granted_ms is not None
+    hand_over_s = (granted_ms - stopped_ms) / 1_000
+    measured("from the stop of the holder and the first in line to the hold of the second", hand_over_s)
+    assert hand_over_s < LONGEST_HAND_OVER_S
+    assert cloud.is_free(entity)
+
+
+def test_an_execution_that_failed_by_itself_leaves_nothing_for_the_clean_up(cloud: Cloud, entity: str) -> None:
+    task = {"functionArn": cloud.failing_function, "input": {"colour": "blue"}}
+    failing, next_one = cloud.start({"entity": entity, "task": task}), cloud.sleep(entity, 0)
+    assert [cloud.ended(arn).status for arn in (failing, next_one)] == ["FAILED", "SUCCEEDED"]
+    assert cleaned_up(cloud, failing) == NOTHING
+    assert cloud.is_free(entity)
+
+
+def test_an_event_that_is_delivered_again_does_no_harm_whoever_has_the_lock_by_then(cloud: Cloud, entity: str) -> None:
+    stopped = cloud.nest(entity, WORK_S)
+    cloud.wait_until_held(entity)
+    holder = cloud.nest(entity, WORK_S)
+    cloud.wait_until_queued(entity, holder)
+    cloud.stop(stopped)
+    event = event_of(cloud, stopped)
+    cloud.wait_until_held(entity, by=holder)
+    waiting = cloud.sleep(entity, 0)
+    cloud.wait_until_queued(entity, waiting)
+    before = cloud.lock(entity)
+
+    for _ in range(2):
+        assert cloud.call("clean_up", event) == {}
+
+    assert cleaned_up(cloud, stopped, times=3) == NOTHING
+    after = cloud.lock(entity)
+    assert (after.item, after.rows) == (before.item, before.rows)
+    assert cloud.described(cloud.nested(holder, entity))["status"] == "RUNNING"
+    cloud.stop(holder)
+    assert cloud.ended(waiting).status == "SUCCEEDED"
+    assert cloud.story(waiting).fencing_token == cloud.item(entity).fencing_token
+    assert cloud.call("clean_up", event) == {}
+    assert cloud.is_free(entity)
