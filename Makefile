@@ -15,7 +15,7 @@ NODE_PACKAGES   := node_modules/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install check test demo bench local local-down clean
+.PHONY: help install check test demo bench bench-peer local local-down clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -46,9 +46,15 @@ test: check ## check, then every test, on this machine alone
 demo: install ## workflows that wait for each other, on an emulator
 	$(LOCAL) demo
 
-bench: install ## what a lock costs, and how fast it is handed over
-	PYTHONPATH=tests:functions POWERTOOLS_LOG_LEVEL=CRITICAL POWERTOOLS_METRICS_DISABLED=true $(BIN) benchmarks/cost.py
+bench: install ## what a lock costs, how fast it is handed over, and under load
+	PYTHONPATH=tests:functions POWERTOOLS_LOG_LEVEL=CRITICAL POWERTOOLS_METRICS_DISABLED=true \
+	JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=18,20 JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION=true \
+	$(BIN) benchmarks/cost.py
 	$(BIN) benchmarks/hand_over.py
+	$(BIN) benchmarks/load.py
+
+bench-peer: install ## the hand-over beside that of another lock, from PyPI
+	$(BIN) benchmarks/peer.py
 
 local: install ## start an emulator, deploy to it, leave it running
 	$(LOCAL) up

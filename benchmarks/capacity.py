@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+_READS = ("GetItem", "Query")
 _WRITE_UNIT_BYTES = 1_024
 _READ_UNIT_BYTES = 4_096
 
@@ -23,7 +24,7 @@ class Bill:
     onlooker: Any
     requests: int = 0
     write_units: int = 0
-    read_units: int = 0
+    read_units: float = 0
 
     def watch(self, client: Any) -> None:
         """Count what ``client`` sends from now on."""
@@ -36,9 +37,11 @@ class Bill:
         self._sizes = [self._size(write) for write in self._writes()]
 
     def _after(self, parsed: Mapping[str, Any], **_: Any) -> None:
-        if self._operation == "Query":
-            read = sum(map(item_bytes, parsed["Items"]))
-            self.read_units += max(1, -(-read // _READ_UNIT_BYTES))
+        if self._operation in _READS:
+            items = parsed["Items"] if self._operation == "Query" else [parsed.get("Item", {})]
+            units = max(1, -(-sum(map(item_bytes, items)) // _READ_UNIT_BYTES))
+            # An eventually consistent read costs half.
+            self.read_units += units if self._params.get("ConsistentRead") else units / 2
             return
         # A write that its condition refuses is billed like one that is applied; in a transaction twice.
         factor = 2 if self._operation == "TransactWriteItems" else 1
@@ -47,7 +50,7 @@ class Bill:
             self.write_units += factor * max(1, -(-size // _WRITE_UNIT_BYTES))
 
     def _writes(self) -> list[Mapping[str, Any]]:
-        if self._operation == "Query":
+        if self._operation in _READS:
             return []
         if self._operation == "TransactWriteItems":
             return [write for entry in self._params["TransactItems"] for write in entry.values()]

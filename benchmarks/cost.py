@@ -1,4 +1,4 @@
-"""What a lock costs, counted, not timed: requests, capacity units and state transitions.
+"""What a lock costs, counted, not timed: requests, capacity units and state transitions, for both ways to hand over.
 
     make bench, or: PYTHONPATH=tests:functions python benchmarks/cost.py
 
@@ -7,10 +7,13 @@ Transitions are counted in the histories of executions of the definition on the 
 writes none for the states inside a Parallel.
 """
 
+import json
 import os
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import boto3
@@ -18,73 +21,172 @@ from capacity import Bill
 from contract.engines import create_table
 from rich.console import Console
 from rich.table import Table
-from statemachines.harness import Work
-from statemachines.stage import stage
+from rounds import transitions
+from statemachines.harness import Work, until
+from statemachines.stage import Stage, stage
+from ticketlock_cdk.definition import serialize_definition
+from ticketlock_cdk.settings import HandOver, Settings
 from ticketlock_local.cloud import client_arguments, client_environment
 from ticketlock_local.emulator import Emulator
 
 from ticketlock import LockTable
-from ticketlock._budget import EVENTS_PER_BEAT, EVENTS_PER_POLL
+from ticketlock import _budget as budget
 from ticketlock._sdk import make_client
 from ticketlock.workflow import Workflow
 
-TARGET = "arn:aws:lambda:us-east-1:000000000000:function:work"
+MACHINE = "arn:aws:states:us-east-1:000000000000:stateMachine:Ticketlock-Serialize"
+CONTINUE = "arn:aws:states:us-east-1:000000000000:stateMachine:Ticketlock-Continue"
+FUNCTION = "arn:aws:lambda:us-east-1:000000000000:function:work"
+LEASE_S = 60
+SHORT_LEASE_S = 10
 DEEP = 1_000
+
+WRITES_UNCONTENDED = 4
+TRANSITIONS_UNCONTENDED = 6
+TRANSITIONS_WITHOUT_HEARTBEAT = 4
+
+CYCLE = "= an uncontended cycle"
+CYCLE_WITHOUT_HEARTBEAT = "= the same, without heartbeat"
+BEAT = "a further beat, each half lease"
+PARKED = "a parked half lease: keep the place"
+CALLED = "called: look, and take the lock"
+POLL = "a waiting poll behind 1"
+POLL_DEEP = f"a waiting poll behind {DEEP:,}"
+POLL_KEEP = "a waiting poll that also keeps the place"
+POLL_GRANTED = "the poll that takes the lock"
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What one step sent, and what DynamoDB bills for it."""
+    """What one step sent, and what DynamoDB and Step Functions bill for it.
+
+    Attributes:
+        requests: to DynamoDB.
+        calls: to Step Functions, which are free.
+        transitions: None where a step has none of its own.
+    """
 
     step: str
     requests: int
     write_units: int
-    read_units: int
+    read_units: float
+    calls: int
+    transitions: float | None = None
+
+
+class StepFunctions:
+    """Step Functions, where somebody waits for every answer to a task.
+
+    The tokens of the emulator's own tasks are much shorter than AWS's, and an item's size counts.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.calls = 0
+
+    def __getattr__(self, name: str) -> Any:
+        self.calls += 1
+        return (lambda **_: {}) if name.startswith("send_task") else getattr(self._client, name)
 
 
 class Steps:
     """The workflow's steps in this process, with every request counted."""
 
-    def __init__(self, endpoint: str) -> None:
+    def __init__(self, endpoint: str, way: HandOver) -> None:
+        self.way = way
         client = make_client(**client_arguments(endpoint))
         self._bill = Bill(make_client(**client_arguments(endpoint)))
         self._bill.watch(client)
-        step_functions = boto3.client("stepfunctions", **client_arguments(endpoint))
+        self._states = boto3.client("stepfunctions", **client_arguments(endpoint))
+        self._calls = StepFunctions(self._states)
+        step_functions: Any = self._calls
         self._workflow = Workflow(LockTable(create_table(endpoint), client=client, step_functions=step_functions))
+        waits = {"StartAt": "Wait", "States": {"Wait": {"Type": "Wait", "Seconds": 60, "End": True}}}
+        self._began = datetime.now(UTC).isoformat()
+        self._work_machine = self._states.create_state_machine(
+            name=f"work-{way}", definition=json.dumps(waits), roleArn="arn:aws:iam::000000000000:role/work"
+        )["stateMachineArn"]
 
-    def take(self, entity: str, execution: str) -> Mapping[str, Any]:
+    def take(self, entity: str, execution: str, *, lease_s: int = LEASE_S, nested: bool = False) -> Mapping[str, Any]:
         """One execution takes a ticket; returns its turn."""
-        event = {
-            "request": {"entity": entity, "task": {"functionArn": TARGET}},
-            "execution": arn(execution),
-            "targets": [TARGET],
-            "defaultRecordWaitSeconds": "Infinity",
-            "leaseSeconds": 60,
-            "pollSeconds": 5,
-        }
-        turn: Mapping[str, Any] = self._workflow.take_ticket(event).reply["lock"]["turn"]
+        given = {"$": self._request(entity, nested=nested), "$$.Execution.Id": arn(execution)}
+        step = self._workflow.take_ticket(self._payload("TakeTicket", given, lease_s))
+        turn: Mapping[str, Any] = step.reply["lock"]["turn"]
         return turn
 
-    def look(self, turn: Mapping[str, Any]) -> Mapping[str, Any]:
-        """One waiter looks; returns its turn."""
-        return self._workflow.check_position({"turn": turn}).reply
+    def park(self, turn: Mapping[str, Any], retry: int = 0) -> None:
+        """One waiter parks, or keeps its place while it is parked."""
+        parked = self._workflow.wait_for_call(self._payload("WaitForCall", self._of_a_task(turn, retry)))
+        assert parked.keys["stays"], parked
 
-    def beat(self, turn: Mapping[str, Any], execution: str, number: int) -> None:
+    def look(self, turn: Mapping[str, Any], *, granted: bool = False) -> None:
+        """One waiter looks."""
+        found = self._workflow.check_position(self._payload("CheckPosition", self._of_a_task(turn))).reply
+        assert (found["status"] == "granted") is granted, found
+
+    def beat(self, turn: Mapping[str, Any], retry: int = 0) -> None:
         """One holder's heartbeat."""
-        event = {"turn": turn, "execution": arn(execution), "taskToken": "x" * 1_000, "beat": number}
-        self._workflow.heartbeat(event)
+        beaten = self._workflow.heartbeat(self._payload("Heartbeat", self._of_a_task(turn, retry)))
+        assert "lost" not in beaten.keys, beaten
 
-    def release(self, turn: Mapping[str, Any], execution: str) -> None:
+    def release(self, turn: Mapping[str, Any]) -> None:
         """One holder's release."""
-        self._workflow.release({"turn": turn, "execution": arn(execution)})
+        self._workflow.release(self._payload("Release", self._of_a_task(turn)))
+
+    def start_work(self, turn: Mapping[str, Any]) -> None:
+        """The nested execution that is the work of a grant."""
+        self._states.start_execution(stateMachineArn=self._work_machine, name=turn["workName"])
+
+    def clean_up(self, turn: Mapping[str, Any], entity: str, *, nested: bool = False) -> None:
+        """What is done when an execution was stopped."""
+        request = json.dumps(self._request(entity, nested=nested))
+        detail = {"executionArn": turn["session"]["execution"], "stateMachineArn": MACHINE, "status": "ABORTED"}
+        event = {"detail": {**detail, "input": request, "stopDate": time.time_ns() // 1_000_000}}
+        self._workflow.clean_up(event, state_machine=MACHINE, lease_ms=LEASE_S * 1_000)
 
     def counted(self, step: str, do: Callable[[], object]) -> Cost:
         """Do something, and count what it sends."""
-        bill = self._bill
-        before = (bill.requests, bill.write_units, bill.read_units)
+        before = self._counts()
         do()
-        after = (bill.requests, bill.write_units, bill.read_units)
-        return Cost(step, *(now - then for now, then in zip(after, before, strict=True)))
+        requests, write_units, read_units, calls = (
+            now - then for now, then in zip(self._counts(), before, strict=True)
+        )
+        return Cost(step, int(requests), int(write_units), read_units, int(calls))
+
+    def _counts(self) -> tuple[float, ...]:
+        return self._bill.requests, self._bill.write_units, self._bill.read_units, self._calls.calls
+
+    def _of_a_task(self, turn: Mapping[str, Any], retry: int = 0) -> Mapping[str, Any]:
+        """What the paths of the payloads stand for, once there is a turn."""
+        return {
+            "$.lock.turn": turn,
+            "$$.Execution.Id": turn["session"]["execution"],
+            "$$.Task.Token": "x" * 1_000,
+            "$$.State.EnteredTime": self._began,
+            "$$.State.RetryCount": retry,
+        }
+
+    def _payload(self, state: str, given: Mapping[str, Any], lease_s: int | None = None) -> Mapping[str, Any]:
+        """What the definition hands to a state's function.
+
+        Args:
+            state: its name.
+            given: what each of its paths stands for.
+            lease_s: the deployment's; that of the turn, unless given.
+        """
+        lease_s = lease_s or given["$.lock.turn"]["claim"]["leaseMs"] // 1_000
+        settings = Settings(lease_s=lease_s, poll_s=5, hand_over=self.way)
+        states = serialize_definition(settings, [FUNCTION, self._work_machine])["States"]
+        for branch in states["Hold"]["Branches"]:
+            states |= branch["States"]
+        return {
+            name.removesuffix(".$"): given[value] if name.endswith(".$") else value
+            for name, value in states[state]["Parameters"]["Payload"].items()
+        }
+
+    def _request(self, entity: str, *, nested: bool) -> Mapping[str, Any]:
+        task = {"stateMachineArn": self._work_machine} if nested else {"functionArn": FUNCTION}
+        return {"entity": entity, "task": task}
 
 
 def arn(execution: str) -> str:
@@ -95,67 +197,197 @@ def arn(execution: str) -> str:
 def uncontended(steps: Steps) -> list[Cost]:
     """A lock that nobody else wants."""
     turns: list[Mapping[str, Any]] = []
-    return [
+    cycle = [
         steps.counted("acquire", lambda: turns.append(steps.take("alone", "a"))),
-        steps.counted("first beat (leaves its task token)", lambda: steps.beat(turns[0], "a", 0)),
-        steps.counted("a further beat (renews)", lambda: steps.beat(turns[0], "a", 1)),
-        steps.counted("release (says finished, frees)", lambda: steps.release(turns[0], "a")),
+        steps.counted("first beat: leave its task token", lambda: steps.beat(turns[0])),
+        steps.counted("release: say finished, free, end the beat", lambda: steps.release(turns[0])),
+    ]
+    lean = [
+        steps.counted("", lambda: turns.append(steps.take("lean", "b"))),
+        steps.counted("", lambda: steps.release(turns[1])),
+    ]
+    return [*cycle, total(CYCLE, cycle), total(CYCLE_WITHOUT_HEARTBEAT, lean)]
+
+
+def contended(steps: Steps, kept: Cost) -> list[Cost]:
+    """A queue: what joining, waiting, keeping the place, calling and being granted cost."""
+    called = steps.way is HandOver.CALLBACK
+    held = steps.take("wanted", "holder")
+    steps.beat(held)
+    turns: list[Mapping[str, Any]] = []
+    costs = [steps.counted("join the queue", lambda: turns.append(steps.take("wanted", "waiter")))]
+    if called:
+        costs.append(steps.counted("park: leave the task token, look", lambda: steps.park(turns[0])))
+    else:
+        costs += [steps.counted(POLL, lambda: steps.look(turns[0])), deep(steps)]
+    costs.append(kept)
+    freed = "release, and call the next" if called else "release, and look whether to call"
+    costs.append(steps.counted(freed, lambda: steps.release(held)))
+    costs.append(steps.counted(CALLED if called else POLL_GRANTED, lambda: steps.look(turns[0], granted=True)))
+    return costs
+
+
+def deep(steps: Steps) -> Cost:
+    """A look from far behind."""
+    steps.take("deep", "holder")
+    last = [steps.take("deep", f"waiter-{waiter}") for waiter in range(DEEP)][-1]
+    return steps.counted(POLL_DEEP, lambda: steps.look(last))
+
+
+def half_a_lease_later(steps: Steps) -> tuple[Cost, Cost]:
+    """A holder renews its lease, and a waiter keeps its place."""
+    holder = steps.take("kept", "holder", lease_s=SHORT_LEASE_S)
+    waiter = steps.take("kept", "waiter", lease_s=SHORT_LEASE_S)
+    steps.beat(holder)
+    called = steps.way is HandOver.CALLBACK
+    if called:
+        steps.park(waiter)
+    time.sleep(SHORT_LEASE_S / 2)
+    beat = steps.counted(BEAT, lambda: steps.beat(holder, 1))
+    if called:
+        return beat, steps.counted(PARKED, lambda: steps.park(waiter, 1))
+    return beat, steps.counted(POLL_KEEP, lambda: steps.look(waiter))
+
+
+def clean_ups(steps: Steps) -> list[Cost]:
+    """Executions that were stopped; each time two others wait."""
+    return [
+        clean_up(steps, "clean-up of a waiter: leave its place", "waiter"),
+        clean_up(steps, "clean-up of a holder: end its beat", "holder"),
+        clean_up(steps, "clean-up of a holder of an execution: free", "holder", nested=True),
     ]
 
 
-def contended(steps: Steps) -> list[Cost]:
-    """A queue: what joining, looking and being granted cost, at both ends of it."""
-    held = steps.take("wanted", "holder")
-    turns: list[Mapping[str, Any]] = []
-    joined = steps.counted("join the queue", lambda: turns.append(steps.take("wanted", "waiter-0")))
-    near = steps.counted("a look behind 1", lambda: steps.look(turns[0]))
-    for waiter in range(1, DEEP):
-        turns.append(steps.take("wanted", f"waiter-{waiter}"))
-    far = steps.counted(f"a look behind {DEEP:,}", lambda: steps.look(turns[-1]))
-    steps.release(held, "holder")
-    granted = steps.counted("the look that is granted", lambda: steps.look(turns[0]))
-    return [joined, near, far, granted]
+def clean_up(steps: Steps, step: str, stopped: str, *, nested: bool = False) -> Cost:
+    """One event: the work of a stopped holder is a function, which is left to its lease, or an execution."""
+    entity = step.replace(" ", "-")
+    turns = {"holder": steps.take(entity, f"{entity[-8:]}-holder-{nested}", nested=nested)}
+    steps.beat(turns["holder"])
+    if nested:
+        steps.start_work(turns["holder"])
+    for waiter in ("waiter", "other"):
+        turns[waiter] = steps.take(entity, f"{entity[-8:]}-{waiter}-{nested}")
+        if steps.way is HandOver.CALLBACK:
+            steps.park(turns[waiter])
+    return steps.counted(step, lambda: steps.clean_up(turns[stopped], entity, nested=nested))
 
 
-def transitions(endpoint: str) -> tuple[int, int]:
-    """State transitions of an uncontended execution beside its work's own, and of one waiting poll."""
+def cold(steps: Steps) -> Cost:
+    """What the first step of a function's container sends besides: it asks for the table's time."""
+    first = steps.counted("", lambda: steps.take("cold", "a"))
+    again = steps.counted("", lambda: steps.take("colder", "a"))
+    return Cost("a cold function asks for the time", first.requests - again.requests, 0, first.read_units, 0)
+
+
+def total(step: str, costs: Sequence[Cost]) -> Cost:
+    """Several steps as one."""
+    return Cost(
+        step,
+        requests=sum(cost.requests for cost in costs),
+        write_units=sum(cost.write_units for cost in costs),
+        read_units=sum(cost.read_units for cost in costs),
+        calls=sum(cost.calls for cost in costs),
+    )
+
+
+def transitions_by_step(endpoint: str, way: HandOver) -> Mapping[str, float]:
+    """State transitions, as AWS bills them: retries included, the work's own left out."""
     work = Work(seconds=60)
-    with stage(endpoint, {"work": work, "quick": Work()}) as opened:
-        alone = opened.start("alone", function="quick")
-        opened.machine.wait(alone)
-        entered = opened.machine.entered(alone)
+    waiting = "WaitForCall" if way is HandOver.CALLBACK else "CheckPosition"
+    with stage(endpoint, {"work": work, "quick": Work()}, hand_over=way) as opened:
+        cycle, _ = made(opened, finished(opened, opened.start("alone", function="quick")))
         holder = opened.start("wanted")
-        work.started.wait(10)
+        assert work.started.wait(10)
         waiter = opened.start("wanted", function="quick")
-        opened.machine.wait_until_entered(waiter, "WaitForTurn")
+        until(lambda: len(opened.engine.invocations_of(waiting)) >= 3, 60, lambda: f"3 times {waiting}")
+        until(lambda: len(opened.engine.invocations_of("Heartbeat")) >= 3, 60, lambda: "a further beat")
         work.finish.set()
-        opened.machine.wait(holder)
-        opened.machine.wait(waiter)
-        waited = opened.machine.entered(waiter)
-    polls = waited["CheckPosition"]
-    return entered.total() - entered["InvokeFunction"], (waited.total() - entered.total()) // polls
+        _, beats = made(opened, finished(opened, holder))
+        waited, again = made(opened, finished(opened, waiter))
+        further_beats = len(opened.engine.invocations_of("Heartbeat")) - 3
+        times = len(opened.engine.invocations_of(waiting))
+    with stage(endpoint, {"quick": Work()}, hand_over=way, heartbeat=False, work_timeout_s=3) as opened:
+        lean, _ = made(opened, finished(opened, opened.start("alone", function="quick")))
+    by_step = {CYCLE: cycle, CYCLE_WITHOUT_HEARTBEAT: lean, BEAT: beats / further_beats}
+    if way is HandOver.CALLBACK:
+        return {**by_step, PARKED: again / (times - 1), CALLED: waited - cycle}
+    return {**by_step, **dict.fromkeys((POLL, POLL_DEEP, POLL_KEEP, POLL_GRANTED), (waited - cycle) / times)}
+
+
+def finished(opened: Stage, execution: str) -> str:
+    """The same execution, after its end."""
+    outcome = opened.machine.wait(execution)
+    assert outcome.status == "SUCCEEDED", outcome
+    return execution
+
+
+def made(opened: Stage, execution: str) -> tuple[int, int]:
+    """How many states an execution entered, beside its work's own, and how many tries of its tasks were retries."""
+    entered = opened.machine.entered(execution)
+    retries = transitions(opened.machine.history(execution)) - entered.total()
+    return entered.total() - entered["InvokeFunction"], retries
+
+
+def costs_of(endpoint: str, way: HandOver) -> list[Cost]:
+    """Everything about one way to hand over."""
+    steps = Steps(endpoint, way)
+    first = cold(steps)
+    beat, kept = half_a_lease_later(steps)
+    costs = [first, *uncontended(steps), beat, *contended(steps, kept), *clean_ups(steps)]
+    by_step = transitions_by_step(endpoint, way)
+    return [replace(cost, transitions=by_step.get(cost.step)) for cost in costs]
 
 
 def main() -> int:
-    """Count and print."""
+    """Count and print; 1 when an uncontended cycle costs more than it should."""
+    console = Console(width=115)
+    kept = True
     with Emulator() as emulator:
         os.environ |= client_environment(emulator.endpoint)
-        steps = Steps(emulator.endpoint)
-        costs = [*uncontended(steps), *contended(steps)]
-        alone, poll = transitions(emulator.endpoint)
-    table = Table(title="What a lock costs (counted)")
-    table.add_column("step")
-    for column in ("requests", "write units", "read units"):
-        table.add_column(column, justify="right")
+        for way in (HandOver.CALLBACK, HandOver.POLL):
+            costs = costs_of(emulator.endpoint, way)
+            console.print(table(way, costs))
+            kept &= is_lean(costs)
+    console.print(NOTES, highlight=False)
+    if not kept:
+        print("FAILED: an uncontended cycle costs more than it should", file=sys.stderr)
+    return 0 if kept else 1
+
+
+def is_lean(costs: Sequence[Cost]) -> bool:
+    """Whether an uncontended cycle costs what it should, with and without heartbeat."""
+    by_step = {cost.step: cost for cost in costs}
+    cycle, lean = by_step[CYCLE], by_step[CYCLE_WITHOUT_HEARTBEAT]
+    return (cycle.requests, cycle.read_units) == (WRITES_UNCONTENDED, 0) and (cycle.transitions, lean.transitions) == (
+        TRANSITIONS_UNCONTENDED,
+        TRANSITIONS_WITHOUT_HEARTBEAT,
+    )
+
+
+def table(way: HandOver, costs: Sequence[Cost]) -> Table:
+    """One way to hand over."""
+    made = Table(title=f"What a lock costs, hand-over by {way} (counted)", title_justify="left")
+    made.add_column("step")
+    for column in ("requests", "write units", "read units", "Step Functions", "transitions"):
+        made.add_column(column, justify="right")
     for cost in costs:
-        table.add_row(cost.step, str(cost.requests), str(cost.write_units), str(cost.read_units))
-    console = Console(width=100)
-    console.print(table)
-    console.print(f"Transitions of an uncontended execution, beside its work's own: {alone}")
-    console.print(f"Transitions of a waiting poll: {poll}")
-    console.print(f"Events: {EVENTS_PER_POLL} a poll, {EVENTS_PER_BEAT} a beat, of an execution's 25,000")
-    console.print("A further beat is a retry of its state, which AWS bills as a transition.")
-    return 0
+        figures = (cost.requests, cost.write_units, cost.read_units, cost.calls, cost.transitions)
+        made.add_row(cost.step, *("" if figure is None else f"{figure:g}" for figure in figures))
+        if cost.step == BEAT:
+            made.add_section()
+    return made
+
+
+NOTES = f"""\
+Requests are those to DynamoDB; calls to the API of Step Functions have no price. Write units are counted with
+task tokens of 1,000 characters. A transition is a state entered or a task retried, as AWS bills them; those of
+a wait that is called are its own, the park and the look, and those of a poll the sleep and the look.
+
+Events, of an execution's 25,000: a poll {budget.EVENTS_PER_POLL}, a beat {budget.EVENTS_PER_BEAT}, a parked half \
+lease {budget.EVENTS_PER_PARK}; a look of one that parks,
+with the {budget.PARKS_A_LOOK} half leases before it, {budget.EVENTS_PER_PARKED_LOOK} at most; to go on in another \
+execution {budget.EVENTS_PER_WAITING_SEAM} (waiting)
+or {budget.EVENTS_PER_HOLDING_SEAM} (holding)."""
 
 
 if __name__ == "__main__":

@@ -1,30 +1,39 @@
 """How fast the lock is handed over: executions wait for each other on the emulator, in the deployed stack.
 
-Each way to hand over, called and polling, in a cloud of its own, after a first round that starts the functions' workers
-and is not measured:
+Each way to hand over, called and polling, in a cloud of its own, after first rounds that start the functions' workers
+and are not measured:
 
 - gaps: ten executions on one entity; from one task's end to the next one's start, as the tasks themselves return them;
 - burst: ten more, started 50 ms apart; from the first start to the last task's end;
-- wait: one that waits for a minute; the transitions that it makes meanwhile.
+- wait: one that waits for a minute; the transitions that it makes meanwhile, retries included, as AWS bills them.
 """
 
 import statistics
 import sys
-import time
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
 
 import boto3
 from rich.console import Console
 from rich.table import Table
+from rounds import (
+    START_EVERY_S,
+    gaps_s,
+    history,
+    keeps_ticket_order,
+    run_round,
+    succeeded,
+    took_s,
+    transitions,
+    warm_up,
+)
 from ticketlock_local.cloud import client_arguments, deploy
-from ticketlock_local.demo_checks import by_entity, overlaps, overtakings, unsuccessful
+from ticketlock_local.demo_checks import overlaps
 from ticketlock_local.emulator import Emulator
 from ticketlock_local.errors import LocalCloudError
-from ticketlock_local.executions import Execution, observe, start, wait_for_all
+from ticketlock_local.executions import Execution, start, wait_for_all
 
 if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
@@ -35,11 +44,9 @@ WORK_S = 0.3
 BURST_EVERY_S = 0.05
 LONG_WAIT_S = 60
 
-# The emulator starts a worker for each: more than ten a second would starve a small machine.
-_START_EVERY_S = 0.12
 _TIMEOUT_S = 240.0
-_AFTER_WAITING = frozenset({"Hold"})
-_BEFORE_WAITING = frozenset({"TakeTicket"})
+# Of TakeTicket, and of the state that tells it to wait.
+_BEFORE_WAITING = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +92,9 @@ def measure(way: str) -> HandOver:
     with Emulator() as emulator:
         outputs = deploy(emulator, context={"hand_over": way, "poll": f"{POLL_S}", "removal_policy": "destroy"})
         rounds = _Rounds(boto3.client("stepfunctions", **client_arguments(emulator.endpoint)), outputs)
-        rounds.run("warm-up", _START_EVERY_S)
-        calm, burst = rounds.run("calm", _START_EVERY_S), rounds.run("burst", BURST_EVERY_S)
-        transitions = rounds.transitions_of_a_long_wait()
+        rounds.warm_up()
+        calm, burst = rounds.run("calm", START_EVERY_S), rounds.run("burst", BURST_EVERY_S)
+        long_wait = rounds.transitions_of_a_long_wait()
     gaps = gaps_s(calm)
     waiters = [run for run in calm if run.looks]
     return HandOver(
@@ -95,19 +102,12 @@ def measure(way: str) -> HandOver:
         gap_median_s=statistics.median(gaps),
         gap_p90_s=statistics.quantiles(gaps, n=10, method="inclusive")[-1],
         gap_max_s=max(gaps),
-        burst_s=(max(run.work_ended_ms or 0 for run in burst) - min(run.started_ms for run in burst)) / 1_000,
-        in_ticket_order=not overtakings(calm) and not overtakings(burst),
+        burst_s=took_s(burst),
+        in_ticket_order=keeps_ticket_order(calm) and keeps_ticket_order(burst),
         overlaps=len(overlaps(calm)) + len(overlaps(burst)),
         looks_per_waiter=sum(run.looks for run in waiters) / max(1, len(waiters)),
-        transitions=transitions,
+        transitions=long_wait,
     )
-
-
-def gaps_s(runs: Sequence[Execution]) -> list[float]:
-    """Return the time from each work's end to the next one's start, in the order of the holds."""
-    (held,) = by_entity(runs).values()
-    works = [(run.work_started_ms or 0, run.work_ended_ms or 0) for run in held]
-    return [(started - ended) / 1_000 for (_, ended), (started, _) in pairwise(works)]
 
 
 class _Rounds:
@@ -115,13 +115,12 @@ class _Rounds:
         self._client = client
         self._outputs = outputs
 
-    def run(self, name: str, every_s: float) -> list[Execution]:
-        task = {"functionArn": self._outputs["ExampleFunctionArn"], "input": {"seconds": WORK_S}}
-        arns = []
-        for number in range(EXECUTIONS):
-            arns.append(self._start(f"{name}-{number + 1:02}", name, task))
-            time.sleep(every_s)
-        return self._ended(arns)
+    def warm_up(self) -> None:
+        warm_up(self._client, self._on("warm-up"), EXECUTIONS, timeout_s=_TIMEOUT_S)
+
+    def run(self, entity: str, every_s: float) -> list[Execution]:
+        runs = run_round(self._client, self._on(entity), EXECUTIONS, every_s=every_s, timeout_s=_TIMEOUT_S)
+        return list(succeeded(runs).values())
 
     def transitions_of_a_long_wait(self) -> int:
         """A workflow holds the lock for a minute; another one waits for it."""
@@ -130,26 +129,19 @@ class _Rounds:
         holder = self._start("holder", "long", machine)
         waiter = self._start("waiter", "long", work)
         wait_for_all(self._client, [holder, waiter], timeout_s=_TIMEOUT_S)
-        pages = self._client.get_paginator("get_execution_history").paginate(executionArn=waiter)
-        entered = Counter(
-            event["stateEnteredEventDetails"]["name"]
-            for page in pages
-            for event in page["events"]
-            if "stateEnteredEventDetails" in event
-        )
-        # From the moment that it has its ticket and is told to wait, to the hold.
-        others = _BEFORE_WAITING | _AFTER_WAITING
-        return sum(count for name, count in entered.items() if name not in others) - 1
+        waiting = takewhile(lambda event: not _is_the_hold(event), history(self._client, waiter))
+        return transitions(waiting) - _BEFORE_WAITING
 
-    def _start(self, name: str, entity: str, task: dict[str, object]) -> str:
+    def _on(self, entity: str) -> Callable[[int], str]:
+        task = {"functionArn": self._outputs["ExampleFunctionArn"], "input": {"seconds": WORK_S}}
+        return lambda number: self._start(f"{entity}-{number + 1:02}", entity, task)
+
+    def _start(self, name: str, entity: str, task: Mapping[str, Any]) -> str:
         return start(self._client, self._outputs["StateMachineArn"], name, entity, task)
 
-    def _ended(self, arns: Sequence[str]) -> list[Execution]:
-        wait_for_all(self._client, arns, timeout_s=_TIMEOUT_S)
-        runs = [observe(self._client, arn) for arn in arns]
-        if failures := unsuccessful(runs):
-            raise LocalCloudError("; ".join(failures))
-        return runs
+
+def _is_the_hold(event: Mapping[str, Any]) -> bool:
+    return bool(event.get("stateEnteredEventDetails", {}).get("name") == "Hold")
 
 
 def main() -> int:
@@ -159,13 +151,15 @@ def main() -> int:
     except LocalCloudError as error:
         print(error, file=sys.stderr)
         return 1
-    Console().print(_table(figures))
+    console = Console(width=100)
+    work = f"{EXECUTIONS} executions on one entity, {WORK_S} s of work each, poll {POLL_S} s, lease 60 s"
+    console.print(f"Hand-over on the emulator: {work}", highlight=False)
+    console.print(_table(figures))
     return 0 if all(each.passed for each in figures) else 1
 
 
 def _table(figures: Sequence[HandOver]) -> Table:
-    work = f"{EXECUTIONS} executions on one entity, {WORK_S} s of work each, poll {POLL_S} s, lease 60 s"
-    table = Table(title=f"Hand-over on the emulator: {work}", title_justify="left")
+    table = Table()
     table.add_column("figure")
     for each in figures:
         table.add_column(each.way, justify="right")

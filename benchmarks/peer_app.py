@@ -1,0 +1,36 @@
+"""The CDK app of the peer: its semaphore of one permit, around the same function that the other benchmarks run."""
+
+import importlib
+import sys
+from typing import Any
+
+from aws_cdk import App, CfnOutput, Stack
+from aws_cdk import aws_stepfunctions as sfn
+from aws_cdk import aws_stepfunctions_tasks as tasks
+from peer import FOLDER, LOCK
+from ticketlock_cdk.examples import example_function
+from ticketlock_local.cloud import STACK
+
+
+class PeerStack(Stack):
+    """A workflow that takes the lock, runs the function with the execution's input, and gives the lock back."""
+
+    def __init__(self, scope: App, id: str) -> None:
+        super().__init__(scope, id)
+        sys.path.append(str(FOLDER))
+        package: Any = importlib.import_module("state_machine_semaphore")
+        function = example_function(self, "Work", encryption_key=None)
+        job = tasks.LambdaInvoke(self, "Job", lambda_function=function, output_path="$.Payload")
+        done = sfn.Succeed(self, "Done")
+        semaphore = package.Semaphore(self, "Semaphore", lock_name=LOCK, limit=1, job=job, next_state=done)
+        machine = sfn.StateMachine(self, "Machine", definition_body=sfn.DefinitionBody.from_chainable(semaphore))
+        # The construct adds its table to the stack, and does not tell it.
+        (table,) = [child for child in self.node.children if "Table" in child.node.id]
+        CfnOutput(self, "StateMachineArn", value=machine.state_machine_arn)
+        CfnOutput(self, "TableName", value=getattr(table, "table_name"))  # noqa: B009
+
+
+if __name__ == "__main__":
+    app = App()
+    PeerStack(app, STACK)
+    app.synth()
