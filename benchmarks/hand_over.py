@@ -34,6 +34,7 @@ from ticketlock_local.demo_checks import overlaps
 from ticketlock_local.emulator import Emulator
 from ticketlock_local.errors import LocalCloudError
 from ticketlock_local.executions import Execution, start, wait_for_all
+from ticketlock_local.processes import wait_until
 
 if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
@@ -127,6 +128,9 @@ class _Rounds:
         machine = {"stateMachineArn": self._outputs["ExampleTargetArn"], "input": {"seconds": LONG_WAIT_S}}
         work = {"functionArn": self._outputs["ExampleFunctionArn"], "input": {"seconds": 0}}
         holder = self._start("holder", "long", machine)
+        # Else the waiter's first step may overtake the holder's.
+        if not wait_until(lambda: any(map(_is_the_hold, history(self._client, holder))), timeout_s=_TIMEOUT_S):
+            raise LocalCloudError(f"{holder} does not hold the lock after {_TIMEOUT_S:.0f} s")
         waiter = self._start("waiter", "long", work)
         wait_for_all(self._client, [holder, waiter], timeout_s=_TIMEOUT_S)
         waiting = takewhile(lambda event: not _is_the_hold(event), history(self._client, waiter))

@@ -59,9 +59,9 @@ def _shares(nodeid: str) -> str:
     folder = _folder(nodeid)
     if folder == "tests/statemachines":  # long tests with nothing in common
         return nodeid
-    if folder == "tests/infra":  # the CDK's Node process, and its assembly
+    if folder in ("tests/infra", "tests/e2e"):  # the CDK's Node process, and its assembly; deployments
         return folder
-    return nodeid.partition("::")[0]  # a deployment, or an engine's table
+    return nodeid.partition("::")[0]  # an engine's table
 
 
 def _folder(nodeid: str) -> str:
