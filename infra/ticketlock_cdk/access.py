@@ -172,22 +172,31 @@ def _let(
         acknowledge_wildcard(policy, arn, reason="Executions have names of their own; the machine is named.")
 
 
-def let_answer(policy_scope: Construct, functions: Sequence[lambda_.Function], machine: sfn.IStateMachine) -> None:
-    """Let functions answer the callback tasks of a machine, and call its parked waiters.
+def let_answer(
+    scope: Construct,
+    machine: sfn.IStateMachine,
+    *,
+    calling: Sequence[lambda_.Function],
+    failing: Sequence[lambda_.Function],
+) -> None:
+    """Let functions answer the callback tasks of a machine: call its parked waiters, end its heartbeats.
 
-    In a policy of its own: the functions wait for the policies of their roles, the machine for the functions, and this
-    one for the machine. In the roles' own policies it would close a circle that cannot be deployed. The resource is
+    In policies of their own: the functions wait for the policies of their roles, the machine for the functions, and
+    these for the machine. In the roles' own policies it would close a circle that cannot be deployed. The resource is
     the one that the CDK's own ``grant_task_response`` names.
+
+    Args:
+        scope: of the policies.
+        machine: whose tasks they are.
+        calling: may answer with success.
+        failing: may fail a task too.
     """
-    policy = iam.Policy(
-        policy_scope,
-        "AnswerTasks",
-        statements=[
-            iam.PolicyStatement(
-                actions=["states:SendTaskFailure", "states:SendTaskSuccess"], resources=[machine.state_machine_arn]
-            )
-        ],
-    )
-    for function in functions:
-        assert function.role is not None
-        policy.attach_to_role(function.role)
+    for id, action, functions in (
+        ("AnswerTasks", "states:SendTaskSuccess", calling),
+        ("FailTasks", "states:SendTaskFailure", failing),
+    ):
+        statement = iam.PolicyStatement(actions=[action], resources=[machine.state_machine_arn])
+        policy = iam.Policy(scope, id, statements=[statement])
+        for function in functions:
+            assert function.role is not None
+            policy.attach_to_role(function.role)

@@ -77,7 +77,8 @@ class LockFunctions(Construct):
         heartbeat: renews the lease.
         release: frees the lock.
         clean_up: does what is left to do for an execution that was stopped.
-        answering: those that answer callback tasks: their own, or the next waiter's.
+        calling: those that end callback tasks: their own, or the next waiter's.
+        failing: those that fail them.
     """
 
     def __init__(
@@ -111,7 +112,8 @@ class LockFunctions(Construct):
         self.heartbeat = self._function(_HEARTBEAT, Duration.seconds(settings.heartbeat_timeout_s))
         self.release = self._function(_RELEASE, timeout)
         self.clean_up = self._function(_CLEAN_UP, Duration.seconds(_CLEAN_UP_S))
-        self.answering = [self.wait_for_call, self.check_position, self.heartbeat, self.release, self.clean_up]
+        self.calling = [self.wait_for_call, self.check_position, self.heartbeat, self.release, self.clean_up]
+        self.failing = [self.heartbeat, self.release]
 
     def _function(self, step: _Step, timeout: Duration) -> lambda_.Function:
         log_group = logs.LogGroup(

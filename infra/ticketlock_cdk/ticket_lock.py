@@ -156,7 +156,7 @@ class TicketLock(LockMetrics, Construct):
             encryption_key=encryption_key,
         )
         for each in (machine.state_machine, machine.continues):
-            access.let_answer(each, functions.answering, each)
+            access.let_answer(each, each, calling=functions.calling, failing=functions.failing)
         self._clean_up = CleanUp(
             self,
             "CleanUp",
@@ -187,7 +187,7 @@ class TicketLock(LockMetrics, Construct):
         self._settings = settings
         self._substitutions = machine.substitutions
         self._invoked = [arn for name, arn in machine.substitutions.items() if name not in ("ContinueArn", "TableName")]
-        self._answering = functions.answering
+        self._calling, self._failing = functions.calling, functions.failing
         self._continues_arn = machine.continues.state_machine_arn
         self._machines: Sequence[sfn.StateMachine] = [machine.state_machine, machine.continues]
         self.alarms: Mapping[str, cloudwatch.Alarm] = {}
@@ -283,7 +283,7 @@ class TicketLock(LockMetrics, Construct):
             access.let_write_sessions(machine, self.table)
         # By the lock's name: a machine may have fragments of several.
         of_this_lock = Construct(machine, self.service_name)
-        access.let_answer(of_this_lock, self._answering, machine)
+        access.let_answer(of_this_lock, machine, calling=self._calling, failing=self._failing)
         self._clean_up.watch(of_this_lock, machine)
         self._machines = [*self._machines, machine]
 

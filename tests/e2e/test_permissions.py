@@ -287,7 +287,6 @@ NEEDS = [
     Need("clean_up", "states:StopExecution", stops_the_continued_wait, part="Continue", silent=True),
 ]
 LAMBDAS_OWN = "Lambda sends it by itself, with the role of the function; the emulator asks no role."
-NEVER_SENT = "None of its requests: it answers with success only. It has it from a grant that several functions share."
 NOT_SHOWN = {
     **{(step, "logs:CreateLogStream"): LAMBDAS_OWN for step in STEPS},
     **{(step, "logs:PutLogEvents"): LAMBDAS_OWN for step in STEPS},
@@ -296,7 +295,6 @@ NOT_SHOWN = {
     ("clean_up", "sqs:SendMessage"): LAMBDAS_OWN,
     ("clean_up", "sqs:GetQueueAttributes"): "Beside SendMessage in the CDK's own grant.",
     ("clean_up", "sqs:GetQueueUrl"): "Beside SendMessage in the CDK's own grant.",
-    **{(step, "states:SendTaskFailure"): NEVER_SENT for step in ("wait_for_call", "check_position", "clean_up")},
 }
 
 
