@@ -93,7 +93,7 @@ def test_a_step_may_do_nothing_else(typical):
             "sqs:SendMessage",
             "states:DescribeExecution",
             "states:StopExecution",
-        }
+        },
     }
     for step, function in typical.functions.items():
         rest = actions(typical.synthesised.statements(function)) - ANSWERS

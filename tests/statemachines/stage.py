@@ -176,7 +176,7 @@ def stage(
     functions: dict[str, Any] = {name: Function(handler) for name, handler in HANDLERS.items()} | dict(work)
     _observed.workflow.cache_clear()
     with StepFunctions(functions, dynamodb_endpoint=endpoint) as engine:
-        environment = {"TABLE_NAME": table_name, "POWERTOOLS_LOG_LEVEL": "ERROR"}
+        environment = {"TABLE_NAME": table_name, "POWERTOOLS_LOG_LEVEL": "ERROR", "POWERTOOLS_SERVICE_NAME": "lock"}
         environment |= {"STATE_MACHINE_ARN": SERIALIZE_ARN, "LEASE_SECONDS": str(LEASE_S)}
         with patch.dict(os.environ, environment):
             continues = engine.machine("continue", substituted(continuing, table_name))
