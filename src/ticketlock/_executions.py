@@ -1,12 +1,16 @@
 """Step Functions executions: what their ARNs say, and how one is seen closed."""
 
 import hashlib
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError
 
 if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
+
+
+_SAME_DATE_MS = 1_000
 
 
 class StillRunning(BotoCoreError):
@@ -32,6 +36,23 @@ def _is_closed(client: "SFNClient", execution: str) -> bool:
     status: str = client.describe_execution(executionArn=execution)["status"]
     # A redrive that is under way counts as running.
     return status in ("SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED")
+
+
+def redriven_since(ended: Mapping[str, Any], described: Mapping[str, Any]) -> bool:
+    """Whether an execution has begun another life since it ended.
+
+    Args:
+        ended: the detail of the event of its end; ``stopDate`` in milliseconds since the epoch.
+        described: as DescribeExecution has it now, or had it a moment ago.
+    """
+    redrives = described.get("redriveCount", 0)
+    if "redriveCount" in ended:
+        return bool(redrives > ended["redriveCount"])
+    if redrives == 0:
+        return False
+    # An event that does not count: its life is the last one if the execution still stands where the event left it.
+    stopped = described.get("stopDate")
+    return stopped is None or stopped.timestamp() * 1_000 > ended["stopDate"] + _SAME_DATE_MS
 
 
 def execution_arn(state_machine: str, name: str) -> str:

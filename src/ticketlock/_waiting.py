@@ -16,6 +16,7 @@ _OVERDUE_SHARE = 2
 # A poller that has waited for a day looks every 90 s at most: its executions' events are counted.
 _WAITED_SHARE = 1_000
 _SHORTEST_MS = 1_000
+_LATE_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +43,9 @@ def next_sleep(position: Position, *, lease_ms: int, poll_ms: int, rest_ms: int 
     if rest_ms is not None and rest_ms < half_ms - slack_ms:
         return Sleep("parkedBriefly", poll_ms)
     if position.lease_over_ms is not None and position.ahead == 0:
-        # A holder that lives renews at half its lease: one that is late by a tenth is perhaps dead, and calls nobody.
+        # A holder that lives renews at half its lease: one that is late is perhaps dead, and calls nobody.
         left_ms = position.lease_over_ms - position.now.likely_ms
-        if left_ms < half_ms - lease_ms // 10 - slack_ms:
+        if left_ms < half_ms - min(lease_ms // 10, _LATE_MS) - slack_ms:
             return Sleep("parkedBriefly", poll_ms)
     return Sleep("parked", poll_ms)
 

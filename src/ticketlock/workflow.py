@@ -24,7 +24,7 @@ from ticketlock import _budget as budget
 from ticketlock import _turn as turns
 from ticketlock._calls import await_call, call_next
 from ticketlock._clean_up import CleanedUp, WorkOf, clean_up, close
-from ticketlock._executions import execution_arn, holding_name, waiting_name, work_name
+from ticketlock._executions import execution_arn, holding_name, redriven_since, waiting_name, work_name
 from ticketlock._failures import Failure
 from ticketlock._items import Session
 from ticketlock._lock_request import LockRequest
@@ -239,7 +239,7 @@ class Workflow:
         if is_own and detail.get("error") in _HAS_LEFT:
             return Step({}, {}, keys | {"left": detail["error"]})
         described: Mapping[str, Any] = self._table.perform(Describing(execution)).item or {}
-        if described.get("redriveCount", 0) > detail.get("redriveCount", 0):
+        if redriven_since(detail, described):
             return Step({}, {}, keys | {"redriven": True})
         claims: list[tuple[Session, Claim, WorkOf]] = [
             (session, claim, _work_of(claim, machine))

@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar
 
 import boto3
 import pytest
@@ -17,6 +17,7 @@ from ticketlock._executions import (
     close,
     execution_arn,
     holding_name,
+    redriven_since,
     short_hash,
     waiting_name,
     work_name,
@@ -196,3 +197,22 @@ class TestNames:
 
     def test_a_hash_does_not_name_the_owner(self) -> None:
         assert re.fullmatch("[0-9a-f]{8}", short_hash(OWNER))
+
+
+class TestRedrives:
+    ENDED = datetime(2026, 1, 1, tzinfo=UTC)
+    EVENT: ClassVar[dict[str, Any]] = {"stopDate": int(ENDED.timestamp() * 1_000)}
+
+    @pytest.mark.parametrize(("counted", "now", "redriven"), [(0, 0, False), (0, 1, True), (1, 1, False), (1, 2, True)])
+    def test_an_event_that_counts_is_of_the_life_with_its_number(self, counted: int, now: int, redriven: bool) -> None:
+        assert redriven_since({**self.EVENT, "redriveCount": counted}, {"redriveCount": now}) is redriven
+
+    def test_an_event_that_does_not_count_is_of_the_last_life_if_that_ended_with_it(self) -> None:
+        assert not redriven_since(self.EVENT, {"redriveCount": 1, "stopDate": self.ENDED})
+
+    def test_an_event_that_does_not_count_is_of_an_earlier_life_if_the_execution_runs_or_ended_later(self) -> None:
+        assert redriven_since(self.EVENT, {"redriveCount": 1})
+        assert redriven_since(self.EVENT, {"redriveCount": 1, "stopDate": self.ENDED + timedelta(minutes=1)})
+
+    def test_an_execution_that_was_never_redriven_has_one_life(self) -> None:
+        assert not redriven_since(self.EVENT, {"status": "RUNNING"})
