@@ -59,9 +59,10 @@ def test_none_outlives_its_state(step, typical):
     assert typical.synthesised.function(typical.functions[step])["Timeout"] < timeouts[step]
 
 
-def test_the_one_that_parks_is_over_when_the_shortest_parking_is(typical):
-    parked_for = typical.definition["States"]["WaitForCallBriefly"]["TimeoutSeconds"]
-    assert typical.synthesised.function(typical.lock.wait_for_call)["Timeout"] <= parked_for
+def test_the_one_that_parks_is_over_before_a_parking_is(typical):
+    """Not before a brief one: a cold start may take longer than that, and a late copy parks nobody."""
+    parked_for = typical.definition["States"]["WaitForCall"]["TimeoutSeconds"]
+    assert typical.synthesised.function(typical.lock.wait_for_call)["Timeout"] < parked_for
 
 
 @pytest.mark.parametrize(("lease_s", "timeout_s"), [(10, 4), (12, 5), (20, 9), (22, 10), (60, 10)])

@@ -50,9 +50,14 @@ def test_a_state_machine_is_allowed_by_its_arn(arn, stack, synthesise):
     lock = TicketLock(stack, "Lock", targets=[arn])
     found = synthesise(stack)
     assert allowed(found, lock) == ([arn], [], [arn])
-    for user in (lock.state_machine, lock.clean_up):
-        [follow] = [one for one in found.statements(user) if "states:StopExecution" in as_list(one["Action"])]
-        assert arn.replace(":stateMachine:", ":execution:") + ":lock-*" in follow["Resource"]
+    for user in (lock.state_machine, lock.clean_up, lock.release):
+        stopped = [
+            resource
+            for one in found.statements(user)
+            if "states:StopExecution" in as_list(one["Action"])
+            for resource in as_list(one["Resource"])
+        ]
+        assert arn.replace(":stateMachine:", ":execution:") + ":lock-*" in stopped
 
 
 @pytest.mark.parametrize("qualifier", ["PROD", "3"])
