@@ -52,11 +52,6 @@ def events_of_a_look(since_ms: int, lease_ms: int, *, called: bool) -> int:
     return EVENTS_PER_PARKED_LOOK - (PARKS_A_LOOK - 1 - parks) * EVENTS_PER_PARK
 
 
-def events_per_look(*, called: bool) -> int:
-    """What one look costs a waiter at most."""
-    return EVENTS_PER_PARKED_LOOK if called else EVENTS_PER_POLL
-
-
 def most_polls_an_execution(*, called: bool) -> int:
     """Of the executions in which a wait goes on."""
     return 450 if called else 2_000

@@ -13,7 +13,7 @@ from ticketlock._outcomes import Grant, Place, Position, Released
 from ticketlock._protocol import Contender
 from ticketlock._queue import expired, look
 from ticketlock._requests import Read, Steps, TaskAnswer, Write
-from ticketlock.errors import TicketLockError
+from ticketlock.errors import RecordWaitExceeded, TicketLockError
 
 _PATIENCE_MS = 1_500
 _SESSION_OUTLIVES_ITS_LEASE_S = 24 * 3_600
@@ -27,7 +27,7 @@ def await_call(
     session: Session,
     task_token: str,
     park_number: int,
-    may_stay: Callable[[Position], bool] = lambda _: True,
+    may_stay: Callable[[Position], bool],
 ) -> Steps[Position | None]:
     """Park: leave the callback task's token, keep the place, and end the task at once if there is reason to look.
 
@@ -70,6 +70,23 @@ def release(me: Contender, held: Grant, finished_at_ms: int | None = None) -> St
     if released.waiting != 0:
         yield from call_next(me)
     return released
+
+
+def check_turn(me: Contender, place: Place, wait_until_ms: int | None) -> Steps[Grant | Position]:
+    """Look once; whoever leaves the queue calls the next one in line; see ``Contender.check_turn``."""
+    try:
+        return (yield from me.check_turn(place, wait_until_ms))
+    except RecordWaitExceeded:
+        yield from call_next(me)
+        raise
+
+
+def withdraw(me: Contender, ticket: int) -> Steps[Grant | None]:
+    """Leave the queue, and call the next one in line; see ``Contender.withdraw``."""
+    won = yield from me.withdraw(ticket)
+    if won is None:
+        yield from call_next(me)
+    return won
 
 
 def call_next(me: Contender) -> Steps[int]:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from ticketlock import _sdk
-from ticketlock._calls import release
+from ticketlock import _calls, _sdk
 from ticketlock._clocks import Clocks, SystemClocks
 from ticketlock._executions import close
 from ticketlock._items import Item
@@ -53,7 +52,8 @@ class LockTable:
     Args:
         table_name: a table with the string keys ``pk`` and ``sk`` and time to live on ``expiresAt``.
         client: a DynamoDB client of your own: no retries (``total_max_attempts`` 1), time-outs of at most 5 s.
-        step_functions: a Step Functions client, where callback tasks are to be answered.
+        step_functions: a Step Functions client: whoever frees the lock or leaves the queue calls the next workflow in
+            line; without one, that looks by itself after a while.
         clocks: where the time comes from.
         sleep: how to wait between repeats, in seconds.
         give_up_after_ms: for how long one request is repeated while the service throttles or fails.
@@ -113,7 +113,8 @@ class LockTable:
         """
         if wait_until_ms is not None:
             whole_number("wait_until_ms", wait_until_ms, 0, 10 * MAX_RECORD_WAIT_MS)
-        return self._contend(claim, lambda me: me.check_turn(place, wait_until_ms))
+        steps = Contender.check_turn if self._step_functions is None else _calls.check_turn
+        return self._contend(claim, lambda me: steps(me, place, wait_until_ms))
 
     def withdraw(self, claim: Claim, ticket: int) -> Grant | None:
         """Leave the queue.
@@ -121,7 +122,8 @@ class LockTable:
         Returns:
             None; or the grant, when an earlier try of the same owner had taken the lock already.
         """
-        return self._contend(claim, lambda me: me.withdraw(ticket))
+        steps = Contender.withdraw if self._step_functions is None else _calls.withdraw
+        return self._contend(claim, lambda me: steps(me, ticket))
 
     def renew(self, claim: Claim, fencing_token: int) -> Grant:
         """The heartbeat: a whole new lease, counted from now.
@@ -133,7 +135,7 @@ class LockTable:
         return self._contend(claim, lambda me: me.renew(fencing_token))
 
     def release(self, claim: Claim, held: Grant) -> Released:
-        """Free the lock; with a Step Functions client, call the next one in line.
+        """Free the lock.
 
         Args:
             claim: the acquisition.
@@ -143,9 +145,8 @@ class LockTable:
             LockLost: the lease had ended, and the lock is not held with this token any more.
             TableError: the table could not be used; the lease ends by itself.
         """
-        if self._step_functions is None:
-            return self._contend(claim, lambda me: me.release(held))
-        return self._contend(claim, lambda me: release(me, held))
+        steps = Contender.release if self._step_functions is None else _calls.release
+        return self._contend(claim, lambda me: steps(me, held))
 
     def inspect(self, lock: LockName) -> LockState:
         """Read a lock, its holders and its whole queue; sends a Query a page."""

@@ -22,7 +22,7 @@ from typing import Any
 
 from ticketlock import _budget as budget
 from ticketlock import _turn as turns
-from ticketlock._calls import await_call, call_next
+from ticketlock._calls import await_call
 from ticketlock._clean_up import CleanedUp, WorkOf, clean_up, close
 from ticketlock._executions import execution_arn, holding_name, redriven_since, waiting_name, work_name
 from ticketlock._failures import Failure
@@ -147,7 +147,6 @@ class Workflow:
         try:
             found = self._table.check_turn(claim, place, turn["waitUntilMs"])
         except RecordWaitExceeded as error:
-            self._run(claim, call_next)
             keys = turns.log_keys(claim, place.ticket) | {"refused": str(error)}
             return Step(turns.refusal(error), {"RecordWaitsExceeded": 1}, keys)
         most = turn["pollsAnExecution"]
@@ -162,8 +161,9 @@ class Workflow:
             return self._continue(turn, claim, found)
         step = self._found(turn, claim, found)
         if isinstance(found, Grant) and not is_first:
-            # By the time that the first execution hears of it, some of the lease is gone: it makes sure of it itself.
-            return Step({**step.reply, "status": "grantedMeanwhile"}, step.metrics, step.keys)
+            # By the time that the first execution hears of it, some of the lease is gone: it makes sure of it itself,
+            # and counts the grant.
+            return Step({**step.reply, "status": "grantedMeanwhile"}, {"TakenOver": found.took_over}, step.keys)
         return step
 
     def heartbeat(self, event: Mapping[str, Any]) -> Step:
@@ -297,7 +297,6 @@ class Workflow:
             won = self._table.withdraw(claim, found.place.ticket)
             if won is not None:
                 return self._found(turn, claim, won)
-            self._run(claim, call_next)
             over = EventBudgetExceeded(
                 f"not the turn after {turn['polls']:,} looks: the event history has no more room"
             )

@@ -14,6 +14,9 @@ from ticketlock_cdk.settings import HandOver
 
 from ticketlock import _budget as budget
 
+EVENTS_PER_LOOK = {True: budget.EVENTS_PER_PARKED_LOOK, False: budget.EVENTS_PER_POLL}
+"""At most, of a waiter that is called, and of one that polls."""
+
 
 def test_a_wait_goes_on_over_10_seams_in_the_same_place(open_stage: Open) -> None:
     work = Work(seconds=60)
@@ -122,8 +125,7 @@ def test_a_hold_whose_continuation_is_stopped_goes_on_by_itself(open_stage: Open
     assert stage.machine.wait(holder, LEASE_S + 30).status == "SUCCEEDED"
 
 
-def test_the_work_of_a_grant_is_told_apart_by_its_token_not_by_its_execution(open_stage: Open) -> None:
-    """The lock that was waited for in a continuation belongs to the first execution."""
+def test_a_lock_that_was_waited_for_in_a_continuation_belongs_to_the_first_execution(open_stage: Open) -> None:
     work = Work(seconds=60)
     stage = open_stage({"work": work, "next": Work()}, polls_an_execution=2)
     holder = stage.start("order-42")
@@ -144,7 +146,7 @@ class TestEventBudget:
     def print_row(self, record_property: Any) -> Any:
         def row(loop: str, events: int) -> None:
             record_property(loop, events)
-            print(f"{loop}: {events} events")  # noqa: T201
+            print(f"{loop}: {events} events")  # noqa: T201 -- `pytest -rP` shows the whole budget
 
         return row
 
@@ -184,7 +186,7 @@ class TestEventBudget:
         # A poller's sleeps grow with a thousandth of the time that it has waited, up to half a lease.
         looks = {True: beats / budget.PARKS_A_LOOK, False: beats + 1_000 * (1 + lease_s / 2 / poll_s)}
         for called, most in looks.items():
-            first = budget.FIRST_POLLS * budget.events_per_look(called=called)
+            first = budget.FIRST_POLLS * EVENTS_PER_LOOK[called]
             seams = (budget.WAITING_EVENTS - first) / budget.EVENTS_PER_WAITING_SEAM
             assert seams * budget.most_polls_an_execution(called=called) > most
             print_row("seams that a wait may have", int(seams))
@@ -193,7 +195,7 @@ class TestEventBudget:
 
     def test_an_execution_that_goes_on_stays_below_the_limit(self) -> None:
         for called in (True, False):
-            spent = budget.most_polls_an_execution(called=called) * budget.events_per_look(called=called)
+            spent = budget.most_polls_an_execution(called=called) * EVENTS_PER_LOOK[called]
             assert spent < budget.MAX_EVENTS
         assert budget.BEATS_AN_EXECUTION * budget.EVENTS_PER_BEAT < budget.MAX_EVENTS
 
