@@ -2,13 +2,9 @@
 
 import hashlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from botocore.exceptions import BotoCoreError
-
-if TYPE_CHECKING:
-    from mypy_boto3_stepfunctions import SFNClient
-
 
 _SAME_DATE_MS = 1_000
 
@@ -19,23 +15,9 @@ class StillRunning(BotoCoreError):
     fmt = "the execution is not seen closed yet"
 
 
-def close(client: "SFNClient", execution: str) -> None:
-    """Stop an execution, unless it is closed already.
-
-    Raises:
-        StillRunning: stopped, and not seen closed yet.
-        ClientError: ``ExecutionDoesNotExist``, among others.
-    """
-    if not _is_closed(client, execution):
-        client.stop_execution(executionArn=execution, error="Abandoned", cause="the execution that started it is over")
-        if not _is_closed(client, execution):
-            raise StillRunning()
-
-
-def _is_closed(client: "SFNClient", execution: str) -> bool:
-    status: str = client.describe_execution(executionArn=execution)["status"]
-    # A redrive that is under way counts as running.
-    return status in ("SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED")
+def is_closed(described: Mapping[str, Any]) -> bool:
+    """Whether an execution is over, by its description; a redrive that is under way counts as running."""
+    return described["status"] in ("SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED")
 
 
 def redriven_since(ended: Mapping[str, Any], described: Mapping[str, Any]) -> bool:

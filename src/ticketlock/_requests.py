@@ -1,6 +1,6 @@
 """Requests to the table and their replies, as values: what the protocol hands out and takes in.
 
-A driver performs them (``_table.py`` with boto3). A reply says *applied* or *refused*; a request whose outcome the
+A driver performs them (``_driver.py``). A reply says *applied* or *refused*; a request whose outcome the
 driver could not find out is thrown into the protocol as ``OutcomeUnknown``, never folded into the other two.
 """
 
@@ -138,7 +138,14 @@ class Describing:
     execution: str
 
 
-Request = Write | Transaction | Read | TaskAnswer | TimeCheck | Closing | Describing
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Do nothing for a while; the reply only tells the time."""
+
+    ms: float
+
+
+Request = Write | Transaction | Read | TaskAnswer | TimeCheck | Closing | Describing | Pause
 
 
 @dataclass(frozen=True, slots=True)

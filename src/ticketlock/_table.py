@@ -1,46 +1,26 @@
 """The lock table over boto3: performs the protocol's requests, one process, any number of threads."""
 
-import itertools
-import random
-import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from ticketlock import _calls, _sdk
 from ticketlock._clocks import Clocks, SystemClocks
-from ticketlock._executions import close
-from ticketlock._items import Item
+from ticketlock._driver import Actions, Driver, Sleep, T
 from ticketlock._names import MAX_RECORD_WAIT_MS, LockName, whole_number
 from ticketlock._outcomes import Grant, LockState, Place, Position, Released
 from ticketlock._protocol import Contender
 from ticketlock._queue import inspect
-from ticketlock._requests import (
-    Closing,
-    Describing,
-    Read,
-    Reply,
-    Request,
-    Steps,
-    TaskAnswer,
-    TimeCheck,
-    Transaction,
-    Write,
-)
-from ticketlock._time import Moment, Reading, TableTime
+from ticketlock._requests import Reply, Request, Steps
+from ticketlock._time import Moment
 from ticketlock._writes import Claim
-from ticketlock.errors import InvalidLockRequest, OutcomeUnknown, RequestNotApplied, TableError, TableRefused
+from ticketlock.errors import InvalidLockRequest
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_stepfunctions import SFNClient
-
-_FIRST_BACKOFF_MS = 25
-_LONGEST_BACKOFF_MS = 1_000
-
-T = TypeVar("T")
 
 
 class LockTable:
@@ -76,11 +56,8 @@ class LockTable:
         self._client = client if client is not None else _sdk.make_client()
         _sdk.check_client(self._client)
         self._step_functions = step_functions
-        self._clocks = clocks if clocks is not None else SystemClocks()
         self._sleep = sleep
-        self._give_up_after_ms = give_up_after_ms
-        self._time = TableTime()
-        self._time_lock = threading.Lock()
+        self._driver = Driver(table_name, clocks if clocks is not None else SystemClocks(), give_up_after_ms)
 
     def take_ticket(self, claim: Claim, record_wait_ms: int | None) -> Grant | Position:
         """Acquire at once, or stand in the queue.
@@ -173,31 +150,11 @@ class LockTable:
 
     def run(self, steps: Callable[[Moment], Steps[T]]) -> T:
         """Drive steps of the protocol to their end, performing each request that they yield."""
-        generator = steps(self.now())
-        try:
-            request = next(generator)
-            while True:
-                try:
-                    reply = self.perform(request)
-                except TableError as error:
-                    request = generator.throw(error)
-                else:
-                    request = generator.send(reply)
-        except StopIteration as end:
-            result: T = end.value
-            return result
+        return self._drive(self._driver.run(steps))
 
     def now(self) -> Moment:
-        """The present moment in table time; asks the table where it is not known.
-
-        It is the moment of the call, not of the answer: what a caller has finished by then was finished by then.
-        """
-        began = self._clocks.read()
-        moment = self._moment(began)
-        if moment is None:
-            answer = self.perform(TimeCheck()).now
-            moment = self._moment(began) or answer
-        return moment
+        """The present moment in table time; asks the table where it is not known."""
+        return self._drive(self._driver.now())
 
     def perform(self, request: Request) -> Reply:
         """Send a request until it is applied or refused.
@@ -207,98 +164,23 @@ class LockTable:
             OutcomeUnknown: given up, and some attempt may have been applied.
             TableError: another one, when repeating cannot help.
         """
-        started_ms = self._clocks.read().local_ms
-        last_ms = started_ms + self._give_up_after_ms
-        if isinstance(request, Read | TaskAnswer) and request.patience_ms is not None:
-            last_ms = min(last_ms, started_ms + request.patience_ms)
-        if isinstance(request, Write) and request.not_after_local_ms is not None:
-            last_ms = min(last_ms, request.not_after_local_ms)
-            if started_ms > last_ms:
-                raise RequestNotApplied("not sent: it would have come too late")
-        perhaps_applied = False
-        for attempt in itertools.count():
-            sent = self._clocks.read()
-            try:
-                response = self._send(request)
-                items = _items(request, response)
-            except (BotoCoreError, ClientError) as error:
-                meaning = _sdk.meaning(error)
-                if isinstance(meaning, _sdk.Refusal):
-                    now = self._moment_of(request, sent, getattr(error, "response", None))
-                    return Reply(False, meaning.items, now, meaning.refused)
-                if isinstance(meaning, TableError):
-                    raise meaning from error
-                perhaps_applied |= meaning.perhaps_applied and not isinstance(
-                    request, Read | TimeCheck | Closing | Describing
-                )
-                pause_ms = random.random() * min(_LONGEST_BACKOFF_MS, _FIRST_BACKOFF_MS << attempt)
-                if self._clocks.read().local_ms + pause_ms > last_ms:
-                    given_up = OutcomeUnknown if perhaps_applied else RequestNotApplied
-                    raise given_up(f"gave up after {attempt + 1} attempts: {error}") from error
-                self._sleep(pause_ms / 1_000)
-            else:
-                now = self._moment_of(request, sent, response)
-                return Reply(True, items, now, last_key=response.get("LastEvaluatedKey"))
-        raise AssertionError("unreachable")
+        return self._drive(self._driver.perform(request))
 
-    def _send(self, request: Request) -> Any:
-        table = {"TableName": self.table_name}
-        client: Any = self._client
-        if isinstance(request, Read):
-            return client.query(**table, **request.parameters())
-        if isinstance(request, TimeCheck):
-            return client.get_item(**table, **request.parameters())
-        if isinstance(request, TaskAnswer):
-            return self._answer(request)
-        if isinstance(request, Closing):
-            close(self.step_functions, request.execution)
-            return {}
-        if isinstance(request, Describing):
-            return self.step_functions.describe_execution(executionArn=request.execution)
-        if isinstance(request, Transaction):
-            return client.transact_write_items(
-                TransactItems=[{write.operation: {**table, **write.parameters()}} for write in request.writes]
-            )
-        send = {"Update": client.update_item, "Put": client.put_item, "Delete": client.delete_item}
-        returns = {} if request.returns == "NONE" else {"ReturnValues": request.returns}
-        return send[request.operation](**table, **request.parameters(), **returns)
-
-    def _answer(self, answer: TaskAnswer) -> Any:
-        if answer.error is None:
-            return self.step_functions.send_task_success(taskToken=answer.task_token, output="{}")
-        return self.step_functions.send_task_failure(
-            taskToken=answer.task_token, error=answer.error, cause=answer.cause or ""
-        )
-
-    def _moment_of(self, request: Request, sent: Reading, response: Any) -> Moment:
-        """The moment of a reply, whose Date tells the table's time; that of another service's does not."""
-        if isinstance(request, TaskAnswer | Closing | Describing):
-            return self.now()
-        received = self._clocks.read()
-        date_ms = _sdk.date_ms(response)
-        if date_ms is not None:
-            with self._time_lock:
-                self._time.observe(date_ms, sent, received)
-        moment = self._moment(received)
-        if moment is None:
-            raise TableRefused("the replies of the service carry no Date: does something in between take it out?")
-        return moment
-
-    def _moment(self, reading: Reading) -> Moment | None:
-        with self._time_lock:
-            return self._time.at(reading)
-
-
-def _items(request: Request, response: Any) -> tuple[Item | None, ...]:
-    """The items in a reply; the SDK hands on a reply that broke off as an empty one."""
-    if isinstance(request, Read):
-        if "Items" not in response:
-            raise _sdk.BrokenReply()
-        return tuple(response["Items"])
-    if isinstance(request, Closing):
-        return ()
-    if isinstance(request, Describing):
-        return (response,)
-    if isinstance(request, Write) and request.returns != "NONE" and "Attributes" not in response:
-        raise _sdk.BrokenReply()
-    return (response.get("Attributes"),)
+    def _drive(self, actions: Actions[T]) -> T:
+        try:
+            action = next(actions)
+            while True:
+                if isinstance(action, Sleep):
+                    self._sleep(action.ms / 1_000)
+                    action = actions.send(None)
+                    continue
+                client: Any = self._client if action.service == "dynamodb" else self.step_functions
+                try:
+                    answer = getattr(client, action.operation)(**action.parameters)
+                except (BotoCoreError, ClientError) as error:
+                    action = actions.throw(error)
+                else:
+                    action = actions.send(answer)
+        except StopIteration as end:
+            result: T = end.value
+            return result

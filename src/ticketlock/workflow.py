@@ -24,6 +24,7 @@ from ticketlock import _budget as budget
 from ticketlock import _turn as turns
 from ticketlock._calls import await_call
 from ticketlock._clean_up import CleanedUp, WorkOf, clean_up, close
+from ticketlock._driver import T
 from ticketlock._executions import execution_arn, holding_name, redriven_since, waiting_name, work_name
 from ticketlock._failures import Failure
 from ticketlock._items import Session
@@ -33,7 +34,7 @@ from ticketlock._protocol import Contender
 from ticketlock._requests import Describing, Steps
 from ticketlock._sdk import make_step_functions_client
 from ticketlock._session import LastBeat, abandon, beat, claims_of, finish, note_claim, note_continuation
-from ticketlock._table import LockTable, T
+from ticketlock._table import LockTable
 from ticketlock._turn import Turn
 from ticketlock._waiting import Sleep, next_look, next_sleep
 from ticketlock._writes import Claim

@@ -7,14 +7,11 @@ from typing import Any, ClassVar
 
 import boto3
 import pytest
-from botocore.exceptions import ClientError
 from botocore.stub import Stubber
 from moto import mock_aws
 
 from ticketlock import LockTable, RequestNotApplied, TableRefused
 from ticketlock._executions import (
-    StillRunning,
-    close,
     execution_arn,
     holding_name,
     redriven_since,
@@ -81,41 +78,38 @@ def table(service: Service) -> Iterator[LockTable]:
             AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in ("pk", "sk")],
             KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
         )
-        yield LockTable(
-            "locks",
-            client=make_client(region_name="eu-central-1"),
-            step_functions=service.client,
-            sleep=lambda _: None,
-            give_up_after_ms=60_000,
-        )
+        yield table_over(service, give_up_after_ms=60_000)
+
+
+def table_over(service: Service, give_up_after_ms: int) -> LockTable:
+    return LockTable(
+        "locks",
+        client=make_client(region_name="eu-central-1"),
+        step_functions=service.client,
+        sleep=lambda _: None,
+        give_up_after_ms=give_up_after_ms,
+    )
 
 
 class TestClosing:
+    """Driven by a lock table, which repeats what may pass."""
+
     @pytest.mark.parametrize("status", ["SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"])
-    def test_one_that_is_closed_is_not_stopped_again(self, service: Service, status: str) -> None:
-        close(service.describes(status).client, EXECUTION)
+    def test_one_that_is_closed_is_not_stopped_again(self, service: Service, table: LockTable, status: str) -> None:
+        service.describes(status)
+        assert table.perform(Closing(EXECUTION)).applied
         assert service.has_said_it_all()
 
     @pytest.mark.parametrize("status", ["RUNNING", "PENDING_REDRIVE"])
-    def test_one_that_runs_is_stopped_and_seen_closed(self, service: Service, status: str) -> None:
-        close(service.describes(status).stops().describes("ABORTED").client, EXECUTION)
+    def test_one_that_runs_is_stopped_and_seen_closed(self, service: Service, table: LockTable, status: str) -> None:
+        service.describes(status).stops().describes("ABORTED")
+        assert table.perform(Closing(EXECUTION)).applied
         assert service.has_said_it_all()
 
-    def test_one_that_ends_by_itself_while_it_is_stopped_is_closed(self, service: Service) -> None:
-        close(service.describes("RUNNING").stops().describes("SUCCEEDED").client, EXECUTION)
+    def test_one_that_ends_by_itself_while_it_is_stopped_is_closed(self, service: Service, table: LockTable) -> None:
+        service.describes("RUNNING").stops().describes("SUCCEEDED")
+        assert table.perform(Closing(EXECUTION)).applied
         assert service.has_said_it_all()
-
-    def test_one_that_is_not_seen_closed_yet_runs_still(self, service: Service) -> None:
-        with pytest.raises(StillRunning):
-            close(service.describes("RUNNING").stops().describes("RUNNING").client, EXECUTION)
-
-    def test_one_that_nobody_knows_is_not_closed(self, service: Service) -> None:
-        with pytest.raises(ClientError, match="ExecutionDoesNotExist"):
-            close(service.refuses("describe_execution", "ExecutionDoesNotExist").client, EXECUTION)
-
-
-class TestClosingByRequest:
-    """Driven by a lock table, which repeats what may pass."""
 
     def test_it_is_applied_once_the_execution_is_seen_closed(self, service: Service, table: LockTable) -> None:
         service.describes("RUNNING").stops().describes("RUNNING").describes("ABORTED")
@@ -134,7 +128,7 @@ class TestClosingByRequest:
         assert not table.perform(Closing(EXECUTION)).applied
 
     def test_it_is_given_up_when_the_execution_is_never_seen_closed(self, service: Service, table: LockTable) -> None:
-        table._give_up_after_ms = -1
+        table = table_over(service, give_up_after_ms=-1)
         service.describes("RUNNING").stops().describes("RUNNING")
         with pytest.raises(RequestNotApplied):
             table.perform(Closing(EXECUTION))

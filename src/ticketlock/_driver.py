@@ -1,0 +1,230 @@
+"""Drives the protocol: turns its requests into calls of the SDK, and what comes back into replies. No I/O of its own.
+
+Everything here is a generator that yields actions, a ``Call`` of an SDK's client or a ``Sleep``. Whoever performs them
+(``_table.py`` with boto3 and threads, ``aio`` with aiobotocore) sends back what a call returned, or throws what it
+raised. So repeats, deadlines and the time of the table have one home for both.
+"""
+
+import itertools
+import random
+import threading
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from ticketlock import _sdk
+from ticketlock._clocks import Clocks
+from ticketlock._executions import StillRunning, is_closed
+from ticketlock._items import Item
+from ticketlock._requests import (
+    Closing,
+    Describing,
+    Pause,
+    Read,
+    Reply,
+    Request,
+    Steps,
+    TaskAnswer,
+    TimeCheck,
+    Transaction,
+    Write,
+)
+from ticketlock._time import Moment, Reading, TableTime
+from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError, TableRefused
+
+_FIRST_BACKOFF_MS = 25
+_LONGEST_BACKOFF_MS = 1_000
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of an SDK's client.
+
+    Attributes:
+        service: which client.
+        operation: the method, in snake case.
+        parameters: its keyword arguments.
+    """
+
+    service: Literal["dynamodb", "stepfunctions"]
+    operation: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """Do nothing for a while."""
+
+    ms: float
+
+
+Actions = Generator[Call | Sleep, Any, T]
+"""Yields calls and sleeps; is sent what a call returned, or thrown what it raised; returns its result."""
+
+
+class Driver:
+    """One process's dealings with one table: what it knows of the time, and how it repeats requests.
+
+    Args:
+        table_name: the table.
+        clocks: where the time comes from.
+        give_up_after_ms: for how long one request is repeated while the service throttles or fails.
+    """
+
+    def __init__(self, table_name: str, clocks: Clocks, give_up_after_ms: int) -> None:
+        self.clocks = clocks
+        self._table_name = table_name
+        self._give_up_after_ms = give_up_after_ms
+        self._time = TableTime()
+        self._time_lock = threading.Lock()
+
+    def run(self, steps: Callable[[Moment], Steps[T]]) -> Actions[T]:
+        """Drive steps of the protocol to their end, performing each request that they yield."""
+        generator = steps((yield from self.now()))
+        try:
+            request = next(generator)
+            while True:
+                try:
+                    reply = yield from self.perform(request)
+                except TableError as error:
+                    request = generator.throw(error)
+                else:
+                    request = generator.send(reply)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    def now(self) -> Actions[Moment]:
+        """The present moment in table time; asks the table where it is not known.
+
+        It is the moment of the call, not of the answer: what a caller has finished by then was finished by then.
+        """
+        began = self.clocks.read()
+        moment = self._moment(began)
+        if moment is None:
+            answer = (yield from self.perform(TimeCheck())).now
+            moment = self._moment(began) or answer
+        return moment
+
+    def perform(self, request: Request) -> Actions[Reply]:
+        """Send a request until it is applied or refused.
+
+        Raises:
+            RequestNotApplied: given up, and no attempt can have been applied.
+            OutcomeUnknown: given up, and some attempt may have been applied.
+            TableError: another one, when repeating cannot help.
+        """
+        if isinstance(request, Pause):
+            yield Sleep(request.ms)
+            return Reply(True, (), (yield from self.now()))
+        started_ms = self.clocks.read().local_ms
+        last_ms = started_ms + self._give_up_after_ms
+        if isinstance(request, Read | TaskAnswer) and request.patience_ms is not None:
+            last_ms = min(last_ms, started_ms + request.patience_ms)
+        if isinstance(request, Write) and request.not_after_local_ms is not None:
+            last_ms = min(last_ms, request.not_after_local_ms)
+            if started_ms > last_ms:
+                raise RequestNotApplied("not sent: it would have come too late")
+        perhaps_applied = False
+        for attempt in itertools.count():
+            sent = self.clocks.read()
+            try:
+                response = yield from self._send(request)
+                items = _items(request, response)
+            except (BotoCoreError, ClientError) as error:
+                meaning = _sdk.meaning(error)
+                if isinstance(meaning, _sdk.Refusal):
+                    now = yield from self._moment_of(request, sent, getattr(error, "response", None))
+                    return Reply(False, meaning.items, now, meaning.refused)
+                if isinstance(meaning, TableError):
+                    raise meaning from error
+                perhaps_applied |= meaning.perhaps_applied and not isinstance(
+                    request, Read | TimeCheck | Closing | Describing
+                )
+                pause_ms = random.random() * min(_LONGEST_BACKOFF_MS, _FIRST_BACKOFF_MS << attempt)
+                if self.clocks.read().local_ms + pause_ms > last_ms:
+                    given_up = OutcomeUnknown if perhaps_applied else RequestNotApplied
+                    raise given_up(f"gave up after {attempt + 1} attempts: {error}") from error
+                yield Sleep(pause_ms)
+            else:
+                now = yield from self._moment_of(request, sent, response)
+                return Reply(True, items, now, last_key=response.get("LastEvaluatedKey"))
+        raise AssertionError("unreachable")
+
+    def _send(self, request: Request) -> Actions[Any]:
+        if isinstance(request, Closing):
+            return (yield from _close(request.execution))
+        return (yield self._call(request))
+
+    def _call(self, request: Request) -> Call:
+        table = {"TableName": self._table_name}
+        if isinstance(request, Read):
+            return Call("dynamodb", "query", {**table, **request.parameters()})
+        if isinstance(request, TimeCheck):
+            return Call("dynamodb", "get_item", {**table, **request.parameters()})
+        if isinstance(request, TaskAnswer):
+            return _answer(request)
+        if isinstance(request, Describing):
+            return Call("stepfunctions", "describe_execution", {"executionArn": request.execution})
+        if isinstance(request, Transaction):
+            items = [{write.operation: {**table, **write.parameters()}} for write in request.writes]
+            return Call("dynamodb", "transact_write_items", {"TransactItems": items})
+        assert isinstance(request, Write)
+        operation = {"Update": "update_item", "Put": "put_item", "Delete": "delete_item"}[request.operation]
+        returns = {} if request.returns == "NONE" else {"ReturnValues": request.returns}
+        return Call("dynamodb", operation, {**table, **request.parameters(), **returns})
+
+    def _moment_of(self, request: Request, sent: Reading, response: Any) -> Actions[Moment]:
+        """The moment of a reply, whose Date tells the table's time; that of another service's does not."""
+        if isinstance(request, TaskAnswer | Closing | Describing):
+            return (yield from self.now())
+        received = self.clocks.read()
+        date_ms = _sdk.date_ms(response)
+        if date_ms is not None:
+            with self._time_lock:
+                self._time.observe(date_ms, sent, received)
+        moment = self._moment(received)
+        if moment is None:
+            raise TableRefused("the replies of the service carry no Date: does something in between take it out?")
+        return moment
+
+    def _moment(self, reading: Reading) -> Moment | None:
+        with self._time_lock:
+            return self._time.at(reading)
+
+
+def _answer(answer: TaskAnswer) -> Call:
+    if answer.error is None:
+        return Call("stepfunctions", "send_task_success", {"taskToken": answer.task_token, "output": "{}"})
+    failure = {"taskToken": answer.task_token, "error": answer.error, "cause": answer.cause or ""}
+    return Call("stepfunctions", "send_task_failure", failure)
+
+
+def _close(execution: str) -> Actions[Any]:
+    """Stop an execution, unless it is closed already."""
+    describe = Call("stepfunctions", "describe_execution", {"executionArn": execution})
+    if not is_closed((yield describe)):
+        over = {"error": "Abandoned", "cause": "the execution that started it is over"}
+        yield Call("stepfunctions", "stop_execution", {"executionArn": execution, **over})
+        if not is_closed((yield describe)):
+            raise StillRunning()
+    return {}
+
+
+def _items(request: Request, response: Any) -> tuple[Item | None, ...]:
+    """The items in a reply; the SDK hands on a reply that broke off as an empty one."""
+    if isinstance(request, Read):
+        if "Items" not in response:
+            raise _sdk.BrokenReply()
+        return tuple(response["Items"])
+    if isinstance(request, Closing):
+        return ()
+    if isinstance(request, Describing):
+        return (response,)
+    if isinstance(request, Write) and request.returns != "NONE" and "Attributes" not in response:
+        raise _sdk.BrokenReply()
+    return (response.get("Attributes"),)
