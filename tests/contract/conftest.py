@@ -5,6 +5,8 @@ from contextlib import ExitStack
 
 import pytest
 from contract.engines import Engine, endpoint_engine, engine_names, ministack_engine, moto_engine
+from contract.stopped import Execution
+from contract.waiting_line import Line
 from contract.world import Process, World
 
 from ticketlock import LockName
@@ -44,3 +46,25 @@ def bob(world: World) -> Process:
 @pytest.fixture
 def carol(world: World) -> Process:
     return world.process()
+
+
+@pytest.fixture
+def processes(world: World) -> list[Process]:
+    """Processes that a test uses again and again: each costs a client."""
+    return [world.process() for _ in range(4)]
+
+
+@pytest.fixture
+def line(world: World) -> Line:
+    return Line(world)
+
+
+@pytest.fixture
+def dead(processes: list[Process], lock: LockName) -> Execution:
+    """The execution that was stopped; its work is a nested one."""
+    return Execution(processes, lock)
+
+
+@pytest.fixture
+def successor(processes: list[Process], lock: LockName, dead: Execution) -> Execution:
+    return Execution(processes, lock, service=dead.service, name="successor")

@@ -19,7 +19,18 @@ from contract.engines import Engine
 from ticketlock import Claim, Grant, LockName, LockTable, Position
 from ticketlock._items import LockItem, is_lock_item
 from ticketlock._protocol import Contender
-from ticketlock._requests import Closing, Describing, Read, Reply, Request, Steps, TaskAnswer, TimeCheck, Transaction
+from ticketlock._requests import (
+    Closing,
+    Describing,
+    Pause,
+    Read,
+    Reply,
+    Request,
+    Steps,
+    TaskAnswer,
+    TimeCheck,
+    Transaction,
+)
 from ticketlock._sdk import make_client
 from ticketlock._time import Moment, Reading
 from ticketlock.errors import TableError
@@ -188,7 +199,7 @@ class Touched:
     def by(cls, request: Request, *, applied: bool) -> "Touched":
         if isinstance(request, Read):
             return cls(prefix=request.prefix)
-        if isinstance(request, TaskAnswer | TimeCheck | Closing | Describing):
+        if isinstance(request, TaskAnswer | TimeCheck | Closing | Describing | Pause):
             return cls()
         writes = request.writes if isinstance(request, Transaction) else (request,)
         return cls(frozenset(write.key["sk"]["S"] for write in writes), changed=applied)
@@ -200,54 +211,6 @@ class Touched:
     def _sees(self, keys: frozenset[str]) -> bool:
         prefix = self.prefix
         return not keys.isdisjoint(self.keys) or (prefix is not None and any(key.startswith(prefix) for key in keys))
-
-
-@dataclass
-class _Fork:
-    untried: list[int]
-    asleep: dict[int, Touched]
-    touched: Touched | None = None
-
-
-def every_order(world: World, start: Callable[[], Sequence[Stepper[Any]]]) -> Iterator[tuple[int, ...]]:
-    """Run steppers in every order in which their requests can arrive, each order anew from ``start``.
-
-    Of orders that differ only in two neighbouring requests which cannot tell who was first one is run ("sleep sets",
-    Godefroid 1996): so sessions that differ have places that differ.
-
-    Yields:
-        Who sent the first request, the second, ...; right after it happened.
-    """
-    began_ms = world.now_ms
-    path: list[_Fork] = []
-    while True:
-        world.now_ms = began_ms
-        steppers = start()
-        order: list[int] = []
-        asleep: dict[int, Touched] = {}
-        while able := [index for index, stepper in enumerate(steppers) if not stepper.done]:
-            if len(order) == len(path):
-                path.append(_Fork([index for index in able if index not in asleep], asleep))
-            fork = path[len(order)]
-            if not fork.untried:
-                break
-            order.append(fork.untried[0])
-            steppers[order[-1]].step()
-            touched = fork.touched = steppers[order[-1]].touched
-            asleep = {index: other for index, other in fork.asleep.items() if other.may_swap_with(touched)}
-        else:
-            yield tuple(order)
-        while path:
-            fork = path[-1]
-            if fork.untried:
-                assert fork.touched is not None
-                fork.asleep[fork.untried.pop(0)] = fork.touched
-            if fork.untried:
-                break
-            path.pop()
-        if not path:
-            world.now_ms = began_ms
-            return
 
 
 @dataclass
@@ -286,12 +249,14 @@ class TaskService:
 
     def workflow(self, process: "Process") -> Workflow:
         """The workflow in a process, its requests to Step Functions answered here."""
+        return Workflow(self.table(process))
+
+    def table(self, process: "Process") -> LockTable:
+        """The table in a process, its requests to Step Functions answered here."""
         client: Any = boto3.client("stepfunctions")
         client.meta.events.register("before-call.sfn", self._over_the_wire)
-        table = process.world.engine.table_name
-        return Workflow(
-            LockTable(table, client=process.client, step_functions=client, clocks=process, sleep=process.sleep)
-        )
+        name = process.world.engine.table_name
+        return LockTable(name, client=process.client, step_functions=client, clocks=process, sleep=process.sleep)
 
     def _over_the_wire(self, model: Any, params: Mapping[str, Any], **_: Any) -> tuple[AWSResponse, dict[str, Any]]:
         """What a handler of ``before-call`` returns is taken for the reply."""
