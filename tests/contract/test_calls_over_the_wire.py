@@ -7,7 +7,7 @@ from contract.turns import execution_arn, turn_of
 from contract.waiting_line import Line
 from contract.world import LEASE_MS, World
 
-from ticketlock import Grant
+from ticketlock import Grant, RecordWaitExceeded
 
 FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function:work"
 
@@ -46,6 +46,48 @@ def test_a_release_in_python_calls_a_waiting_execution(line: Line) -> None:
     line.service.table(process).release(claim, grant)
     assert line.service.called == [waiter.token]
     assert isinstance(waiter.looks(), Grant)
+
+
+def test_a_withdrawal_in_python_calls_the_next_where_a_place_is_free(line: Line) -> None:
+    first, second = line.held().waiter(), line.waiter()
+    second.parks().run()
+    process, claim, grant = line.holders[0]
+    process.table.release(claim, grant)
+    assert line.service.table(first.process).withdraw(first.claim, first.place.ticket) is None
+    assert line.service.called == [second.token]
+    assert isinstance(second.looks(), Grant)
+
+
+def test_a_withdrawal_that_finds_itself_the_holder_calls_nobody(line: Line) -> None:
+    first, second = line.held().waiter(), line.waiter()
+    second.parks().run()
+    process, claim, grant = line.holders[0]
+    process.table.release(claim, grant)
+    taken = first.looks()
+    assert isinstance(taken, Grant)
+    won = line.service.table(first.process).withdraw(first.claim, first.place.ticket)
+    assert won is not None
+    assert won.fencing_token == taken.fencing_token
+    assert line.service.answers == []
+
+
+def test_a_record_wait_that_is_over_in_python_calls_the_next_where_a_place_is_free(line: Line) -> None:
+    first, second = line.held().waiter(), line.waiter()
+    second.parks().run()
+    process, claim, grant = line.holders[0]
+
+    def freed_after_the_look(_operation: str) -> None:
+        """By somebody who cannot call."""
+        process.table.release(claim, grant)
+
+    table = line.service.table(first.process)
+    # It asks for the time, which comes before the first look otherwise.
+    table.now()
+    first.process.faults = [freed_after_the_look]
+    with pytest.raises(RecordWaitExceeded):
+        table.check_turn(first.claim, first.place, wait_until_ms=0)
+    assert line.service.called == [second.token]
+    assert isinstance(second.looks(), Grant)
 
 
 @pytest.mark.parametrize(
