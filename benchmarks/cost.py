@@ -242,6 +242,7 @@ def half_a_lease_later(steps: Steps) -> tuple[Cost, Cost]:
     called = steps.way is HandOver.CALLBACK
     if called:
         steps.park(waiter)
+    # The table's time is real here: from half a lease on, a step renews it.
     time.sleep(SHORT_LEASE_S / 2)
     beat = steps.counted(BEAT, lambda: steps.beat(holder, 1))
     if called:

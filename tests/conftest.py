@@ -46,7 +46,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Keep together in one worker what shares something dear."""
-    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # ships no types
 
     config.option.loadscopereorder = False
     scheduler = LoadScopeScheduling(config, log)

@@ -10,6 +10,7 @@ import time
 
 
 def handler(event, _context):
+    # The work of this function is to last.
     time.sleep(event["seconds"])
     print("slept for", event["lock"]["owner"])
 """

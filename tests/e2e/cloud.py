@@ -105,7 +105,9 @@ class Cloud:
         if service not in self._clients:
             # Nothing is sent twice: a function that is called twice would do twice what a test counts.
             config = Config(read_timeout=60, retries={"total_max_attempts": 1})
-            self._clients[service] = boto3.client(service, config=config, **self._arguments)  # type: ignore[call-overload]
+            # By a name that only the caller knows, which none of the typed overloads is for.
+            make: Any = boto3.client
+            self._clients[service] = make(service, config=config, **self._arguments)
         return self._clients[service]
 
     def call(self, step: str, event: Mapping[str, Any]) -> Any:
@@ -143,6 +145,7 @@ class Cloud:
 
     def start(self, execution_input: Any) -> str:
         """Start an execution; returns its ARN."""
+        # A pace, and no wait for anything.
         time.sleep(_BETWEEN_STARTS_S)
         arn: str = self.step_functions.start_execution(
             stateMachineArn=self.outputs["StateMachineArn"],
@@ -259,6 +262,7 @@ class Cloud:
         deadline = time.monotonic() + _LONGEST_RUN_S
         while not condition():
             assert time.monotonic() < deadline, f"waited {_LONGEST_RUN_S:g} s for {what}"
+            # Executions tell nobody of what they do: it is looked for.
             time.sleep(_LOOK_EVERY_S)
 
     def _ticket(self, arn: str) -> int | None:

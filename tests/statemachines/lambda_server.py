@@ -22,6 +22,7 @@ from urllib.parse import unquote
 
 Handler = Callable[[Any, "LambdaContext"], Any]
 Hook = Callable[[Any], None]
+Twice = Literal["no", "second reply", "first reply"]
 
 
 class ServiceError(Exception):
@@ -45,7 +46,7 @@ class Function:
     """A handler and how it misbehaves; the fields may be changed while executions run."""
 
     handler: Handler
-    twice: Literal["no", "second reply", "first reply"] = "no"
+    twice: Twice = "no"
     """Run every event twice: before the reply, which is the second run's, or once more after the reply."""
     delay_s: float = 0.0
     """Passes before the handler starts; cut short when the server closes."""

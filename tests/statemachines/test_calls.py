@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 from statemachines.conftest import Open
 from statemachines.harness import Work
+from statemachines.lambda_server import Twice
 from statemachines.stage import HALF_LIFE_S, LEASE_S, Stage
 from ticketlock_cdk.settings import HandOver
 
@@ -98,11 +99,11 @@ def test_a_dead_holder_calls_nobody_and_is_taken_over_when_its_lease_is_over(ope
 
 
 @pytest.mark.parametrize("mode", ["second reply", "first reply"])
-def test_every_function_may_run_twice(open_stage: Open, mode: str) -> None:
+def test_every_function_may_run_twice(open_stage: Open, mode: Twice) -> None:
     work = Work(seconds=0.3)
     stage = open_stage(work, hand_over=CALLBACK)
     for name in ("TakeTicket", "WaitForCall", "CheckPosition", "Heartbeat", "Release"):
-        stage.function(name).twice = mode  # type: ignore[assignment]
+        stage.function(name).twice = mode
     arns = [stage.start("order-42") for _ in range(4)]
     assert {stage.machine.wait(arn, 90).status for arn in arns} == {"SUCCEEDED"}
     assert work.overlaps() == []

@@ -1,6 +1,7 @@
 """Without heartbeat: work that always ends within its lease needs no renewal, and is stopped when it does not."""
 
 import time
+from typing import Any
 
 import pytest
 from aws_cdk import Duration
@@ -151,15 +152,13 @@ def test_an_unreachable_release_leaves_the_output_standing_and_the_lock_to_its_l
         ({"work_timeout": Duration.seconds(30)}, "work_timeout is given; allowed: with heartbeat=False"),
     ],
 )
-def test_a_time_out_that_the_lease_does_not_bound_is_refused_at_synth(
-    settings: dict[str, object], message: str
-) -> None:
+def test_a_time_out_that_the_lease_does_not_bound_is_refused_at_synth(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match="work_timeout") as refused:
         Settings.of(
             lease=Duration.seconds(60),
             poll=Duration.seconds(5),
             default_record_wait="Infinity",
-            **settings,  # type: ignore[arg-type]
+            **settings,
         )
     assert str(refused.value).startswith(message)
 

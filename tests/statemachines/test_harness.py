@@ -13,7 +13,7 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 from statemachines.harness import StepFunctions, Work
-from statemachines.lambda_server import Function, ServiceError, function_arn
+from statemachines.lambda_server import Function, ServiceError, Twice, function_arn
 
 
 class Emulator(Protocol):
@@ -104,7 +104,7 @@ def test_a_named_error_passes_through(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(("mode", "reply"), [("no", 1), ("second reply", 2), ("first reply", 1)])
-def test_a_function_can_run_twice_for_one_event(engine: Engine, mode: Any, reply: int) -> None:
+def test_a_function_can_run_twice_for_one_event(engine: Engine, mode: Twice, reply: int) -> None:
     runs: list[Any] = []
 
     def work(event: Any, context: Any) -> int:  # noqa: ARG001

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from statemachines.conftest import Open
 from statemachines.harness import Work
-from statemachines.lambda_server import ServiceError
+from statemachines.lambda_server import ServiceError, Twice
 from statemachines.stage import CHILD_ARN, HALF_LIFE_S, LEASE_S
 
 from ticketlock import _budget as budget
@@ -89,11 +89,11 @@ def test_a_heartbeat_that_keeps_failing_stops_the_work_when_its_lease_is_over(op
 
 
 @pytest.mark.parametrize("mode", ["second reply", "first reply"])
-def test_every_function_may_run_twice(open_stage: Open, mode: str) -> None:
+def test_every_function_may_run_twice(open_stage: Open, mode: Twice) -> None:
     work = Work(seconds=0.3)
     stage = open_stage(work)
     for name in ("TakeTicket", "CheckPosition", "Heartbeat", "Release"):
-        stage.function(name).twice = mode  # type: ignore[assignment]
+        stage.function(name).twice = mode
     arns = [stage.start("order-42") for _ in range(4)]
     assert {stage.machine.wait(arn, 90).status for arn in arns} == {"SUCCEEDED"}
     assert work.overlaps() == []

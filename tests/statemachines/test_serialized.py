@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from statemachines.conftest import OpenUser
 from statemachines.harness import Machine, Work, until
+from statemachines.lambda_server import Twice
 from statemachines.stage import CHILD_ARN, Stage
 from statemachines.user_machine import USER_LEASE_S, UserStage
 from ticketlock_cdk.settings import HandOver
@@ -358,11 +359,11 @@ def test_a_long_wait_and_a_long_hold_go_on_in_other_executions(open_user: OpenUs
 
 
 @pytest.mark.parametrize("mode", ["second reply", "first reply"])
-def test_every_function_may_run_twice(open_user: OpenUser, mode: str) -> None:
+def test_every_function_may_run_twice(open_user: OpenUser, mode: Twice) -> None:
     work = Work(seconds=0.3)
     user = open_user("branches", work)
     for name in ("TakeTicket", "WaitForCall", "CheckPosition", "Heartbeat", "Release"):
-        user.stage.function(name).twice = mode  # type: ignore[assignment]
+        user.stage.function(name).twice = mode
     arns = [user.start() for _ in range(2)]
     assert {user.machine.wait(arn, 90).status for arn in arns} == {"SUCCEEDED"}
     assert work.overlaps() == []
