@@ -40,11 +40,7 @@ def test_a_wait_goes_on_over_10_seams_in_the_same_place(open_stage: Open) -> Non
 
 
 def test_a_called_wait_goes_on_over_a_seam(open_stage: Open) -> None:
-    work = Work(seconds=60)
-    stage = open_stage({"work": work, "next": Work()}, polls_an_execution=2, parks=1, hand_over=HandOver.CALLBACK)
-    holder = stage.start("order-42")
-    assert work.started.wait(10)
-    waiter = stage.start("order-42", function="next")
+    stage, work, holder, waiter = with_a_waiter(open_stage, polls_an_execution=2, parks=1, hand_over=HandOver.CALLBACK)
     stage.machine.wait_until_entered(waiter, "ContinueWaiting", 3 * LEASE_S)
     (child,) = stage.continuations("wait-")
     stage.continues.wait_until_entered(child, "WaitForCall")
@@ -67,11 +63,7 @@ def test_a_record_wait_ends_across_a_seam(open_stage: Open) -> None:
 
 
 def test_a_wait_whose_continuation_is_stopped_goes_on_by_itself(open_stage: Open) -> None:
-    work = Work(seconds=60)
-    stage = open_stage({"work": work, "next": Work()}, polls_an_execution=2)
-    holder = stage.start("order-42")
-    assert work.started.wait(10)
-    waiter = stage.start("order-42", function="next")
+    stage, work, holder, waiter = with_a_waiter(open_stage, polls_an_execution=2)
     stage.machine.wait_until_entered(waiter, "ContinueWaiting")
     child = until(lambda: stage.continuations("wait-"), 10, lambda: "a continuation")[0]
     stage.continues.wait_until_entered(child, "CheckPosition")
@@ -126,11 +118,7 @@ def test_a_hold_whose_continuation_is_stopped_goes_on_by_itself(open_stage: Open
 
 
 def test_a_lock_that_was_waited_for_in_a_continuation_belongs_to_the_first_execution(open_stage: Open) -> None:
-    work = Work(seconds=60)
-    stage = open_stage({"work": work, "next": Work()}, polls_an_execution=2)
-    holder = stage.start("order-42")
-    assert work.started.wait(10)
-    waiter = stage.start("order-42", function="next")
+    stage, work, holder, waiter = with_a_waiter(open_stage, polls_an_execution=2)
     stage.machine.wait_until_entered(waiter, "ContinueWaiting")
     work.finish.set()
     stage.machine.wait(holder)
@@ -200,14 +188,20 @@ class TestEventBudget:
         assert budget.BEATS_AN_EXECUTION * budget.EVENTS_PER_BEAT < budget.MAX_EVENTS
 
 
-@contextmanager
-def waiting(open_stage: Open, **settings: Any) -> Iterator[tuple[Stage, str, str]]:
-    """A stage with a waiter, and a holder that keeps the lock."""
+def with_a_waiter(open_stage: Open, **settings: Any) -> tuple[Stage, Work, str, str]:
+    """A stage, the work of a holder that keeps the lock until a test lets it go, the holder, and a waiter."""
     work = Work(seconds=60)
     stage = open_stage({"work": work, "next": Work()}, **settings)
     holder = stage.start("order-42")
     assert work.started.wait(10)
-    yield stage, stage.start("order-42", function="next"), holder
+    return stage, work, holder, stage.start("order-42", function="next")
+
+
+@contextmanager
+def waiting(open_stage: Open, **settings: Any) -> Iterator[tuple[Stage, str, str]]:
+    """A stage with a waiter, and a holder that keeps the lock."""
+    stage, work, holder, waiter = with_a_waiter(open_stage, **settings)
+    yield stage, waiter, holder
     work.finish.set()
 
 

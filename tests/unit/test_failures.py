@@ -24,6 +24,11 @@ def function_failed(error: str) -> Failure:
     return Failure(error, json.dumps({"errorType": error, "errorMessage": "no tea", "stackTrace": []}), "function")
 
 
+def failures(*each: Failure) -> pytest.MarkDecorator:
+    """A test of each of them, by names that tell them apart."""
+    return pytest.mark.parametrize("failure", each, ids=lambda one: f"{one.kind} {one.error} {one.cause[:8]}")
+
+
 def test_a_nested_executions_failure_is_reported_as_its_own() -> None:
     failure = nested(Status="FAILED", Error="StockMissing", Cause="no tea")
     assert failure.to_report() == Failure("StockMissing", "no tea", "execution")
@@ -58,69 +63,49 @@ def test_a_closed_nested_execution_has_ended(status: str) -> None:
     assert nested(Status=status).work_has_ended()
 
 
-@pytest.mark.parametrize(
-    "failure",
-    [
-        function_failed("StockMissing"),
-        function_failed("Runtime.ExitError"),
-        Failure(
-            "Lambda.Unknown",
-            "Lambda did not return an error type.",
-            "function",
-        ),
-        Failure("Lambda.TooManyRequestsException", "Rate exceeded", "function"),
-        Failure("States.DataLimitExceeded", "the result is too large", "execution"),
-    ],
-    ids=lambda failure: failure.error,
+@failures(
+    function_failed("StockMissing"),
+    function_failed("Runtime.ExitError"),
+    Failure("Lambda.Unknown", "Lambda did not return an error type.", "function"),
+    Failure("Lambda.TooManyRequestsException", "Rate exceeded", "function"),
+    Failure("States.DataLimitExceeded", "the result is too large", "execution"),
 )
 def test_work_whose_own_end_came_back_or_that_never_began_has_ended(failure: Failure) -> None:
     assert failure.work_has_ended()
 
 
-@pytest.mark.parametrize(
-    "failure",
-    [
-        Failure("States.Timeout", "", "function"),
-        Failure("States.Timeout", "", "execution"),
-        Failure("Lambda.SdkClientException", "Read timed out", "function"),
-        Failure("Lambda.ServiceException", "", "function"),
-        Failure("Lambda.ServiceException", "not JSON", "function"),
-        Failure("States.TaskFailed", "[1]", "function"),
-        Failure("StepFunctions.ExecutionAlreadyExistsException", "", "execution"),
-    ],
-    ids=lambda failure: f"{failure.kind} {failure.error} {failure.cause[:8]}",
+@failures(
+    Failure("States.Timeout", "", "function"),
+    Failure("States.Timeout", "", "execution"),
+    Failure("Lambda.SdkClientException", "Read timed out", "function"),
+    Failure("Lambda.ServiceException", "", "function"),
+    Failure("Lambda.ServiceException", "not JSON", "function"),
+    Failure("States.TaskFailed", "[1]", "function"),
+    Failure("StepFunctions.ExecutionAlreadyExistsException", "", "execution"),
 )
 def test_work_that_may_be_running_still_has_not_surely_ended(failure: Failure) -> None:
     assert not failure.work_has_ended()
 
 
-@pytest.mark.parametrize(
-    "failure",
-    [
-        Failure("StockMissing", "no tea", "chain"),
-        Failure("DynamoDB.ConditionalCheckFailedException", "The conditional request failed", "chain"),
-        Failure("Lambda.TooManyRequestsException", "Rate exceeded", "chain"),
-        Failure("States.DataLimitExceeded", "the result is too large", "chain"),
-        Failure("Runtime.ExitError", json.dumps({"errorType": "Runtime.ExitError"}), "chain"),
-        Failure("States.TaskFailed", json.dumps(CHILD | {"Status": "FAILED"}), "chain"),
-    ],
-    ids=lambda failure: failure.error,
+@failures(
+    Failure("StockMissing", "no tea", "chain"),
+    Failure("DynamoDB.ConditionalCheckFailedException", "The conditional request failed", "chain"),
+    Failure("Lambda.TooManyRequestsException", "Rate exceeded", "chain"),
+    Failure("States.DataLimitExceeded", "the result is too large", "chain"),
+    Failure("Runtime.ExitError", json.dumps({"errorType": "Runtime.ExitError"}), "chain"),
+    Failure("States.TaskFailed", json.dumps(CHILD | {"Status": "FAILED"}), "chain"),
 )
 def test_a_chain_whose_state_failed_by_its_own_word_has_ended(failure: Failure) -> None:
     assert failure.work_has_ended()
 
 
-@pytest.mark.parametrize(
-    "failure",
-    [
-        Failure("States.Timeout", "", "chain"),
-        Failure("States.HeartbeatTimeout", "", "chain"),
-        Failure("States.TaskFailed", "Activity worker failed", "chain"),
-        Failure("Lambda.SdkClientException", "Read timed out", "chain"),
-        Failure("ECS.SdkClientException", "Read timed out", "chain"),
-        Failure("Lambda.ServiceException", "", "chain"),
-    ],
-    ids=lambda failure: failure.error,
+@failures(
+    Failure("States.Timeout", "", "chain"),
+    Failure("States.HeartbeatTimeout", "", "chain"),
+    Failure("States.TaskFailed", "Activity worker failed", "chain"),
+    Failure("Lambda.SdkClientException", "Read timed out", "chain"),
+    Failure("ECS.SdkClientException", "Read timed out", "chain"),
+    Failure("Lambda.ServiceException", "", "chain"),
 )
 def test_a_chain_whose_state_may_be_at_work_still_has_not_surely_ended(failure: Failure) -> None:
     assert not failure.work_has_ended()
