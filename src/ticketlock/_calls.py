@@ -11,7 +11,7 @@ from ticketlock import _conditions as only_if
 from ticketlock._items import Item, Session, number
 from ticketlock._outcomes import Grant, Place, Position, Released
 from ticketlock._protocol import Contender
-from ticketlock._queue import expired, look
+from ticketlock._queue import Queue, expired, look, the_turn_is_told
 from ticketlock._requests import Read, Steps, TaskAnswer, Write
 from ticketlock.errors import RecordWaitExceeded, TicketLockError
 
@@ -63,9 +63,11 @@ def await_call(
     return None
 
 
-def release(me: Contender, held: Grant, finished_at_ms: int | None = None) -> Steps[Released]:
+def release(
+    me: Contender, held: Grant, finished_at_ms: int | None = None, *, data_left: str | None = None
+) -> Steps[Released]:
     """Free the lock, and call the next one in line; see ``Contender.release``."""
-    released = yield from me.release(held, finished_at_ms)
+    released = yield from me.release(held, finished_at_ms, data_left=data_left)
     # None: an earlier try freed the lock, and perhaps it called nobody.
     if released.waiting != 0:
         yield from call_next(me)
@@ -75,10 +77,13 @@ def release(me: Contender, held: Grant, finished_at_ms: int | None = None) -> St
 def check_turn(me: Contender, place: Place, wait_until_ms: int | None) -> Steps[Grant | Position]:
     """Look once; whoever leaves the queue calls the next one in line; see ``Contender.check_turn``."""
     try:
-        return (yield from me.check_turn(place, wait_until_ms))
+        found = yield from me.check_turn(place, wait_until_ms)
     except RecordWaitExceeded:
         yield from call_next(me)
         raise
+    if isinstance(found, Grant) and found.next_may_enter:
+        yield from call_next(me)
+    return found
 
 
 def withdraw(me: Contender, ticket: int) -> Steps[Grant | None]:
@@ -90,7 +95,7 @@ def withdraw(me: Contender, ticket: int) -> Steps[Grant | None]:
 
 
 def call_next(me: Contender) -> Steps[int]:
-    """Call as many of the first in line as permits are free.
+    """Call as many of the first in line as may enter.
 
     Returns:
         How many were called. Nothing that goes wrong on the way is an error.
@@ -98,13 +103,15 @@ def call_next(me: Contender) -> Steps[int]:
     called = served = 0
     tried: set[int] = set()
     try:
-        for wanted in (me.claim.permits + 1, me.claim.permits + 1 + _STALE_CALLS):
-            queue = yield from look(me, wanted, _PATIENCE_MS)
-            if queue.item is None:
+        for more in (1, 1 + _STALE_CALLS):
+            wanted = me.claim.permits + more
+            queue = yield from look(me, _that_many_live(wanted), _PATIENCE_MS)
+            if queue.item is None or not queue.live:
                 break
-            free = queue.item.free(expired(queue.item, me.now)) - served
+            shared = queue.live[0].shared
+            free = queue.item.room(shared=shared, gone=expired(queue.item, me.now)) - served
             for row in queue.live[:wanted]:
-                if free <= 0:
+                if free <= 0 or row.shared != shared:
                     return called
                 if row.ticket in tried:
                     continue
@@ -121,6 +128,10 @@ def call_next(me: Contender) -> Steps[int]:
     except TicketLockError:
         return called
     return called
+
+
+def _that_many_live(wanted: int) -> Callable[[Queue], bool]:
+    return lambda seen: len(seen.live) >= wanted
 
 
 def read_session(me: Contender, session: Session, patience_ms: int | None = None) -> Steps[Item | None]:
@@ -146,17 +157,17 @@ def _call(me: Contender, session: Session) -> Steps[bool]:
 
 def _still_waiting(me: Contender, place: Place) -> Steps[Position | None]:
     """Look, and keep the place alive; None if the turn may have come, or the place is lost."""
-    queue = yield from look(me, me.claim.permits + 1)
+    queue = yield from look(me, the_turn_is_told)
     item = queue.item
     if item is None or place.ticket <= item.void_up_to or item.holder(me.claim.owner) is not None:
         return None
-    ahead = max(0, item.waiting - 1)
+    ahead = turns = max(0, item.waiting - 1)
     if queue.mine:
         place = Place(queue.mine[0].ticket, queue.mine[0].lease_until_ms)
-        ahead = queue.ahead_of(place.ticket)
-        if ahead < item.free(expired(item, me.now)):
+        ahead, turns = queue.ahead_of(place.ticket), queue.turns_before(place.ticket)
+        if queue.may_enter(place.ticket, expired(item, me.now)):
             return None
     elif queue.surely_lacks(place.ticket):
         return None
     kept = yield from me.extend(place)
-    return me.position(item, kept, ahead) if kept is not None else None
+    return me.position(item, kept, ahead, turns) if kept is not None else None

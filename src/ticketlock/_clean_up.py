@@ -9,7 +9,7 @@ that came later stays, whoever has it.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ticketlock import _writes as write
 from ticketlock._calls import call_next
@@ -72,9 +72,13 @@ def clean_up(me: Contender, session: Session, stopped_at_ms: int, work_of: WorkO
         # Somebody else took one away meanwhile: perhaps a last look of the execution, with a grant.
     item, freed, held = state.item, False, False
     holder = _mine(item, me, youngest_ms)
+    if item is not None:
+        # What the claim was, as far as it matters now, stands in the table.
+        shared = holder is not None and holder.shared
+        me.claim = replace(me.claim, shared=shared, permits=1 if shared else max(1, item.permits))
     if item is not None and holder is not None:
         freed, held = yield from _free(me, session, _grant(me, holder, item), work_of)
-    if left or freed or (item is not None and item.waiting > 0 and item.free(expired(item, me.now)) > 0):
+    if left or freed or (item is not None and item.waiting > 0 and _has_room(item, me)):
         yield from call_next(me)
     return CleanedUp(left=left, freed=freed, left_to_lease=held)
 
@@ -99,6 +103,11 @@ def close(me: Contender, execution: str) -> Steps[bool]:
     except TableError:
         return False
     return reply.applied
+
+
+def _has_room(item: LockItem, me: Contender) -> bool:
+    gone = expired(item, me.now)
+    return any(item.room(shared=shared, gone=gone) > 0 for shared in (False, True))
 
 
 def _mine(item: LockItem | None, me: Contender, youngest_ms: int) -> Holder | None:

@@ -27,6 +27,8 @@ from ticketlock.errors import UnsupportedFormat
 
 FORMAT = 1
 TICKET_DIGITS = 38
+# Every write of the lock item is billed by its size, and a holder has some 200 bytes.
+MAX_HOLDERS = 100
 
 _HOLDER = "holder:"
 _TOKEN = "token:"
@@ -104,11 +106,17 @@ class Holder:
     lease_until_ms: int
     since_ms: int
     data: str | None
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class LockItem:
-    """The lock item as a value."""
+    """The lock item as a value.
+
+    Attributes:
+        permits_are_set: whether an operator has set the limit: then it does not matter what the users ask for.
+        data_left: what the last holder left for the next.
+    """
 
     issued: int
     waiting: int
@@ -119,6 +127,8 @@ class LockItem:
     held: int
     mean_hold_ms: int | None
     holders: tuple[Holder, ...]
+    permits_are_set: bool = False
+    data_left: str | None = None
 
     @classmethod
     def parse(cls, item: Item) -> "LockItem":
@@ -137,6 +147,7 @@ class LockItem:
                 lease_until_ms=integer(value["M"]["leaseUntilMs"]),
                 since_ms=integer(value["M"]["sinceMs"]),
                 data=value["M"]["data"]["S"] if "data" in value["M"] else None,
+                shared="shared" in value["M"],
             )
             for name, value in item.items()
             if name.startswith(_HOLDER)
@@ -151,11 +162,20 @@ class LockItem:
             held=integer(item["held"]),
             mean_hold_ms=integer(item["meanHoldMs"]) if "meanHoldMs" in item else None,
             holders=tuple(sorted(holders, key=lambda holder: holder.fencing_token)),
+            permits_are_set="permitsKeptUntil" in item,
+            data_left=item["dataLeft"]["S"] if "dataLeft" in item else None,
         )
 
-    def free(self, gone: Sequence[Holder] = ()) -> int:
-        """How many permits are free, without the given holders."""
-        return self.permits - self.held + len(gone)
+    def room(self, *, shared: bool, gone: Sequence[Holder] = ()) -> int:
+        """How many more may hold it, of those who share it or of those who do not, without the given holders."""
+        others = [holder for holder in self.holders if holder not in gone]
+        if any(holder.shared != shared for holder in others):
+            return 0
+        return self.capacity(shared=shared) - len(others)
+
+    def capacity(self, *, shared: bool) -> int:
+        """How many may hold it at once, of those who share it or of those who do not."""
+        return MAX_HOLDERS if shared and self.permits > 0 else self.permits
 
     def holder(self, owner: str) -> Holder | None:
         """The grant of ``owner``, if it has one."""
@@ -168,6 +188,7 @@ class Row:
 
     Attributes:
         session: where a waiter that can be called leaves its callback task's token; None of any other.
+        shared: whether it waits to share the lock.
     """
 
     ticket: int
@@ -175,6 +196,7 @@ class Row:
     lease_until_ms: int
     created_at_ms: int
     session: Session | None = None
+    shared: bool = False
 
     @classmethod
     def parse(cls, item: Item) -> "Row":
@@ -185,6 +207,7 @@ class Row:
             lease_until_ms=integer(item["leaseUntilMs"]),
             created_at_ms=integer(item["createdAtMs"]),
             session=Session.of_key(item["session"]["M"]) if "session" in item else None,
+            shared="shared" in item,
         )
 
 

@@ -20,6 +20,8 @@ class Grant:
         since_ms: about when the lock was granted, table time.
         mean_hold_ms: how long recent holders kept it, for statistics; None before the first release.
         took_over: how many expired holders this grant removed.
+        data_left: what the last holder left for the next.
+        next_may_enter: whether somebody waits, and there was room for another one of the same kind.
     """
 
     lock: LockName
@@ -31,6 +33,8 @@ class Grant:
     since_ms: int
     mean_hold_ms: int | None
     took_over: int = 0
+    data_left: str | None = None
+    next_may_enter: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,8 @@ class Position:
         holders: the owners that hold the lock.
         lease_over_ms: when a holder's lease ends, table time; None when nobody holds.
         now: the moment of the look.
+        turns: how many turns before its own: those who may enter together count once.
+        fencing_token: that of the last grant; None when the item was not seen.
         place_lost: True when the old place was swept, or its number void, and another had to be taken.
     """
 
@@ -69,6 +75,8 @@ class Position:
     now: Moment
     lease_over_ms: int | None = None
     place_lost: bool = False
+    turns: int = 0
+    fencing_token: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

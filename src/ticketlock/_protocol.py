@@ -31,12 +31,14 @@ from dataclasses import replace
 
 from ticketlock import _writes as write
 from ticketlock._items import Holder, Item, LockItem, Row
+from ticketlock._names import text
 from ticketlock._outcomes import Grant, Place, Position, Released
-from ticketlock._queue import EXPIRY_MARGIN_MS, Queue, expired, look
+from ticketlock._queue import EXPIRY_MARGIN_MS, Queue, expired, look, somebody_lives, the_turn_is_told
 from ticketlock._requests import Reply, Request, Steps
 from ticketlock._time import Moment
 from ticketlock._writes import Claim
 from ticketlock.errors import (
+    InvalidLockRequest,
     LockLost,
     OutcomeUnknown,
     PermitsMismatch,
@@ -133,14 +135,14 @@ class Contender:
             built = self.now
             if item is None:
                 reply = yield from self.ask(write.take_at_once(self.claim, built))
-            elif item.free(gone) <= 0:
+            elif item.room(shared=self.claim.shared, gone=gone) <= 0:
                 return None
             elif item.waiting == 0 and not gone:
                 reply = yield from self.ask(write.take_at_once(self.claim, built))
             elif item.waiting == 0:
                 reply = yield from self.ask(write.take_over(self.claim, built, item, gone))
             else:
-                queue = yield from look(self, wanted=1)
+                queue = yield from look(self, until=somebody_lives)
                 if queue.mine:
                     return queue.mine[0]
                 if queue.live or queue.item is None:
@@ -182,7 +184,7 @@ class Contender:
     def check_position(self, place: Place) -> Steps[Grant | Position]:
         """Look at the front of the queue; take the lock if it is my turn, else keep my place alive."""
         for _ in range(_TRIES):
-            queue = yield from look(self, wanted=self.claim.permits + 1)
+            queue = yield from look(self, until=the_turn_is_told)
             item = queue.item
             if item is not None and (holder := item.holder(self.claim.owner)) is not None:
                 won = yield from self._won_earlier(item, holder, place.ticket)
@@ -195,10 +197,11 @@ class Contender:
             if is_void or item is None or queue.surely_lacks(place.ticket):
                 return (yield from self._join_again())
             ahead = queue.ahead_of(place.ticket) if queue.mine else place.ticket - self._first_ticket(queue, place)
+            turns = queue.turns_before(place.ticket) if queue.mine else ahead
             if queue.mine and ahead < 2 and (yield from self._swept_a_live_row(queue)):
                 continue
             gone = expired(item, self.now)
-            if queue.mine and ahead < item.free(gone):
+            if queue.mine and queue.may_enter(place.ticket, gone):
                 built = self.now
                 reply = yield from self.ask(write.take_my_turn(self.claim, built, place.ticket, item, gone))
                 if reply.applied:
@@ -209,7 +212,7 @@ class Contender:
             kept = yield from self.extend(place)
             if kept is None:
                 return (yield from self._join_again())
-            return self.position(item, kept, ahead)
+            return self.position(item, kept, ahead, turns)
         return self.position(None, place, ahead=0)
 
     def withdraw(self, ticket: int) -> Steps[Grant | None]:
@@ -249,25 +252,46 @@ class Contender:
                     return grant
         raise LockLost(f"the lease of fencing token {fencing_token} could not be renewed: its item kept changing")
 
-    def release(self, held: Grant, finished_at_ms: int | None = None) -> Steps[Released]:
+    def set_data(self, fencing_token: int, data: str | None) -> Steps[None]:
+        """Show something else beside the holder; None for nothing.
+
+        Raises:
+            LockLost: the lease is over, or the lock is not held with this token any more.
+        """
+        if data is not None:
+            text("data", data, write.DATA_BYTES)
+        reply = yield from self.ask(write.set_data(self.claim, fencing_token, data, self.now))
+        if not reply.applied:
+            raise LockLost(f"the lock is not held with fencing token {fencing_token} any more, or its lease is over")
+
+    def release(
+        self, held: Grant, finished_at_ms: int | None = None, *, data_left: str | None = None
+    ) -> Steps[Released]:
         """Free the lock.
 
         Args:
             held: the grant, with the latest lease that the caller knows of.
             finished_at_ms: when the work was finished, table time; now, unless an earlier try of this release has
                 written it down.
+            data_left: up to 256 bytes that the next holder finds.
 
         Raises:
             LockLost: the lease had ended by then, and the lock is not held with this token any more.
+            InvalidLockRequest: the claim says otherwise than that of the grant whether the lock is shared.
         """
+        if data_left is not None:
+            text("data_left", data_left, write.DATA_BYTES)
         held_ms = max(0, self.now.likely_ms - held.since_ms)
         # Down at once, up slowly: who sleeps by too short a mean looks once too often, by too long a one too late.
         mean_hold_ms = held_ms
         if held.mean_hold_ms is not None:
             mean_hold_ms = min(held_ms, (3 * held.mean_hold_ms + held_ms) // 4)
         by_ms = finished_at_ms if finished_at_ms is not None else self.now.latest_ms
-        reply = yield from self.ask(write.release(self.claim, held.fencing_token, mean_hold_ms, self.now))
+        reply = yield from self.ask(write.release(self.claim, held.fencing_token, mean_hold_ms, self.now, data_left))
         if not reply.applied:
+            found = LockItem.parse(reply.item) if reply.item is not None else None
+            if self._held_with(found, held.fencing_token) is not None:
+                raise InvalidLockRequest("shared", self.claim.shared, "what the grant was claimed with")
             if by_ms < held.lease_until_ms:
                 # Nobody may remove a holder whose lease runs: an earlier try of this release did.
                 return Released(held_ms, lease_was_over=False)
@@ -280,7 +304,7 @@ class Contender:
     # The parts.
 
     def understood(self, item: Item | None) -> LockItem | None:
-        """The lock item, unless its limit is another than the claim's.
+        """The lock item, unless its limit is another than the claim's, and not an operator's.
 
         Raises:
             PermitsMismatch, UnsupportedFormat: as the names say.
@@ -288,7 +312,7 @@ class Contender:
         if item is None:
             return None
         lock = LockItem.parse(item)
-        if lock.permits != self.claim.permits:
+        if lock.permits != self.claim.permits and not lock.permits_are_set:
             raise PermitsMismatch(self.claim.permits, lock.permits)
         return lock
 
@@ -341,8 +365,8 @@ class Contender:
         place, item = yield from self.join()
         return replace(self.position(item, place, ahead=max(0, item.waiting - 1)), place_lost=True)
 
-    def position(self, item: LockItem | None, place: Place, ahead: int) -> Position:
-        """What a look at the item, and so many places ahead, says."""
+    def position(self, item: LockItem | None, place: Place, ahead: int, turns: int | None = None) -> Position:
+        """What a look at the item, and so many places and turns ahead, says."""
         holders = item.holders if item is not None else ()
         mean_hold_ms = item.mean_hold_ms if item is not None else None
         # After a mean hold, as far as one is known; when its lease ends at the latest.
@@ -357,6 +381,8 @@ class Contender:
             holders=tuple(holder.owner for holder in holders),
             now=self.now,
             lease_over_ms=min((holder.lease_until_ms for holder in holders), default=None),
+            turns=ahead if turns is None else turns,
+            fencing_token=item.fencing_token if item is not None else None,
         )
 
     def _granted(
@@ -372,14 +398,19 @@ class Contender:
         if new_item is not None:
             item = LockItem.parse(new_item)
             token, ticket = item.fencing_token, item.issued
+            holders, waiting = len(item.holders), item.waiting
         else:
             assert seen is not None
             item, token = seen, seen.fencing_token + 1
-        holder = Holder(
-            self.claim.owner, token, built.latest_ms + self.claim.lease_ms, built.likely_ms, self.claim.data
-        )
+            holders, waiting = len(item.holders) - took_over + 1, item.waiting - 1
+        claim = self.claim
+        lease_until_ms = built.latest_ms + claim.lease_ms
+        holder = Holder(claim.owner, token, lease_until_ms, built.likely_ms, claim.data, claim.shared)
         grant = yield from self._settled(built, item, holder, ticket)
-        return None if grant is None else replace(grant, took_over=took_over)
+        if grant is None:
+            return None
+        room = waiting > 0 and holders < item.capacity(shared=claim.shared)
+        return replace(grant, took_over=took_over, next_may_enter=room)
 
     def _won_earlier(self, item: LockItem, holder: Holder, ticket: int | None) -> Steps[Grant | None]:
         """An earlier try of mine took the lock, with its lease: give it a whole one before reporting it."""
@@ -406,6 +437,7 @@ class Contender:
                     deadline_ms=deadline_ms,
                     since_ms=holder.since_ms,
                     mean_hold_ms=item.mean_hold_ms,
+                    data_left=item.data_left,
                 )
             built = self.now
             reply = yield from self.ask(write.settle_lease(self.claim, holder.fencing_token, until_ms, built))

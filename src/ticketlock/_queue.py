@@ -1,14 +1,16 @@
 """The front of the queue, as one look finds it; and the whole of it, for whoever inspects."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import TYPE_CHECKING
 
-from ticketlock._items import Holder, LockItem, Row, is_lock_item, lock_key
+from ticketlock._items import MAX_HOLDERS, Holder, LockItem, Row, is_lock_item, lock_key
 from ticketlock._names import LockName
 from ticketlock._outcomes import LockState
 from ticketlock._requests import Read, Steps
 from ticketlock._time import Moment
+from ticketlock._writes import Claim
 
 if TYPE_CHECKING:
     from ticketlock._protocol import Contender
@@ -30,6 +32,7 @@ class Queue:
         dead: void, out of lease, or left behind by a holder.
     """
 
+    claim: Claim
     item: LockItem | None = None
     live: list[Row] = field(default_factory=list)
     mine: list[Row] = field(default_factory=list)
@@ -41,17 +44,46 @@ class Queue:
         """How many live rows stand before a ticket."""
         return sum(row.ticket < ticket for row in self.live)
 
+    def turns_before(self, ticket: int) -> int:
+        """How many turns come before that of a ticket: those who may enter together count once."""
+        kinds = [row.shared for row in self.live if row.ticket < ticket]
+        permits = max(1, self.item.permits if self.item is not None else 1)
+        alone = kinds.count(False) // permits
+        # A run of those who share is one turn, unless it is mine as well.
+        runs = sum(shared for shared, _ in groupby(kinds))
+        return alone + runs - int(self.claim.shared and bool(kinds) and kinds[-1])
+
+    def may_enter(self, ticket: int, gone: Sequence[Holder]) -> bool:
+        """Whether it is the turn of the looker's ticket: there is room, also for all who stand before it."""
+        before = [row for row in self.live if row.ticket < ticket]
+        if self.item is None or any(row.shared != self.claim.shared for row in before):
+            return False
+        return len(before) < self.item.room(shared=self.claim.shared, gone=gone)
+
     def surely_lacks(self, ticket: int) -> bool:
         """Whether the looker's row is not there, as far as the look went."""
         return not self.mine and (self.to_the_end or self.last_ticket_seen >= ticket)
 
 
-def look(me: "Contender", wanted: int, patience_ms: int | None = None) -> Steps[Queue]:
-    """Read the lock item and the front of the queue, until ``wanted`` live rows or the end."""
+def somebody_lives(queue: Queue) -> bool:
+    """Whether a live row was seen."""
+    return bool(queue.live or queue.mine)
+
+
+def the_turn_is_told(queue: Queue) -> bool:
+    """Whether enough of the front was seen to tell whether it is the looker's turn."""
+    if queue.claim.shared:
+        return bool(queue.mine) or any(not row.shared for row in queue.live) or len(queue.live) > MAX_HOLDERS
+    permits = queue.item.permits if queue.item is not None else 1
+    return len(queue.live) + len(queue.mine) > permits
+
+
+def look(me: "Contender", until: Callable[[Queue], bool], patience_ms: int | None = None) -> Steps[Queue]:
+    """Read the lock item and the queue from its front, until enough was seen or the end."""
     lock = me.claim.lock
     # The lock item and one row more than there are permits: the same few items at any depth.
     request = Read(lock.entity, lock.namespace + "/", limit=me.claim.permits + 2, patience_ms=patience_ms)
-    queue = Queue()
+    queue = Queue(me.claim)
     while True:
         reply = yield from me.ask(request)
         for found in reply.items:
@@ -62,7 +94,7 @@ def look(me: "Contender", wanted: int, patience_ms: int | None = None) -> Steps[
             else:
                 _sort_in(me, queue, Row.parse(found))
         queue.to_the_end = reply.last_key is None
-        if queue.to_the_end or len(queue.live) + len(queue.mine) >= wanted:
+        if queue.to_the_end or until(queue):
             return queue
         request = replace(request, limit=_PAGE, after=reply.last_key)
 

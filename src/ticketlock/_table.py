@@ -10,6 +10,7 @@ from ticketlock import _calls, _sdk
 from ticketlock._clocks import Clocks, SystemClocks
 from ticketlock._driver import Actions, Driver, Sleep, T
 from ticketlock._names import MAX_RECORD_WAIT_MS, LockName, whole_number
+from ticketlock._operate import force_release, set_limit
 from ticketlock._outcomes import Grant, LockState, Place, Position, Released
 from ticketlock._protocol import Contender
 from ticketlock._queue import inspect
@@ -111,23 +112,51 @@ class LockTable:
         """
         return self._contend(claim, lambda me: me.renew(fencing_token))
 
-    def release(self, claim: Claim, held: Grant) -> Released:
+    def set_data(self, claim: Claim, fencing_token: int, data: str | None) -> None:
+        """Show something else beside the holder; None for nothing.
+
+        Raises:
+            LockLost: the lease is over, or the lock is not held with this token any more.
+        """
+        self._contend(claim, lambda me: me.set_data(fencing_token, data))
+
+    def release(self, claim: Claim, held: Grant, *, data_left: str | None = None) -> Released:
         """Free the lock.
 
         Args:
             claim: the acquisition.
             held: its grant, with the newest lease.
+            data_left: up to 256 bytes that the next holder finds.
 
         Raises:
             LockLost: the lease had ended, and the lock is not held with this token any more.
             TableError: the table could not be used; the lease ends by itself.
         """
         steps = Contender.release if self._step_functions is None else _calls.release
-        return self._contend(claim, lambda me: steps(me, held))
+        return self._contend(claim, lambda me: steps(me, held, data_left=data_left))
 
     def inspect(self, lock: LockName) -> LockState:
         """Read a lock, its holders and its whole queue; sends a Query a page."""
         return self.run(lambda now: inspect(lock, now))
+
+    def set_limit(self, lock: LockName, permits: int) -> LockState:
+        """Set how many may hold a lock at once, 0 to 100: at once, whatever number its users ask for.
+
+        Whoever holds it keeps it: a lower limit only stops further grants, and 0 closes the lock. The item is kept
+        from time to live from then on.
+        """
+        then_call = self._step_functions is not None
+        item = self.run(lambda now: set_limit(lock, permits, now, then_call=then_call))
+        return LockState(item, (), self.now())
+
+    def force_release(self, lock: LockName, fencing_token: int) -> Released:
+        """Take a lock away from the holder with this fencing token, who finds out at the next heartbeat.
+
+        Raises:
+            LockLost: nobody holds it with this token.
+        """
+        then_call = self._step_functions is not None
+        return self.run(lambda now: force_release(lock, fencing_token, now, then_call=then_call))
 
     @property
     def step_functions(self) -> "SFNClient":

@@ -44,16 +44,24 @@ class Moment:
         local_ms: the instant on this machine's own clock.
         earliest_ms: table time is not before this, milliseconds since the epoch. Expiry is judged by it.
         latest_ms: table time is not after this. Leases are written from it.
+        wall_ms: what this machine's wall clock says.
     """
 
     local_ms: int
     earliest_ms: int
     latest_ms: int
+    wall_ms: int | None = None
 
     @property
     def likely_ms(self) -> int:
-        """The middle of the bounds, for waits and statistics: nothing safe may depend on it."""
-        return (self.earliest_ms + self.latest_ms) // 2
+        """The best guess, for waits and statistics: nothing safe may depend on it.
+
+        What the wall clock says, as far as the bounds allow: machines whose clocks are kept agree to a millisecond or
+        so, where the bounds are seconds apart. One whose clock is wrong is at the edge of its bounds.
+        """
+        if self.wall_ms is None:
+            return (self.earliest_ms + self.latest_ms) // 2
+        return min(max(self.wall_ms, self.earliest_ms), self.latest_ms)
 
     def local_of(self, table_ms: int) -> int:
         """The first moment of the local clock at which table time may have reached ``table_ms``."""
@@ -75,7 +83,7 @@ class TableTime:
         if bounds is None:
             return None
         low, high = bounds
-        return Moment(reading.local_ms, int(reading.local_ms + low), int(reading.local_ms + high) + 1)
+        return Moment(reading.local_ms, int(reading.local_ms + low), int(reading.local_ms + high) + 1, reading.wall_ms)
 
     def observe(self, date_ms: int, sent: Reading, received: Reading) -> None:
         """Take in the Date of a reply, in milliseconds since the epoch, and the readings around its request."""

@@ -42,7 +42,7 @@ def next_sleep(position: Position, *, lease_ms: int, poll_ms: int, rest_ms: int 
     half_ms = lease_ms // 2
     if rest_ms is not None and rest_ms < half_ms - slack_ms:
         return Sleep("parkedBriefly", poll_ms)
-    if position.lease_over_ms is not None and position.ahead == 0:
+    if position.lease_over_ms is not None and position.turns == 0:
         # A holder that lives renews at half its lease: one that is late is perhaps dead, and calls nobody.
         left_ms = position.lease_over_ms - position.now.likely_ms
         if left_ms < half_ms - min(lease_ms // 10, _LATE_MS) - slack_ms:
@@ -79,12 +79,12 @@ def next_look_ms(position: Position, *, lease_ms: int, shortest_ms: int, longest
     """
     row_ms = max(shortest_ms, position.place.lease_until_ms - position.now.latest_ms - lease_ms // 4)
     front_ms = max(shortest_ms, min(longest_ms, row_ms, _until_a_holder_leaves_ms(position)))
-    if position.ahead == 0:
+    if position.turns == 0:
         return front_ms
     turn_ms = position.mean_hold_ms if position.mean_hold_ms is not None else longest_ms
-    behind_ms = position.ahead * turn_ms * (0.75 + jitter / 2)
+    behind_ms = position.turns * turn_ms * (0.75 + jitter / 2)
     # Should the line move faster than the mean says, nobody oversleeps by more than a front waiter might, a turn.
-    return int(min(lease_ms / 2, row_ms, position.ahead * longest_ms, max(front_ms, behind_ms)))
+    return int(min(lease_ms / 2, row_ms, position.turns * longest_ms, max(front_ms, behind_ms)))
 
 
 def _until_a_holder_leaves_ms(position: Position) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 from ticketlock import _conditions as only_if
 from ticketlock._items import (
     FORMAT,
+    MAX_HOLDERS,
     Holder,
     LockItem,
     Row,
@@ -23,12 +24,12 @@ from ticketlock._items import (
 from ticketlock._names import LockName, owner_id, text, whole_number
 from ticketlock._requests import Transaction, Write
 from ticketlock._time import Moment
+from ticketlock.errors import InvalidLockRequest
 
 JOIN_DEADLINE_MS = 1_000
 MIN_LEASE_MS = 1_000
 MAX_LEASE_MS = 7 * 24 * 3_600_000
-MAX_PERMITS = 100
-_DATA_BYTES = 256
+DATA_BYTES = 256
 _DAY_S = 24 * 3_600
 _LOCK_ITEM_OUTLIVES_ITS_USE_S = 28 * _DAY_S
 
@@ -42,6 +43,8 @@ class Claim:
         owner: the identity of this acquisition, chosen before the first request; every repeat carries it.
         lease_ms: how long a grant, and a place in the queue, last without renewal: 1 second to 7 days.
         permits: how many may hold the lock at once, 1 to 100: counts when the lock is first used.
+        shared: to hold it together with others who share it, up to 100; without, nobody else may hold it (or only as
+            many as there are permits).
         data: up to 256 bytes that are shown beside the holder.
         session: where it can be called when its turn may have come; None when it cannot.
 
@@ -55,13 +58,16 @@ class Claim:
     permits: int = 1
     data: str | None = None
     session: Session | None = None
+    shared: bool = False
 
     def __post_init__(self) -> None:
         owner_id(self.owner)
         whole_number("lease_ms", self.lease_ms, MIN_LEASE_MS, MAX_LEASE_MS)
-        whole_number("permits", self.permits, 1, MAX_PERMITS)
+        whole_number("permits", self.permits, 1, MAX_HOLDERS)
+        if self.shared and self.permits != 1:
+            raise InvalidLockRequest("permits", self.permits, "1, of a claim that shares the lock")
         if self.data is not None:
-            text("data", self.data, _DATA_BYTES)
+            text("data", self.data, DATA_BYTES)
 
 
 def take_at_once(claim: Claim, now: Moment) -> Write:
@@ -81,7 +87,7 @@ def take_at_once(claim: Claim, now: Moment) -> Write:
                 only_if.KNOWN_FORMAT,
                 only_if.PERMITS_AS_ASKED,
                 only_if.NOBODY_WAITS,
-                only_if.A_PERMIT_IS_FREE,
+                *(_ROOM_TO_SHARE if claim.shared else _ROOM),
                 only_if.NOT_A_HOLDER_YET,
             ),
         ),
@@ -96,7 +102,9 @@ def take_over(claim: Claim, now: Moment, seen: LockItem, gone: Sequence[Holder])
         seen=seen,
         gone=gone,
         update=["issued = issued + :one", *_NEXT_TOKEN],
-        condition=only_if.every(only_if.NOBODY_WAITS, *_capacity(gone), only_if.NOT_A_HOLDER_YET),
+        condition=only_if.every(
+            only_if.NOBODY_WAITS, only_if.NO_GRANT_SINCE_I_LOOKED, *_capacity(gone), only_if.NOT_A_HOLDER_YET
+        ),
     )
 
 
@@ -154,10 +162,11 @@ def mint_ticket(claim: Claim, now: Moment) -> Write:
                 *_CREATION,
                 f"fencingToken = {_TOKEN}",
                 "held = if_not_exists(held, :zero)",
+                "heldShared = if_not_exists(heldShared, :zero)",
                 f"issued = {_ISSUED} + :one",
                 "waiting = if_not_exists(waiting, :zero) + :one",
                 "ticketAtMs = :now",
-                "expiresAt = :expires_at",
+                _LOCK_EXPIRES,
             ]
         ),
         condition=only_if.either(only_if.NO_LOCK_ITEM, only_if.every(only_if.KNOWN_FORMAT, only_if.PERMITS_AS_ASKED)),
@@ -179,6 +188,7 @@ def put_row(claim: Claim, ticket: int, minted_local_ms: int, now: Moment) -> Wri
             "createdAtMs": number(now.likely_ms),
             "expiresAt": _row_expires_at(claim, now),
             **({"session": {"M": claim.session.key()}} if claim.session is not None else {}),
+            **(_SHARED if claim.shared else {}),
         },
         condition=only_if.NO_SUCH_ROW,
         not_after_local_ms=minted_local_ms + JOIN_DEADLINE_MS,
@@ -228,7 +238,7 @@ def withdraw(claim: Claim, ticket: int, now: Moment) -> Transaction:
     count = Write(
         "Update",
         lock_key(claim.lock),
-        update="SET waiting = waiting - :one, expiresAt = :expires_at",
+        update=f"SET waiting = waiting - :one, {_LOCK_EXPIRES}",
         condition=only_if.every(only_if.SOMEBODY_IS_COUNTED, only_if.MY_TICKET_IS_NOT_VOID, only_if.NOT_A_HOLDER_YET),
         names={"#me": holder_attribute(claim.owner)},
         values=_lock_values(claim, now) | {":ticket": number(ticket)},
@@ -246,20 +256,73 @@ def settle_lease(claim: Claim, fencing_token: int, seen_lease_until_ms: int, now
     return _lease(claim, fencing_token, now, only_if.MY_LEASE_IS_AS_I_SAW, seen_lease_until_ms=seen_lease_until_ms)
 
 
-def release(claim: Claim, fencing_token: int, mean_hold_ms: int, now: Moment) -> Write:
+def release(claim: Claim, fencing_token: int, mean_hold_ms: int, now: Moment, data_left: str | None) -> Write:
     """Free the lock, if it is still held with this very token."""
+    fewer = ["held = held - :one", *(["heldShared = heldShared - :one"] if claim.shared else [])]
+    left = [] if data_left is None else ["dataLeft = :data_left"]
+    gone = ["#me", "#my_token", *(["dataLeft"] if data_left is None else [])]
     return Write(
         "Update",
         lock_key(claim.lock),
-        update="SET held = held - :one, meanHoldMs = :mean_hold, expiresAt = :expires_at REMOVE #me, #my_token",
-        condition=only_if.I_HOLD_WITH_MY_TOKEN,
+        update=f"SET {', '.join([*fewer, 'meanHoldMs = :mean_hold', *left, _LOCK_EXPIRES])} REMOVE {', '.join(gone)}",
+        condition=only_if.every(
+            only_if.I_HOLD_WITH_MY_TOKEN, only_if.I_SHARE if claim.shared else only_if.I_SHARE_WITH_NOBODY
+        ),
         names=_my_names(claim),
-        values=_lock_values(claim, now) | {":token": number(fencing_token), ":mean_hold": number(mean_hold_ms)},
+        values=_lock_values(claim, now)
+        | {":token": number(fencing_token), ":mean_hold": number(mean_hold_ms)}
+        | ({} if data_left is None else {":data_left": {"S": data_left}}),
         returns="ALL_OLD",
     )
 
 
+def set_data(claim: Claim, fencing_token: int, data: str | None, now: Moment) -> Write:
+    """Show something else beside the holder; None for nothing."""
+    return Write(
+        "Update",
+        lock_key(claim.lock),
+        update=f"SET {_LOCK_EXPIRES}" + (" REMOVE #me.#data" if data is None else ", #me.#data = :data"),
+        condition=only_if.every(only_if.I_HOLD_WITH_MY_TOKEN, only_if.MY_LEASE_IS_NOT_OVER),
+        names=_my_names(claim),
+        values=_lock_values(claim, now)
+        | {":token": number(fencing_token), ":now": number(now.latest_ms)}
+        | ({} if data is None else {":data": {"S": data}}),
+    )
+
+
+def set_limit(lock: LockName, permits: int, now: Moment) -> Write:
+    """An operator's limit: from now on it counts, whatever number the users ask for, and it is kept."""
+    claim = Claim(lock, "operator", MIN_LEASE_MS)
+    return Write(
+        "Update",
+        lock_key(lock),
+        update="SET "
+        + ", ".join(
+            [
+                "#format = :format",
+                "voidUpTo = if_not_exists(voidUpTo, :epoch)",
+                f"fencingToken = {_TOKEN}",
+                f"issued = {_ISSUED}",
+                *(f"{name} = if_not_exists({name}, :zero)" for name in ("waiting", "ticketAtMs", "held", "heldShared")),
+                "permits = :limit",
+                "permitsKeptUntil = :kept_until",
+                "expiresAt = :kept_until",
+            ]
+        ),
+        condition=only_if.either(only_if.NO_LOCK_ITEM, only_if.KNOWN_FORMAT),
+        names=_NAMES,
+        values=_lock_values(claim, now) | {":limit": number(permits), ":kept_until": number(_KEPT_UNTIL_S)},
+        returns="ALL_NEW",
+    )
+
+
 _NAMES = {"#format": "format"}
+# Time to live is pushed on by every write of the lock item; an operator's limit is kept as long as the table is.
+_LOCK_EXPIRES = "expiresAt = if_not_exists(permitsKeptUntil, :expires_at)"
+_KEPT_UNTIL_S = 253_402_300_799
+_SHARED = {"shared": {"BOOL": True}}
+_ROOM = (only_if.A_PERMIT_IS_FREE, only_if.NOBODY_SHARES)
+_ROOM_TO_SHARE = (only_if.ALL_HOLDERS_SHARE, only_if.A_SHARED_PLACE_IS_FREE, only_if.NOT_CLOSED)
 _ISSUED = "if_not_exists(issued, :epoch)"
 _TOKEN = "if_not_exists(fencingToken, :epoch)"
 # Whatever write creates the lock item sets all of it. Counting from the epoch's milliseconds keeps tokens rising, and
@@ -273,8 +336,9 @@ _NEXT_TOKEN = ("fencingToken = fencingToken + :one", "#my_token = fencingToken +
 
 
 def _capacity(gone: Sequence[Holder]) -> tuple[str, ...]:
+    # Who holds is what was seen, or fewer: that they leave room was judged by their list.
     return (
-        only_if.PERMITS_AS_ASKED,
+        only_if.PERMITS_AS_I_SAW,
         only_if.A_PERMIT_IS_FREE_WITHOUT_THE_EXPIRED,
         *(only_if.expired_holder_as_seen(position) for position in range(len(gone))),
     )
@@ -294,27 +358,36 @@ def _grant(
     values = _lock_values(claim, now) | {
         ":holder": {"M": _holder(claim, now)},
         ":held_change": number(1 - len(gone)),
-        ":capacity": number(claim.permits + len(gone)),
+        ":shared_change": number(int(claim.shared) - sum(holder.shared for holder in gone)),
+        ":most_shared": number(MAX_HOLDERS),
     }
     for position, holder in enumerate(gone):
         names |= {f"#gone{position}": holder_attribute(holder.owner)}
         names |= {f"#goneToken{position}": token_attribute(holder.owner)}
         values |= {f":gone{position}": number(holder.lease_until_ms)}
     if seen is not None:
-        values |= {":issued": number(seen.issued), ":seen_token": number(seen.fencing_token)}
+        values |= {
+            ":issued": number(seen.issued),
+            ":seen_token": number(seen.fencing_token),
+            ":seen_permits": number(seen.permits),
+            ":capacity": number(seen.capacity(shared=claim.shared) + len(gone)),
+        }
     if ticket is not None:
         values |= {":ticket": number(ticket)}
-    held = "held = held + :held_change" if seen is not None else "held = if_not_exists(held, :zero) + :held_change"
-    creation = (
-        []
-        if seen is not None
-        else ["waiting = if_not_exists(waiting, :zero)", "ticketAtMs = if_not_exists(ticketAtMs, :zero)"]
-    )
+    if seen is not None:
+        counts = ["held = held + :held_change", "heldShared = heldShared + :shared_change"]
+    else:
+        counts = [
+            "waiting = if_not_exists(waiting, :zero)",
+            "ticketAtMs = if_not_exists(ticketAtMs, :zero)",
+            "held = if_not_exists(held, :zero) + :held_change",
+            "heldShared = if_not_exists(heldShared, :zero) + :shared_change",
+        ]
     removed = ", ".join(f"#gone{position}, #goneToken{position}" for position in range(len(gone)))
     return Write(
         "Update",
         lock_key(claim.lock),
-        update=f"SET {', '.join([*update, *creation, held, '#me = :holder', 'expiresAt = :expires_at'])}"
+        update=f"SET {', '.join([*update, *counts, '#me = :holder', _LOCK_EXPIRES])}"
         + (f" REMOVE {removed}" if gone else ""),
         condition=condition,
         names=names,
@@ -336,7 +409,7 @@ def _lease(
     return Write(
         "Update",
         lock_key(claim.lock),
-        update="SET #me.leaseUntilMs = :lease_until, expiresAt = :expires_at",
+        update=f"SET #me.leaseUntilMs = :lease_until, {_LOCK_EXPIRES}",
         condition=only_if.every(only_if.I_HOLD_WITH_MY_TOKEN, *conditions),
         names=_my_names(claim),
         values=values,
@@ -345,7 +418,8 @@ def _lease(
 
 
 def _my_names(claim: Claim) -> dict[str, str]:
-    return _NAMES | {"#me": holder_attribute(claim.owner), "#my_token": token_attribute(claim.owner)}
+    mine = {"#me": holder_attribute(claim.owner), "#my_token": token_attribute(claim.owner)}
+    return _NAMES | mine | {"#data": "data", "#shared": "shared"}
 
 
 def _holder(claim: Claim, now: Moment) -> dict[str, Any]:
@@ -356,7 +430,7 @@ def _holder(claim: Claim, now: Moment) -> dict[str, Any]:
     }
     if claim.data is not None:
         holder["data"] = {"S": claim.data}
-    return holder
+    return holder | (_SHARED if claim.shared else {})
 
 
 def _lock_values(claim: Claim, now: Moment) -> dict[str, Any]:

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from ticketlock import Claim, InvalidLockRequest, LockName
+from ticketlock._items import MAX_HOLDERS
 from ticketlock._names import record_wait_ms
-from ticketlock._writes import MAX_LEASE_MS, MAX_PERMITS, MIN_LEASE_MS
+from ticketlock._writes import MAX_LEASE_MS, MIN_LEASE_MS
 
 LOCK = LockName("order-42")
 
@@ -85,7 +86,7 @@ def test_names_are_compared_byte_by_byte() -> None:
 
 
 @pytest.mark.parametrize("lease_ms", [MIN_LEASE_MS, MAX_LEASE_MS])
-@pytest.mark.parametrize("permits", [1, MAX_PERMITS])
+@pytest.mark.parametrize("permits", [1, MAX_HOLDERS])
 @pytest.mark.parametrize("data", [None, "x", "☃" * 85, "x" * 256])
 def test_a_claim_may_go_to_its_bounds(lease_ms: int, permits: int, data: str | None) -> None:
     claim = Claim(LOCK, "x" * 1_024, lease_ms, permits, data)
@@ -107,7 +108,7 @@ def test_a_claim_may_go_to_its_bounds(lease_ms: int, permits: int, data: str | N
         ("lease_ms", math.inf),
         ("permits", 0),
         ("permits", -1),
-        ("permits", MAX_PERMITS + 1),
+        ("permits", MAX_HOLDERS + 1),
         ("data", ""),
         ("data", "x" * 257),
         ("data", "☃" * 86),

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -125,7 +126,12 @@ def test_the_local_moment_of_a_table_time_is_the_first_at_which_it_may_have_come
 
 def test_the_likely_time_is_between_the_bounds() -> None:
     moment = at(told())
-    assert moment.earliest_ms < moment.likely_ms < moment.latest_ms
+    assert moment.earliest_ms <= moment.likely_ms <= moment.latest_ms
+
+
+@pytest.mark.parametrize(("wall_is_off_ms", "likely"), [(0, 500), (-240_000, 0), (240_000, 2_000)])
+def test_the_likely_time_is_the_wall_clocks_as_far_as_the_bounds_allow(wall_is_off_ms: int, likely: int) -> None:
+    assert Moment(0, 1_000_000, 1_002_000, wall_ms=1_000_500 + wall_is_off_ms).likely_ms == 1_000_000 + likely
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ def sleep_ms(ahead: int, leaves_in_ms: int | None, mean_hold_ms: int | None, jit
     position = Position(
         place=Place(1, NOW_MS + LEASE_MS),
         ahead=ahead,
+        turns=ahead,
         next_free_ms=None if leaves_in_ms is None else NOW_MS + leaves_in_ms,
         mean_hold_ms=mean_hold_ms,
         holders=("owner",),
@@ -65,6 +66,7 @@ def parking(
     position = Position(
         place=Place(1, NOW_MS + LEASE_MS),
         ahead=ahead,
+        turns=ahead,
         next_free_ms=None,
         mean_hold_ms=None,
         holders=() if lease_over_in_ms is None else ("owner",),
@@ -79,6 +81,7 @@ def polling(waited_ms: int = 0, *, lease_ms: int = LEASE_MS, rest_ms: int | None
     position = Position(
         place=Place(1, NOW_MS + lease_ms),
         ahead=0,
+        turns=0,
         next_free_ms=NOW_MS - 10**9,
         mean_hold_ms=None,
         holders=("owner",),
