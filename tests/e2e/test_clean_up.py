@@ -42,6 +42,25 @@ def cleaned_up(cloud: Cloud, arn: str, times: int = 1) -> dict[str, int]:
     return {name: line[name] for name in ("CleanedUpPlaces", "CleanedUpHolds", "HoldsLeftToLease")}
 
 
+def line_of_three(cloud: Cloud, entity: str) -> tuple[str, str, str]:
+    """A holder whose work is a nested execution, and two that wait behind it, in this order."""
+    holder = cloud.nest(entity, WORK_S)
+    cloud.wait_until_held(entity)
+    first = cloud.sleep(entity, 0)
+    cloud.wait_until_queued(entity, first)
+    second = cloud.sleep(entity, 0)
+    cloud.wait_until_queued(entity, first, second)
+    return holder, first, second
+
+
+def seconds_until_held(cloud: Cloud, arn: str, since_ms: int) -> float:
+    """From that moment until an execution held the lock, which then has succeeded."""
+    assert cloud.ended(arn).status == "SUCCEEDED"
+    granted_ms = cloud.story(arn).held_from_ms
+    assert granted_ms is not None
+    return (granted_ms - since_ms) / 1_000
+
+
 NOTHING = {"CleanedUpPlaces": 0, "CleanedUpHolds": 0, "HoldsLeftToLease": 0}
 
 
@@ -110,12 +129,7 @@ def test_the_next_never_starts_before_a_stopped_executions_function_has_ended_or
 def test_the_row_of_a_stopped_waiter_is_gone_at_once_and_the_one_behind_it_runs_in_its_turn(
     cloud: Cloud, entity: str, measured: Measured
 ) -> None:
-    holder = cloud.nest(entity, WORK_S)
-    cloud.wait_until_held(entity)
-    stopped = cloud.sleep(entity, 0)
-    cloud.wait_until_queued(entity, stopped)
-    behind = cloud.sleep(entity, 0)
-    cloud.wait_until_queued(entity, stopped, behind)
+    holder, stopped, behind = line_of_three(cloud, entity)
 
     stopped_ms = cloud.stop(stopped)
 
@@ -129,10 +143,7 @@ def test_the_row_of_a_stopped_waiter_is_gone_at_once_and_the_one_behind_it_runs_
 
     free_ms = cloud.stop(holder)
 
-    assert cloud.ended(behind).status == "SUCCEEDED"
-    granted_ms = cloud.story(behind).held_from_ms
-    assert granted_ms is not None
-    hand_over_s = (granted_ms - free_ms) / 1_000
+    hand_over_s = seconds_until_held(cloud, behind, free_ms)
     measured("from the stop of the holder to the hold of the one behind a stopped waiter", hand_over_s)
     assert hand_over_s < LONGEST_HAND_OVER_S
     assert cloud.is_free(entity)
@@ -142,21 +153,13 @@ def test_the_one_behind_runs_when_the_holder_and_the_first_in_line_are_stopped_a
     cloud: Cloud, entity: str, measured: Measured
 ) -> None:
     """Whoever is called by the first clean-up may be over by then: the second calls again."""
-    holder = cloud.nest(entity, WORK_S)
-    cloud.wait_until_held(entity)
-    first = cloud.sleep(entity, 0)
-    cloud.wait_until_queued(entity, first)
-    behind = cloud.sleep(entity, 0)
-    cloud.wait_until_queued(entity, first, behind)
+    holder, first, behind = line_of_three(cloud, entity)
     cloud.wait_until_parked(behind)
 
     cloud.stop(holder)
     stopped_ms = cloud.stop(first)
 
-    assert cloud.ended(behind).status == "SUCCEEDED"
-    granted_ms = cloud.story(behind).held_from_ms
-    assert granted_ms is not None
-    hand_over_s = (granted_ms - stopped_ms) / 1_000
+    hand_over_s = seconds_until_held(cloud, behind, stopped_ms)
     measured("from the stop of the holder and the first in line to the hold of the second", hand_over_s)
     assert hand_over_s < LONGEST_HAND_OVER_S
     assert cloud.is_free(entity)

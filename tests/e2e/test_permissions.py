@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from e2e.cloud import Cloud, FunctionFailed
 from e2e.roles import Permission, Role
-from e2e.steps import Callbacks, Steps, Turn, tasks_of
+from e2e.steps import Callback, Callbacks, Steps, Turn, tasks_of
 from ticketlock_local import demo
 from ticketlock_local.demo_checks import judge
 
@@ -128,6 +128,22 @@ def with_a_late_lease(turn: Turn) -> Turn:
     return {**turn, "grant": {**turn["grant"], "leaseUntilMs": 1}}
 
 
+def beating(steps: Steps) -> tuple[Turn, Callback]:
+    """A holder, and its heartbeat's task."""
+    holder = steps.take_ticket()
+    callback = steps.callbacks.new()
+    steps.heartbeat(holder, callback.token)
+    return holder, callback
+
+
+def waited_for(steps: Steps) -> tuple[Turn, Callback]:
+    """A holder, and the task of one that has parked behind it."""
+    holder, waiter = steps.take_ticket(), steps.take_ticket()
+    callback = steps.callbacks.new()
+    steps.wait_for_call(waiter, callback.token)
+    return holder, callback
+
+
 def beats(steps: Steps) -> bool:
     steps.heartbeat(with_a_late_lease(steps.take_ticket()))
     return True
@@ -150,9 +166,7 @@ def beats_without_the_lock(steps: Steps) -> bool:
 
 
 def beats_after_a_release_that_was_left_to_it(steps: Steps) -> bool:
-    holder, waiter = steps.take_ticket(), steps.take_ticket()
-    callback = steps.callbacks.new()
-    steps.wait_for_call(waiter, callback.token)
+    holder, callback = waited_for(steps)
     token = grant_of(holder).fencing_token
     # As the state LeaveToHeartbeat does.
     steps.write_session(holder, finishedToken=token, unreleasedToken=token)
@@ -166,25 +180,19 @@ def releases(steps: Steps) -> bool:
 
 
 def releases_and_calls(steps: Steps) -> bool:
-    holder, waiter = steps.take_ticket(), steps.take_ticket()
-    callback = steps.callbacks.new()
-    steps.wait_for_call(waiter, callback.token)
+    holder, callback = waited_for(steps)
     steps.release(holder)
     return steps.callbacks.is_answered(callback)
 
 
 def releases_and_ends_the_heartbeat(steps: Steps) -> bool:
-    holder = steps.take_ticket()
-    callback = steps.callbacks.new()
-    steps.heartbeat(holder, callback.token)
+    holder, callback = beating(steps)
     steps.release(holder)
     return steps.callbacks.is_answered(callback)
 
 
 def releases_too_late(steps: Steps) -> bool:
-    holder = steps.take_ticket()
-    callback = steps.callbacks.new()
-    steps.heartbeat(holder, callback.token)
+    holder, callback = beating(steps)
     steps.free(holder)
     # Its lease has ended long ago, and somebody else took the lock over.
     steps.write_session(holder, leaseUntilMs=1)
@@ -216,9 +224,7 @@ def stops_the_work_that_timed_out(steps: Steps) -> bool:
 
 def cleans_up_after_a_holder(steps: Steps) -> bool:
     """Its work is a function: the lock is left to the lease, and the heartbeat is ended."""
-    holder = steps.take_ticket()
-    callback = steps.callbacks.new()
-    steps.heartbeat(holder, callback.token)
+    holder, callback = beating(steps)
     steps.clean_up(holder)
     return steps.callbacks.is_answered(callback)
 
