@@ -15,23 +15,22 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-import boto3
 from rich.console import Console
 from rich.table import Table
 from rounds import (
     START_EVERY_S,
+    deployed,
     gaps_s,
     history,
     keeps_ticket_order,
     run_round,
+    starter,
     succeeded,
     took_s,
     transitions,
     warm_up,
 )
-from ticketlock_local.cloud import client_arguments, deploy
 from ticketlock_local.demo_checks import overlaps
-from ticketlock_local.emulator import Emulator
 from ticketlock_local.errors import LocalCloudError
 from ticketlock_local.executions import Execution, start, wait_for_all
 from ticketlock_local.processes import wait_until
@@ -90,9 +89,8 @@ class HandOver:
 
 def measure(way: str) -> HandOver:
     """Deploy, run a round to warm up, and measure."""
-    with Emulator() as emulator:
-        outputs = deploy(emulator, context={"hand_over": way, "poll": f"{POLL_S}", "removal_policy": "destroy"})
-        rounds = _Rounds(boto3.client("stepfunctions", **client_arguments(emulator.endpoint)), outputs)
+    with deployed(way, poll_s=POLL_S) as (client, outputs):
+        rounds = _Rounds(client, outputs)
         rounds.warm_up()
         calm, burst = rounds.run("calm", START_EVERY_S), rounds.run("burst", BURST_EVERY_S)
         long_wait = rounds.transitions_of_a_long_wait()
@@ -137,8 +135,7 @@ class _Rounds:
         return transitions(waiting) - _BEFORE_WAITING
 
     def _on(self, entity: str) -> Callable[[int], str]:
-        task = {"functionArn": self._outputs["ExampleFunctionArn"], "input": {"seconds": WORK_S}}
-        return lambda number: self._start(f"{entity}-{number + 1:02}", entity, task)
+        return starter(self._client, self._outputs, entity, WORK_S)
 
     def _start(self, name: str, entity: str, task: Mapping[str, Any]) -> str:
         return start(self._client, self._outputs["StateMachineArn"], name, entity, task)

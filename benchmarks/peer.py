@@ -21,10 +21,12 @@ import boto3
 from rich.console import Console
 from rich.table import Table
 from rounds import (
+    deployed,
     gaps_s,
     history,
     keeps_ticket_order,
     run_round,
+    starter,
     succeeded,
     took_s,
     transitions,
@@ -35,7 +37,7 @@ from ticketlock_local.cloud import client_arguments, deploy
 from ticketlock_local.demo_checks import overlaps, overtakings
 from ticketlock_local.emulator import Emulator
 from ticketlock_local.errors import LocalCloudError
-from ticketlock_local.executions import Execution, start
+from ticketlock_local.executions import Execution
 
 if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
@@ -124,16 +126,10 @@ def peer() -> Side:
 
 def ours(way: str) -> Side:
     """Measure one way to hand our lock over."""
-    with Emulator() as emulator:
-        outputs = deploy(emulator, context={"hand_over": way, "poll": f"{POLL_S}", "removal_policy": "destroy"})
-        client = boto3.client("stepfunctions", **client_arguments(emulator.endpoint))
-        task = {"functionArn": outputs["ExampleFunctionArn"], "input": {"seconds": WORK_S}}
-
-        def on(entity: str) -> Callable[[int], str]:
-            return lambda number: start(client, outputs["StateMachineArn"], f"{entity}-{number}", entity, task)
-
-        warm_up(client, on("warm-up"), EXECUTIONS, timeout_s=_TIMEOUT_S)
-        done = succeeded(run_round(client, on(LOCK), EXECUTIONS, every_s=EVERY_S, timeout_s=_TIMEOUT_S))
+    with deployed(way, poll_s=POLL_S) as (client, outputs):
+        warm_up(client, starter(client, outputs, "warm-up", WORK_S), EXECUTIONS, timeout_s=_TIMEOUT_S)
+        begin = starter(client, outputs, LOCK, WORK_S)
+        done = succeeded(run_round(client, begin, EXECUTIONS, every_s=EVERY_S, timeout_s=_TIMEOUT_S))
         made = _transitions(client, done) + _UNTOLD_OF_A_HOLD * len(done)
     runs = list(done.values())
     return replace(_side(way, runs, made), by_ticket=keeps_ticket_order(runs))

@@ -1,13 +1,17 @@
-"""What the benchmarks share: a round of executions, the gaps between their works, their state transitions."""
+"""What the benchmarks share: a deployed stack, a round of executions, their works' gaps, their state transitions."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import boto3
+from ticketlock_local.cloud import client_arguments, deploy
 from ticketlock_local.demo_checks import by_entity, overtakings, unsuccessful
+from ticketlock_local.emulator import Emulator
 from ticketlock_local.errors import LocalCloudError
-from ticketlock_local.executions import Execution, observe, wait_for_all
+from ticketlock_local.executions import Execution, observe, start, wait_for_all
 
 if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
@@ -19,6 +23,20 @@ START_EVERY_S = 0.12
 ASKING_AT_MOST = 12
 _WARM_UP_EVERY_S = 0.25
 _LOOK_EVERY_S = 0.1
+
+
+@contextmanager
+def deployed(way: str, *, poll_s: int) -> Iterator[tuple["SFNClient", Mapping[str, str]]]:
+    """Our stack in a cloud of its own, with one way to hand over: Step Functions, and the stack's outputs."""
+    with Emulator() as emulator:
+        outputs = deploy(emulator, context={"hand_over": way, "poll": f"{poll_s}", "removal_policy": "destroy"})
+        yield boto3.client("stepfunctions", **client_arguments(emulator.endpoint)), outputs
+
+
+def starter(client: "SFNClient", outputs: Mapping[str, str], entity: str, work_s: float) -> Callable[[int], str]:
+    """Starts the execution of a number, from 0 on, on that entity, and returns its ARN; its work is our function."""
+    task = {"functionArn": outputs["ExampleFunctionArn"], "input": {"seconds": work_s}}
+    return lambda number: start(client, outputs["StateMachineArn"], f"{entity}-{number + 1:02}", entity, task)
 
 
 def run_round(
