@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from contract.engines import Engine, endpoint_engine, engine_names, ministack_engine, moto_engine
+from contract.engines import Engine, endpoint_engine, engine_names, memory_engine, ministack_engine, moto_engine
 from contract.stopped import Execution
 from contract.waiting_line import Line
 from contract.world import Process, World
@@ -17,6 +17,8 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
     with ExitStack() as stack:
         if request.param == "moto":
             yield stack.enter_context(moto_engine())
+        elif request.param == "memory":
+            yield stack.enter_context(memory_engine())
         elif request.param == "ministack":
             yield stack.enter_context(ministack_engine(request.getfixturevalue("emulator")))
         else:

@@ -12,7 +12,12 @@ import pytest
 from moto import mock_aws
 from ticketlock_local.emulator import Emulator
 
+from ticketlock._sdk import make_client
+from ticketlock.testing import MemoryDynamoDB
+
 ENDPOINT = "TICKETLOCK_TEST_ENDPOINT"
+IN_ONE_PROCESS = ("moto", "memory")
+"""The engines that live inside one process, where no other reaches them."""
 
 
 @dataclass(frozen=True)
@@ -21,17 +26,26 @@ class Engine:
 
     Attributes:
         name: for messages.
-        endpoint_url: None inside moto.
+        endpoint_url: None inside moto, and in memory.
         table_name: a table of its own, with the keys of a lock table.
+        memory: what answers when it is in memory.
     """
 
     name: str
     endpoint_url: str | None
     table_name: str
+    memory: MemoryDynamoDB | None = None
+
+    def client(self) -> Any:
+        """A client as the protocol wants it."""
+        client = make_client(**({"endpoint_url": self.endpoint_url} if self.endpoint_url else {}))
+        if self.memory is not None:
+            self.memory.serve(client)
+        return client
 
 
 def engine_names() -> list[str]:
-    return ["moto", "ministack", *(["endpoint"] if ENDPOINT in os.environ else [])]
+    return ["moto", "memory", "ministack", *(["endpoint"] if ENDPOINT in os.environ else [])]
 
 
 def exact_engine_names() -> list[str]:
@@ -46,37 +60,44 @@ ON_ONE_ENGINE = pytest.mark.parametrize("engine", ["ministack"], indirect=True)
 @contextmanager
 def moto_engine() -> Iterator[Engine]:
     with mock_aws():
-        yield Engine("moto", None, create_table(None))
+        yield Engine("moto", None, create_table(boto3.client("dynamodb")))
+
+
+@contextmanager
+def memory_engine() -> Iterator[Engine]:
+    engine = Engine("memory", None, "", MemoryDynamoDB(lock_table=None))
+    yield replace(engine, table_name=create_table(engine.client()))
 
 
 @contextmanager
 def ministack_engine(emulator: Emulator) -> Iterator[Engine]:
-    yield Engine("ministack", emulator.endpoint, create_table(emulator.endpoint))
+    client = boto3.client("dynamodb", endpoint_url=emulator.endpoint)
+    yield Engine("ministack", emulator.endpoint, create_table(client))
 
 
 @contextmanager
 def endpoint_engine() -> Iterator[Engine]:
     endpoint_url = os.environ[ENDPOINT]
-    table_name = create_table(endpoint_url)
+    client: Any = boto3.client("dynamodb", endpoint_url=endpoint_url)
+    table_name = create_table(client)
     try:
         yield Engine("endpoint", endpoint_url, table_name)
     finally:
-        boto3.client("dynamodb", endpoint_url=endpoint_url).delete_table(TableName=table_name)
+        client.delete_table(TableName=table_name)
 
 
 @contextmanager
 def table_of_its_own(engine: Engine) -> Iterator[Engine]:
     """The same engine with another table, which is gone afterwards: moto copies a whole table at each transaction."""
-    table_name = create_table(engine.endpoint_url)
+    client = engine.client()
+    table_name = create_table(client)
     try:
         yield replace(engine, table_name=table_name)
     finally:
-        client: Any = boto3.client("dynamodb", endpoint_url=engine.endpoint_url)
         client.delete_table(TableName=table_name)
 
 
-def create_table(endpoint_url: str | None) -> str:
-    client: Any = boto3.client("dynamodb", endpoint_url=endpoint_url)
+def create_table(client: Any) -> str:
     name = f"locks-{uuid.uuid4().hex[:8]}"
     client.create_table(
         TableName=name,

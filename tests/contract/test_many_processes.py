@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from contract.engines import Engine, endpoint_engine, engine_names, ministack_engine
+from contract.engines import IN_ONE_PROCESS, Engine, endpoint_engine, engine_names, ministack_engine
 
 from ticketlock import Claim, Grant, LockName, LockTable, Position
 from ticketlock._clocks import SystemClocks
@@ -209,9 +209,9 @@ def processes(shared: Shared) -> Iterator[Processes]:
         running.end()
 
 
-@pytest.fixture(scope="module", params=[name for name in engine_names() if name != "moto"])
+@pytest.fixture(scope="module", params=[name for name in engine_names() if name not in IN_ONE_PROCESS])
 def shared_engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    """An engine that several processes reach: moto lives inside one."""
+    """An engine that several processes reach."""
     with ExitStack() as stack:
         if request.param == "ministack":
             yield stack.enter_context(ministack_engine(request.getfixturevalue("emulator")))

@@ -31,7 +31,6 @@ from ticketlock._requests import (
     TimeCheck,
     Transaction,
 )
-from ticketlock._sdk import make_client
 from ticketlock._time import Moment, Reading
 from ticketlock.errors import TableError
 from ticketlock.workflow import Workflow
@@ -73,8 +72,7 @@ class Process:
         self.wall_is_off_ms = wall_is_off_ms
         self.sent: list[Sent] = []
         self.faults: list[Callable[[str], None]] = []
-        options = {"endpoint_url": world.engine.endpoint_url} if world.engine.endpoint_url else {}
-        self.client = make_client(**options)
+        self.client = world.engine.client()
         self.client.meta.events.register("provide-client-params.dynamodb", self._before)
         self.client.meta.events.register("after-call.dynamodb", self._after)
         self.table = LockTable(world.engine.table_name, client=self.client, clocks=self, sleep=self.sleep)

@@ -1,0 +1,197 @@
+"""A DynamoDB in memory, in the place of a boto3 client or behind one."""
+
+import base64
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+from botocore.awsrequest import AWSResponse
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from ticketlock._clocks import Clocks, SystemClocks
+from ticketlock.testing._faults import Fault, Refused
+from ticketlock.testing._service import ENDPOINT, Service
+from ticketlock.testing._tables import Table
+from ticketlock.testing._values import Item, copy_of_item
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+# A quarter of the shortest lease, so that every lease may be used.
+_TIME_OUT_S = 0.25
+
+
+class MemoryDynamoDB:
+    """A DynamoDB in memory, for any number of threads: what ticketlock asks of one, and what stands beside it.
+
+    It answers like the service, in its replies and in its errors, as far as it goes: items are written and read one by
+    one, in batches and in transactions, tables are queried and scanned; conditions, updates and projections are those
+    of DynamoDB without lists, ``ADD``, ``DELETE``, ``BETWEEN``, ``IN``, ``size``, ``contains`` and indexes. Whatever it
+    does not know is a NotImplementedError. Sums that need more than 38 digits are errors; nothing is ever rounded.
+
+    It can be used as a client (``client``), or answer in the place of AWS for a boto3 client (``serve``).
+
+    Args:
+        lock_table: the name of a lock table to begin with; None for no table.
+        clock: gives the service's time, by its wall clock.
+
+    Attributes:
+        sent: the requests so far.
+        faults: what becomes of the next requests, in order; None lets one pass.
+        meta: what a client has there, as far as ``LockTable`` looks.
+    """
+
+    def __init__(self, *, lock_table: str | None = "locks", clock: Clocks | None = None) -> None:
+        self._service = Service(clock if clock is not None else SystemClocks())
+        self.sent = self._service.sent
+        self.faults = self._service.faults
+        config = Config(
+            connect_timeout=_TIME_OUT_S, read_timeout=_TIME_OUT_S, retries={"total_max_attempts": 1, "mode": "standard"}
+        )
+        self.meta = SimpleNamespace(config=config, region_name="us-east-1", endpoint_url=ENDPOINT)
+        if lock_table is not None:
+            self._service.tables.add(Table(lock_table, ("pk", "sk"), ttl_attribute="expiresAt"))
+
+    @property
+    def client(self) -> "DynamoDBClient":
+        """This object, for what is typed to take a client."""
+        return cast("DynamoDBClient", self)
+
+    def serve(self, client: Any) -> None:
+        """Answer the requests of a boto3 client, of a resource's ``meta.client`` too; none leaves the process."""
+        client.meta.events.register("before-call.dynamodb", self._before_call)
+
+        # What a test does to it.
+
+    @contextmanager
+    def outage(self, fault: Fault) -> Iterator[None]:
+        """Within the block every request meets the fault; a conflict, every write."""
+        self._service.outage = fault
+        try:
+            yield
+        finally:
+            self._service.outage = None
+
+    def items(self, table_name: str = "locks") -> list[Item]:
+        """Copies of all items of a table; no request."""
+        with self._service.lock:
+            return [copy_of_item(item) for item in self._table(table_name).items()]
+
+    def delete_all(self, pk: str, table_name: str = "locks") -> int:
+        """Take all items of a partition away underneath whoever uses them: for a lock, its entity; no request.
+
+        Returns:
+            How many there were.
+        """
+        with self._service.lock:
+            return self._delete(
+                self._service.tables[table_name], lambda item, table: item[table.key_names[0]]["S"] == pk
+            )
+
+    def expire(self) -> int:
+        """Delete whatever time to live has come to its end by the service's time; DynamoDB may take days.
+
+        Returns:
+            How many items there were.
+        """
+        now_s = self._service.wall_ms // 1_000
+
+        def is_over(item: Item, table: Table) -> bool:
+            until = item.get(table.ttl_attribute or "", {}).get("N")
+            return until is not None and float(until) < now_s
+
+        with self._service.lock:
+            return sum(self._delete(table, is_over) for table in self._service.tables.all())
+
+    def _table(self, name: str) -> Table:
+        try:
+            return self._service.tables[name]
+        except Refused:
+            raise KeyError(f"there is no table {name}") from None
+
+    @staticmethod
+    def _delete(table: Table, is_gone: Callable[[Item, Table], bool]) -> int:
+        gone = [item for item in table.items() if is_gone(item, table)]
+        for item in gone:
+            table.put(table.key_of(table.key_item(item)), None)
+        return len(gone)
+
+    # The client's methods.
+
+    def put_item(self, **parameters: Any) -> Any:
+        """PutItem."""
+        return self._answer("PutItem", parameters)
+
+    def update_item(self, **parameters: Any) -> Any:
+        """UpdateItem."""
+        return self._answer("UpdateItem", parameters)
+
+    def delete_item(self, **parameters: Any) -> Any:
+        """DeleteItem."""
+        return self._answer("DeleteItem", parameters)
+
+    def get_item(self, **parameters: Any) -> Any:
+        """GetItem."""
+        return self._answer("GetItem", parameters)
+
+    def query(self, **parameters: Any) -> Any:
+        """Query."""
+        return self._answer("Query", parameters)
+
+    def scan(self, **parameters: Any) -> Any:
+        """Scan."""
+        return self._answer("Scan", parameters)
+
+    def transact_write_items(self, **parameters: Any) -> Any:
+        """TransactWriteItems."""
+        return self._answer("TransactWriteItems", parameters)
+
+    def batch_write_item(self, **parameters: Any) -> Any:
+        """BatchWriteItem."""
+        return self._answer("BatchWriteItem", parameters)
+
+    def create_table(self, **parameters: Any) -> Any:
+        """CreateTable."""
+        return self._answer("CreateTable", parameters)
+
+    def describe_table(self, **parameters: Any) -> Any:
+        """DescribeTable."""
+        return self._answer("DescribeTable", parameters)
+
+    def delete_table(self, **parameters: Any) -> Any:
+        """DeleteTable."""
+        return self._answer("DeleteTable", parameters)
+
+    def describe_time_to_live(self, **parameters: Any) -> Any:
+        """DescribeTimeToLive."""
+        return self._answer("DescribeTimeToLive", parameters)
+
+    def update_time_to_live(self, **parameters: Any) -> Any:
+        """UpdateTimeToLive."""
+        return self._answer("UpdateTimeToLive", parameters)
+
+    def _answer(self, operation: str, parameters: Mapping[str, Any]) -> Any:
+        status, reply = self._service.answer(operation, parameters)
+        if status >= 300:
+            error: Any = reply
+            raise ClientError(error, operation)
+        return reply
+
+    def _before_call(self, model: Any, params: Mapping[str, Any], **_: Any) -> tuple[AWSResponse, dict[str, Any]]:
+        """What a handler of ``before-call`` returns, botocore takes for the reply."""
+        status, reply = self._service.answer(model.name, json.loads(params["body"], object_hook=_with_bytes))
+        headers: Any = reply["ResponseMetadata"]["HTTPHeaders"]
+        raw: Any = None
+        return AWSResponse(ENDPOINT, status, headers, raw), reply
+
+
+def _with_bytes(value: dict[str, Any]) -> dict[str, Any]:
+    """Binary values travel in base 64. A member ``B`` of an item is a map, or a list for sets, and no text."""
+    if len(value) == 1 and isinstance(value.get("B"), str):
+        return {"B": base64.b64decode(value["B"])}
+    if len(value) == 1 and isinstance(value.get("BS"), list):
+        return {"BS": [base64.b64decode(member) for member in value["BS"]]}
+    return value

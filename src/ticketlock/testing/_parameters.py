@@ -1,0 +1,72 @@
+"""What requests may ask for. Whatever is not here is an error: a test must not pass because something was ignored."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from botocore.exceptions import ParamValidationError
+
+_PLACEHOLDERS = ("ExpressionAttributeNames", "ExpressionAttributeValues")
+_CONDITION = ("ConditionExpression", *_PLACEHOLDERS, "ReturnValuesOnConditionCheckFailure")
+_PAGE = ("Limit", "ExclusiveStartKey", "ConsistentRead", "FilterExpression", "ProjectionExpression", "Select")
+
+_REQUIRED: Mapping[str, tuple[str, ...]] = {
+    "PutItem": ("TableName", "Item"),
+    "UpdateItem": ("TableName", "Key"),
+    "DeleteItem": ("TableName", "Key"),
+    "GetItem": ("TableName", "Key"),
+    "Query": ("TableName", "KeyConditionExpression"),
+    "Scan": ("TableName",),
+    "TransactWriteItems": ("TransactItems",),
+    "BatchWriteItem": ("RequestItems",),
+    "CreateTable": ("TableName", "AttributeDefinitions", "KeySchema"),
+    "DescribeTable": ("TableName",),
+    "DeleteTable": ("TableName",),
+    "DescribeTimeToLive": ("TableName",),
+    "UpdateTimeToLive": ("TableName", "TimeToLiveSpecification"),
+    # Of a transaction.
+    "Put": ("TableName", "Item"),
+    "Update": ("TableName", "Key", "UpdateExpression"),
+    "Delete": ("TableName", "Key"),
+    "ConditionCheck": ("TableName", "Key", "ConditionExpression"),
+}
+_OPTIONAL: Mapping[str, tuple[str, ...]] = {
+    "PutItem": (*_CONDITION, "ReturnValues"),
+    "UpdateItem": (*_CONDITION, "ReturnValues", "UpdateExpression"),
+    "DeleteItem": (*_CONDITION, "ReturnValues"),
+    "GetItem": ("ConsistentRead", "ProjectionExpression", "ExpressionAttributeNames"),
+    "Query": (*_PAGE, *_PLACEHOLDERS),
+    "Scan": (*_PAGE, *_PLACEHOLDERS),
+    "TransactWriteItems": ("ClientRequestToken",),
+    "CreateTable": ("BillingMode",),
+    "Put": _CONDITION,
+    "Update": _CONDITION,
+    "Delete": _CONDITION,
+    "ConditionCheck": _CONDITION,
+}
+_CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "PutItem": {"ReturnValues": ("NONE", "ALL_OLD")},
+    "UpdateItem": {"ReturnValues": ("NONE", "ALL_OLD", "ALL_NEW")},
+    "DeleteItem": {"ReturnValues": ("NONE", "ALL_OLD")},
+}
+_CHOICES_OF_ALL: Mapping[str, tuple[str, ...]] = {
+    "ReturnValuesOnConditionCheckFailure": ("NONE", "ALL_OLD"),
+    "Select": ("ALL_ATTRIBUTES", "SPECIFIC_ATTRIBUTES", "COUNT"),
+}
+
+
+def check(operation: str, parameters: Mapping[str, Any]) -> None:
+    """Refuse what is missing, and what is not known.
+
+    Raises:
+        ParamValidationError: a parameter is missing.
+        NotImplementedError: a parameter, or its value, is not known.
+    """
+    for missing in (name for name in _REQUIRED[operation] if name not in parameters):
+        raise ParamValidationError(report=f'Missing required parameter in input: "{missing}"')
+    known = {*_REQUIRED[operation], *_OPTIONAL.get(operation, ())}
+    for name in sorted(parameters.keys() - known):
+        raise NotImplementedError(f"MemoryDynamoDB does not know the parameter {name} of {operation}")
+    choices = {**_CHOICES_OF_ALL, **_CHOICES.get(operation, {})}
+    for name, value in parameters.items():
+        if name in choices and value not in choices[name]:
+            raise NotImplementedError(f"MemoryDynamoDB does not know {name}={value!r} of {operation}")

@@ -1,0 +1,116 @@
+"""Reads, all of them strongly consistent: one item, a page of a partition, a page of a table."""
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ticketlock.testing._expressions import Expressions
+from ticketlock.testing._faults import invalid
+from ticketlock.testing._tables import Table, Tables
+from ticketlock.testing._tree import BeginsWith, Comparison, Condition, Every, Path, Value
+from ticketlock.testing._values import Item, size_of
+
+_PAGE_BYTES = 1_024 * 1_024
+
+Reply = dict[str, Any]
+
+
+def get_item(tables: Tables, parameters: Mapping[str, Any]) -> Reply:
+    """GetItem."""
+    table = tables[parameters["TableName"]]
+    expressions = Expressions(parameters)
+    item = table.get(table.key_of(parameters["Key"]))
+    return {"Item": expressions.projected(item)} if item is not None else {}
+
+
+def query(tables: Tables, parameters: Mapping[str, Any]) -> Reply:
+    """Query: the partition key is given, the sort key may be bound by one condition."""
+    table = tables[parameters["TableName"]]
+    expressions = Expressions(parameters)
+    pk, bound = _key_conditions(table, expressions)
+    after = None
+    if "ExclusiveStartKey" in parameters:
+        start_pk, after = table.key_of(parameters["ExclusiveStartKey"])
+        if start_pk != pk:
+            raise invalid("The provided starting key is outside query boundaries based on provided conditions")
+    if bound is None:
+        return _page(table, table.partition(pk, after=after), parameters, expressions)
+    found: Iterable[Item]
+    if isinstance(bound, BeginsWith) and isinstance(bound.beginning, Value):
+        # What begins with a prefix stands together, from the prefix on.
+        prefix = expressions.value(bound.beginning)["S"]
+        found = itertools.takewhile(_meets(expressions, bound), table.partition(pk, prefix, after))
+    else:
+        found = filter(_meets(expressions, bound), table.partition(pk, after=after))
+    return _page(table, found, parameters, expressions)
+
+
+def _meets(expressions: Expressions, bound: Condition) -> Callable[[Item], bool]:
+    return lambda item: expressions.holds(bound, item)
+
+
+def scan(tables: Tables, parameters: Mapping[str, Any]) -> Reply:
+    """Scan."""
+    table = tables[parameters["TableName"]]
+    expressions = Expressions(parameters)
+    after = table.key_of(parameters["ExclusiveStartKey"]) if "ExclusiveStartKey" in parameters else None
+    return _page(table, table.items(after), parameters, expressions)
+
+
+def _page(table: Table, found: Iterable[Item], parameters: Mapping[str, Any], expressions: Expressions) -> Reply:
+    limit = parameters.get("Limit")
+    if limit is not None and limit < 1:
+        raise invalid(f"Limit must be greater than or equal to 1, and is {limit}")
+    items: list[Item] = []
+    scanned, size = 0, 0
+    reply: Reply = {}
+    for item in found:
+        scanned += 1
+        size += size_of(item)
+        if expressions.shows(item):
+            items.append(expressions.projected(item))
+        # Like the service, it does not look whether anything follows.
+        if scanned == limit or size >= _PAGE_BYTES:
+            reply["LastEvaluatedKey"] = table.key_item(item)
+            break
+    shown = {} if parameters.get("Select") == "COUNT" else {"Items": items}
+    return {**shown, "Count": len(items), "ScannedCount": scanned, **reply}
+
+
+def _key_conditions(table: Table, expressions: Expressions) -> tuple[str, Condition | None]:
+    condition = expressions.key_condition
+    parts = condition.conditions if isinstance(condition, Every) else (condition,)
+    pk: str | None = None
+    bound: Condition | None = None
+    for part in parts:
+        match part:
+            case Comparison("=", Path() as path, Value() as value) if expressions.steps(path) == table.key_names[:1]:
+                pk = _string(expressions, value)
+            case Comparison(operator, Path() as path, Value() as value) if operator != "<>":
+                _check_sort_key(table, expressions.steps(path), bound)
+                _string(expressions, value)
+                bound = part
+            case BeginsWith(Path() as path, Value() as value):
+                _check_sort_key(table, expressions.steps(path), bound)
+                _string(expressions, value)
+                bound = part
+            case _:
+                raise invalid("Invalid operator used in KeyConditionExpression")
+    if pk is None:
+        raise invalid(f"Query condition missed key schema element: {table.key_names[0]}")
+    return pk, bound
+
+
+def _check_sort_key(table: Table, steps: tuple[str, ...], bound: Condition | None) -> None:
+    if steps != table.key_names[1:] or not steps:
+        raise invalid(f"Query key condition not supported: {'.'.join(steps)} is not the sort key")
+    if bound is not None:
+        raise invalid("KeyConditionExpressions must only contain one condition per key")
+
+
+def _string(expressions: Expressions, value: Value) -> str:
+    found = expressions.value(value)
+    if "S" not in found:
+        raise invalid("One or more parameter values were invalid: Condition parameter type does not match schema type")
+    text: str = found["S"]
+    return text

@@ -1,0 +1,214 @@
+"""Where the items stand: tables of partitions, each in the order of its sort keys."""
+
+import bisect
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ticketlock.testing._faults import Refused, invalid
+from ticketlock.testing._values import MAX_ITEM_BYTES, Item, canonical_item, size_of
+
+_MAX_KEY_BYTES = (2_048, 1_024)
+_REMEMBERED = 1_000
+
+Key = tuple[str, str]
+"""The strings of a key; the second is empty where the table has no sort key."""
+
+
+class Table:
+    """One table. Items that it hands out are its own: they are never changed, only replaced.
+
+    Attributes:
+        name: the table's.
+        key_names: the partition key's attribute and, where there is one, the sort key's.
+        ttl_attribute: of time to live; None while that is off.
+    """
+
+    def __init__(self, name: str, key_names: tuple[str, ...], ttl_attribute: str | None = None) -> None:
+        self.name = name
+        self.key_names = key_names
+        self.ttl_attribute = ttl_attribute
+        self._partitions: dict[str, _Partition] = {}
+
+    @classmethod
+    def created(cls, parameters: Mapping[str, Any]) -> "Table":
+        """The table that a CreateTable asks for.
+
+        Raises:
+            NotImplementedError: its keys are not strings.
+        """
+        roles = {element["KeyType"]: element["AttributeName"] for element in parameters["KeySchema"]}
+        names = tuple(roles[role] for role in ("HASH", "RANGE") if role in roles)
+        types = {each["AttributeName"]: each["AttributeType"] for each in parameters["AttributeDefinitions"]}
+        if set(names) != types.keys() or "HASH" not in roles:
+            raise invalid(
+                "One or more parameter values were invalid: Some AttributeDefinitions are not used. "
+                f"AttributeDefinitions: {sorted(types)}, keys used: {sorted(names)}"
+            )
+        if set(types.values()) != {"S"}:
+            raise NotImplementedError("MemoryDynamoDB knows string keys only")
+        return cls(parameters["TableName"], names)
+
+    def description(self) -> dict[str, Any]:
+        """The table as DescribeTable has it."""
+        roles = zip(self.key_names, ("HASH", "RANGE"), strict=False)
+        return {
+            "TableName": self.name,
+            "TableStatus": "ACTIVE",
+            "TableArn": f"arn:aws:dynamodb:us-east-1:123456789012:table/{self.name}",
+            "KeySchema": [{"AttributeName": name, "KeyType": role} for name, role in roles],
+            "AttributeDefinitions": [{"AttributeName": name, "AttributeType": "S"} for name in self.key_names],
+            "BillingModeSummary": {"BillingMode": "PAY_PER_REQUEST"},
+            "ItemCount": sum(1 for _ in self.items()),
+        }
+
+    def key_of(self, given: Any, *, is_item: bool = False) -> Key:
+        """The key that a request gives, alone or within an item.
+
+        Raises:
+            Refused: ValidationException.
+        """
+        if not is_item and given.keys() != set(self.key_names):
+            raise invalid("The provided key element does not match the schema")
+        strings = []
+        for name, most in zip(self.key_names, _MAX_KEY_BYTES, strict=False):
+            if name not in given:
+                raise invalid(f"One or more parameter values were invalid: Missing the key {name} in the item")
+            if given[name].keys() != {"S"}:
+                raise invalid(
+                    "One or more parameter values were invalid: "
+                    f"Type mismatch for key {name} expected: S actual: {''.join(given[name])}"
+                )
+            text = given[name]["S"]
+            if not 1 <= len(text.encode()) <= most:
+                raise invalid(
+                    "One or more parameter values are not valid. "
+                    f"The key {name} has 1 to {most} bytes, and this has {len(text.encode())}"
+                )
+            strings.append(text)
+        return strings[0], "".join(strings[1:])
+
+    def key_item(self, item: Item) -> Item:
+        """The key of an item, as requests give it."""
+        return {name: {"S": item[name]["S"]} for name in self.key_names}
+
+    def get(self, key: Key) -> Item | None:
+        """The item of a key."""
+        partition = self._partitions.get(key[0])
+        return partition.items.get(key[1]) if partition is not None else None
+
+    def put(self, key: Key, item: Item | None) -> None:
+        """Put an item in the place of whatever stands there; None takes that away."""
+        pk, sk = key
+        if item is not None:
+            self._partitions.setdefault(pk, _Partition()).put(sk, item)
+        elif pk in self._partitions:
+            self._partitions[pk].remove(sk)
+            if not self._partitions[pk].items:
+                del self._partitions[pk]
+
+    def checked(self, item: Item) -> Item:
+        """An item that fits the table.
+
+        Raises:
+            Refused: ValidationException.
+        """
+        self.key_of(item, is_item=True)
+        if size_of(item) > MAX_ITEM_BYTES:
+            raise invalid("Item size has exceeded the maximum allowed size")
+        return item
+
+    def partition(self, pk: str, at_least: str = "", after: str | None = None) -> Iterator[Item]:
+        """The items of a partition in the order of their sort keys, from one on, or behind one."""
+        return self._partitions[pk].from_(at_least, after) if pk in self._partitions else iter(())
+
+    def items(self, after: Key | None = None) -> Iterator[Item]:
+        """All items, partition by partition, in an order that says nothing about their keys."""
+        for pk in sorted(self._partitions, key=_scattered):
+            if after is None or _scattered(pk) > _scattered(after[0]):
+                yield from self.partition(pk)
+            elif pk == after[0]:
+                yield from self.partition(pk, after=after[1])
+
+
+class _Partition:
+    def __init__(self) -> None:
+        self.items: dict[str, Item] = {}
+        # Text in the order of its code points, which is that of its UTF-8 bytes.
+        self._order: list[str] = []
+
+    def put(self, sk: str, item: Item) -> None:
+        if sk not in self.items:
+            bisect.insort(self._order, sk)
+        self.items[sk] = item
+
+    def remove(self, sk: str) -> None:
+        if self.items.pop(sk, None) is not None:
+            del self._order[bisect.bisect_left(self._order, sk)]
+
+    def from_(self, at_least: str, after: str | None) -> Iterator[Item]:
+        begin = bisect.bisect_left(self._order, at_least)
+        if after is not None:
+            begin = max(begin, bisect.bisect_right(self._order, after))
+        for position in range(begin, len(self._order)):
+            yield self.items[self._order[position]]
+
+
+def _scattered(pk: str) -> tuple[bytes, str]:
+    return hashlib.sha256(pk.encode()).digest(), pk
+
+
+class Tables:
+    """All tables, by name; and the transactions that were told apart by a token."""
+
+    def __init__(self) -> None:
+        self._tables: dict[str, Table] = {}
+        self._done: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Table:
+        if name not in self._tables:
+            raise Refused("ResourceNotFoundException", f"Requested resource not found: Table: {name} not found")
+        return self._tables[name]
+
+    def add(self, table: Table) -> Table:
+        """Add a new one.
+
+        Raises:
+            Refused: ResourceInUseException: there is one of that name.
+        """
+        if table.name in self._tables:
+            raise Refused("ResourceInUseException", f"Table already exists: {table.name}")
+        self._tables[table.name] = table
+        return table
+
+    def remove(self, name: str) -> Table:
+        """Take one away, with its items."""
+        table = self[name]
+        del self._tables[name]
+        return table
+
+    def all(self) -> Sequence[Table]:
+        """Every one of them."""
+        return list(self._tables.values())
+
+    def was_done(self, token: str, items: Any) -> bool:
+        """Whether a transaction with the token was applied; it stays so for some thousand further ones.
+
+        Raises:
+            Refused: IdempotentParameterMismatchException: it was, and was another one.
+        """
+        if token in self._done and self._done[token] != items:
+            message = "The request was sent before, with the same token and other parameters"
+            raise Refused("IdempotentParameterMismatchException", message)
+        return token in self._done
+
+    def note_done(self, token: str, items: Any) -> None:
+        """Remember a transaction that was applied."""
+        self._done[token] = items
+        if len(self._done) > _REMEMBERED:
+            del self._done[next(iter(self._done))]
+
+
+def item_of(table: Table, given: Any) -> Item:
+    """The item that a request gives, checked."""
+    return table.checked(canonical_item(given))

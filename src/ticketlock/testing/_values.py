@@ -1,0 +1,158 @@
+"""Attribute values as the low-level API has them: ``{type: value}``; checked, in one form each, and compared.
+
+Canonical values are equal exactly when DynamoDB holds them equal.
+"""
+
+import re
+from collections.abc import Iterable
+from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow, Subnormal
+from functools import lru_cache
+from typing import Any
+
+from ticketlock.testing._faults import ItemInvalid, invalid
+
+Value = dict[str, Any]
+Item = dict[str, Value]
+
+MAX_ITEM_BYTES = 400 * 1_024
+ORDERED_TYPES = frozenset({"S", "N", "B"})
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+# 38 digits, 1E-130 to 9.99E+125. Whatever these digits cannot hold is an error, and never rounded.
+_EXACT = Context(prec=38, Emin=-130, Emax=125, traps=[Inexact, InvalidOperation, Overflow, Subnormal])
+
+
+def canonical_item(item: Any) -> Item:
+    """A copy of an item in which equal values look the same.
+
+    Raises:
+        Refused: ValidationException.
+    """
+    if not isinstance(item, dict):
+        raise invalid(f"an item is a map of attributes, not {item!r}")
+    return {name: canonical(value) for name, value in item.items()}
+
+
+def canonical(value: Any) -> Value:
+    """A copy of a value in which equal values look the same.
+
+    Raises:
+        Refused: ValidationException.
+    """
+    if not isinstance(value, dict) or len(value) != 1:
+        raise invalid(
+            "Supplied AttributeValue is empty or has more than one datatype, "
+            f"must contain exactly one of the supported datatypes: {value!r}"
+        )
+    ((kind, content),) = value.items()
+    if kind in _SCALARS and isinstance(content, _SCALARS[kind]):
+        return {kind: content}
+    if kind == "B" and isinstance(content, bytes | bytearray):
+        return {"B": bytes(content)}
+    if kind == "N" and isinstance(content, str):
+        return {"N": canonical_number(content)}
+    if kind == "M" and isinstance(content, dict):
+        return {"M": canonical_item(content)}
+    if kind == "L" and isinstance(content, list | tuple):
+        return {"L": [canonical(each) for each in content]}
+    if kind in ("SS", "NS", "BS") and isinstance(content, list | tuple | set | frozenset):
+        return {kind: _canonical_set(kind[0], content)}
+    raise invalid(f"not an attribute value: {value!r}")
+
+
+_SCALARS = {"S": str, "BOOL": bool, "NULL": bool}
+
+
+def _canonical_set(kind: str, content: Iterable[Any]) -> list[Any]:
+    members = [canonical({kind: member})[kind] for member in content]
+    if not members:
+        raise invalid("One or more parameter values were invalid: An string set  may not be empty")
+    if len(set(members)) < len(members):
+        raise invalid("One or more parameter values were invalid: Input collection contains duplicates")
+    return sorted(members)
+
+
+@lru_cache(maxsize=4_096)
+def canonical_number(text: str) -> str:
+    """A number as DynamoDB writes it.
+
+    Raises:
+        Refused: ValidationException: not a number, or one that does not fit.
+    """
+    if not _NUMBER.fullmatch(text):
+        raise invalid(f"The parameter cannot be converted to a numeric value: {text}")
+    try:
+        return _written(_EXACT.create_decimal(text))
+    except (Inexact, InvalidOperation, Overflow, Subnormal) as error:
+        raise invalid(_why_not(error)) from None
+
+
+def total(left: Value, right: Value, *, negative: bool) -> Value:
+    """The sum or the difference of two numbers, exactly.
+
+    Raises:
+        ItemInvalid: one is not a number, or the result does not fit.
+    """
+    if "N" not in left or "N" not in right:
+        raise ItemInvalid("An operand in the update expression has an incorrect data type")
+    add = _EXACT.subtract if negative else _EXACT.add
+    try:
+        return {"N": _written(add(Decimal(left["N"]), Decimal(right["N"])))}
+    except (Inexact, Overflow, Subnormal) as error:
+        raise ItemInvalid(_why_not(error)) from None
+
+
+def _written(number: Decimal) -> str:
+    return format(number.normalize(_EXACT), "f") if number else "0"
+
+
+def _why_not(error: Exception) -> str:
+    if isinstance(error, Overflow):
+        return "Number overflow. Attempting to store a number with magnitude larger than supported range"
+    if isinstance(error, Subnormal):
+        return "Number underflow. Attempting to store a number with magnitude smaller than supported range"
+    return "Attempting to store more than 38 significant digits in a Number"
+
+
+def order_of(value: Value) -> tuple[str, Any]:
+    """A value's type, and its place among those of the type.
+
+    Strings stand in the order of their UTF-8 bytes: that of their code points, which is Python's.
+    """
+    ((kind, content),) = value.items()
+    return kind, Decimal(content) if kind == "N" else content
+
+
+def copy_of(value: Value) -> Value:
+    """A copy that shares nothing with it."""
+    ((kind, content),) = value.items()
+    if kind == "M":
+        return {"M": copy_of_item(content)}
+    if kind == "L":
+        return {"L": [copy_of(each) for each in content]}
+    return {kind: list(content) if isinstance(content, list) else content}
+
+
+def copy_of_item(item: Item) -> Item:
+    """A copy that shares nothing with it."""
+    return {name: copy_of(value) for name, value in item.items()}
+
+
+def size_of(item: Item) -> int:
+    """An item's size in bytes, about as DynamoDB counts it."""
+    return sum(len(name.encode()) + _size_of(value) for name, value in item.items())
+
+
+def _size_of(value: Value) -> int:
+    ((kind, content),) = value.items()
+    if kind == "S":
+        return len(content.encode())
+    if kind == "N":
+        return len(content.strip("-0.")) // 2 + 2
+    if kind == "M":
+        return 3 + len(content) + size_of(content)
+    if kind == "L":
+        return 3 + len(content) + sum(map(_size_of, content))
+    if kind in ("SS", "NS", "BS"):
+        return sum(_size_of({kind[0]: member}) for member in content)
+    return len(content) if kind == "B" else 1
