@@ -25,6 +25,7 @@ from ticketlock._requests import (
     Read,
     Reply,
     Request,
+    Scan,
     Steps,
     TaskAnswer,
     TimeCheck,
@@ -143,7 +144,7 @@ class Driver:
                 if isinstance(meaning, TableError):
                     raise meaning from error
                 perhaps_applied |= meaning.perhaps_applied and not isinstance(
-                    request, Read | TimeCheck | Closing | Describing
+                    request, Read | Scan | TimeCheck | Closing | Describing
                 )
                 pause_ms = random.random() * min(_LONGEST_BACKOFF_MS, _FIRST_BACKOFF_MS << attempt)
                 if self.clocks.read().local_ms + pause_ms > last_ms:
@@ -164,6 +165,8 @@ class Driver:
         table = {"TableName": self._table_name}
         if isinstance(request, Read):
             return Call("dynamodb", "query", {**table, **request.parameters()})
+        if isinstance(request, Scan):
+            return Call("dynamodb", "scan", {**table, **request.parameters()})
         if isinstance(request, TimeCheck):
             return Call("dynamodb", "get_item", {**table, **request.parameters()})
         if isinstance(request, TaskAnswer):
@@ -217,7 +220,7 @@ def _close(execution: str) -> Actions[Any]:
 
 def _items(request: Request, response: Any) -> tuple[Item | None, ...]:
     """The items in a reply; the SDK hands on a reply that broke off as an empty one."""
-    if isinstance(request, Read):
+    if isinstance(request, Read | Scan):
         if "Items" not in response:
             raise _sdk.BrokenReply()
         return tuple(response["Items"])

@@ -5,14 +5,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ticketlock._names import DEFAULT_NAMESPACE, LockName, record_wait_ms
+from ticketlock._items import MAX_HOLDERS
+from ticketlock._names import DEFAULT_NAMESPACE, LockName, record_wait_ms, whole_number
 from ticketlock.errors import InvalidLockRequest, TaskNotAllowed, shown
 
 # A payload may have 256 KiB; beside the input travel the turn, and a failed work's cause of up to 32 KiB, which may
 # double when it is quoted.
 MAX_INPUT_BYTES = 150_000
 
-_FIELDS = frozenset({"entity", "namespace", "recordWaitSeconds", "task"})
+_FIELDS = frozenset({"entity", "namespace", "permits", "recordWaitSeconds", "shared", "task"})
 # Field of the request: kind of the work, and what its ARN has in it.
 _TARGETS = {"functionArn": ("function", ":function:"), "stateMachineArn": ("execution", ":stateMachine:")}
 
@@ -24,21 +25,28 @@ class LockRequest:
     Attributes:
         lock: the lock's name.
         record_wait_ms: how long to wait at most; None for ever.
+        permits: how many may hold the lock at once.
+        shared: whether it is held together with others who share it.
         task: ``{"kind": "function" or "execution", "arn": str, "input": object}``.
     """
 
     lock: LockName
     record_wait_ms: int | None
+    permits: int
+    shared: bool
     task: Mapping[str, Any]
 
     @classmethod
-    def parse(cls, request: Any, *, targets: Collection[str] | None, default_record_wait: Any) -> "LockRequest":
+    def parse(
+        cls, request: Any, *, targets: Collection[str] | None, default_record_wait: Any, default_permits: int
+    ) -> "LockRequest":
         """Read an execution's input.
 
         Args:
             request: the input, any JSON value.
             targets: the ARNs of the functions and state machines that may be run; None for any.
             default_record_wait: for an input without ``recordWaitSeconds``.
+            default_permits: for an input without ``permits`` that does not share the lock.
 
         Raises:
             InvalidLockRequest: a field is missing, unknown or out of its bounds; names it.
@@ -46,17 +54,21 @@ class LockRequest:
         """
         fields = _object("the input", request, _FIELDS)
         lock, wait_ms = _lock(fields, default_record_wait)
-        return cls(lock, wait_ms, _task(fields["task"] if "task" in fields else _missing("task"), targets))
+        permits, shared = _limit(fields, default_permits)
+        task = _task(fields["task"] if "task" in fields else _missing("task"), targets)
+        return cls(lock, wait_ms, permits, shared, task)
 
     @classmethod
-    def parse_place(cls, request: Any, *, default_record_wait: Any) -> "LockRequest":
+    def parse_place(cls, request: Any, *, default_record_wait: Any, default_permits: int) -> "LockRequest":
         """Read the request of a place in somebody's own workflow, whose work is not named but follows in the workflow.
 
         Raises:
             InvalidLockRequest: a field is missing, unknown or out of its bounds; names it.
         """
-        lock, wait_ms = _lock(_object("the lock request", request, _FIELDS - {"task"}), default_record_wait)
-        return cls(lock, wait_ms, {})
+        fields = _object("the lock request", request, _FIELDS - {"task"})
+        lock, wait_ms = _lock(fields, default_record_wait)
+        permits, shared = _limit(fields, default_permits)
+        return cls(lock, wait_ms, permits, shared, {})
 
 
 def _lock(fields: Mapping[str, Any], default_record_wait: Any) -> tuple[LockName, int | None]:
@@ -64,6 +76,17 @@ def _lock(fields: Mapping[str, Any], default_record_wait: Any) -> tuple[LockName
         fields["entity"] if "entity" in fields else _missing("entity"), fields.get("namespace", DEFAULT_NAMESPACE)
     )
     return lock, record_wait_ms("recordWaitSeconds", fields.get("recordWaitSeconds", default_record_wait))
+
+
+def _limit(fields: Mapping[str, Any], default_permits: int) -> tuple[int, bool]:
+    shared = fields.get("shared", False)
+    if not isinstance(shared, bool):
+        raise InvalidLockRequest("shared", shared, "true or false")
+    # Those who share a lock do so with whoever holds it alone, with one permit; whatever the others' default is.
+    permits = whole_number("permits", fields.get("permits", 1 if shared else default_permits), 1, MAX_HOLDERS)
+    if shared and permits != 1:
+        raise InvalidLockRequest("permits", permits, "1, of a request that shares the lock")
+    return permits, shared
 
 
 def _task(task: Any, targets: Collection[str] | None) -> Mapping[str, Any]:

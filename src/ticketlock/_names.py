@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from ticketlock.errors import InvalidLockRequest
@@ -72,8 +73,23 @@ def whole_number(field: str, value: Any, least: int, most: int) -> int:
     return value
 
 
+def duration_ms(field: str, value: Any, least_ms: int, most_ms: int) -> int:
+    """Read a duration: a number of seconds, or a ``timedelta``; in milliseconds, rounded up.
+
+    Raises:
+        InvalidLockRequest: it is something else, or out of its bounds; names the field.
+    """
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not is_number or not least_ms <= seconds * 1_000 <= most_ms:
+        raise InvalidLockRequest(
+            field, value, f"seconds, or a timedelta, from {least_ms / 1_000} to {most_ms / 1_000:,}"
+        )
+    return math.ceil(seconds * 1_000)
+
+
 def record_wait_ms(field: str, value: Any) -> int | None:
-    """Read a record wait in seconds: a number from 0 on, or infinity, also as the text ``"Infinity"``.
+    """Read a record wait in seconds: a number from 0 on, a ``timedelta``, or infinity, also as ``"Infinity"``.
 
     Returns:
         Milliseconds, rounded up; None for a wait without end, and for one of more than 10^9 seconds.
@@ -83,6 +99,8 @@ def record_wait_ms(field: str, value: Any) -> int | None:
     """
     if value == "Infinity":
         return None
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
     allowed = 'a number of seconds from 0 on, or "Infinity"'
     # "Not at least 0" is also true of NaN.
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:

@@ -1,9 +1,11 @@
 """What an operator does to a lock that is not theirs: set its limit, free it by force."""
 
+from collections.abc import Callable
+
 from ticketlock import _writes as write
 from ticketlock._calls import call_next
-from ticketlock._items import MAX_HOLDERS, LockItem
-from ticketlock._names import LockName, whole_number
+from ticketlock._items import MAX_HOLDERS, Holder, LockItem
+from ticketlock._names import LockName, owner_id, whole_number
 from ticketlock._outcomes import Grant, Released
 from ticketlock._protocol import Contender
 from ticketlock._queue import inspect
@@ -31,23 +33,36 @@ def set_limit(lock: LockName, permits: int, now: Moment, *, then_call: bool) -> 
     return item
 
 
-def force_release(lock: LockName, fencing_token: int, now: Moment, *, then_call: bool) -> Steps[Released]:
-    """Take a lock away from the holder with this fencing token, who finds out at the next heartbeat.
+def resume(lock: LockName, owner: str, lease_ms: int, now: Moment) -> Steps[tuple[Claim, Grant]]:
+    """The claim and the grant of an owner that holds a lock, renewed.
+
+    Raises:
+        LockLost: it does not hold it.
+    """
+    state = yield from inspect(lock, now)
+    holder = state.item.holder(owner_id(owner)) if state.item is not None else None
+    if state.item is None or holder is None:
+        raise LockLost(f"{owner!r} does not hold the lock on {lock.entity!r}")
+    claim = _claim_of(lock, holder, state.item, lease_ms)
+    return claim, (yield from Contender(claim, state.now).renew(holder.fencing_token))
+
+
+def release_of(lock: LockName, whose: Callable[[Holder], bool], now: Moment, *, then_call: bool) -> Steps[Released]:
+    """Free a lock in its holder's place, who finds out at the next heartbeat.
 
     Args:
+        whose: tells the holder.
         then_call: whether the waiters who may enter now are to be called.
 
     Raises:
-        LockLost: nobody holds it with this token.
+        LockLost: nobody like that holds it.
     """
     state = yield from inspect(lock, now)
     item = state.item
-    holder = next((each for each in (item.holders if item else ()) if each.fencing_token == fencing_token), None)
+    holder = next((each for each in (item.holders if item else ()) if whose(each)), None)
     if item is None or holder is None:
-        raise LockLost(f"nobody holds the lock with fencing token {fencing_token}")
-    claim = Claim(
-        lock, holder.owner, MIN_LEASE_MS, permits=1 if holder.shared else max(1, item.permits), shared=holder.shared
-    )
+        raise LockLost(f"nobody holds the lock on {lock.entity!r} with this owner or fencing token")
+    claim = _claim_of(lock, holder, item, MIN_LEASE_MS)
     me = Contender(claim, state.now)
     held = Grant(
         lock=lock,
@@ -64,3 +79,14 @@ def force_release(lock: LockName, fencing_token: int, now: Moment, *, then_call:
     if then_call and released.waiting != 0:
         yield from call_next(me)
     return released
+
+
+def _claim_of(lock: LockName, holder: Holder, item: LockItem, lease_ms: int) -> Claim:
+    return Claim(
+        lock,
+        holder.owner,
+        lease_ms,
+        permits=1 if holder.shared else max(1, item.permits),
+        data=holder.data,
+        shared=holder.shared,
+    )

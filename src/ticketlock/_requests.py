@@ -99,6 +99,30 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
+class Scan:
+    """A page of the lock items of the whole table.
+
+    Attributes:
+        attributes: which of their attributes to read.
+        after: the key to go on behind, from the reply before.
+    """
+
+    attributes: tuple[str, ...]
+    after: Attributes | None = None
+
+    def parameters(self) -> dict[str, Any]:
+        """The Scan as the low-level API has it, without the table's name."""
+        given: dict[str, Any] = {
+            "ProjectionExpression": ", ".join(self.attributes),
+            "Select": "SPECIFIC_ATTRIBUTES",
+            "FilterExpression": "attribute_exists(issued)",
+        }
+        if self.after is not None:
+            given["ExclusiveStartKey"] = self.after
+        return given
+
+
+@dataclass(frozen=True, slots=True)
 class TaskAnswer:
     """The answer to a Step Functions callback task: success, or failure with an error name and a cause.
 
@@ -145,7 +169,7 @@ class Pause:
     ms: float
 
 
-Request = Write | Transaction | Read | TaskAnswer | TimeCheck | Closing | Describing | Pause
+Request = Write | Transaction | Read | TaskAnswer | TimeCheck | Closing | Describing | Pause | Scan
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The lock table over boto3: performs the protocol's requests, one process, any number of threads."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -9,12 +9,13 @@ from botocore.exceptions import BotoCoreError, ClientError
 from ticketlock import _calls, _sdk
 from ticketlock._clocks import Clocks, SystemClocks
 from ticketlock._driver import Actions, Driver, Sleep, T
+from ticketlock._listing import LISTED, LockSummary, list_page
 from ticketlock._names import MAX_RECORD_WAIT_MS, LockName, whole_number
-from ticketlock._operate import force_release, set_limit
+from ticketlock._operate import release_of, resume, set_limit
 from ticketlock._outcomes import Grant, LockState, Place, Position, Released
 from ticketlock._protocol import Contender
 from ticketlock._queue import inspect
-from ticketlock._requests import Reply, Request, Steps
+from ticketlock._requests import Reply, Request, Scan, Steps
 from ticketlock._time import Moment
 from ticketlock._writes import Claim
 from ticketlock.errors import InvalidLockRequest
@@ -50,7 +51,7 @@ class LockTable:
         client: "DynamoDBClient | None" = None,
         step_functions: "SFNClient | None" = None,
         clocks: Clocks | None = None,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], object] = time.sleep,
         give_up_after_ms: int = 8_000,
     ) -> None:
         self.table_name = table_name
@@ -75,7 +76,7 @@ class LockTable:
         """
         if record_wait_ms is not None:
             whole_number("record_wait_ms", record_wait_ms, 0, MAX_RECORD_WAIT_MS)
-        return self._contend(claim, lambda me: me.take_ticket(record_wait_ms))
+        return self.contend(claim, lambda me: me.take_ticket(record_wait_ms))
 
     def check_turn(self, claim: Claim, place: Place, wait_until_ms: int | None) -> Grant | Position:
         """Look once, and take the lock or keep the place.
@@ -92,7 +93,7 @@ class LockTable:
         if wait_until_ms is not None:
             whole_number("wait_until_ms", wait_until_ms, 0, 10 * MAX_RECORD_WAIT_MS)
         steps = Contender.check_turn if self._step_functions is None else _calls.check_turn
-        return self._contend(claim, lambda me: steps(me, place, wait_until_ms))
+        return self.contend(claim, lambda me: steps(me, place, wait_until_ms))
 
     def withdraw(self, claim: Claim, ticket: int) -> Grant | None:
         """Leave the queue.
@@ -101,7 +102,7 @@ class LockTable:
             None; or the grant, when an earlier try of the same owner had taken the lock already.
         """
         steps = Contender.withdraw if self._step_functions is None else _calls.withdraw
-        return self._contend(claim, lambda me: steps(me, ticket))
+        return self.contend(claim, lambda me: steps(me, ticket))
 
     def renew(self, claim: Claim, fencing_token: int) -> Grant:
         """The heartbeat: a whole new lease, counted from now.
@@ -110,7 +111,7 @@ class LockTable:
             LockLost: the lease is over, or the lock is not held with this token any more.
             TableError: the table could not be used; the lease runs on until its end.
         """
-        return self._contend(claim, lambda me: me.renew(fencing_token))
+        return self.contend(claim, lambda me: me.renew(fencing_token))
 
     def set_data(self, claim: Claim, fencing_token: int, data: str | None) -> None:
         """Show something else beside the holder; None for nothing.
@@ -118,7 +119,7 @@ class LockTable:
         Raises:
             LockLost: the lease is over, or the lock is not held with this token any more.
         """
-        self._contend(claim, lambda me: me.set_data(fencing_token, data))
+        self.contend(claim, lambda me: me.set_data(fencing_token, data))
 
     def release(self, claim: Claim, held: Grant, *, data_left: str | None = None) -> Released:
         """Free the lock.
@@ -133,7 +134,7 @@ class LockTable:
             TableError: the table could not be used; the lease ends by itself.
         """
         steps = Contender.release if self._step_functions is None else _calls.release
-        return self._contend(claim, lambda me: steps(me, held, data_left=data_left))
+        return self.contend(claim, lambda me: steps(me, held, data_left=data_left))
 
     def inspect(self, lock: LockName) -> LockState:
         """Read a lock, its holders and its whole queue; sends a Query a page."""
@@ -156,7 +157,34 @@ class LockTable:
             LockLost: nobody holds it with this token.
         """
         then_call = self._step_functions is not None
-        return self.run(lambda now: force_release(lock, fencing_token, now, then_call=then_call))
+        return self.run(
+            lambda now: release_of(lock, lambda each: each.fencing_token == fencing_token, now, then_call=then_call)
+        )
+
+    def release_as(self, lock: LockName, owner: str) -> Released:
+        """Free a lock that was taken with a known owner, perhaps by another process.
+
+        Raises:
+            LockLost: this owner does not hold it.
+        """
+        then_call = self._step_functions is not None
+        return self.run(lambda now: release_of(lock, lambda each: each.owner == owner, now, then_call=then_call))
+
+    def list_locks(self) -> Iterator[LockSummary]:
+        """The locks of the table, in no order; sends a Scan a page."""
+        page: Scan | None = Scan(LISTED)
+        while page is not None:
+            request = page
+            locks, page = self.run(_page(request))
+            yield from locks
+
+    def resume(self, lock: LockName, owner: str, lease_ms: int) -> tuple[Claim, Grant]:
+        """The claim and the grant of an owner that holds a lock, renewed.
+
+        Raises:
+            LockLost: it does not hold it.
+        """
+        return self.run(lambda now: resume(lock, owner, lease_ms, now))
 
     @property
     def step_functions(self) -> "SFNClient":
@@ -169,21 +197,32 @@ class LockTable:
             raise ValueError("a callback task or an execution is to be reached: give LockTable a Step Functions client")
         return self._step_functions
 
-    def _contend(self, claim: Claim, steps: Callable[[Contender], Steps[T]]) -> T:
+    def contend(
+        self, claim: Claim, steps: Callable[[Contender], Steps[T]], *, sleep: Callable[[float], object] | None = None
+    ) -> T:
+        """Drive steps of one claim to their end; see ``run``.
+
+        Raises:
+            InvalidLockRequest: a request that hangs could take the claim's whole lease.
+        """
         slowest_s = _sdk.read_timeout_s(self._client)
         if slowest_s * 4_000 > claim.lease_ms:
             raise InvalidLockRequest(
                 "lease_ms", claim.lease_ms, f"at least four read time-outs of the client ({slowest_s} s each)"
             )
-        return self.run(lambda now: steps(Contender(claim, now)))
+        return self.run(lambda now: steps(Contender(claim, now)), sleep=sleep)
 
-    def run(self, steps: Callable[[Moment], Steps[T]]) -> T:
-        """Drive steps of the protocol to their end, performing each request that they yield."""
-        return self._drive(self._driver.run(steps))
+    def run(self, steps: Callable[[Moment], Steps[T]], *, sleep: Callable[[float], object] | None = None) -> T:
+        """Drive steps of the protocol to their end, performing each request that they yield.
+
+        Args:
+            sleep: how to wait, in seconds, where not as the table does; what it raises ends the steps.
+        """
+        return self.drive(self._driver.run(steps), sleep=sleep)
 
     def now(self) -> Moment:
         """The present moment in table time; asks the table where it is not known."""
-        return self._drive(self._driver.now())
+        return self.drive(self._driver.now())
 
     def perform(self, request: Request) -> Reply:
         """Send a request until it is applied or refused.
@@ -193,17 +232,25 @@ class LockTable:
             OutcomeUnknown: given up, and some attempt may have been applied.
             TableError: another one, when repeating cannot help.
         """
-        return self._drive(self._driver.perform(request))
+        return self.drive(self._driver.perform(request))
 
-    def _drive(self, actions: Actions[T]) -> T:
+    def drive(
+        self,
+        actions: Actions[T],
+        *,
+        sleep: Callable[[float], object] | None = None,
+        dynamodb: "DynamoDBClient | None" = None,
+    ) -> T:
+        """Perform calls and sleeps, and hand back what comes of them; with another DynamoDB client, if one is given."""
+        wait = sleep if sleep is not None else self._sleep
         try:
             action = next(actions)
             while True:
                 if isinstance(action, Sleep):
-                    self._sleep(action.ms / 1_000)
+                    wait(action.ms / 1_000)
                     action = actions.send(None)
                     continue
-                client: Any = self._client if action.service == "dynamodb" else self.step_functions
+                client: Any = (dynamodb or self._client) if action.service == "dynamodb" else self.step_functions
                 try:
                     answer = getattr(client, action.operation)(**action.parameters)
                 except (BotoCoreError, ClientError) as error:
@@ -213,3 +260,7 @@ class LockTable:
         except StopIteration as end:
             result: T = end.value
             return result
+
+
+def _page(request: Scan) -> Callable[[Moment], Steps[tuple[list[LockSummary], Scan | None]]]:
+    return lambda _: list_page(request)

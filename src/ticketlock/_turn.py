@@ -31,6 +31,8 @@ def new_turn(claim: Claim, session: Session, event: Mapping[str, Any], arrived_m
             "namespace": claim.lock.namespace,
             "owner": claim.owner,
             "leaseMs": claim.lease_ms,
+            "permits": claim.permits,
+            "shared": claim.shared,
         },
         "session": {"execution": session.execution, "place": session.place},
         "arrivedMs": arrived_ms,
@@ -61,7 +63,14 @@ def claim_of(turn: Turn, event: Mapping[str, Any] | None = None) -> Claim:
     claim = turn["claim"]
     lock = LockName(claim["entity"], claim["namespace"])
     lease_ms = claim["leaseMs"] if event is None else int(event["leaseSeconds"] * 1_000)
-    return Claim(lock, claim["owner"], lease_ms, session=session_of(turn) if is_called(turn) else None)
+    return Claim(
+        lock,
+        claim["owner"],
+        lease_ms,
+        permits=claim["permits"],
+        session=session_of(turn) if is_called(turn) else None,
+        shared=claim["shared"],
+    )
 
 
 def session_of(turn: Turn) -> Session:

@@ -8,6 +8,8 @@
     ├── RecordWaitExceeded (TimeoutError)   the record wait ended before the turn came
     ├── EventBudgetExceeded                 an execution came near the end of its event history
     ├── LockLost                            the lease ended, or the lock is somebody else's
+    ├── AlreadyHeld (RuntimeError)          the caller holds the lock already, and would wait for itself
+    ├── ClientClosed (RuntimeError)         the client was closed, or belongs to another process
     └── TableError                          the table could not be used
         ├── TableNotFound                   no such table
         ├── TableRefused                    credentials, permissions or the request were refused
@@ -20,6 +22,8 @@ The class names are also wire format: they are the error names of the state mach
 import json
 
 __all__ = [
+    "AlreadyHeld",
+    "ClientClosed",
     "EventBudgetExceeded",
     "InvalidLockRequest",
     "LockLost",
@@ -112,6 +116,14 @@ class EventBudgetExceeded(TicketLockError):
 
 class LockLost(TicketLockError):
     """The lease ended before it was renewed or released, or the lock is no longer the caller's."""
+
+
+class AlreadyHeld(TicketLockError, RuntimeError):
+    """This thread or task holds the lock already, and would wait for itself: ask with ``reentrant=True``."""
+
+
+class ClientClosed(TicketLockError, RuntimeError):
+    """The client was closed, or was made in the process that this one was forked from."""
 
 
 class TableError(TicketLockError):

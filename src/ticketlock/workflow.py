@@ -8,7 +8,7 @@ gives the next one back; the definition only routes by its ``status``:
     grantedMeanwhile           look again, for a whole lease: granted in an execution in which the wait went on
     parked, parkedBriefly      wait to be called, for half a lease or for ``poll`` at most, then look
     continued                  go on waiting in another execution, named ``continueName``
-    InvalidLockRequest, TaskNotAllowed, RecordWaitExceeded, EventBudgetExceeded      fail by this name
+    InvalidLockRequest, TaskNotAllowed, PermitsMismatch, RecordWaitExceeded, EventBudgetExceeded      fail by this name
 
 Every call may run twice with the same input.
 """
@@ -16,7 +16,7 @@ Every call may run twice with the same input.
 import json
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -38,7 +38,14 @@ from ticketlock._table import LockTable
 from ticketlock._turn import Turn
 from ticketlock._waiting import Sleep, next_look, next_sleep
 from ticketlock._writes import Claim
-from ticketlock.errors import EventBudgetExceeded, InvalidLockRequest, LockLost, RecordWaitExceeded, TaskNotAllowed
+from ticketlock.errors import (
+    EventBudgetExceeded,
+    InvalidLockRequest,
+    LockLost,
+    PermitsMismatch,
+    RecordWaitExceeded,
+    TaskNotAllowed,
+)
 
 __all__ = ["Step", "Workflow"]
 
@@ -47,7 +54,9 @@ _CLOCKS_DIFFER_MS = 3_000
 # More than a task can be retried within its state.
 _TRIES_A_MS = 10**9
 # The ends of an execution that never had a place, or gave it up itself; work that fails by such a name is released.
-_HAS_LEFT = frozenset(error.__name__ for error in (InvalidLockRequest, RecordWaitExceeded, TaskNotAllowed))
+_HAS_LEFT = frozenset(
+    error.__name__ for error in (InvalidLockRequest, PermitsMismatch, RecordWaitExceeded, TaskNotAllowed)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,31 +94,42 @@ class Workflow:
 
         Args:
             event: ``request`` (the execution's input), ``execution`` (its ARN, which is the owner), ``targets``,
-                ``defaultRecordWaitSeconds``, ``leaseSeconds``, ``pollSeconds``, ``handOver``, ``continueMachine``,
-                ``pollsAnExecution``, ``beatsAnExecution``. In the middle of somebody's own workflow also ``place``,
-                which with the execution is the owner; its request names no task.
+                ``defaultRecordWaitSeconds``, ``defaultPermits``, ``leaseSeconds``, ``pollSeconds``, ``handOver``,
+                ``continueMachine``, ``pollsAnExecution``, ``beatsAnExecution``. In the middle of somebody's own
+                workflow also ``place``, which with the execution is the owner; its request names no task.
         """
-        asked, default_wait, place = event["request"], event["defaultRecordWaitSeconds"], event.get("place")
+        asked, place = event["request"], event.get("place")
+        defaults: dict[str, Any] = {
+            "default_record_wait": event["defaultRecordWaitSeconds"],
+            "default_permits": event["defaultPermits"],
+        }
         try:
             if place is None:
-                request = LockRequest.parse(asked, targets=event["targets"], default_record_wait=default_wait)
+                request = LockRequest.parse(asked, targets=event["targets"], **defaults)
             else:
-                request = LockRequest.parse_place(asked, default_record_wait=default_wait)
+                request = LockRequest.parse_place(asked, **defaults)
         except (InvalidLockRequest, TaskNotAllowed) as error:
             return Step({"lock": {"turn": turns.refusal(error)}}, {}, {"refused": str(error)})
         execution = event["execution"]
         session = Session(execution, place or _PLACE)
         owner = execution if place is None else f"{execution}/{place}"
         is_called = event["handOver"] == "callback"
-        claim = Claim(request.lock, owner, int(event["leaseSeconds"] * 1_000), session=session if is_called else None)
+        claim = Claim(
+            request.lock,
+            owner,
+            int(event["leaseSeconds"] * 1_000),
+            permits=request.permits,
+            session=session if is_called else None,
+            shared=request.shared,
+        )
         wait_ms = request.record_wait_ms
         if place is not None:
             self._run(claim, lambda me: note_claim(me, session, event["workMachine"]))
         try:
             found = self._table.take_ticket(claim, wait_ms)
-        except RecordWaitExceeded as error:
-            keys = turns.log_keys(claim) | {"refused": str(error)}
-            return Step({"lock": {"turn": turns.refusal(error)}}, {"RecordWaitsExceeded": 1}, keys)
+        except (PermitsMismatch, RecordWaitExceeded) as error:
+            refused = _refused(error, claim)
+            return replace(refused, reply={"lock": {"turn": refused.reply}})
         turn = turns.new_turn(claim, session, event, self._table.now().likely_ms, wait_ms)
         step = self._found(turn, claim, found)
         return Step({"lock": {"turn": step.reply}, "task": request.task}, step.metrics, step.keys)
@@ -148,8 +168,13 @@ class Workflow:
         try:
             found = self._table.check_turn(claim, place, turn["waitUntilMs"])
         except RecordWaitExceeded as error:
-            keys = turns.log_keys(claim, place.ticket) | {"refused": str(error)}
-            return Step(turns.refusal(error), {"RecordWaitsExceeded": 1}, keys)
+            return _refused(error, claim, place.ticket)
+        except PermitsMismatch as error:
+            # The lock was made anew meanwhile, by somebody who asked for another number.
+            won = self._table.withdraw(replace(claim, permits=error.stored, shared=False), place.ticket)
+            if won is None:
+                return _refused(error, claim, place.ticket)
+            found = won
         most = turn["pollsAnExecution"]
         if is_first:
             most = min(most, budget.FIRST_POLLS)
@@ -318,6 +343,11 @@ class Workflow:
         return Step(reply, {}, keys | {"seam": seam})
 
 
+def _refused(error: PermitsMismatch | RecordWaitExceeded, claim: Claim, ticket: int | None = None) -> Step:
+    metrics = {"RecordWaitsExceeded": 1} if isinstance(error, RecordWaitExceeded) else {}
+    return Step(turns.refusal(error), metrics, turns.log_keys(claim, ticket) | {"refused": str(error)})
+
+
 def _order(event: Mapping[str, Any]) -> int:
     """A number that rises from one try of a callback task to the next, in whichever execution it is entered."""
     entered_ms = int(datetime.fromisoformat(event["entered"]).timestamp() * 1_000)
@@ -335,7 +365,8 @@ def _cleaning(session: Session, stopped_at_ms: int, work_of: WorkOf) -> Callable
 def _claim_by_input(text: str | None, execution: str, lease_ms: int) -> list[tuple[Session, Claim, WorkOf]]:
     """The claim of an execution of the serialised workflow itself, which follows from its input."""
     try:
-        request = LockRequest.parse(json.loads(text or "null"), targets=None, default_record_wait="Infinity")
+        given = json.loads(text or "null")
+        request = LockRequest.parse(given, targets=None, default_record_wait="Infinity", default_permits=1)
     except (ValueError, TaskNotAllowed):
         return []  # refused at its first step: it has no claim
     claim = Claim(request.lock, execution, lease_ms)

@@ -14,11 +14,15 @@ PACKAGE = Path(ticketlock.__file__).parent
 
 # Rules without I/O and without a clock: they run under boto3, under asyncio, or in a simulated world.
 PROTOCOL = [
+    "_acquiring",
     "_calls",
     "_clean_up",
     "_conditions",
     "_items",
+    "_listing",
+    "_operate",
     "_outcomes",
+    "_pace",
     "_protocol",
     "_queue",
     "_requests",

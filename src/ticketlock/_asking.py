@@ -1,0 +1,210 @@
+"""What a client asks for, checked and completed: common to threads and tasks. No I/O."""
+
+import math
+import os
+import socket
+import threading
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Generic, TypeVar
+
+from ticketlock._lease import BaseLease
+from ticketlock._names import LockName, duration_ms, record_wait_ms, text
+from ticketlock._pace import Bounds, Pace
+from ticketlock._writes import MAX_LEASE_MS, MIN_LEASE_MS, Claim
+from ticketlock.errors import AlreadyHeld, ClientClosed, InvalidLockRequest
+
+Seconds = float | timedelta
+L = TypeVar("L", bound=BaseLease)
+
+_OWNER_NAME_BYTES = 512
+_REMEMBERED = 1_000
+_HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One acquisition's wishes.
+
+    Attributes:
+        claim: what it asks for.
+        record_wait_ms: None for ever.
+        danger_ms: how long before the deadline a lease is in danger; None for a quarter of it.
+    """
+
+    claim: Claim
+    record_wait_ms: int | None
+    danger_ms: int | None
+
+
+class Asking(Generic[L]):
+    """A client's defaults, and what it holds.
+
+    Args:
+        namespace, lease, record_wait, owner_name, check_every: as the client was told.
+    """
+
+    def __init__(
+        self,
+        *,
+        namespace: str,
+        lease: Seconds,
+        record_wait: Seconds,
+        owner_name: str | None,
+        check_every: tuple[Seconds, Seconds],
+    ) -> None:
+        self._namespace = namespace
+        self._lease_ms = duration_ms("lease", lease, MIN_LEASE_MS, MAX_LEASE_MS)
+        self._record_wait_ms = record_wait_ms("record_wait", record_wait)
+        shortest, longest = (duration_ms("check_every", each, 1, _HOUR_MS) for each in check_every)
+        self._bounds = Bounds(shortest, max(shortest, longest))
+        name = owner_name if owner_name is not None else f"{socket.gethostname()}:{os.getpid()}"
+        self.owner_name = text("owner_name", name, _OWNER_NAME_BYTES)
+        self._pid = os.getpid()
+        self._closed = False
+        self._mutex = threading.Lock()
+        self._held: dict[tuple[LockName, object], L] = {}
+        self._hand_over_ms: dict[LockName, float] = {}
+
+    def lock(self, entity: str | LockName, namespace: str | None) -> LockName:
+        """The name of a lock."""
+        if isinstance(entity, LockName):
+            if namespace is not None:
+                raise InvalidLockRequest("namespace", namespace, "nothing, beside a LockName")
+            return entity
+        return LockName(entity, self._namespace if namespace is None else namespace)
+
+    def lease_ms(self, lease: Seconds | None) -> int:
+        """A lease's length."""
+        return self._lease_ms if lease is None else duration_ms("lease", lease, MIN_LEASE_MS, MAX_LEASE_MS)
+
+    def wait_ms(self, record_wait: Seconds | None) -> int | None:
+        """A record wait's length; None for ever."""
+        return self._record_wait_ms if record_wait is None else record_wait_ms("record_wait", record_wait)
+
+    def ask(
+        self,
+        lock: LockName,
+        *,
+        record_wait: Seconds | None,
+        lease: Seconds | None,
+        data: str | None,
+        permits: int,
+        shared: bool,
+        owner: str | None,
+        danger: Seconds | None,
+    ) -> Asked:
+        """Check and complete one acquisition."""
+        lease_ms = self.lease_ms(lease)
+        claim = Claim(
+            lock,
+            owner if owner is not None else f"{self.owner_name}/{uuid.uuid4().hex}",
+            lease_ms,
+            permits=permits,
+            data=data,
+            shared=shared,
+        )
+        return Asked(
+            claim, self.wait_ms(record_wait), None if danger is None else duration_ms("danger", danger, 0, lease_ms)
+        )
+
+    def check_usable(self) -> None:
+        """Refuse a client that was closed, or copied into another process.
+
+        Raises:
+            ClientClosed: it was.
+        """
+        if self._pid != os.getpid():
+            raise ClientClosed(
+                f"the client was made in process {self._pid}, from which this one was forked: make another one here"
+            )
+        if self._closed:
+            raise ClientClosed("the client was closed")
+
+    def held_by(self, caller: object, asked: Asked, *, reentrant: bool) -> L | None:
+        """The lease of a caller that holds the lock already, and holds it once more now.
+
+        Raises:
+            AlreadyHeld: it holds it, and did not ask to hold it again.
+        """
+        with self._mutex:
+            lease = self._held.get((asked.claim.lock, caller))
+        if lease is None or not lease.is_held():
+            return None
+        if reentrant and lease.shared == asked.claim.shared and lease._hold_again():
+            return lease
+        if asked.claim.permits > 1:
+            return None
+        raise AlreadyHeld(
+            f"this thread or task holds {asked.claim.lock.entity!r} already, and would wait for itself: release it "
+            "first, or ask with reentrant=True (shared, if it is held so)"
+        )
+
+    def keep(self, caller: object, lease: L) -> None:
+        """Remember a lease."""
+        with self._mutex:
+            lease._caller = caller
+            self._held[lease.lock, caller] = lease
+
+    def drop(self, lease: L) -> None:
+        """Forget a lease."""
+        with self._mutex:
+            if self._held.get((lease.lock, lease._caller)) is lease:
+                del self._held[lease.lock, lease._caller]
+
+    def close(self) -> list[L]:
+        """Close it to further acquisitions.
+
+        Returns:
+            What is held still.
+        """
+        with self._mutex:
+            self._closed = True
+            return [lease for lease in self._held.values() if lease._pid == os.getpid()]
+
+    def pace(self, lock: LockName) -> Pace:
+        """When a waiter for this lock looks, as far as the waits before tell."""
+        return Pace(self._bounds, self._hand_over_ms.get(lock, 0.0))
+
+    def learned(self, lock: LockName, pace: Pace) -> None:
+        """What a wait has told of the lock."""
+        if len(self._hand_over_ms) >= _REMEMBERED:
+            self._hand_over_ms.clear()
+        self._hand_over_ms[lock] = pace.hand_over_ms
+
+    def in_one_order(self, entities: Iterable[str | LockName], namespace: str | None) -> list[LockName]:
+        """Names of several locks, in the order that all callers take them in.
+
+        Raises:
+            InvalidLockRequest: one is named twice, or none at all.
+        """
+        if isinstance(entities, str):
+            raise InvalidLockRequest("entities", entities, "a list of entities")
+        locks = sorted(
+            (self.lock(each, None if isinstance(each, LockName) else namespace) for each in entities),
+            key=lambda lock: (lock.entity.encode(), lock.namespace.encode()),
+        )
+        if not locks or len(set(locks)) < len(locks):
+            raise InvalidLockRequest("entities", [lock.entity for lock in locks], "at least one, each once")
+        return locks
+
+
+def rest_s(record_wait_ms: int | None, waited_ms: int) -> float:
+    """What is left of a record wait, in seconds."""
+    return math.inf if record_wait_ms is None else max(0, record_wait_ms - waited_ms) / 1_000
+
+
+def entity_of(key: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """The entity that a call of a function is about.
+
+    Args:
+        key: a callable that is given the call's arguments, or a template with the names of the function's parameters.
+        function: its signature.
+    """
+    if callable(key):
+        return str(key(*args, **kwargs))
+    bound = function.bind(*args, **kwargs)
+    bound.apply_defaults()
+    return str(key).format(**bound.arguments)

@@ -1,0 +1,587 @@
+"""Locks for Python code: ``LockClient`` for threads. Its twin for tasks is ``ticketlock.aio``."""
+
+import atexit
+import functools
+import inspect as signatures
+import logging
+import os
+import random
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+
+from ticketlock import _fencing
+from ticketlock._acquiring import acquire, leave
+from ticketlock._asking import Asked, Asking, Seconds, entity_of, rest_s
+from ticketlock._clocks import Clocks, SystemClocks
+from ticketlock._keeper import Keeper
+from ticketlock._lease import BaseLease
+from ticketlock._listing import LockSummary
+from ticketlock._names import LockName, duration_ms
+from ticketlock._outcomes import Grant, LockState, Position
+from ticketlock._protocol import Contender
+from ticketlock._requests import Steps
+from ticketlock._table import LockTable
+from ticketlock._writes import MAX_LEASE_MS
+from ticketlock.errors import ClientClosed, LockLost, RecordWaitExceeded, TableError, TicketLockError
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_stepfunctions import SFNClient
+
+_log = logging.getLogger("ticketlock")
+_log.addHandler(logging.NullHandler())
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_TRANSACTION_PATIENCE_S = 10.0
+
+
+class Lease(BaseLease):
+    """A held lock. Use it in ``with``: it is released at the end, and what is raised inside passes through."""
+
+    _client: "LockClient"
+
+    def renew(self) -> None:
+        """A whole new lease, now.
+
+        Raises:
+            LockLost: the lock is not held any more.
+            TableError: the table could not be used; the lease runs on until its end.
+        """
+        self._check_process()
+        if self._state != "held":
+            raise self._lost()
+        self._client._renew(self)
+
+    def ensure(self, at_least: Seconds) -> None:
+        """Make sure that the lock is held for so long from now on, renewing it if need be.
+
+        Raises:
+            LockLost: it is not, and a renewal does not help.
+            TableError: the table could not be used, and less than that is left.
+        """
+        needed_ms = duration_ms("at_least", at_least, 0, MAX_LEASE_MS)
+        if not self.is_held() or self._remaining_ms(self._clocks.read()) < needed_ms:
+            self.renew()
+        if not self.is_held() or self._remaining_ms(self._clocks.read()) < needed_ms:
+            raise LockLost(f"less than {needed_ms / 1_000} s are left of the lease on {self.entity!r}, even renewed")
+
+    def set_data(self, data: str | None) -> None:
+        """Show something else beside the holder, up to 256 bytes; None for nothing.
+
+        Raises:
+            LockLost: the lock is not held any more.
+        """
+        self._check_process()
+        self._client._table.set_data(self._claim, self.fencing_token, data)
+        self._data = data
+
+    def transact_write(
+        self,
+        items: Sequence[Mapping[str, Any]],
+        *,
+        client: "DynamoDBClient | None" = None,
+        patience: Seconds = _TRANSACTION_PATIENCE_S,
+    ) -> None:
+        """Write in one transaction with the check that this lock is held, repeated while it conflicts with waiters.
+
+        Args:
+            items: up to 99 items of ``TransactWriteItems``, as a low-level client wants them.
+            client: a DynamoDB client that may write them; the lock's own otherwise.
+            patience: for how long it is repeated.
+
+        Raises:
+            LockLost: the lock is not held with this token any more; nothing was written.
+            ClientError: another of the conditions did not hold, as DynamoDB said it; nothing was written.
+            TableError: the table could not be used.
+        """
+        self._check_process()
+        patience_ms = duration_ms("patience", patience, 0, MAX_LEASE_MS)
+        actions = _fencing.transact_write(self.condition_check(), items, self._clocks, patience_ms)
+        self._client._table.drive(actions, dynamodb=client)
+
+    def release(self, *, data_left: str | None = None, best_effort: bool = False) -> None:
+        """Free the lock; of a lock that is held several times, the last release does. A second time does nothing.
+
+        Args:
+            data_left: up to 256 bytes that the next holder finds as ``data_left``.
+            best_effort: log what goes wrong instead of raising it.
+
+        Raises:
+            LockLost: the lease had ended before: somebody else may have held the lock meanwhile.
+            TableError: the table could not be used; the lease ends by itself.
+        """
+        self._check_process()
+        try:
+            self._client._release(self, data_left)
+        except TicketLockError as error:
+            if not best_effort:
+                raise
+            _log.warning("%r was not released: %s", self, error)
+
+    def detach(self) -> None:
+        """Leave the lock held, for another process that goes on with it by its owner (``LockClient.resume``)."""
+        self._check_process()
+        self._client._forget(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._pid != os.getpid():
+            return
+        try:
+            self.release(best_effort=error is not None)
+        except TableError as failed:
+            # The work is done; the lease ends by itself.
+            _log.error("%r was not released, and ends by itself: %s", self, failed)
+
+
+class LeaseGroup:
+    """Several locks that are held together. Use it in ``with``.
+
+    Attributes:
+        leases: in the order in which they were taken.
+    """
+
+    def __init__(self, leases: Sequence[Lease]) -> None:
+        self.leases = tuple(leases)
+
+    def is_held(self) -> bool:
+        """Whether all of them may be counted on at this moment."""
+        return all(lease.is_held() for lease in self.leases)
+
+    def release(self) -> None:
+        """Free them all, the last one first.
+
+        Raises:
+            LockLost, TableError: of the first one that could not be released as it should; the others were released.
+        """
+        failed: TicketLockError | None = None
+        for lease in reversed(self.leases):
+            try:
+                lease.release()
+            except TicketLockError as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        lost: LockLost | None = None
+        for lease in reversed(self.leases):
+            try:
+                lease.__exit__(kind, error, traceback)
+            except LockLost as each:
+                lost = lost or each
+        if lost is not None:
+            raise lost
+
+
+class LockClient:
+    """Locks in one table, for one process and any number of threads.
+
+    It is not for a forked child, which has to make its own.
+
+    Args:
+        table_name: a lock table; ``create_table`` makes one.
+        client: a DynamoDB client of your own: no retries (``total_max_attempts`` 1), time-outs of at most 5 s.
+        step_functions: a Step Functions client: then workflows that wait are called as soon as a lock is free.
+        namespace: of locks that are named without one.
+        lease: how long a lock outlives a holder that does not renew it, in seconds or as a ``timedelta``.
+        record_wait: how long to wait for a lock at most; ``math.inf`` for ever.
+        owner_name: what operators see beside a lock; host and process otherwise.
+        heartbeat: whether leases are renewed at half their time, in the background.
+        check_every: the shortest and the longest sleep between two looks of the first in line.
+        clocks, sleep: where the time comes from, and how to wait; of the machine unless a test says otherwise.
+
+    Raises:
+        InvalidLockRequest: a setting is out of its bounds.
+        ValueError: the DynamoDB client is not usable; says why.
+    """
+
+    def __init__(
+        self,
+        table_name: str,
+        *,
+        client: "DynamoDBClient | None" = None,
+        step_functions: "SFNClient | None" = None,
+        namespace: str = "default",
+        lease: Seconds = 60,
+        record_wait: Seconds = 60,
+        owner_name: str | None = None,
+        heartbeat: bool = True,
+        check_every: tuple[Seconds, Seconds] = (0.005, 0.4),
+        clocks: Clocks | None = None,
+        sleep: Callable[[float], object] | None = None,
+    ) -> None:
+        self._clocks = clocks if clocks is not None else SystemClocks()
+        self._asking: Asking[Lease] = Asking(
+            namespace=namespace, lease=lease, record_wait=record_wait, owner_name=owner_name, check_every=check_every
+        )
+        self._table = LockTable(
+            table_name,
+            client=client,
+            step_functions=step_functions,
+            clocks=self._clocks,
+            sleep=sleep if sleep is not None else time.sleep,
+        )
+        self._then_call = step_functions is not None
+        self._heartbeat = heartbeat
+        self._sleep = sleep
+        self._closing = threading.Event()
+        self._keeper = Keeper(self._clocks, self._tend)
+        _clients.add(self)
+
+    @property
+    def table(self) -> LockTable:
+        """The table, for the protocol's own verbs."""
+        return self._table
+
+    def lock(self, entity: str | LockName, namespace: str | None = None) -> LockName:
+        """The name of a lock, in the client's namespace unless told otherwise."""
+        return self._asking.lock(entity, namespace)
+
+    def acquire(
+        self,
+        entity: str | LockName,
+        *,
+        namespace: str | None = None,
+        record_wait: Seconds | None = None,
+        lease: Seconds | None = None,
+        data: str | None = None,
+        permits: int = 1,
+        shared: bool = False,
+        reentrant: bool = False,
+        heartbeat: bool | None = None,
+        owner: str | None = None,
+        on_lost: Callable[[Lease], object] | None = None,
+        on_danger: Callable[[Lease], object] | None = None,
+        danger: Seconds | None = None,
+        on_wait: Callable[[Position], object] | None = None,
+    ) -> Lease:
+        """Wait for a lock in arrival order, and hold it.
+
+        Args:
+            entity: what to lock: 1 to 1,024 bytes of text, or a ``LockName``.
+            namespace: lets several independent locks exist on one entity.
+            record_wait: how long to wait at most; 0 fails at once when anybody holds or queues; ``math.inf``.
+            lease: how long the lock outlives a holder that does not renew it.
+            data: up to 256 bytes that are shown beside the holder.
+            permits: how many may hold the lock at once; all its users say the same number.
+            shared: hold it together with others who share it; nobody who waits for it alone is overtaken.
+            reentrant: hold it once more, if this thread holds it already.
+            heartbeat: whether it is renewed in the background.
+            owner: the identity of this acquisition, if you have one: a repeated call with it gets the same grant.
+            on_lost: called once, on a thread of its own, if the lock is lost before it is released.
+            on_danger: called once, on a thread of its own, when the deadline comes near because renewals fail.
+            danger: how near that is; a quarter of the lease otherwise.
+            on_wait: called after each look that found the lock taken, with the position in the queue.
+
+        Raises:
+            RecordWaitExceeded: the turn did not come in time; the queue is left.
+            AlreadyHeld: this thread holds it already.
+            InvalidLockRequest: an argument is out of its bounds; nothing was written.
+            PermitsMismatch, UnsupportedFormat: the lock exists with another limit, or in a newer format.
+            ClientClosed: the client was closed, or belongs to another process.
+            TableError: the table could not be used.
+        """
+        asked = self._asking.ask(
+            self._asking.lock(entity, namespace),
+            record_wait=record_wait,
+            lease=lease,
+            data=data,
+            permits=permits,
+            shared=shared,
+            owner=owner,
+            danger=danger,
+        )
+        self._asking.check_usable()
+        caller = threading.get_ident()
+        held = self._asking.held_by(caller, asked, reentrant=reentrant)
+        if held is not None:
+            return held
+        grant = self._acquire(asked, on_wait)
+        made = Lease(
+            self._table.table_name,
+            asked.claim,
+            grant,
+            self._clocks,
+            heartbeat=self._heartbeat if heartbeat is None else heartbeat,
+            on_lost=on_lost,
+            on_danger=on_danger,
+            danger_ms=asked.danger_ms,
+        )
+        made._client = self
+        self._asking.keep(caller, made)
+        if made._is_watched():
+            self._keeper.watch(made)
+        _log.debug("acquired %r", made)
+        return made
+
+    def try_acquire(self, entity: str | LockName, **more: Any) -> Lease | None:
+        """Take a lock if it is free; None if anybody holds it or waits for it.
+
+        Args:
+            entity: what to lock.
+            more: as in ``acquire``, but for ``record_wait``.
+        """
+        try:
+            return self.acquire(entity, record_wait=0, **more)
+        except RecordWaitExceeded:
+            return None
+
+    def acquire_all(
+        self,
+        entities: Iterable[str | LockName],
+        *,
+        namespace: str | None = None,
+        record_wait: Seconds | None = None,
+        **more: Any,
+    ) -> LeaseGroup:
+        """Hold several locks together: taken in one order by all callers, so that they do not wait for each other.
+
+        Args:
+            entities: what to lock.
+            record_wait: for all of them together.
+            more: as in ``acquire``.
+
+        Raises:
+            RecordWaitExceeded: not all of them could be had in time; those that were are released, the last one first.
+        """
+        wait_ms = self._asking.wait_ms(record_wait)
+        began_ms = self._clocks.read().local_ms
+        leases: list[Lease] = []
+        try:
+            for lock in self._asking.in_one_order(entities, namespace):
+                rest = rest_s(wait_ms, self._clocks.read().local_ms - began_ms)
+                leases.append(self.acquire(lock, record_wait=rest, **more))
+        except BaseException:
+            for lease in reversed(leases):
+                lease.release(best_effort=True)
+            raise
+        return LeaseGroup(leases)
+
+    def serialized(
+        self, key: str | Callable[..., str], *, lease_as: str | None = None, **options: Any
+    ) -> Callable[[Callable[P, R]], Callable[P, R]]:
+        """Decorate a function, for example a Lambda handler: its calls run one at a time per entity.
+
+        Args:
+            key: names the entity: a callable that is given the call's arguments, or a template with the names of the
+                function's parameters, such as ``"order-{order_id}"``.
+            lease_as: the keyword argument in which the function gets its ``Lease``, if it wants it.
+            options: as in ``acquire``.
+
+        Raises:
+            TypeError: at once, for a coroutine function: ``ticketlock.aio`` has the client for those.
+        """
+
+        def decorate(function: Callable[P, R]) -> Callable[P, R]:
+            if signatures.iscoroutinefunction(function):
+                raise TypeError(f"{function.__qualname__} is a coroutine function: use ticketlock.aio.LockClient")
+            signature = signatures.signature(function)
+
+            @functools.wraps(function)
+            def call(*args: P.args, **kwargs: P.kwargs) -> R:
+                entity = entity_of(key, signature, args, kwargs)
+                with self.acquire(entity, **options) as lease:
+                    if lease_as is not None:
+                        kwargs[lease_as] = lease
+                    return function(*args, **kwargs)
+
+            return call
+
+        return decorate
+
+    def resume(
+        self,
+        entity: str | LockName,
+        owner: str,
+        *,
+        namespace: str | None = None,
+        lease: Seconds | None = None,
+        heartbeat: bool = False,
+    ) -> Lease:
+        """Go on with a lock that another process has taken with a known ``owner``, renewing it.
+
+        Raises:
+            LockLost: this owner does not hold it any more.
+        """
+        self._asking.check_usable()
+        lock = self._asking.lock(entity, namespace)
+        claim, grant = self._table.resume(lock, owner, self._asking.lease_ms(lease))
+        made = Lease(
+            self._table.table_name,
+            claim,
+            grant,
+            self._clocks,
+            heartbeat=heartbeat,
+            on_lost=None,
+            on_danger=None,
+            danger_ms=None,
+        )
+        made._client = self
+        self._asking.keep(owner, made)
+        if heartbeat:
+            self._keeper.watch(made)
+        return made
+
+    def inspect(self, entity: str | LockName, *, namespace: str | None = None) -> LockState:
+        """Read a lock, its holders and its whole queue."""
+        self._asking.check_usable()
+        return self._table.inspect(self._asking.lock(entity, namespace))
+
+    def list(self) -> Iterator[LockSummary]:
+        """The locks of the table, in no order; reads the whole table."""
+        self._asking.check_usable()
+        return self._table.list_locks()
+
+    def close(self) -> None:
+        """Release what is held still, and end the heartbeat; waiters of this client get ``ClientClosed``."""
+        if self._asking._pid != os.getpid():
+            return
+        leases = self._asking.close()
+        self._closing.set()
+        for lease in leases:
+            lease._holds = 1
+            lease.release(best_effort=True)
+        _clients.discard(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # The parts.
+
+    def _acquire(self, asked: Asked, on_wait: Callable[[Position], object] | None) -> Grant:
+        claim = asked.claim
+        pace = self._asking.pace(claim.lock)
+
+        def waits(seen: Position) -> None:
+            _log.debug("waiting for %r: ticket %s, %s ahead", claim.lock.entity, seen.place.ticket, seen.ahead)
+            if on_wait is not None:
+                on_wait(seen)
+
+        def steps(me: Contender) -> Steps[Grant]:
+            return acquire(
+                me, asked.record_wait_ms, pace, then_call=self._then_call, on_wait=waits, jitter=random.random
+            )
+
+        try:
+            grant = self._table.contend(claim, steps, sleep=self._nap)
+        except TicketLockError as error:
+            if isinstance(error, ClientClosed):
+                self._leave(asked)
+            raise
+        except BaseException:
+            self._leave(asked)
+            raise
+        self._asking.learned(claim.lock, pace)
+        return grant
+
+    def _nap(self, seconds: float) -> None:
+        if self._sleep is not None:
+            self._sleep(seconds)
+            over = self._closing.is_set()
+        else:
+            over = self._closing.wait(seconds)
+        if over:
+            raise ClientClosed("the client was closed while it waited")
+
+    def _leave(self, asked: Asked) -> None:
+        try:
+            self._table.contend(asked.claim, lambda me: leave(me, then_call=self._then_call))
+        except TicketLockError as error:
+            _log.warning("a place in the queue of %r was not given up, and ends by itself: %s", asked.claim.lock, error)
+
+    def _renew(self, lease: Lease) -> None:
+        began = self._clocks.read()
+        try:
+            grant = self._table.renew(lease._claim, lease.fencing_token)
+        except LockLost as lost:
+            self._lose(lease, str(lost))
+            raise
+        lease._renewed(grant, began)
+        _log.debug("renewed %r", lease)
+
+    def _release(self, lease: Lease, data_left: str | None) -> None:
+        was = lease._mark_released()
+        if was in ("still held", "released"):
+            return
+        self._forget(lease)
+        try:
+            released = self._table.release(lease._claim, lease._grant, data_left=data_left)
+        except LockLost:
+            raise lease._lost() from None
+        if was == "lost" or released.lease_was_over:
+            raise lease._lost()
+        _log.debug("released %r", lease)
+
+    def _forget(self, lease: Lease) -> None:
+        self._keeper.forget(lease)
+        self._asking.drop(lease)
+
+    def _tend(self, lease: Lease) -> None:
+        due = lease._take_due(self._clocks.read())
+        if due == "renew":
+            try:
+                self._renew(lease)
+            except LockLost:
+                pass
+            except TableError as error:
+                _log.warning("%r was not renewed, and will be tried again: %s", lease, error)
+            finally:
+                if lease._renewing:
+                    lease._not_renewed(self._clocks.read())
+        elif due == "danger":
+            _log.warning("%r comes near its end", lease)
+            self._tell(lease, "danger")
+        elif due == "lost":
+            self._lose(lease, "its lease has ended, and it could not be renewed")
+        elif lease._state != "held":
+            self._keeper.forget(lease)
+
+    def _lose(self, lease: Lease, why: str) -> None:
+        if not lease._mark_lost():
+            return
+        _log.error("%r is lost: %s", lease, why)
+        self._tell(lease, "lost")
+        self._keeper.forget(lease)
+
+    def _tell(self, lease: Lease, what: Any) -> None:
+        callback = lease._callbacks[what]
+        if callback is None:
+            return
+
+        def tell() -> None:
+            if lease._state == "released":
+                return
+            try:
+                callback(lease)
+            except Exception:
+                _log.exception("on_%s of %r failed", what, lease)
+
+        threading.Thread(target=tell, name=f"ticketlock-on-{what}", daemon=True).start()
+
+
+_clients: weakref.WeakSet[LockClient] = weakref.WeakSet()
+
+
+@atexit.register
+def _release_all() -> None:
+    for client in list(_clients):
+        client.close()
