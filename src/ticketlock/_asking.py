@@ -123,6 +123,11 @@ class Asking(Generic[L]):
         if self._closed:
             raise ClientClosed("the client was closed")
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the client was closed."""
+        return self._closed
+
     def held_by(self, caller: object, asked: Asked, *, reentrant: bool) -> L | None:
         """The lease of a caller that holds the lock already, and holds it once more now.
 

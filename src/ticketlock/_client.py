@@ -66,10 +66,10 @@ class Lease(BaseLease):
             TableError: the table could not be used, and less than that is left.
         """
         needed_ms = duration_ms("at_least", at_least, 0, MAX_LEASE_MS)
-        if not self.is_held() or self._remaining_ms(self._clocks.read()) < needed_ms:
+        if not self._is_sure_of(needed_ms):
             self.renew()
-        if not self.is_held() or self._remaining_ms(self._clocks.read()) < needed_ms:
-            raise LockLost(f"less than {needed_ms / 1_000} s are left of the lease on {self.entity!r}, even renewed")
+        if not self._is_sure_of(needed_ms):
+            raise self._too_short(needed_ms)
 
     def set_data(self, data: str | None) -> None:
         """Show something else beside the holder, up to 256 bytes; None for nothing.

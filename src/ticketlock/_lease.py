@@ -153,6 +153,12 @@ class BaseLease:
         """By whichever of the two clocks is nearer to the end."""
         return max(0, min(self._deadline.local_ms - reading.local_ms, self._deadline.wall_ms - reading.wall_ms))
 
+    def _is_sure_of(self, needed_ms: int) -> bool:
+        return self._may_be_held() and self._remaining_ms(self._clocks.read()) >= max(1, needed_ms)
+
+    def _too_short(self, needed_ms: int) -> LockLost:
+        return LockLost(f"less than {needed_ms / 1_000} s are left of the lease on {self.entity!r}, even renewed")
+
     def _may_be_held(self) -> bool:
         return self._state == "held" and self._pid == os.getpid()
 

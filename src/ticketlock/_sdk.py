@@ -1,5 +1,6 @@
 """What the SDK's clients must be like, and what their errors mean for a request: refused, not applied or unknown."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from botocore.exceptions import (
 
 from ticketlock._executions import StillRunning
 from ticketlock._items import Item
-from ticketlock.errors import TableError, TableNotFound, TableRefused
+from ticketlock.errors import InvalidLockRequest, TableError, TableNotFound, TableRefused
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -30,6 +31,11 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT_S = 1.0
 READ_TIMEOUT_S = 2.0
+CLIENT_SETTINGS: Mapping[str, Any] = {
+    "connect_timeout": CONNECT_TIMEOUT_S,
+    "read_timeout": READ_TIMEOUT_S,
+    "retries": {"total_max_attempts": 1, "mode": "standard"},
+}
 
 
 def make_client(**overrides: Any) -> "DynamoDBClient":
@@ -47,11 +53,7 @@ def make_step_functions_client() -> "SFNClient":
 
 
 def _config() -> Config:
-    return Config(
-        connect_timeout=CONNECT_TIMEOUT_S,
-        read_timeout=READ_TIMEOUT_S,
-        retries={"total_max_attempts": 1, "mode": "standard"},
-    )
+    return Config(**CLIENT_SETTINGS)
 
 
 def check_client(client: "DynamoDBClient") -> None:
@@ -78,10 +80,16 @@ def check_client(client: "DynamoDBClient") -> None:
             )
 
 
-def read_timeout_s(client: "DynamoDBClient") -> float:
-    """How long a request of the client may hang."""
+def check_lease(lease_ms: int, client: "DynamoDBClient") -> None:
+    """Refuse a lease that one hung request could outlast.
+
+    Raises:
+        InvalidLockRequest: it is shorter than four read time-outs of the client.
+    """
     config: Any = client.meta.config
-    return float(config.read_timeout)
+    if config.read_timeout * 4_000 > lease_ms:
+        allowed = f"at least four read time-outs of the client ({config.read_timeout} s each)"
+        raise InvalidLockRequest("lease_ms", lease_ms, allowed)
 
 
 class BrokenReply(BotoCoreError):

@@ -18,7 +18,6 @@ from ticketlock._queue import inspect
 from ticketlock._requests import Reply, Request, Scan, Steps
 from ticketlock._time import Moment
 from ticketlock._writes import Claim
-from ticketlock.errors import InvalidLockRequest
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -205,11 +204,7 @@ class LockTable:
         Raises:
             InvalidLockRequest: a request that hangs could take the claim's whole lease.
         """
-        slowest_s = _sdk.read_timeout_s(self._client)
-        if slowest_s * 4_000 > claim.lease_ms:
-            raise InvalidLockRequest(
-                "lease_ms", claim.lease_ms, f"at least four read time-outs of the client ({slowest_s} s each)"
-            )
+        _sdk.check_lease(claim.lease_ms, self._client)
         return self.run(lambda now: steps(Contender(claim, now)), sleep=sleep)
 
     def run(self, steps: Callable[[Moment], Steps[T]], *, sleep: Callable[[float], object] | None = None) -> T:

@@ -19,7 +19,7 @@ from contract.world import LEASE_MS, Process, Stepper, World
 from ticketlock import Grant, LockLost, LockName, Position
 from ticketlock._items import LockItem, is_lock_item
 from ticketlock._protocol import Contender
-from ticketlock._requests import Closing, Describing, Pause, Read, Reply, Request, TaskAnswer, TimeCheck, Transaction
+from ticketlock._requests import Closing, Describing, Pause, Read, Scan, Reply, Request, TaskAnswer, TimeCheck, Transaction
 from ticketlock._time import Moment
 
 H = TypeVar("H")
@@ -101,7 +101,7 @@ class Runner(Generic[H]):
 
 
 def sort_keys(request: Request) -> frozenset[str] | None:
-    assert not isinstance(request, TaskAnswer | TimeCheck | Closing | Describing | Pause)
+    assert not isinstance(request, TaskAnswer | TimeCheck | Closing | Describing | Pause | Scan)
     if isinstance(request, Read):
         return None
     writes = request.writes if isinstance(request, Transaction) else (request,)

@@ -26,6 +26,7 @@ from ticketlock._requests import (
     Read,
     Reply,
     Request,
+    Scan,
     Steps,
     TaskAnswer,
     TimeCheck,
@@ -197,7 +198,7 @@ class Touched:
     def by(cls, request: Request, *, applied: bool) -> "Touched":
         if isinstance(request, Read):
             return cls(prefix=request.prefix)
-        if isinstance(request, TaskAnswer | TimeCheck | Closing | Describing | Pause):
+        if isinstance(request, TaskAnswer | TimeCheck | Closing | Describing | Pause | Scan):
             return cls()
         writes = request.writes if isinstance(request, Transaction) else (request,)
         return cls(frozenset(write.key["sk"]["S"] for write in writes), changed=applied)

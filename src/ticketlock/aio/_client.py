@@ -1,0 +1,534 @@
+"""``LockClient`` for tasks: the twin of the one for threads."""
+
+import asyncio
+import functools
+import inspect as signatures
+import logging
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar
+
+from ticketlock import _calls, _fencing, _sdk
+from ticketlock._acquiring import acquire, leave
+from ticketlock._asking import Asked, Asking, Seconds, entity_of, rest_s
+from ticketlock._clocks import Clocks, SystemClocks
+from ticketlock._lease import BaseLease
+from ticketlock._listing import LISTED, LockSummary, list_page
+from ticketlock._names import LockName, duration_ms
+from ticketlock._operate import resume
+from ticketlock._outcomes import Grant, LockState, Position
+from ticketlock._protocol import Contender
+from ticketlock._queue import inspect
+from ticketlock._requests import Scan, Steps
+from ticketlock._writes import MAX_LEASE_MS
+from ticketlock.aio._table import Table
+from ticketlock.errors import ClientClosed, LockLost, RecordWaitExceeded, TableError, TicketLockError
+
+_log = logging.getLogger("ticketlock")
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_TRANSACTION_PATIENCE_S = 10.0
+_LONGEST_SLEEP_S = 5.0
+
+
+class Lease(BaseLease):
+    """A held lock. Use it in ``async with``: it is released at the end, and what is raised inside passes through."""
+
+    _client: "LockClient"
+    _keeping: "asyncio.Task[None] | None" = None
+
+    async def renew(self) -> None:
+        """A whole new lease, now; see ``ticketlock.Lease.renew``."""
+        self._check_process()
+        if self._state != "held":
+            raise self._lost()
+        await self._client._renew(self)
+
+    async def ensure(self, at_least: Seconds) -> None:
+        """Make sure that the lock is held for so long from now on; see ``ticketlock.Lease.ensure``."""
+        needed_ms = duration_ms("at_least", at_least, 0, MAX_LEASE_MS)
+        if not self._is_sure_of(needed_ms):
+            await self.renew()
+        if not self._is_sure_of(needed_ms):
+            raise self._too_short(needed_ms)
+
+    async def set_data(self, data: str | None) -> None:
+        """Show something else beside the holder; see ``ticketlock.Lease.set_data``."""
+        self._check_process()
+        await self._client._table.contend(self._claim, lambda me: me.set_data(self.fencing_token, data))
+        self._data = data
+
+    async def transact_write(
+        self, items: Sequence[Mapping[str, Any]], *, client: Any = None, patience: Seconds = _TRANSACTION_PATIENCE_S
+    ) -> None:
+        """Write in one transaction with the check that this lock is held; see ``ticketlock.Lease.transact_write``."""
+        self._check_process()
+        patience_ms = duration_ms("patience", patience, 0, MAX_LEASE_MS)
+        actions = _fencing.transact_write(self.condition_check(), items, self._clocks, patience_ms)
+        await self._client._table.drive(actions, dynamodb=client)
+
+    async def release(self, *, data_left: str | None = None, best_effort: bool = False) -> None:
+        """Free the lock; see ``ticketlock.Lease.release``."""
+        self._check_process()
+        try:
+            await self._client._release(self, data_left)
+        except TicketLockError as error:
+            if not best_effort:
+                raise
+            _log.warning("%r was not released: %s", self, error)
+
+    def detach(self) -> None:
+        """Leave the lock held, for another process that goes on with it by its owner (``LockClient.resume``)."""
+        self._check_process()
+        self._client._forget(self)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            # A task that is cancelled releases what it holds before it ends.
+            await asyncio.shield(self.release(best_effort=error is not None))
+        except TableError as failed:
+            _log.error("%r was not released, and ends by itself: %s", self, failed)
+
+
+class LeaseGroup:
+    """Several locks that are held together. Use it in ``async with``.
+
+    Attributes:
+        leases: in the order in which they were taken.
+    """
+
+    def __init__(self, leases: Sequence[Lease]) -> None:
+        self.leases = tuple(leases)
+
+    def is_held(self) -> bool:
+        """Whether all of them may be counted on at this moment."""
+        return all(lease.is_held() for lease in self.leases)
+
+    async def release(self) -> None:
+        """Free them all, the last one first; see ``ticketlock.LeaseGroup.release``."""
+        failed: TicketLockError | None = None
+        for lease in reversed(self.leases):
+            try:
+                await lease.release()
+            except TicketLockError as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        lost: LockLost | None = None
+        for lease in reversed(self.leases):
+            try:
+                await lease.__aexit__(kind, error, traceback)
+            except LockLost as each:
+                lost = lost or each
+        if lost is not None:
+            raise lost
+
+
+H = TypeVar("H", bound=Lease | LeaseGroup)
+
+
+class Acquiring(Awaitable[H]):
+    """An acquisition that has not begun: ``await`` it, or enter it with ``async with``."""
+
+    def __init__(self, begin: Callable[[], Coroutine[Any, Any, H]]) -> None:
+        self._begin = begin
+        self._held: H | None = None
+
+    def __await__(self) -> Generator[Any, None, H]:
+        return self._begin().__await__()
+
+    async def __aenter__(self) -> H:
+        self._held = await self._begin()
+        return self._held
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._held is not None
+        await self._held.__aexit__(kind, error, traceback)
+
+
+class LockClient:
+    """Locks in one table, for the tasks of one event loop. Use it in ``async with``.
+
+    Args:
+        table_name: a lock table.
+        client: an aiobotocore client of your own: no retries (``total_max_attempts`` 1), time-outs of at most 5 s.
+        step_functions: one for Step Functions: then workflows that wait are called as soon as a lock is free.
+        client_options: further arguments of ``create_client``, where no client is given.
+        namespace, lease, record_wait, owner_name, heartbeat, check_every, clocks: as of ``ticketlock.LockClient``.
+    """
+
+    def __init__(
+        self,
+        table_name: str,
+        *,
+        client: Any = None,
+        step_functions: Any = None,
+        client_options: Mapping[str, Any] | None = None,
+        namespace: str = "default",
+        lease: Seconds = 60,
+        record_wait: Seconds = 60,
+        owner_name: str | None = None,
+        heartbeat: bool = True,
+        check_every: tuple[Seconds, Seconds] = (0.005, 0.4),
+        clocks: Clocks | None = None,
+    ) -> None:
+        self._clocks = clocks if clocks is not None else SystemClocks()
+        self._asking: Asking[Lease] = Asking(
+            namespace=namespace, lease=lease, record_wait=record_wait, owner_name=owner_name, check_every=check_every
+        )
+        self._table_name = table_name
+        self._client = client
+        self._client_options = client_options or {}
+        self._step_functions = step_functions
+        self._heartbeat = heartbeat
+        self._exit = AsyncExitStack()
+        self._waiters: dict[asyncio.Task[Any], asyncio.Future[None]] = {}
+        self._tellings: set[asyncio.Task[Any]] = set()
+
+    def lock(self, entity: str | LockName, namespace: str | None = None) -> LockName:
+        """The name of a lock, in the client's namespace unless told otherwise."""
+        return self._asking.lock(entity, namespace)
+
+    def acquire(
+        self,
+        entity: str | LockName,
+        *,
+        namespace: str | None = None,
+        record_wait: Seconds | None = None,
+        lease: Seconds | None = None,
+        data: str | None = None,
+        permits: int = 1,
+        shared: bool = False,
+        reentrant: bool = False,
+        heartbeat: bool | None = None,
+        owner: str | None = None,
+        on_lost: Callable[[Lease], object] | None = None,
+        on_danger: Callable[[Lease], object] | None = None,
+        danger: Seconds | None = None,
+        on_wait: Callable[[Position], object] | None = None,
+    ) -> Acquiring[Lease]:
+        """Wait for a lock in arrival order, and hold it; see ``ticketlock.LockClient.acquire``.
+
+        ``on_lost`` and ``on_danger`` may be coroutine functions; they run as tasks of their own.
+        """
+        asked = self._asking.ask(
+            self._asking.lock(entity, namespace),
+            record_wait=record_wait,
+            lease=lease,
+            data=data,
+            permits=permits,
+            shared=shared,
+            owner=owner,
+            danger=danger,
+        )
+        beats = self._heartbeat if heartbeat is None else heartbeat
+
+        async def begin() -> Lease:
+            self._asking.check_usable()
+            caller = asyncio.current_task()
+            held = self._asking.held_by(caller, asked, reentrant=reentrant)
+            if held is not None:
+                return held
+            grant = await self._acquire(asked, on_wait)
+            made = Lease(
+                self._table_name,
+                asked.claim,
+                grant,
+                self._clocks,
+                heartbeat=beats,
+                on_lost=on_lost,
+                on_danger=on_danger,
+                danger_ms=asked.danger_ms,
+            )
+            return self._keep(made, caller)
+
+        return Acquiring(begin)
+
+    async def try_acquire(self, entity: str | LockName, **more: Any) -> Lease | None:
+        """Take a lock if it is free; None if anybody holds it or waits for it."""
+        try:
+            return await self.acquire(entity, record_wait=0, **more)
+        except RecordWaitExceeded:
+            return None
+
+    def acquire_all(
+        self,
+        entities: Iterable[str | LockName],
+        *,
+        namespace: str | None = None,
+        record_wait: Seconds | None = None,
+        **more: Any,
+    ) -> Acquiring[LeaseGroup]:
+        """Hold several locks together; see ``ticketlock.LockClient.acquire_all``."""
+        locks = self._asking.in_one_order(entities, namespace)
+        wait_ms = self._asking.wait_ms(record_wait)
+
+        async def begin() -> LeaseGroup:
+            began_ms = self._clocks.read().local_ms
+            leases: list[Lease] = []
+            try:
+                for lock in locks:
+                    rest = rest_s(wait_ms, self._clocks.read().local_ms - began_ms)
+                    leases.append(await self.acquire(lock, record_wait=rest, **more))
+            except BaseException:
+                for lease in reversed(leases):
+                    await asyncio.shield(lease.release(best_effort=True))
+                raise
+            return LeaseGroup(leases)
+
+        return Acquiring(begin)
+
+    def serialized(
+        self, key: str | Callable[..., str], *, lease_as: str | None = None, **options: Any
+    ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Callable[P, Coroutine[Any, Any, R]]]:
+        """Decorate a coroutine function: its calls run one at a time per entity; see ``ticketlock.LockClient``.
+
+        Raises:
+            TypeError: at once, for a function that is none.
+        """
+
+        def decorate(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
+            if not signatures.iscoroutinefunction(function):
+                raise TypeError(f"{function.__qualname__} is no coroutine function: use ticketlock.LockClient")
+            signature = signatures.signature(function)
+
+            @functools.wraps(function)
+            async def call(*args: P.args, **kwargs: P.kwargs) -> R:
+                entity = entity_of(key, signature, args, kwargs)
+                async with self.acquire(entity, **options) as lease:
+                    if lease_as is not None:
+                        kwargs[lease_as] = lease
+                    result: R = await function(*args, **kwargs)
+                    return result
+
+            return call
+
+        return decorate
+
+    async def resume(
+        self,
+        entity: str | LockName,
+        owner: str,
+        *,
+        namespace: str | None = None,
+        lease: Seconds | None = None,
+        heartbeat: bool = False,
+    ) -> Lease:
+        """Go on with a lock that another process has taken; see ``ticketlock.LockClient.resume``."""
+        self._asking.check_usable()
+        lock, lease_ms = self._asking.lock(entity, namespace), self._asking.lease_ms(lease)
+        claim, grant = await self._table.run(lambda now: resume(lock, owner, lease_ms, now))
+        made = Lease(
+            self._table_name,
+            claim,
+            grant,
+            self._clocks,
+            heartbeat=heartbeat,
+            on_lost=None,
+            on_danger=None,
+            danger_ms=None,
+        )
+        return self._keep(made, owner)
+
+    async def inspect(self, entity: str | LockName, *, namespace: str | None = None) -> LockState:
+        """Read a lock, its holders and its whole queue."""
+        self._asking.check_usable()
+        lock = self._asking.lock(entity, namespace)
+        return await self._table.run(lambda now: inspect(lock, now))
+
+    async def list(self) -> AsyncIterator[LockSummary]:
+        """The locks of the table, in no order; reads the whole table."""
+        self._asking.check_usable()
+        page: Scan | None = Scan(LISTED)
+        while page is not None:
+            locks, page = await self._table.run(_page(page))
+            for lock in locks:
+                yield lock
+
+    async def close(self) -> None:
+        """Release what is held still, and end the heartbeats; waiters of this client get ``ClientClosed``."""
+        leases = self._asking.close()
+        for waiter in list(self._waiters):
+            waiter.cancel()
+        # Until each has left the queue.
+        await asyncio.gather(*self._waiters.values(), return_exceptions=True)
+        for lease in leases:
+            lease._holds = 1
+            await lease.release(best_effort=True)
+        await self._exit.aclose()
+
+    async def __aenter__(self) -> Self:
+        if self._client is None:
+            self._client = await self._exit.enter_async_context(_make_client(self._client_options))
+        self._table = Table(self._table_name, self._client, self._step_functions, self._clocks)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.shield(self.close())
+
+    # The parts.
+
+    async def _acquire(self, asked: Asked, on_wait: Callable[[Position], object] | None) -> Grant:
+        pace = self._asking.pace(asked.claim.lock)
+
+        def waits(seen: Position) -> None:
+            _log.debug("waiting for %r: ticket %s, %s ahead", asked.claim.lock, seen.place.ticket, seen.ahead)
+            if on_wait is not None:
+                on_wait(seen)
+
+        def steps(me: Contender) -> Steps[Grant]:
+            then_call = self._table.then_call
+            return acquire(me, asked.record_wait_ms, pace, then_call=then_call, on_wait=waits, jitter=random.random)
+
+        # A task of its own, so that closing the client ends it.
+        waiter = asyncio.ensure_future(self._table.contend(asked.claim, steps))
+        over = self._waiters[waiter] = asyncio.get_running_loop().create_future()
+        try:
+            grant = await asyncio.shield(waiter)
+        except TicketLockError:
+            raise
+        except BaseException as error:
+            waiter.cancel()
+            await asyncio.wait({waiter})
+            await asyncio.shield(self._leave(asked))
+            if isinstance(error, asyncio.CancelledError) and self._asking.is_closed:
+                raise ClientClosed("the client was closed while it waited") from None
+            raise
+        finally:
+            del self._waiters[waiter]
+            over.set_result(None)
+        self._asking.learned(asked.claim.lock, pace)
+        return grant
+
+    async def _leave(self, asked: Asked) -> None:
+        try:
+            await self._table.contend(asked.claim, lambda me: leave(me, then_call=self._table.then_call))
+        except TicketLockError as error:
+            _log.warning("a place in the queue of %r was not given up, and ends by itself: %s", asked.claim.lock, error)
+
+    def _keep(self, made: Lease, caller: object) -> Lease:
+        made._client = self
+        self._asking.keep(caller, made)
+        if made._is_watched():
+            made._keeping = asyncio.create_task(self._watch(made))
+        _log.debug("acquired %r", made)
+        return made
+
+    def _forget(self, lease: Lease) -> None:
+        if lease._keeping is not None:
+            lease._keeping.cancel()
+        self._asking.drop(lease)
+
+    async def _renew(self, lease: Lease) -> None:
+        began = self._clocks.read()
+        try:
+            grant = await self._table.contend(lease._claim, lambda me: me.renew(lease.fencing_token))
+        except LockLost as lost:
+            self._lose(lease, str(lost))
+            raise
+        lease._renewed(grant, began)
+        _log.debug("renewed %r", lease)
+
+    async def _release(self, lease: Lease, data_left: str | None) -> None:
+        was = lease._mark_released()
+        if was in ("still held", "released"):
+            return
+        self._forget(lease)
+        free = _calls.release if self._table.then_call else Contender.release
+        try:
+            released = await self._table.contend(lease._claim, lambda me: free(me, lease._grant, data_left=data_left))
+        except LockLost:
+            raise lease._lost() from None
+        if was == "lost" or released.lease_was_over:
+            raise lease._lost()
+        _log.debug("released %r", lease)
+
+    async def _watch(self, lease: Lease) -> None:
+        """The heartbeat of one lease. A renewal that hangs delays no other's, nor the news that its own is over."""
+        renewal: asyncio.Task[None] | None = None
+        try:
+            while lease._state == "held":
+                wait_s = (lease._due_ms() - self._clocks.read().local_ms) / 1_000
+                if wait_s > 0:
+                    wait_s = min(wait_s, _LONGEST_SLEEP_S)
+                    if renewal is None:
+                        await asyncio.sleep(wait_s)
+                    elif (await asyncio.wait({renewal}, timeout=wait_s))[0]:
+                        renewal = None
+                    continue
+                due = lease._take_due(self._clocks.read())
+                if due == "renew":
+                    renewal = asyncio.create_task(self._beat(lease))
+                elif due == "danger":
+                    _log.warning("%r comes near its end", lease)
+                    self._tell(lease, "danger")
+                elif due == "lost":
+                    self._lose(lease, "its lease has ended, and it could not be renewed")
+        finally:
+            if renewal is not None:
+                renewal.cancel()
+
+    async def _beat(self, lease: Lease) -> None:
+        try:
+            await self._renew(lease)
+        except LockLost:
+            pass
+        except TableError as error:
+            _log.warning("%r was not renewed, and will be tried again: %s", lease, error)
+        finally:
+            if lease._renewing:
+                lease._not_renewed(self._clocks.read())
+
+    def _lose(self, lease: Lease, why: str) -> None:
+        if lease._mark_lost():
+            _log.error("%r is lost: %s", lease, why)
+            self._tell(lease, "lost")
+
+    def _tell(self, lease: Lease, what: Any) -> None:
+        callback = lease._callbacks[what]
+        if callback is None:
+            return
+
+        async def tell() -> None:
+            if lease._state == "released":
+                return
+            try:
+                told = callback(lease)
+                if signatures.isawaitable(told):
+                    await told
+            except Exception:
+                _log.exception("on_%s of %r failed", what, lease)
+
+        telling = asyncio.create_task(tell())
+        self._tellings.add(telling)
+        telling.add_done_callback(self._tellings.discard)
+
+
+def _make_client(options: Mapping[str, Any]) -> Any:
+    # Imported here: whoever brings a client of their own has chosen the SDK already.
+    from aiobotocore.config import AioConfig
+    from aiobotocore.session import get_session
+
+    return get_session().create_client("dynamodb", **{"config": AioConfig(**_sdk.CLIENT_SETTINGS), **options})
+
+
+def _page(request: Scan) -> Callable[[Any], Steps[tuple[list[LockSummary], Scan | None]]]:
+    return lambda _: list_page(request)
