@@ -8,7 +8,8 @@
 one verb a method. Every error is a ``TicketLockError`` (``ticketlock.errors`` draws the tree).
 """
 
-from ticketlock._client import Lease, LeaseGroup, LockClient
+from ticketlock._client import LockClient
+from ticketlock._held import Lease, LeaseGroup
 from ticketlock._listing import LockSummary
 from ticketlock._names import LockName
 from ticketlock._outcomes import Grant, LockState, Place, Position, Released

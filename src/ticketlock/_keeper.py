@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ticketlock._clocks import Clocks
 
 if TYPE_CHECKING:
-    from ticketlock._client import Lease
+    from ticketlock._held import Lease
 
 _log = logging.getLogger("ticketlock")
 

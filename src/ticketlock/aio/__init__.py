@@ -7,6 +7,7 @@
 The same locks, the same table, the same promises as of ``ticketlock.LockClient``; each method is described there.
 """
 
-from ticketlock.aio._client import Lease, LeaseGroup, LockClient
+from ticketlock.aio._client import LockClient
+from ticketlock.aio._held import Lease, LeaseGroup
 
 __all__ = ["Lease", "LeaseGroup", "LockClient"]

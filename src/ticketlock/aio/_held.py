@@ -1,0 +1,126 @@
+"""Leases of the client for tasks: one, and several that are held together."""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from ticketlock import _fencing
+from ticketlock._asking import Seconds
+from ticketlock._lease import BaseLease
+from ticketlock._names import duration_ms
+from ticketlock._writes import MAX_LEASE_MS
+from ticketlock.errors import LockLost, TableError, TicketLockError
+
+if TYPE_CHECKING:
+    from ticketlock.aio._client import LockClient
+
+_log = logging.getLogger("ticketlock")
+
+_TRANSACTION_PATIENCE_S = 10.0
+
+
+class Lease(BaseLease):
+    """A held lock. Use it in ``async with``: it is released at the end, and what is raised inside passes through."""
+
+    _client: "LockClient"
+    _keeping: "asyncio.Task[None] | None" = None
+
+    async def renew(self) -> None:
+        """A whole new lease, now; see ``ticketlock.Lease.renew``."""
+        self._check_process()
+        if self._state != "held":
+            raise self._lost()
+        await self._client._renew(self)
+
+    async def ensure(self, at_least: Seconds) -> None:
+        """Make sure that the lock is held for so long from now on; see ``ticketlock.Lease.ensure``."""
+        needed_ms = duration_ms("at_least", at_least, 0, MAX_LEASE_MS)
+        if not self._is_sure_of(needed_ms):
+            await self.renew()
+        if not self._is_sure_of(needed_ms):
+            raise self._too_short(needed_ms)
+
+    async def set_data(self, data: str | None) -> None:
+        """Show something else beside the holder; see ``ticketlock.Lease.set_data``."""
+        self._check_process()
+        await self._client._table.contend(self._claim, lambda me: me.set_data(self.fencing_token, data))
+        self._data = data
+
+    async def transact_write(
+        self, items: Sequence[Mapping[str, Any]], *, client: Any = None, patience: Seconds = _TRANSACTION_PATIENCE_S
+    ) -> None:
+        """Write in one transaction with the check that this lock is held; see ``ticketlock.Lease.transact_write``."""
+        self._check_process()
+        patience_ms = duration_ms("patience", patience, 0, MAX_LEASE_MS)
+        actions = _fencing.transact_write(self.condition_check(), items, self._clocks, patience_ms)
+        await self._client._table.drive(actions, dynamodb=client)
+
+    async def release(self, *, data_left: str | None = None, best_effort: bool = False) -> None:
+        """Free the lock; see ``ticketlock.Lease.release``."""
+        self._check_process()
+        try:
+            await self._client._release(self, data_left)
+        except TicketLockError as error:
+            if not best_effort:
+                raise
+            _log.warning("%r was not released: %s", self, error)
+
+    def detach(self) -> None:
+        """Leave the lock held, for another process that goes on with it by its owner (``LockClient.resume``)."""
+        self._check_process()
+        self._client._forget(self)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            # A task that is cancelled releases what it holds before it ends.
+            await asyncio.shield(self.release(best_effort=error is not None))
+        except TableError as failed:
+            _log.error("%r was not released, and ends by itself: %s", self, failed)
+
+
+class LeaseGroup:
+    """Several locks that are held together. Use it in ``async with``.
+
+    Attributes:
+        leases: in the order in which they were taken.
+    """
+
+    def __init__(self, leases: Sequence[Lease]) -> None:
+        self.leases = tuple(leases)
+
+    def is_held(self) -> bool:
+        """Whether all of them may be counted on at this moment."""
+        return all(lease.is_held() for lease in self.leases)
+
+    async def release(self) -> None:
+        """Free them all, the last one first; see ``ticketlock.LeaseGroup.release``."""
+        failed: TicketLockError | None = None
+        for lease in reversed(self.leases):
+            try:
+                await lease.release()
+            except TicketLockError as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        lost: LockLost | None = None
+        for lease in reversed(self.leases):
+            try:
+                await lease.__aexit__(kind, error, traceback)
+            except LockLost as each:
+                lost = lost or each
+        if lost is not None:
+            raise lost
