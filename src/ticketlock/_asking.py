@@ -65,7 +65,7 @@ class Asking(Generic[L]):
         self._pid = os.getpid()
         self._closed = False
         self._mutex = threading.Lock()
-        self._held: dict[tuple[LockName, object], L] = {}
+        self._held: dict[tuple[LockName, object], list[L]] = {}
         self._hand_over_ms: dict[LockName, float] = {}
 
     def lock(self, entity: str | LockName, namespace: str | None) -> LockName:
@@ -135,11 +135,11 @@ class Asking(Generic[L]):
             AlreadyHeld: it holds it, and did not ask to hold it again.
         """
         with self._mutex:
-            lease = self._held.get((asked.claim.lock, caller))
-        if lease is None or not lease.is_held():
+            leases = [lease for lease in self._held.get((asked.claim.lock, caller), ()) if lease.is_held()]
+        if not leases:
             return None
-        if reentrant and lease.shared == asked.claim.shared and lease._hold_again():
-            return lease
+        if reentrant and leases[0].shared == asked.claim.shared and leases[0]._hold_again():
+            return leases[0]
         if asked.claim.permits > 1:
             return None
         raise AlreadyHeld(
@@ -151,13 +151,15 @@ class Asking(Generic[L]):
         """Remember a lease."""
         with self._mutex:
             lease._caller = caller
-            self._held[lease.lock, caller] = lease
+            self._held.setdefault((lease.lock, caller), []).append(lease)
 
     def drop(self, lease: L) -> None:
         """Forget a lease."""
         with self._mutex:
-            if self._held.get((lease.lock, lease._caller)) is lease:
-                del self._held[lease.lock, lease._caller]
+            key = lease.lock, lease._caller
+            others = [each for each in self._held.pop(key, ()) if each is not lease]
+            if others:
+                self._held[key] = others
 
     def close(self) -> list[L]:
         """Close it to further acquisitions.
@@ -167,7 +169,7 @@ class Asking(Generic[L]):
         """
         with self._mutex:
             self._closed = True
-            return [lease for lease in self._held.values() if lease._pid == os.getpid()]
+            return [lease for leases in self._held.values() for lease in leases]
 
     def pace(self, lock: LockName) -> Pace:
         """When a waiter for this lock looks, as far as the waits before tell."""

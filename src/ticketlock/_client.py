@@ -23,7 +23,16 @@ from ticketlock._outcomes import Grant, LockState, Position
 from ticketlock._protocol import Contender
 from ticketlock._requests import Steps
 from ticketlock._table import LockTable
-from ticketlock.errors import ClientClosed, LockLost, RecordWaitExceeded, TableError, TicketLockError
+from ticketlock.errors import (
+    ClientClosed,
+    InvalidLockRequest,
+    LockLost,
+    PermitsMismatch,
+    RecordWaitExceeded,
+    TableError,
+    TicketLockError,
+    UnsupportedFormat,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -155,7 +164,8 @@ class LockClient:
             danger=danger,
         )
         self._asking.check_usable()
-        caller = threading.get_ident()
+        # Not its number, which the next thread may get.
+        caller = threading.current_thread()
         held = self._asking.held_by(caller, asked, reentrant=reentrant)
         if held is not None:
             return held
@@ -330,9 +340,7 @@ class LockClient:
 
         try:
             grant = self._table.contend(claim, steps, sleep=self._nap)
-        except TicketLockError as error:
-            if isinstance(error, ClientClosed):
-                self._leave(asked)
+        except (InvalidLockRequest, PermitsMismatch, RecordWaitExceeded, UnsupportedFormat):
             raise
         except BaseException:
             self._leave(asked)
@@ -374,6 +382,10 @@ class LockClient:
             released = self._table.release(lease._claim, lease._grant, data_left=data_left)
         except LockLost:
             raise lease._lost() from None
+        except TableError:
+            # It may be tried again.
+            lease._state = was
+            raise
         if was == "lost" or released.lease_was_over:
             raise lease._lost()
         _log.debug("released %r", lease)

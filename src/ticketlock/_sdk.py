@@ -34,6 +34,8 @@ READ_TIMEOUT_S = 2.0
 CLIENT_SETTINGS: Mapping[str, Any] = {
     "connect_timeout": CONNECT_TIMEOUT_S,
     "read_timeout": READ_TIMEOUT_S,
+    # For as many threads that look at once.
+    "max_pool_connections": 50,
     "retries": {"total_max_attempts": 1, "mode": "standard"},
 }
 

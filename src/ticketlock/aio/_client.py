@@ -23,7 +23,16 @@ from ticketlock._queue import inspect
 from ticketlock._requests import Scan, Steps
 from ticketlock.aio._held import Lease, LeaseGroup
 from ticketlock.aio._table import Table
-from ticketlock.errors import ClientClosed, LockLost, RecordWaitExceeded, TableError, TicketLockError
+from ticketlock.errors import (
+    ClientClosed,
+    InvalidLockRequest,
+    LockLost,
+    PermitsMismatch,
+    RecordWaitExceeded,
+    TableError,
+    TicketLockError,
+    UnsupportedFormat,
+)
 
 _log = logging.getLogger("ticketlock")
 
@@ -296,7 +305,7 @@ class LockClient:
         over = self._waiters[waiter] = asyncio.get_running_loop().create_future()
         try:
             grant = await asyncio.shield(waiter)
-        except TicketLockError:
+        except (InvalidLockRequest, PermitsMismatch, RecordWaitExceeded, UnsupportedFormat):
             raise
         except BaseException as error:
             waiter.cancel()
@@ -350,6 +359,10 @@ class LockClient:
             released = await self._table.contend(lease._claim, lambda me: free(me, lease._grant, data_left=data_left))
         except LockLost:
             raise lease._lost() from None
+        except TableError:
+            # It may be tried again.
+            lease._state = was
+            raise
         if was == "lost" or released.lease_was_over:
             raise lease._lost()
         _log.debug("released %r", lease)
