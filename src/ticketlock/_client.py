@@ -375,7 +375,7 @@ class LockClient:
 
     def _release(self, lease: Lease, data_left: str | None) -> None:
         was = lease._mark_released()
-        if was in ("still held", "released"):
+        if was == "still held" or was == "released":
             return
         self._forget(lease)
         try:

@@ -351,7 +351,7 @@ class LockClient:
 
     async def _release(self, lease: Lease, data_left: str | None) -> None:
         was = lease._mark_released()
-        if was in ("still held", "released"):
+        if was == "still held" or was == "released":
             return
         self._forget(lease)
         free = _calls.release if self._table.then_call else Contender.release
