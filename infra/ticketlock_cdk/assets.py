@@ -17,7 +17,9 @@ _PACKAGE = Path(__file__).parent
 _BUNDLED = _PACKAGE / "_bundled"
 
 # What differs from one installation to another, or is of no use in a function.
-_LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc", "*.dist-info", "py.typed")
+_LEFT_OUT = ("__pycache__", "*.pyc", "*.dist-info", "py.typed")
+# Of ticketlock itself: what only other users of it need.
+_NOT_FOR_FUNCTIONS = ("__main__.py", "aio", "cli", "testing")
 
 
 def source_folder(name: str) -> Path:
@@ -49,7 +51,7 @@ def stage_functions(parent: Path) -> Path:
         staged.mkdir()
         for handler in sorted(handlers.glob("*.py")):
             shutil.copyfile(handler, staged / handler.name)
-        _copy(Path(ticketlock.__file__).parent, staged / "ticketlock")
+        _copy(Path(ticketlock.__file__).parent, staged / "ticketlock", *_NOT_FOR_FUNCTIONS)
         for package in sorted(third_party_packages(handlers / "requirements.txt").iterdir()):
             if package.is_dir() and package.name != "bin" and not package.name.endswith(".dist-info"):
                 _copy(package, staged / package.name)
@@ -59,8 +61,9 @@ def stage_functions(parent: Path) -> Path:
         return put_in_place(staged, parent / f"ticketlock-functions-{_content_hash(staged)}")
 
 
-def _copy(source: Path, target: Path) -> None:
-    shutil.copytree(source, target, ignore=_LEFT_OUT, copy_function=shutil.copyfile)
+def _copy(source: Path, target: Path, *left_out: str) -> None:
+    ignored = shutil.ignore_patterns(*_LEFT_OUT, *left_out)
+    shutil.copytree(source, target, ignore=ignored, copy_function=shutil.copyfile)
 
 
 def _make_readable(folder: Path) -> None:

@@ -36,6 +36,10 @@ def test_it_has_nothing_else_at_its_top(asset):
     assert {path.suffix for path in asset.iterdir() if path.is_file()} == {".py"}
 
 
+def test_it_leaves_out_what_only_other_users_of_the_library_need(asset):
+    assert {path.name for path in (asset / "ticketlock").iterdir() if path.is_dir()} == set()
+
+
 def test_it_leaves_out_what_differs_from_machine_to_machine(asset):
     assert not [name for name in files(asset) if "__pycache__" in name or ".dist-info" in name or name.endswith(".pyc")]
 
