@@ -160,7 +160,8 @@ def stage(
         parks: how often a parked waiter keeps its place by itself before a look; as deployed, unless given.
         settings: further ones.
     """
-    table_name = create_table(endpoint)
+    client = make_client(endpoint_url=endpoint, region_name="us-east-1")
+    table_name = create_table(client)
     numbers = Settings(**{"lease_s": LEASE_S, "poll_s": 1, "hand_over": hand_over, **settings})
     definition = serialize_definition(numbers, [*map(function_arn, work), CHILD_ARN])
     continuing = continue_definition(numbers)
@@ -184,7 +185,7 @@ def stage(
                 engine,
                 engine.machine("serialize", substituted(definition, table_name)),
                 continues,
-                make_client(endpoint_url=endpoint, region_name="us-east-1"),
+                client,
                 table_name,
             )
             _observed.workflow()._table._client.meta.events.register(
