@@ -50,6 +50,7 @@ def ticket_settings(settings: Settings) -> dict[str, Any]:
     """What the first step is told of the deployment."""
     return {
         "defaultRecordWaitSeconds": settings.default_record_wait,
+        "defaultPermits": settings.permits,
         "leaseSeconds": settings.lease_s,
         "pollSeconds": settings.poll_s,
         "handOver": settings.hand_over.value,

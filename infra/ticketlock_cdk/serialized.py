@@ -46,6 +46,8 @@ class Serialized(sfn.StateMachineFragment):
         entity: str,
         namespace: str,
         record_wait: Wait | None,
+        permits: int | str | None,
+        shared: bool | str,
         lock_path: str | None,
         settings: Settings,
         substitutions: Mapping[str, str],
@@ -56,7 +58,7 @@ class Serialized(sfn.StateMachineFragment):
             )
         if lock_path is not None and not _REFERENCE_PATH.fullmatch(lock_path):
             raise ValueError(f"lock_path is {lock_path!r}; allowed: a path of names, such as $.lock")
-        request = _request(entity, namespace, record_wait)
+        request = _request(entity, namespace, record_wait, permits, shared)
         self._work_machine = work_machine_of(protected) or ""
         super().__init__(scope, id)
         self._id = id
@@ -379,7 +381,9 @@ def is_in_jsonata(machine: sfn.StateMachine) -> bool:
     return False
 
 
-def _request(entity: str, namespace: str, record_wait: Wait | None) -> dict[str, Any]:
+def _request(
+    entity: str, namespace: str, record_wait: Wait | None, permits: int | str | None, shared: bool | str
+) -> dict[str, Any]:
     """What the first step is asked for: text, numbers, paths, expressions.
 
     Raises:
@@ -390,12 +394,16 @@ def _request(entity: str, namespace: str, record_wait: Wait | None) -> dict[str,
         request["recordWaitSeconds"] = (
             record_wait.to_milliseconds() / 1_000 if isinstance(record_wait, Duration) else record_wait
         )
+    if permits is not None:
+        request["permits"] = permits
+    if shared is not False:
+        request["shared"] = shared
     known = {
         field: value
         for field, value in request.items()
         if not (_is_path(value) or _is_expression(value) or Token.is_unresolved(value))
     }
-    LockRequest.parse_place({"entity": "known later", **known}, default_record_wait="Infinity")
+    LockRequest.parse_place({"entity": "known later", **known}, default_record_wait="Infinity", default_permits=1)
     return request
 
 

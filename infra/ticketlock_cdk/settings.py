@@ -7,6 +7,7 @@ from typing import Literal
 from aws_cdk import Duration
 
 from ticketlock._budget import BEATS_AN_EXECUTION, most_polls_an_execution
+from ticketlock._items import MAX_HOLDERS
 from ticketlock._writes import MAX_LEASE_MS
 
 MIN_LEASE_S = 10
@@ -41,6 +42,7 @@ class Settings:
         lease_s: the lease in whole, even seconds: its half is the heartbeat's time-out.
         poll_s: the longest sleep of the front waiter in whole seconds.
         default_record_wait: for inputs without ``recordWaitSeconds``: seconds, or ``"Infinity"``.
+        permits: for inputs without ``permits``: how many may hold a lock at once.
         hand_over: how a waiter learns that its turn may have come.
         heartbeat: whether the lease is renewed while the work runs.
         work_timeout_s: without heartbeat, how long the work may take; it has to end within the lease.
@@ -51,6 +53,7 @@ class Settings:
     lease_s: int
     poll_s: int
     default_record_wait: float | Literal["Infinity"] = "Infinity"
+    permits: int = 1
     hand_over: HandOver = HandOver.CALLBACK
     heartbeat: bool = True
     work_timeout_s: int = 0
@@ -64,6 +67,7 @@ class Settings:
         lease: Duration,
         poll: Duration,
         default_record_wait: RecordWait,
+        permits: int = 1,
         hand_over: HandOver = HandOver.CALLBACK,
         heartbeat: bool = True,
         work_timeout: Duration | None = None,
@@ -87,15 +91,17 @@ class Settings:
         most_polls = most_polls_an_execution(called=hand_over == HandOver.CALLBACK)
         polls = most_polls if polls_an_execution is None else polls_an_execution
         for name, value, least, most in (
+            ("permits", permits, 1, MAX_HOLDERS),
             ("polls_an_execution", polls, 2, most_polls),
             ("beats_an_execution", beats_an_execution, 2, BEATS_AN_EXECUTION),
         ):
-            if not least <= value <= most:
+            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
                 raise ValueError(f"{name} is {value!r}; allowed: a whole number from {least} to {most:,}")
         return cls(
             lease_s=int(lease_s),
             poll_s=int(poll_s),
             default_record_wait=wait,
+            permits=permits,
             hand_over=HandOver(hand_over),
             heartbeat=heartbeat,
             work_timeout_s=_work_timeout_s(work_timeout, int(lease_s), heartbeat=heartbeat),

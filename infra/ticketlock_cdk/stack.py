@@ -23,6 +23,7 @@ class TicketlockStack(Stack):
     - ``targets``: further targets, ARNs with commas between them;
     - ``lease``, ``poll``: seconds;
     - ``default_record_wait``: seconds, or ``Infinity``;
+    - ``permits``: a whole number;
     - ``hand_over``: ``callback`` or ``poll``;
     - ``heartbeat``: ``true`` or ``false``, and with ``false`` perhaps ``work_timeout``: seconds;
     - ``polls_an_execution``, ``beats_an_execution``: whole numbers;
@@ -116,6 +117,6 @@ class TicketlockStack(Stack):
 
 def _numbers(context: Context) -> Mapping[str, Any]:
     durations = {name: context.seconds(name) for name in ("lease", "poll", "work_timeout")}
-    counts = {name: context.whole_number(name) for name in ("polls_an_execution", "beats_an_execution")}
+    counts = {name: context.whole_number(name) for name in ("permits", "polls_an_execution", "beats_an_execution")}
     # What is not given is left to the construct's own default.
     return {name: value for name, value in (durations | counts).items() if value is not None}

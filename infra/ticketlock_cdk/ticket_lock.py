@@ -48,6 +48,9 @@ class TicketLock(LockMetrics, Construct):
         lease: how long a grant lasts without renewal: whole, even seconds, at least 10; renewed at its half-life.
         poll: the longest sleep of the front waiter: whole seconds, at least 1, at most half the lease.
         default_record_wait: how long an execution waits whose input has no ``recordWaitSeconds``.
+        permits: how many may hold a lock at once, for executions and fragments that do not say so themselves: 1 to
+            100. A lock keeps the number that it was first used with: with another one ``PermitsMismatch`` fails them,
+            unless an operator has set it.
         hand_over: how a waiter learns that its turn may have come: it is called, or it polls.
         heartbeat: False for work that always ends within the lease: no renewal, two transitions less, and the work
             fails when it takes longer than ``work_timeout``.
@@ -93,6 +96,7 @@ class TicketLock(LockMetrics, Construct):
         lease: Duration = _LEASE,
         poll: Duration = _POLL,
         default_record_wait: RecordWait = "Infinity",
+        permits: int = 1,
         hand_over: HandOver = HandOver.CALLBACK,
         heartbeat: bool = True,
         work_timeout: Duration | None = None,
@@ -117,6 +121,7 @@ class TicketLock(LockMetrics, Construct):
             lease=lease,
             poll=poll,
             default_record_wait=default_record_wait,
+            permits=permits,
             hand_over=hand_over,
             heartbeat=heartbeat,
             work_timeout=work_timeout,
@@ -224,14 +229,17 @@ class TicketLock(LockMetrics, Construct):
         entity: str,
         namespace: str = DEFAULT_NAMESPACE,
         record_wait: Wait | None = None,
+        permits: int | str | None = None,
+        shared: bool | str = False,
         lock_path: str | None = None,
     ) -> Serialized:
         """States of your own workflow that run one at a time for each entity: a fragment to chain.
 
         The payload arrives at the protected states and leaves them untouched. Each entry is an owner of its own: in a
         loop, in the iterations of a Map, in the branches of a Parallel. A failure of the protected states fails the
-        fragment with the same error and cause, after the release; ``RecordWaitExceeded``, ``LockLost`` and
-        ``InvalidLockRequest`` fail it by name. To catch them, wrap it: ``fragment.to_single_state()``.
+        fragment with the same error and cause, after the release; ``RecordWaitExceeded``, ``LockLost``,
+        ``PermitsMismatch`` and ``InvalidLockRequest`` fail it by name. To catch them, wrap it:
+        ``fragment.to_single_state()``.
 
         Call ``attach`` with the state machine.
 
@@ -245,6 +253,10 @@ class TicketLock(LockMetrics, Construct):
             namespace: likewise.
             record_wait: seconds, a Duration, ``"Infinity"``, a path or an expression; the construct's
                 ``default_record_wait`` otherwise.
+            permits: how many may hold the lock at once: 1 to 100, a path or an expression; the construct's ``permits``
+                otherwise.
+            shared: to hold the lock together with others who share it: true or false, a path or an expression. Then
+                ``permits`` is 1.
             lock_path: where in the payload the protected states find ``{entity, namespace, owner, fencingToken}``, for
                 example ``$.lock``; nothing is put there otherwise.
 
@@ -258,6 +270,8 @@ class TicketLock(LockMetrics, Construct):
             entity=entity,
             namespace=namespace,
             record_wait=record_wait,
+            permits=permits,
+            shared=shared,
             lock_path=lock_path,
             settings=self._settings,
             substitutions=self._substitutions,

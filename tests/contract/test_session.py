@@ -121,7 +121,14 @@ def test_a_try_of_the_heartbeats_task_outranks_every_earlier_one(
     workflow = service.workflow(hold.owner)
     claim, grant = hold.claim, hold.grant
     turn = {
-        "claim": {"entity": lock.entity, "namespace": lock.namespace, "owner": claim.owner, "leaseMs": LEASE_MS},
+        "claim": {
+            "entity": lock.entity,
+            "namespace": lock.namespace,
+            "owner": claim.owner,
+            "leaseMs": LEASE_MS,
+            "permits": claim.permits,
+            "shared": claim.shared,
+        },
         "session": {"execution": hold.session.execution, "place": hold.session.place},
         "handOver": "poll",
         "beats": 0,

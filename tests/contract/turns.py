@@ -23,6 +23,7 @@ def turn_of(workflow: Workflow, execution: str, asked: Mapping[str, Any], **more
         "execution": execution,
         "targets": None,
         "defaultRecordWaitSeconds": "Infinity",
+        "defaultPermits": 1,
         "leaseSeconds": LEASE_MS / 1_000,
         "pollSeconds": 5,
         "handOver": "callback",

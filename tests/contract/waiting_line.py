@@ -45,6 +45,10 @@ class Waiter:
     def has_word(self) -> bool:
         return self.token in self.service.called
 
+    def comes_in(self) -> Callback[Grant | Position]:
+        """It looks, and calls on if there is room for more."""
+        return self._steps(lambda me: check_turn(me, self.place, None))
+
     def gives_up(self) -> Callback[Grant | Position]:
         """The record wait is over at this look."""
         return self._steps(lambda me: check_turn(me, self.place, wait_until_ms=0))
@@ -77,19 +81,19 @@ class Line:
     def process(self) -> Process:
         return self._free.pop(0) if self._free else self.world.process()
 
-    def held(self) -> "Line":
+    def held(self, *, shared: bool = False) -> "Line":
         process = self.process()
-        claim = process.claim(self.lock, permits=self.permits)
+        claim = process.claim(self.lock, permits=self.permits, shared=shared)
         self.holders.append((process, claim, process.granted(claim)))
         return self
 
-    def claim(self, process: Process, name: str) -> tuple[Claim, Session]:
+    def claim(self, process: Process, name: str, *, shared: bool = False) -> tuple[Claim, Session]:
         session = Session(f"arn:aws:states:::execution:serialize:{uuid.uuid4()}", name)
-        return process.claim(self.lock, permits=self.permits, session=session), session
+        return process.claim(self.lock, permits=self.permits, session=session, shared=shared), session
 
-    def waiter(self) -> Waiter:
+    def waiter(self, *, shared: bool = False) -> Waiter:
         process = self.process()
-        claim, session = self.claim(process, f"waiter-{len(self.waiters)}")
+        claim, session = self.claim(process, f"waiter-{len(self.waiters)}", shared=shared)
         waiter = Waiter(process, claim, session, self.service, process.queued(claim).place)
         self.waiters.append(waiter)
         return waiter

@@ -5,6 +5,8 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from ticketlock_cdk import TicketLock
 
+from ticketlock._listing import LISTED
+
 READS_THE_KEY = {"kms:Decrypt", "kms:DescribeKey"}
 USES_THE_KEY = READS_THE_KEY | {
     "kms:Encrypt",
@@ -92,7 +94,7 @@ def test_an_operator_lists_attributes_that_it_names_and_of_these_no_secret(every
     condition = granted(found, everything.operator)["dynamodb:Scan"]["Condition"]
     listed = condition.pop("ForAllValues:StringEquals")["dynamodb:Attributes"]
     # Keys must be among them: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/specifying-conditions.html
-    assert {"pk", "sk", "held", "waiting", "leaseUntilMs"} <= set(listed)
+    assert {"pk", "sk", "shared", "leaseUntilMs", *LISTED} <= set(listed)
     assert not [name for name in listed if "task" in name.lower() or "call" in name.lower() or "*" in name]
     assert condition == {
         "Null": {"dynamodb:Attributes": "false"},

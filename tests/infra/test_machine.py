@@ -70,7 +70,14 @@ def test_its_errors_are_classes_of_the_errors_module(typical):
     own = {name for name in error_names(typical.definition) if not name.startswith(SERVICE_ERRORS)} - control
     known = {name for name, found in inspect.getmembers(errors, inspect.isclass) if issubclass(found, Exception)}
     assert own <= known
-    assert own >= {"InvalidLockRequest", "TaskNotAllowed", "RecordWaitExceeded", "LockLost", "EventBudgetExceeded"}
+    assert own >= {
+        "InvalidLockRequest",
+        "TaskNotAllowed",
+        "PermitsMismatch",
+        "RecordWaitExceeded",
+        "LockLost",
+        "EventBudgetExceeded",
+    }
 
 
 def test_its_failing_statuses_are_classes_of_the_errors_module(typical):
@@ -110,9 +117,11 @@ def test_the_steps_learn_the_settings(stack, synthesise):
         lease=Duration.minutes(2),
         poll=Duration.seconds(7),
         default_record_wait=Duration.millis(1_500),
+        permits=3,
     )
     payload = synthesise(stack).definition(lock.state_machine)["States"]["TakeTicket"]["Parameters"]["Payload"]
     assert (payload["leaseSeconds"], payload["pollSeconds"], payload["defaultRecordWaitSeconds"]) == (120, 7, 1.5)
+    assert payload["defaultPermits"] == 3
 
 
 def test_two_of_them_fit_in_one_stack(stack, synthesise):

@@ -126,6 +126,37 @@ def test_a_path_names_the_entity_and_each_entry_is_an_owner(typical):
         }
 
 
+@pytest.mark.parametrize(
+    ("arguments", "asked"),
+    [
+        ({}, {}),
+        ({"shared": False}, {}),
+        ({"shared": True}, {"shared": True}),
+        ({"permits": 3}, {"permits": 3}),
+        ({"permits": "$.seats", "shared": "$.reads"}, {"permits.$": "$.seats", "shared.$": "$.reads"}),
+        ({"permits": sfn.JsonPath.number_at("$.seats")}, {"permits.$": "$.seats"}),
+    ],
+)
+def test_how_many_may_hold_and_whether_they_share_is_asked_for(arguments, asked, stack, synthesise):
+    lock = TicketLock(stack, "Lock", permits=7)
+    machine = machine_of(stack, lock.serialize(stack, "Ship", sfn.Pass(stack, "Look"), entity=ENTITY, **arguments))
+    found = dict(states(synthesise(stack).definition(machine)))
+    request = found["Ship.Enter"]["Parameters"]["lock"]["request"]
+    assert request == {"entity.$": ENTITY, "namespace": "default", **asked}
+    # For a request that does not say so.
+    assert found["Ship.TakeTicket"]["Parameters"]["Payload"]["defaultPermits"] == 7
+
+
+def test_an_expression_may_say_whether_the_lock_is_shared(stack, synthesise):
+    lock = TicketLock(stack, "Lock")
+    entity, shared = "{% $states.input.id %}", "{% $states.input.reads %}"
+    fragment = lock.serialize(stack, "Ship", sfn.Pass(stack, "Look"), entity=entity, shared=shared, permits=1)
+    machine = machine_of(stack, fragment)
+    found = dict(states(synthesise(stack).definition(machine)))
+    request = {"entity": entity, "namespace": "default", "permits": 1, "shared": shared}
+    assert found["Ship.Enter"]["Output"]["lock"]["request"] == request
+
+
 def test_an_expression_names_the_entity_and_each_entry_is_an_owner(typical):
     enter = typical.states["Function.Enter"]
     assert (enter["Type"], enter["QueryLanguage"]) == ("Pass", "JSONata")
@@ -186,6 +217,13 @@ def test_the_longest_id_makes_names_of_states_that_aws_takes(stack, synthesise):
         ({"namespace": "a/b"}, "namespace is"),
         ({"record_wait": -1}, "recordWaitSeconds is -1"),
         ({"record_wait": "forever"}, "recordWaitSeconds is"),
+        ({"permits": 0}, "permits is 0; allowed: a whole number from 1 to 100"),
+        ({"permits": 1.5}, "permits is 1.5"),
+        ({"permits": "2"}, 'permits is "2"'),
+        ({"shared": 1}, "shared is 1; allowed: true or false"),
+        ({"shared": None}, "shared is null"),
+        ({"shared": True, "permits": 2}, "permits is 2; allowed: 1, of a request that shares the lock"),
+        ({"entity": "{% $states.input.id %}", "shared": "$.reads"}, "shared is a path, beside an expression"),
         ({"entity": "{% $states.input.id %}", "namespace": "$.tenant"}, "namespace is a path, beside an expression"),
         ({"entity": "{% $states.input.id %}", "record_wait": "States.MathAdd($.a, 1)"}, "recordWaitSeconds is a path"),
         ({"entity": sfn.JsonPath.string_at("$.a"), "namespace": "{% 'a' %}"}, "entity is a path, beside"),

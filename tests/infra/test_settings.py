@@ -20,6 +20,11 @@ SECONDS = Duration.seconds
         ({"poll": SECONDS(31)}, "poll is 31 seconds; allowed: whole seconds from 1 to half the lease, which is 30"),
         ({"default_record_wait": "never"}, "default_record_wait is 'never'; allowed: a Duration or \"Infinity\""),
         ({"default_record_wait": -1}, 'default_record_wait is -1; allowed: a Duration or "Infinity"'),
+        ({"permits": 0}, "permits is 0; allowed: a whole number from 1 to 100"),
+        ({"permits": 101}, "permits is 101; allowed: a whole number from 1 to 100"),
+        ({"permits": 1.5}, "permits is 1.5; allowed: a whole number"),
+        ({"permits": True}, "permits is True; allowed: a whole number"),
+        ({"permits": "2"}, "permits is '2'; allowed: a whole number"),
         ({"default_record_wait": None}, 'default_record_wait is None; allowed: a Duration or "Infinity"'),
     ],
 )

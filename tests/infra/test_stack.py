@@ -65,7 +65,8 @@ def test_it_waits_for_ever_unless_told_otherwise(stack_with):
 
 @pytest.mark.parametrize("wait", ["30", 30])
 def test_its_settings_come_from_the_context(wait, stack_with):
-    settings = take_ticket(stack_with(lease="20", poll="2", default_record_wait=wait))
+    settings = take_ticket(stack_with(lease="20", poll="2", default_record_wait=wait, permits="3"))
+    assert '"defaultPermits": 3' in settings
     assert '"defaultRecordWaitSeconds": 30' in settings
     assert '"leaseSeconds": 20' in settings
     assert '"pollSeconds": 2' in settings
@@ -167,6 +168,8 @@ def test_a_permissions_boundary_reaches_every_role(boundary, stack_with):
         ({"lease": "15"}, "lease is 15 seconds; allowed: whole, even seconds"),
         ({"poll": "nan"}, "poll is 'nan'; allowed: a number of seconds"),
         ({"poll": "0"}, "poll is 0 seconds; allowed: whole seconds from 1"),
+        ({"permits": "0"}, "permits is 0; allowed: a whole number from 1 to 100"),
+        ({"permits": "many"}, "permits is 'many'; allowed: a whole number"),
         ({"default_record_wait": "-1"}, "default_record_wait is '-1'; allowed: a number of seconds from 0 on"),
         ({"default_record_wait": "inf"}, "default_record_wait is 'inf'; allowed: a number of seconds from 0 on"),
         ({"removal_policy": "keep"}, "removal_policy is 'keep'; allowed: retain or destroy"),

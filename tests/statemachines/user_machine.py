@@ -157,6 +157,19 @@ def items(user: Maker) -> Made:
 
 
 @machine()
+def readers(user: Maker) -> Made:
+    """Iterations on one entity, each of which says whether it shares the lock."""
+    each = sfn.Map(user, "Each", items_path="$.items")
+    return each.item_processor(user.serialize("Locked", user.invoke("Work"), shared="$.shares"))
+
+
+@machine()
+def two_at_once(user: Maker) -> Made:
+    each = sfn.Map(user, "Each", items_path="$.items")
+    return each.item_processor(user.serialize("Locked", user.invoke("Work"), permits=2))
+
+
+@machine()
 def groups(user: Maker) -> Made:
     """A Map in a Map."""
     inner = sfn.Map(user, "EachItem", items_path="$")

@@ -7,7 +7,7 @@ import pytest
 from ticketlock_cdk.definition import serialize_definition
 from ticketlock_cdk.settings import Settings
 
-SETTINGS = Settings(lease_s=120, poll_s=7, default_record_wait=30)
+SETTINGS = Settings(lease_s=120, poll_s=7, default_record_wait=30, permits=3)
 DEFINITION = serialize_definition(SETTINGS, ["arn:one", "arn:two"])
 
 
@@ -39,6 +39,7 @@ def test_every_state_says_why_it_exists(name: str) -> None:
 def test_the_settings_of_a_deployment_stand_where_the_functions_read_them() -> None:
     payload = STATES["TakeTicket"]["Parameters"]["Payload"]
     assert (payload["leaseSeconds"], payload["pollSeconds"], payload["defaultRecordWaitSeconds"]) == (120, 7, 30)
+    assert payload["defaultPermits"] == 3
     assert payload["targets"] == ["arn:one", "arn:two"]
 
 

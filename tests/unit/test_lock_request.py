@@ -1,0 +1,69 @@
+"""The input of the serialised workflow: how many may hold the lock, and whether it is shared."""
+
+import math
+from typing import Any
+
+import pytest
+
+from ticketlock import InvalidLockRequest
+from ticketlock._lock_request import LockRequest
+
+FUNCTION = "arn:aws:lambda:eu-west-1:123456789012:function:work"
+
+
+def parsed(default_permits: int = 1, **asked: Any) -> LockRequest:
+    request = {"entity": "order-42", "task": {"functionArn": FUNCTION}, **asked}
+    return LockRequest.parse(
+        request, targets=[FUNCTION], default_record_wait="Infinity", default_permits=default_permits
+    )
+
+
+def parsed_place(default_permits: int = 1, **asked: Any) -> LockRequest:
+    request = {"entity": "order-42", **asked}
+    return LockRequest.parse_place(request, default_record_wait="Infinity", default_permits=default_permits)
+
+
+BOTH = pytest.mark.parametrize("parse", [parsed, parsed_place], ids=["input", "fragment"])
+
+
+@BOTH
+@pytest.mark.parametrize("default", [1, 7])
+def test_a_request_that_says_nothing_has_the_deployments_number_and_shares_with_nobody(
+    parse: Any, default: int
+) -> None:
+    request = parse(default)
+    assert (request.permits, request.shared) == (default, False)
+
+
+@BOTH
+@pytest.mark.parametrize("permits", [1, 2, 100])
+def test_a_request_may_name_another_number(parse: Any, permits: int) -> None:
+    assert parse(7, permits=permits).permits == permits
+
+
+@BOTH
+@pytest.mark.parametrize("default", [1, 7])
+@pytest.mark.parametrize("more", [{}, {"permits": 1}])
+def test_who_shares_the_lock_asks_for_1_whatever_the_others_ask_for(parse: Any, default: int, more: Any) -> None:
+    request = parse(default, shared=True, **more)
+    assert (request.permits, request.shared) == (1, True)
+
+
+@BOTH
+@pytest.mark.parametrize("permits", [0, -1, 101, 1.5, 2.0, math.inf, True, "2", None, [2]])
+def test_any_other_number_is_refused_by_name(parse: Any, permits: Any) -> None:
+    with pytest.raises(InvalidLockRequest, match=r"^permits is .*a whole number from 1 to 100"):
+        parse(permits=permits)
+
+
+@BOTH
+@pytest.mark.parametrize("shared", [0, 1, "true", None, []])
+def test_sharing_is_true_or_false(parse: Any, shared: Any) -> None:
+    with pytest.raises(InvalidLockRequest, match=r"^shared is .*; allowed: true or false"):
+        parse(shared=shared)
+
+
+@BOTH
+def test_more_than_one_permit_of_a_request_that_shares_is_refused(parse: Any) -> None:
+    with pytest.raises(InvalidLockRequest, match=r"^permits is 2; allowed: 1, of a request that shares"):
+        parse(shared=True, permits=2)
