@@ -148,6 +148,8 @@ class Contender:
                 if queue.live or queue.item is None:
                     return None
                 built, gone = self.now, expired(queue.item, self.now)
+                if queue.item.room(shared=self.claim.shared, gone=gone) <= 0:
+                    return None
                 heal = queue.item.ticket_at_ms + 2 * write.JOIN_DEADLINE_MS < self.now.earliest_ms
                 reply = yield from self.ask(write.take_past_the_count(self.claim, built, queue.item, gone, heal=heal))
         return None

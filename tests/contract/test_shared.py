@@ -3,7 +3,7 @@
 import pytest
 from contract.world import Process, World
 
-from ticketlock import Claim, Grant, InvalidLockRequest, LockLost, LockName, Position
+from ticketlock import Claim, Grant, InvalidLockRequest, LockLost, LockName, Position, RecordWaitExceeded
 
 
 def sharing(process: Process, lock: LockName) -> Claim:
@@ -98,6 +98,21 @@ def test_an_expired_writer_is_removed_by_the_reader(world: World, alice: Process
     world.advance(20_000)
     assert bob.granted(sharing(bob, lock)).took_over == 1
     assert world.process().granted(sharing(alice, lock)).took_over == 0
+
+
+def test_a_reader_who_comes_while_the_last_writer_in_line_goes_in_waits_for_it(
+    alice: Process, bob: Process, carol: Process, lock: LockName
+) -> None:
+    held = alice.claim(lock)
+    grant = alice.granted(held)
+    writes = carol.claim(lock)
+    place = carol.queued(writes)
+    alice.table.release(held, grant)
+    reading = bob.steps(sharing(bob, lock), lambda me: me.take_ticket(0))
+    reading.step()  # refused: one waits
+    assert isinstance(carol.look(writes, place), Grant)
+    with pytest.raises(RecordWaitExceeded):
+        reading.to_the_end()
 
 
 def test_a_release_that_says_otherwise_than_its_claim_is_refused(alice: Process, lock: LockName) -> None:
