@@ -1,0 +1,68 @@
+"""Both clients, on the emulator and in a time that a test moves."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from client.in_a_loop import Loop
+from client.places import Emulated, Kind, Moved, some_entity
+from contract.engines import create_table
+from ticketlock_local.emulator import Emulator
+
+from ticketlock import LockClient
+from ticketlock._sdk import make_client
+
+
+@pytest.fixture(scope="session")
+def loop() -> Iterator[Loop]:
+    with Loop() as loop:
+        yield loop
+
+
+@pytest.fixture(scope="session")
+def lock_table(emulator: Emulator) -> str:
+    return create_table(make_client(endpoint_url=emulator.endpoint))
+
+
+@pytest.fixture(scope="session")
+def sdk_clients() -> dict[Any, Any]:
+    """Of boto3 and aiobotocore, by what they are like."""
+    return {}
+
+
+@pytest.fixture(params=["threads", "tasks"])
+def kind(request: pytest.FixtureRequest) -> Kind:
+    kind: Kind = request.param
+    return kind
+
+
+@pytest.fixture
+def place(
+    kind: Kind, loop: Loop, emulator: Emulator, lock_table: str, sdk_clients: dict[Any, Any]
+) -> Iterator[Emulated]:
+    place = Emulated(kind, loop, emulator.endpoint, lock_table, sdk_clients)
+    yield place
+    place.close()
+
+
+@pytest.fixture
+def moved(kind: Kind, loop: Loop) -> Iterator[Moved]:
+    place = Moved(kind, loop)
+    yield place
+    place.close()
+
+
+@pytest.fixture
+def locks(place: Emulated) -> LockClient:
+    return place.client()
+
+
+@pytest.fixture
+def others(place: Emulated) -> LockClient:
+    """The client of another process."""
+    return place.client()
+
+
+@pytest.fixture
+def entity() -> str:
+    return some_entity()

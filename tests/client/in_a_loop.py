@@ -1,0 +1,123 @@
+"""The client for tasks in the hands of a test for threads: a loop in a thread, and a task of its own for each caller.
+
+So the same sentences are true of both clients: ``locks.acquire("order-42")`` of the test is awaited in the loop, by the
+one task that stands for the thread that calls.
+"""
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import AsyncExitStack
+from typing import Any
+
+from aiobotocore.config import AioConfig
+from aiobotocore.session import get_session
+
+from ticketlock import aio
+
+
+class Loop:
+    """An event loop in a thread; closed at the end of ``with``."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="the tests' loop", daemon=True)
+        self._of_this_thread = threading.local()
+        self._open = AsyncExitStack()
+
+    def __enter__(self) -> "Loop":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def do(self, what: Callable[[], Any]) -> Any:
+        """Call something in the loop, in the task of this thread; await what it returns, if that can be awaited."""
+        done: Future[Any] = Future()
+        if not hasattr(self._of_this_thread, "inbox"):
+            self._of_this_thread.inbox = asyncio.Queue()
+            asyncio.run_coroutine_threadsafe(_serve(self._of_this_thread.inbox), self._loop)
+        self._loop.call_soon_threadsafe(self._of_this_thread.inbox.put_nowait, (what, done))
+        return _in_this(self, done.result())
+
+    def dynamodb(self, **options: Any) -> Any:
+        """A DynamoDB client of aiobotocore, open until the loop ends."""
+
+        async def make() -> Any:
+            config = AioConfig(**options.pop("config"))
+            client = get_session().create_client("dynamodb", config=config, **options)
+            return await self._open.enter_async_context(client)
+
+        return asyncio.run_coroutine_threadsafe(make(), self._loop).result()
+
+    async def _end(self) -> None:
+        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await self._open.aclose()
+        await self._loop.shutdown_default_executor()
+
+
+class InALoop:
+    """A client or a lease for tasks, with the methods of those for threads."""
+
+    def __init__(self, loop: Loop, inner: Any) -> None:
+        self._loop = loop
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        if not callable(found):
+            return _in_this(self._loop, found)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return self._loop.do(lambda: found(*args, **kwargs))
+
+        return call
+
+    def __enter__(self) -> "InALoop":
+        self._loop.do(self._inner.__aenter__)
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self._loop.do(lambda: self._inner.__aexit__(*raised))
+
+    def __eq__(self, other: object) -> bool:
+        return self._inner is (other._inner if isinstance(other, InALoop) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._inner)
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+
+async def _serve(inbox: "asyncio.Queue[tuple[Callable[[], Any], Future[Any]]]") -> None:
+    while True:
+        what, done = await inbox.get()
+        try:
+            result = what()
+            if inspect.isawaitable(result):
+                result = await result
+            elif inspect.isasyncgen(result):
+                result = [each async for each in result]
+        except asyncio.CancelledError:
+            done.cancel()
+            raise
+        except Exception as error:
+            done.set_exception(error)
+        else:
+            done.set_result(result)
+
+
+def _in_this(loop: Loop, found: Any) -> Any:
+    if isinstance(found, tuple) and found and isinstance(found[0], aio.Lease):
+        return tuple(InALoop(loop, each) for each in found)
+    return InALoop(loop, found) if isinstance(found, aio.Lease | aio.LeaseGroup) else found
