@@ -55,7 +55,7 @@ class Asking(Generic[L]):
         owner_name: str | None,
         check_every: tuple[Seconds, Seconds],
     ) -> None:
-        self._namespace = namespace
+        self._namespace = LockName("-", namespace).namespace
         self._lease_ms = duration_ms("lease", lease, MIN_LEASE_MS, MAX_LEASE_MS)
         self._record_wait_ms = record_wait_ms("record_wait", record_wait)
         shortest, longest = (duration_ms("check_every", each, 1, _HOUR_MS) for each in check_every)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 from ticketlock import _fencing
 from ticketlock._asking import Seconds
 from ticketlock._lease import BaseLease
-from ticketlock._names import duration_ms
-from ticketlock._writes import MAX_LEASE_MS
+from ticketlock._names import duration_ms, text
+from ticketlock._writes import DATA_BYTES, MAX_LEASE_MS
 from ticketlock.errors import LockLost, TableError, TicketLockError
 
 if TYPE_CHECKING:
@@ -95,10 +95,13 @@ class Lease(BaseLease):
             best_effort: log what goes wrong instead of raising it.
 
         Raises:
+            InvalidLockRequest: ``data_left`` is too long; the lock is held as before.
             LockLost: the lease had ended before: somebody else may have held the lock meanwhile.
             TableError: the table could not be used; the lease ends by itself.
         """
         self._check_process()
+        if data_left is not None:
+            text("data_left", data_left, DATA_BYTES)
         try:
             self._client._release(self, data_left)
         except TicketLockError as error:

@@ -182,7 +182,9 @@ class LockTable:
 
         Raises:
             LockLost: it does not hold it.
+            InvalidLockRequest: a request that hangs could take the whole lease.
         """
+        _sdk.check_lease(lease_ms, self._client)
         return self.run(lambda now: resume(lock, owner, lease_ms, now))
 
     @property

@@ -237,6 +237,7 @@ class LockClient:
         """Go on with a lock that another process has taken; see ``ticketlock.LockClient.resume``."""
         self._asking.check_usable()
         lock, lease_ms = self._asking.lock(entity, namespace), self._asking.lease_ms(lease)
+        _sdk.check_lease(lease_ms, self._client)
         claim, grant = await self._table.run(lambda now: resume(lock, owner, lease_ms, now))
         made = Lease(
             self._table_name,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 from ticketlock import _fencing
 from ticketlock._asking import Seconds
 from ticketlock._lease import BaseLease
-from ticketlock._names import duration_ms
-from ticketlock._writes import MAX_LEASE_MS
+from ticketlock._names import duration_ms, text
+from ticketlock._writes import DATA_BYTES, MAX_LEASE_MS
 from ticketlock.errors import LockLost, TableError, TicketLockError
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ class Lease(BaseLease):
     async def release(self, *, data_left: str | None = None, best_effort: bool = False) -> None:
         """Free the lock; see ``ticketlock.Lease.release``."""
         self._check_process()
+        if data_left is not None:
+            text("data_left", data_left, DATA_BYTES)
         try:
             await self._client._release(self, data_left)
         except TicketLockError as error:

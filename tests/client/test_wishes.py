@@ -1,0 +1,138 @@
+"""What a client may be asked for: anything else is refused, and nothing is written."""
+
+import math
+from datetime import timedelta
+from inspect import signature
+from typing import Any
+
+import boto3
+import pytest
+from client.places import Emulated, Moved, Wire
+
+from ticketlock import InvalidLockRequest, LockClient, LockName, aio
+
+NO_DURATION: list[Any] = [math.nan, -1, True, "soon", None, timedelta(seconds=-1), [1]]
+
+WRONG: list[dict[str, Any]] = [
+    *({"lease": value} for value in NO_DURATION if value is not None),
+    {"lease": 0.999},
+    {"lease": 7 * 24 * 3_600 + 1},
+    {"lease": math.inf},
+    *({"record_wait": value} for value in NO_DURATION if value is not None),
+    {"record_wait": -math.inf},
+    {"permits": 0},
+    {"permits": 101},
+    {"permits": True},
+    {"permits": 1.0},
+    {"permits": 2, "shared": True},
+    {"data": "x" * 257},
+    {"data": ""},
+    {"data": 7},
+    {"owner": ""},
+    {"owner": "x" * 1_025},
+    {"namespace": "a/b"},
+    {"namespace": ""},
+    {"namespace": "x" * 256},
+    {"danger": -1},
+    {"danger": math.nan},
+    {"danger": 61},
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=str)
+def test_a_wish_that_is_out_of_its_bounds_is_refused_and_nothing_is_sent(
+    moved: Moved, entity: str, wrong: dict[str, Any]
+) -> None:
+    locks = moved.client()
+    with pytest.raises(InvalidLockRequest):
+        locks.acquire(entity, **wrong)
+    assert moved.memory.sent == []
+
+
+@pytest.mark.parametrize("wrong", ["", "x" * 1_025, "\ud800", 42, None, b"order-42"], ids=repr)
+def test_an_entity_that_cannot_be_one_is_refused_and_nothing_is_sent(moved: Moved, wrong: Any) -> None:
+    locks = moved.client()
+    with pytest.raises(InvalidLockRequest):
+        locks.acquire(wrong)
+    assert moved.memory.sent == []
+
+
+def test_a_refusal_is_a_value_error_that_says_what_is_allowed(moved: Moved, entity: str) -> None:
+    locks = moved.client()
+    with pytest.raises(ValueError, match="permits is 0; allowed: a whole number from 1 to 100"):
+        locks.acquire(entity, permits=0)
+
+
+def test_a_namespace_beside_a_lock_name_is_refused(moved: Moved, entity: str) -> None:
+    locks = moved.client()
+    with pytest.raises(InvalidLockRequest):
+        locks.acquire(LockName(entity), namespace="other")
+
+
+def test_a_lease_that_one_hung_request_could_outlast_is_refused_and_nothing_is_sent(
+    place: Emulated, entity: str
+) -> None:
+    wire = Wire()
+    locks = place.client(wire=wire)
+    with pytest.raises(InvalidLockRequest, match="four read time-outs"):
+        locks.acquire(entity, lease=7.9)
+    assert wire.sent == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"lease": 0},
+        {"lease": math.nan},
+        {"record_wait": -1},
+        {"check_every": (0, 1)},
+        {"check_every": (0.1, math.nan)},
+        {"owner_name": ""},
+        {"owner_name": "x" * 513},
+    ],
+    ids=str,
+)
+def test_a_client_refuses_settings_that_are_out_of_their_bounds(moved: Moved, wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidLockRequest):
+        moved.client(**wrong)
+
+
+def test_a_client_refuses_a_namespace_that_cannot_be_one(moved: Moved) -> None:
+    with pytest.raises(InvalidLockRequest):
+        moved.client(namespace="a/b")
+
+
+def test_durations_may_be_timedeltas(moved: Moved, entity: str) -> None:
+    lease = moved.client(lease=timedelta(minutes=5)).acquire(entity, record_wait=timedelta())  # type: ignore[arg-type]
+    assert 299 < lease.remaining_s <= 300
+    lease.ensure(timedelta(minutes=4))
+
+
+@pytest.mark.parametrize("wrong", [-1, math.nan, True, "soon"])
+def test_ensure_refuses_what_is_no_duration(moved: Moved, entity: str, wrong: Any) -> None:
+    lease = moved.client().acquire(entity)
+    with pytest.raises(InvalidLockRequest):
+        lease.ensure(wrong)
+
+
+def test_data_that_is_left_has_its_bounds_and_the_lock_stays_held(moved: Moved, entity: str) -> None:
+    lease = moved.client().acquire(entity)
+    with pytest.raises(InvalidLockRequest):
+        lease.release(data_left="x" * 257)
+    assert moved.holders_of(entity) == 1
+    assert lease.is_held()
+
+
+def test_an_unusable_client_of_the_sdk_is_refused_with_the_reason(place: Emulated) -> None:
+    retrying = boto3.client("dynamodb", endpoint_url=place.endpoint)
+    with pytest.raises(ValueError, match="total_max_attempts"):
+        LockClient("locks", client=retrying)
+
+
+def test_both_clients_take_the_same_wishes() -> None:
+    for name in ("acquire", "try_acquire", "acquire_all", "resume", "inspect", "serialized", "lock"):
+        here, there = signature(getattr(LockClient, name)), signature(getattr(aio.LockClient, name))
+        assert list(here.parameters) == list(there.parameters), name
+        assert [each.default for each in here.parameters.values()] == [
+            each.default for each in there.parameters.values()
+        ], name
