@@ -106,6 +106,8 @@ NOT_A_TARGET = "arn:aws:lambda:us-east-1:000000000000:function:other"
         (with_field("recordWaitSeconds", -1), "InvalidLockRequest", "recordWaitSeconds"),
         (with_field("recordWaitSeconds", True), "InvalidLockRequest", "recordWaitSeconds"),
         (with_field("recordWaitSeconds", "10"), "InvalidLockRequest", "recordWaitSeconds"),
+        (with_field("permits", 0), "InvalidLockRequest", "permits"),
+        (with_field("shared", "yes"), "InvalidLockRequest", "shared"),
         (with_field("entity", ""), "InvalidLockRequest", "entity"),
         (without("entity"), "InvalidLockRequest", "entity"),
         (without("task"), "InvalidLockRequest", "task"),
@@ -149,6 +151,32 @@ def test_a_record_wait_that_ends_leaves_the_queue(either: Cloud, entity: str) ->
     assert (ended.status, ended.error) == ("FAILED", "RecordWaitExceeded")
     assert (either.lock(entity).rows, either.item(entity).waiting) == ((), 0)
     assert either.ended(holder).status == "SUCCEEDED"
+
+
+def test_readers_run_side_by_side_and_a_writer_alone(either: Cloud, entity: str) -> None:
+    holder = either.sleep(entity, 8)
+    either.wait_until_held(entity)
+    readers: list[str] = []
+    for _ in range(2):
+        readers.append(either.sleep(entity, 5, shared=True))
+        either.wait_until_queued(entity, *readers)
+    writer = either.sleep(entity, 0)
+    assert [either.ended(arn).status for arn in (holder, *readers, writer)] == ["SUCCEEDED"] * 4
+    first, second, last = (either.ended(arn).output for arn in (*readers, writer))
+    assert max(first["startedMs"], second["startedMs"]) < min(first["endedMs"], second["endedMs"])
+    assert max(first["endedMs"], second["endedMs"]) <= last["startedMs"]
+    assert either.is_free(entity)
+
+
+def test_as_many_run_at_once_as_there_are_permits(cloud: Cloud, entity: str) -> None:
+    ended = [cloud.ended(arn) for arn in [cloud.sleep(entity, 3, permits=2) for _ in range(3)]]
+    assert [each.status for each in ended] == ["SUCCEEDED"] * 3
+    first, second, third = sorted((each.output for each in ended), key=lambda output: output["lock"]["fencingToken"])
+    assert second["startedMs"] < first["endedMs"]
+    assert third["startedMs"] >= min(first["endedMs"], second["endedMs"])
+    refused = cloud.ended(cloud.sleep(entity, 0))
+    assert (refused.error, refused.cause.partition(",")[0]) == ("PermitsMismatch", "the lock has 2 permits")
+    assert cloud.is_free(entity)
 
 
 def test_the_lease_of_a_holder_is_renewed_while_it_works_and_the_next_waits(short_lease: Cloud, entity: str) -> None:
