@@ -1,0 +1,21 @@
+"""The command ``ticketlock``: locks for shells and operators. Needs the extra ``cli``.
+
+It is the only part of the package that reads the environment.
+"""
+
+import sys
+
+
+def main() -> int:
+    """Run the command with the arguments of this process, and return its exit code."""
+    try:
+        import click  # noqa: F401  # whether it is there
+        import rich  # noqa: F401
+    except ModuleNotFoundError as missing:
+        if missing.name not in ("click", "rich"):
+            raise
+        sys.stderr.write("ticketlock: the command needs click and rich: pip install 'ticketlock[cli]'\n")
+        return 78
+    from ticketlock.cli._commands import run
+
+    return run()

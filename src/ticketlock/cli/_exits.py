@@ -1,0 +1,85 @@
+"""How the command ends: its exit codes, those of ``sysexits.h`` and of a shell, and which error means which."""
+
+import errno
+from typing import IO, Any
+
+import click
+from botocore.exceptions import BotoCoreError, ClientError
+
+from ticketlock import _sdk
+from ticketlock.errors import (
+    InvalidLockRequest,
+    LockLost,
+    OutcomeUnknown,
+    PermitsMismatch,
+    RecordWaitExceeded,
+    RequestNotApplied,
+    TableNotFound,
+    TableRefused,
+    UnsupportedFormat,
+)
+
+UNAVAILABLE = 69
+WAIT_IS_OVER = 75
+LEASE_LOST = 76
+CONFIGURATION = 78
+NOT_EXECUTABLE = 126
+NOT_FOUND = 127
+
+
+def after_signal(number: int) -> int:
+    """The exit code of what a signal has ended, as a shell says it."""
+    return 128 + number
+
+
+def of_failed_start(error: OSError) -> int:
+    """The exit code for a command that could not be started, as a shell says it."""
+    return NOT_FOUND if error.errno == errno.ENOENT else NOT_EXECUTABLE
+
+
+class Ended(click.ClickException):
+    """The command is over: one line on stderr, and an exit code.
+
+    Args:
+        message: what the line says; none for no line.
+    """
+
+    exit_code: int  # type: ignore[misc]  # click has one for each class, and reads that of the instance
+
+    def __init__(self, message: str | None, exit_code: int) -> None:
+        super().__init__(" ".join((message or "").split()))
+        self.exit_code = exit_code
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Write the line."""
+        if self.message:
+            click.echo(f"ticketlock: {self.message}", file=file, err=file is None)
+
+
+def explained(error: Exception, *, table: str | None, place: str) -> click.ClickException | None:
+    """What an error means for whoever typed the command; None for one that is no one's but ours.
+
+    Args:
+        table: the name of the lock table, as far as it is known.
+        place: the Region, and the endpoint if it is not that of AWS.
+    """
+    if isinstance(error, BotoCoreError | ClientError):
+        meaning = _sdk.meaning(error)
+        if isinstance(meaning, Exception):
+            return explained(meaning, table=table, place=place)
+        return Ended(f"{error} ({place})", UNAVAILABLE)
+    if isinstance(error, InvalidLockRequest):
+        return click.UsageError(str(error))
+    if isinstance(error, TableNotFound):
+        return Ended(
+            f"there is no table {table!r} in {place}: `ticketlock init --table {table}` makes it", CONFIGURATION
+        )
+    if isinstance(error, RequestNotApplied | OutcomeUnknown):
+        return Ended(f"the table {table!r} in {place} cannot be reached: {error}", UNAVAILABLE)
+    if isinstance(error, TableRefused | PermitsMismatch | UnsupportedFormat):
+        return Ended(str(error), CONFIGURATION)
+    if isinstance(error, RecordWaitExceeded):
+        return Ended(f"the wait is over: {error}", WAIT_IS_OVER)
+    if isinstance(error, LockLost):
+        return Ended(str(error), LEASE_LOST)
+    return None

@@ -1,0 +1,103 @@
+"""``ticketlock run``: a command under a lock, or a hold until a signal."""
+
+import threading
+from typing import Any
+
+import click
+
+from ticketlock import Lease, LockLost, TableError
+from ticketlock.cli._child import Child, check_executable
+from ticketlock.cli._exits import LEASE_LOST, Ended
+from ticketlock.cli._settings import settings_of, table_options
+from ticketlock.cli._signals import Signals
+from ticketlock.cli._supervising import Supervision
+from ticketlock.cli._waiting import Seconds, Wish, stand_in_line, waiting_options
+from ticketlock.cli._words import plain
+
+
+@click.command()
+@click.argument("entity")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
+@waiting_options
+@click.option(
+    "--kill-after",
+    type=Seconds(),
+    default=10.0,
+    metavar="SECONDS",
+    help="When the lease is lost: from SIGTERM to SIGKILL.  [default: 10]",
+)
+@table_options
+@click.pass_context
+def run(context: click.Context, /, command: tuple[str, ...], kill_after: float, **said: Any) -> None:
+    """Wait for the lock on ENTITY in arrival order, run COMMAND under it, and release it.
+
+    Without a command it is held until a signal comes. The command gets TICKETLOCK_FENCING_TOKEN, TICKETLOCK_ENTITY,
+    TICKETLOCK_NAMESPACE, TICKETLOCK_OWNER and TICKETLOCK_TABLE in its environment, and is stopped when the lease is
+    lost. The exit code is the command's own.
+    """
+    settings, wish = settings_of(context), Wish(**said)
+    if command:
+        check_executable(command[0])
+    lost = threading.Event()
+    with Signals() as signals:
+
+        def note_loss(_: Lease) -> None:
+            lost.set()
+            signals.wake()
+
+        lease = stand_in_line(settings, wish, signals, on_lost=note_loss)
+        name = plain(wish.entity)
+
+        def say_it_is_lost() -> None:
+            click.echo(f"ticketlock: the lease on '{name}' is lost: stopping the command", err=True)
+
+        try:
+            if command:
+                child = Child(command, _environment(lease, settings.table_name))
+                try:
+                    supervision = Supervision(
+                        child, lease, signals, lost, kill_after_s=kill_after, on_loss=say_it_is_lost
+                    )
+                    was_lost = supervision.to_the_end()
+                finally:
+                    child.end()
+                exit_code = child.exit_code or 0
+            else:
+                if not wish.quiet:
+                    click.echo(f"ticketlock: holding '{name}', fencing token {lease.fencing_token}", err=True)
+                was_lost, exit_code = _hold(lease, signals, lost), 0
+        finally:
+            still_ours = _released(lease, name)
+    if was_lost or not still_ours:
+        raise Ended(f"the lease on '{name}' was lost before the end", LEASE_LOST)
+    context.exit(exit_code)
+
+
+def _environment(lease: Lease, table_name: str) -> dict[str, str]:
+    return {
+        "TICKETLOCK_ENTITY": lease.entity,
+        "TICKETLOCK_FENCING_TOKEN": str(lease.fencing_token),
+        "TICKETLOCK_NAMESPACE": lease.namespace,
+        "TICKETLOCK_OWNER": lease.owner,
+        "TICKETLOCK_TABLE": table_name,
+    }
+
+
+def _hold(lease: Lease, signals: Signals, lost: threading.Event) -> bool:
+    """Wait for a signal; whether the lease was lost before."""
+    while signals.ending() is None:
+        if lost.is_set() or not lease.is_held():
+            return True
+        signals.wait(None)
+    return False
+
+
+def _released(lease: Lease, name: str) -> bool:
+    """Release it; whether it was held until then."""
+    try:
+        lease.release()
+    except LockLost:
+        return False
+    except TableError as error:
+        click.echo(f"ticketlock: '{name}' was not released, and goes free with its lease: {error}", err=True)
+    return True

@@ -1,0 +1,142 @@
+"""Which table, and how to reach it: options that every command takes, before or behind its name."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+import boto3
+import click
+from botocore.config import Config
+
+from ticketlock import LockClient, LockTable, _sdk
+from ticketlock.cli._exits import CONFIGURATION, Ended
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# A request that hangs must leave time for others within a lease.
+_READ_TIMEOUTS_A_LEASE = 4
+
+
+@dataclass
+class Settings:
+    """What was said about the table.
+
+    Attributes:
+        table: its name.
+        region, profile, endpoint_url: as AWS tools take them; None for what the environment and its files say.
+        call: whether the next workflow in line is called when a lock goes free.
+    """
+
+    table: str | None = None
+    region: str | None = None
+    profile: str | None = None
+    endpoint_url: str | None = None
+    call: bool = True
+
+    @property
+    def table_name(self) -> str:
+        """The name of the table.
+
+        Raises:
+            UsageError: nobody has said it.
+        """
+        if not self.table:
+            raise click.UsageError("which table? Give --table, or set TICKETLOCK_TABLE.")
+        return self.table
+
+    @cached_property
+    def session(self) -> boto3.Session:
+        """Credentials and Region by the conventions of AWS."""
+        return boto3.Session(profile_name=self.profile, region_name=self.region)
+
+    def client(self, service: str = "dynamodb", *, lease_s: float | None = None, **config: Any) -> Any:
+        """An SDK's client with short time-outs and no repeats of its own.
+
+        Args:
+            service: of AWS.
+            lease_s: the lease that hangs on it.
+            config: other settings.
+
+        Raises:
+            Ended: the endpoint's URL is none.
+        """
+        settings = {**_sdk.CLIENT_SETTINGS, **config}
+        if lease_s is not None:
+            settings["read_timeout"] = min(_sdk.READ_TIMEOUT_S, lease_s / _READ_TIMEOUTS_A_LEASE)
+        make: Any = self.session.client
+        try:
+            return make(service, endpoint_url=self.endpoint_url, config=Config(**settings))
+        except ValueError as error:
+            raise Ended(str(error), CONFIGURATION) from error
+
+    def locks(self, *, lease_s: float, **more: Any) -> LockClient:
+        """The locks of the table, with a lease of that length.
+
+        Args:
+            more: as ``LockClient`` has it.
+        """
+        return LockClient(
+            self.table_name,
+            client=self.client(lease_s=lease_s),
+            step_functions=self._step_functions(),
+            lease=lease_s,
+            **more,
+        )
+
+    def lock_table(self) -> LockTable:
+        """The table, for looks and for operators."""
+        return LockTable(self.table_name, client=self.client(), step_functions=self._step_functions())
+
+    def place(self) -> str:
+        """Where the table is, in words."""
+        try:
+            region = self.session.region_name or "no Region"
+            endpoint = self.client().meta.endpoint_url
+        except Exception:  # whatever it is, it is being told already
+            return "this account and Region"
+        return region if endpoint.endswith(".amazonaws.com") else f"{region} ({endpoint})"
+
+    def _step_functions(self) -> Any:
+        return self.client("stepfunctions") if self.call else None
+
+
+def settings_of(context: click.Context) -> Settings:
+    """The settings of a command that runs."""
+    settings: Settings = context.ensure_object(Settings)
+    return settings
+
+
+def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    if value is not None and parameter.name is not None:
+        setattr(context.ensure_object(Settings), parameter.name, value)
+
+
+def _options(*, environment: bool) -> list[Callable[[F], F]]:
+    more: dict[str, Any] = {"expose_value": False, "callback": _keep, "default": None}
+    from_environment: dict[str, Any] = {"envvar": "TICKETLOCK_TABLE", "show_envvar": True} if environment else {}
+    return [
+        click.option("--table", metavar="NAME", help="The lock table.", **more, **from_environment),
+        click.option("--region", metavar="NAME", help="The table's Region.", **more),
+        click.option("--profile", metavar="NAME", help="A profile of the AWS configuration.", **more),
+        click.option("--endpoint-url", metavar="URL", help="Another endpoint than that of AWS.", **more),
+        click.option(
+            "--call/--no-call",
+            help="Call the next workflow in line when a lock goes free.  [default: call, where it is permitted]",
+            **more,
+        ),
+    ]
+
+
+def table_options(command: F) -> F:
+    """Let a command take the options behind its name."""
+    for option in reversed(_options(environment=False)):
+        command = option(command)
+    return command
+
+
+def group_options(command: F) -> F:
+    """Let the group take the options before a command's name, or from the environment."""
+    for option in reversed(_options(environment=True)):
+        command = option(command)
+    return command

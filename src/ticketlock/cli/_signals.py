@@ -1,0 +1,85 @@
+"""Signals, as something to wait for: a handler only notes them, and the main thread asks when it is ready."""
+
+import os
+import select
+import signal
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from types import FrameType
+from typing import Any, Self
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+"""What ends a wait, or a hold."""
+
+_LONGEST_WAIT_S = 3_600.0
+
+
+class Signals:
+    """Notes the signals of this process, from the moment it is entered until it is left. For the main thread."""
+
+    def __init__(self) -> None:
+        self._noted: deque[int] = deque()
+        self._mutex = threading.Lock()
+        self._open = False
+
+    def __enter__(self) -> Self:
+        self._reader, self._writer = os.pipe()
+        for end in (self._reader, self._writer):
+            os.set_blocking(end, False)
+        self._open = True
+        self._stack = ExitStack()
+        self._stack.callback(self._close)
+        self._stack.callback(signal.set_wakeup_fd, signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False))
+        self._stack.enter_context(self.also(ENDING))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @contextmanager
+    def also(self, numbers: Iterable[int]) -> Iterator[None]:
+        """Within the block these are noted too; one that this process was started to ignore stays ignored."""
+        before: dict[int, Any] = {}
+        try:
+            for number in numbers:
+                if number == signal.SIGCHLD or signal.getsignal(number) is not signal.SIG_IGN:
+                    before[number] = signal.signal(number, self._note)
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def ending(self) -> int | None:
+        """The first noted one that ends a wait; it stays noted."""
+        return next((number for number in self._noted if number in ENDING), None)
+
+    def take(self) -> list[int]:
+        """What was noted so far, in order, each once more only when it comes again."""
+        taken = []
+        while self._noted:
+            taken.append(self._noted.popleft())
+        return taken
+
+    def wait(self, seconds: float | None) -> None:
+        """Sleep until a signal comes, somebody wakes this up, or the time is over."""
+        timeout = _LONGEST_WAIT_S if seconds is None else max(0.0, min(seconds, _LONGEST_WAIT_S))
+        if select.select([self._reader], [], [], timeout)[0]:
+            os.read(self._reader, 4_096)
+
+    def wake(self) -> None:
+        """End the wait; for any thread, at any time."""
+        with self._mutex:
+            if self._open:
+                with suppress(BlockingIOError):  # full: it wakes up anyway
+                    os.write(self._writer, b"\0")
+
+    def _note(self, number: int, _: FrameType | None) -> None:
+        self._noted.append(number)
+
+    def _close(self) -> None:
+        with self._mutex:
+            self._open = False
+            os.close(self._reader)
+            os.close(self._writer)

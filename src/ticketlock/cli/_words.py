@@ -1,0 +1,17 @@
+"""Values in words: for people who read a terminal."""
+
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
+
+
+def plain(text: str) -> str:
+    """A text that somebody else has chosen, without what a terminal would obey."""
+    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
+
+
+def span(milliseconds: int) -> str:
+    """A length of time: ``0.4 s``, ``12 s``, ``3.5 min``."""
+    seconds = milliseconds / 1_000
+    for size, unit in _UNITS:
+        if abs(seconds) >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.1f} s" if abs(seconds) < 10 else f"{seconds:.0f} s"

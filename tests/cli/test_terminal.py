@@ -1,0 +1,204 @@
+"""A command under the lock on a terminal: the live line, and whose the terminal is."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+import termios
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from cli.processes import LONG_S, Command, until
+from ticketlock_local.processes import wait_until
+
+from ticketlock import LockClient
+
+JOB_SHELL = """
+import os, signal, sys
+# As a shell does it: a job in a group of its own, in the foreground; told of each stop.
+def foreground(group):
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    os.tcsetpgrp(0, group)
+    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+job = os.fork()
+if job == 0:
+    os.setpgid(0, 0)
+    foreground(os.getpid())
+    os.execvp(sys.argv[1], sys.argv[1:])
+while True:
+    _, status = os.waitpid(job, os.WUNTRACED)
+    foreground(os.getpgrp())
+    if not os.WIFSTOPPED(status):
+        break
+    print("the job has stopped", flush=True)
+    input()
+    foreground(job)
+    os.killpg(job, signal.SIGCONT)
+print("the job has ended:", os.waitstatus_to_exitcode(status), flush=True)
+"""
+
+
+class Session:
+    """A session with a terminal of its own, which the test sees and types on."""
+
+    def __init__(self, arguments: tuple[str, ...], environment: dict[str, str]) -> None:
+        self._screen, terminal = pty.openpty()
+        self._seen = ""
+        # No echo: what is read here was written by a program.
+        attributes = termios.tcgetattr(terminal)
+        attributes[3] &= ~termios.ECHO
+        termios.tcsetattr(terminal, termios.TCSANOW, attributes)
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _LEADER, *arguments],
+            env=environment,
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            start_new_session=True,
+        )
+        os.close(terminal)
+        os.set_blocking(self._screen, False)
+
+    def type(self, text: str) -> None:
+        os.write(self._screen, text.encode())
+
+    def shows(self, pattern: str) -> str:
+        """Wait until the pattern is seen; forgets all up to its end."""
+        found: list[re.Match[str]] = []
+
+        def look() -> bool:
+            with suppress(BlockingIOError, OSError):
+                self._seen += os.read(self._screen, 65_536).decode()
+            match = re.search(pattern, self._seen)
+            if match is not None:
+                found.append(match)
+            return bool(found)
+
+        assert wait_until(look, timeout_s=LONG_S), f"not seen: {pattern!r}; seen: {self._seen!r}"
+        self._seen = self._seen[found[0].end() :]
+        return found[0].group()
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(5)
+            self.process.kill()
+            self.process.wait()
+        os.close(self._screen)
+
+
+# The leader of a session gets its terminal, then becomes the program.
+_LEADER = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
+
+Open = Callable[..., Session]
+
+
+@pytest.fixture
+def on_a_terminal(environment: dict[str, str]) -> Iterator[Open]:
+    sessions: list[Session] = []
+
+    def start(*arguments: str) -> Session:
+        sessions.append(Session(arguments, environment))
+        return sessions[-1]
+
+    yield start
+    for session in sessions:
+        session.close()
+
+
+def waiters(locks: LockClient, entity: str) -> int:
+    return len(locks.inspect(entity).rows)
+
+
+def test_a_waiter_shows_how_many_are_ahead_and_how_long_it_has_waited(
+    on_a_terminal: Open, command: Command, locks: LockClient, entity: str
+) -> None:
+    lease = locks.acquire(entity)
+    first = command.start("run", entity, "--", "true")
+    until(lambda: waiters(locks, entity) == 1)
+    session = on_a_terminal("ticketlock", "run", entity, "--", "echo", "inside")
+    session.shows(rf"\r{entity}: 1 ahead, 0 s")
+    session.shows(rf"\r{entity}: 1 ahead, [1-9]\d* s")
+    lease.release()
+    assert first.end().exit_code == 0
+    session.shows("\r\x1b\\[Kinside\r\n")
+
+
+def test_a_quiet_waiter_shows_nothing_on_a_terminal_either(on_a_terminal: Open, locks: LockClient, entity: str) -> None:
+    with locks.acquire(entity):
+        session = on_a_terminal("ticketlock", "run", "--quiet", entity, "--", "echo", "inside")
+        until(lambda: waiters(locks, entity) == 1)
+    assert session.shows("^.*inside") == "inside"
+
+
+def test_ctrl_c_while_it_waits_leaves_the_queue(on_a_terminal: Open, locks: LockClient, entity: str) -> None:
+    with locks.acquire(entity):
+        session = on_a_terminal("ticketlock", "run", entity, "--", "true")
+        session.shows("0 ahead")
+        session.type("\x03")
+        assert session.process.wait(LONG_S) == 130
+        assert waiters(locks, entity) == 0
+
+
+def test_the_command_may_read_the_terminal(on_a_terminal: Open, entity: str) -> None:
+    session = on_a_terminal("ticketlock", "run", entity, "--", "sh", "-c", "echo ready; read a; echo got $a; read b")
+    session.shows("ready")
+    session.type("typed\n")
+    session.shows("got typed")
+    session.type("\n")
+
+
+def test_ctrl_c_reaches_the_command_once_and_the_lock_is_released_after_it(
+    on_a_terminal: Open, locks: LockClient, entity: str
+) -> None:
+    script = "trap 'echo got it' INT; echo ready; read x; read y; echo bye; exit 4"
+    session = on_a_terminal("ticketlock", "run", entity, "--", "bash", "-c", script)
+    session.shows("ready")
+    session.type("\x03")
+    assert session.shows("got it")
+    session.type("\n\n\n")
+    assert "got it" not in session.shows("(?s).*bye")
+    assert session.process.wait(LONG_S) == 4
+    item = locks.inspect(entity).item
+    assert item is not None
+    assert item.held == 0
+
+
+def test_the_terminal_is_given_back(on_a_terminal: Open, entity: str) -> None:
+    session = on_a_terminal("bash", "-c", f"ticketlock run {entity} -- true; read a; echo the shell got $a")
+    session.type("typed\n")
+    session.shows("the shell got typed")
+
+
+def test_a_job_that_is_stopped_from_the_terminal_goes_on_with_it(on_a_terminal: Open, entity: str) -> None:
+    job = ("ticketlock", "run", entity, "--", "sh", "-c", "echo ready; read a; echo got $a; exit 5")
+    session = on_a_terminal(sys.executable, "-c", JOB_SHELL, *job)
+    session.shows("ready")
+    session.type("\x1a")
+    session.shows("the job has stopped")
+    session.type("go on\n")
+    session.type("typed\n")
+    session.shows("got typed")
+    session.shows("the job has ended: 5")
+
+
+def test_a_command_before_a_pipe_gets_the_terminal_when_it_asks(on_a_terminal: Open, entity: str) -> None:
+    session = on_a_terminal("bash", "-c", f"ticketlock run {entity} -- sh -c 'read a; echo got $a' | cat")
+    session.type("typed\n")
+    session.shows("got typed")
+
+
+def test_where_stderr_is_no_terminal_no_line_is_shown(
+    on_a_terminal: Open, locks: LockClient, entity: str, tmp_path: Path
+) -> None:
+    errors = tmp_path / "errors"
+    with locks.acquire(entity):
+        session = on_a_terminal("bash", "-c", f"ticketlock run {entity} -- echo inside 2> {errors}")
+        until(lambda: waiters(locks, entity) == 1)
+    session.shows("inside")
+    assert session.process.wait(LONG_S) == 0
+    assert errors.read_text() == ""
