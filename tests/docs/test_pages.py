@@ -1,0 +1,132 @@
+"""The Python in the pages runs, block after block, as a reader would type it; and their tables say what the code says.
+
+What boto3 sends is answered from memory, what aiobotocore sends by the emulator.
+"""
+
+import ast
+import inspect
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import boto3
+import botocore.session
+import pytest
+
+import ticketlock
+from ticketlock import LockClient, aio, create_table
+from ticketlock.testing import MemoryDynamoDB
+
+ROOT = Path(__file__).parents[2]
+PAGES = ("README.md", "docs/client.md", "docs/coming-from.md", "docs/pessimistic.md")
+OWN_PAGES = (*PAGES[1:], "docs/features.md", *(f"docs/decisions/{path.name}" for path in ROOT.glob("docs/decisions/*")))
+ORDERS: dict[str, Any] = {
+    "AttributeDefinitions": [{"AttributeName": "id", "AttributeType": "S"}],
+    "KeySchema": [{"AttributeName": "id", "KeyType": "HASH"}],
+}
+
+
+def text(page: str) -> str:
+    return (ROOT / page).read_text()
+
+
+def python_blocks(page: str) -> list[tuple[int, str]]:
+    """Each block with the line it begins at; not those of other libraries, nor of the CDK's stacks."""
+    found = re.finditer(r"^```python\n(.*?)^```$", text(page), re.DOTALL | re.MULTILINE)
+    blocks = [(text(page)[: each.start(1)].count("\n"), each[1]) for each in found]
+    return [(line, block) for line, block in blocks if page != "README.md" or "from ticketlock import" in block]
+
+
+@pytest.fixture
+def in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table ``orders``, beside what a page makes; every client of boto3 is answered from memory."""
+    memory = MemoryDynamoDB(lock_table=None)
+    session = botocore.session.get_session()
+    # A client inherits the handlers of its session.
+    memory.serve(SimpleNamespace(meta=SimpleNamespace(events=session)))
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", boto3.Session(botocore_session=session))
+    memory.create_table(TableName="orders", BillingMode="PAY_PER_REQUEST", **ORDERS)
+    create_table("locks")
+
+
+@pytest.fixture
+def as_before() -> Iterator[None]:
+    """Puts the handlers of signals back."""
+    handler = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, handler)
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.usefixtures("in_memory", "as_before")
+def test_the_python_of_a_page_runs(page: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "aio." in text(page):
+        endpoint = request.getfixturevalue("emulator").endpoint
+        create_table("locks", client=boto3.Session().client("dynamodb", endpoint_url=endpoint))
+        monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", endpoint)
+    blocks = python_blocks(page)
+    assert blocks
+    names: dict[str, Any] = {}
+    try:
+        for line, block in blocks:
+            exec(compile("\n" * line + block, str(ROOT / page), "exec"), names)
+    finally:
+        for each in names.values():
+            if isinstance(each, LockClient):
+                each.close()
+
+
+@pytest.mark.parametrize("page", OWN_PAGES)
+def test_links_between_pages_lead_somewhere(page: str) -> None:
+    for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", text(page)):
+        path, _, anchor = link.partition("#")
+        target = (ROOT / page).parent / path if path else ROOT / page
+        assert target.exists(), link
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in headings}, link
+
+
+def rows(page: str, heading: str) -> list[list[str]]:
+    """The tables under a heading: their rows as cells."""
+    section = text(page).partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
+
+
+def defaults(function: Any) -> dict[str, Any]:
+    return {
+        name: each.default
+        for name, each in inspect.signature(function).parameters.items()
+        if each.kind is each.KEYWORD_ONLY
+    }
+
+
+def test_the_settings_and_their_defaults_are_those_of_the_client() -> None:
+    told: dict[str, Any] = {}
+    tables: list[dict[str, Any]] = []
+    for names, default, *_ in rows("docs/client.md", "Settings"):
+        if names in ("setting", "argument"):
+            tables.append(told := {})
+        told |= {name: ast.literal_eval(default.strip("`")) for name in re.findall(r"`(\w+)`", names)}
+    assert tables == [defaults(LockClient), defaults(LockClient.acquire)]
+    assert set(defaults(aio.LockClient)) - set(tables[0]) == {"client_options"}
+    assert defaults(aio.LockClient.acquire) == tables[1]
+
+
+def test_the_errors_are_those_that_a_client_raises() -> None:
+    of_workflows = {"EventBudgetExceeded", "TaskNotAllowed", "TicketLockError"}
+    told = {names.strip("`"): base.strip("`") for names, base, _ in rows("docs/client.md", "Errors")[2:]}
+    assert set(told) == set(ticketlock.errors.__all__) - of_workflows
+    for name, base in told.items():
+        bases = [each.__name__ for each in getattr(ticketlock, name).__mro__]
+        assert not base or base in bases
+
+
+def test_the_permissions_are_those_that_the_construct_grants() -> None:
+    granted = re.search(r"^_USE = \((.*?)^\)", text("infra/ticketlock_cdk/access.py"), re.DOTALL | re.MULTILINE)
+    assert granted is not None
+    told = text("docs/client.md").partition("\n## Permissions\n")[2].partition('"Resource"')[0]
+    assert re.findall(r'"(dynamodb:\w+)"', told) == re.findall(r'"(dynamodb:\w+)"', granted[1])
