@@ -148,8 +148,14 @@ class Asking(Generic[L]):
         )
 
     def keep(self, caller: object, lease: L) -> None:
-        """Remember a lease."""
+        """Remember a lease.
+
+        Raises:
+            ClientClosed: the client was closed while it was acquired: somebody has to release it.
+        """
         with self._mutex:
+            if self._closed:
+                raise ClientClosed("the client was closed")
             lease._caller = caller
             self._held.setdefault((lease.lock, caller), []).append(lease)
 

@@ -181,7 +181,11 @@ class LockClient:
             danger_ms=asked.danger_ms,
         )
         made._client = self
-        self._asking.keep(caller, made)
+        try:
+            self._asking.keep(caller, made)
+        except ClientClosed:
+            made.release(best_effort=True)
+            raise
         if made._is_watched():
             self._keeper.watch(made)
         _log.debug("acquired %r", made)
@@ -383,8 +387,7 @@ class LockClient:
         except LockLost:
             raise lease._lost() from None
         except TableError:
-            # It may be tried again.
-            lease._state = was
+            lease._state = "lost" if was == "lost" else "unreleased"
             raise
         if was == "lost" or released.lease_was_over:
             raise lease._lost()

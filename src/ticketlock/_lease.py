@@ -19,6 +19,7 @@ from ticketlock._writes import Claim
 from ticketlock.errors import ClientClosed, LockLost
 
 Due = Literal["renew", "danger", "lost"]
+State = Literal["held", "lost", "released", "unreleased"]
 L = TypeVar("L", bound="BaseLease")
 
 _SHORTEST_RETRY_MS = 100
@@ -66,7 +67,8 @@ class BaseLease:
         self._danger_ms = danger_ms if danger_ms is not None else claim.lease_ms // _DANGER_SHARE
         self._mutex = threading.Lock()
         self._pid = os.getpid()
-        self._state: Literal["held", "lost", "released"] = "held"
+        # "unreleased": its release failed, and may have been applied: not to be counted on; it may be tried again.
+        self._state: State = "held"
         self._holds = 1
         self._renewing = False
         self._take_in(grant, clocks.read())
@@ -218,7 +220,7 @@ class BaseLease:
                 self._holds += 1
             return self._state == "held"
 
-    def _mark_released(self) -> Literal["held", "lost", "released", "still held"]:
+    def _mark_released(self) -> State | Literal["still held"]:
         """What it was before, or that an outer hold keeps it."""
         with self._mutex:
             if self._holds > 1:

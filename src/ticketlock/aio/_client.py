@@ -306,6 +306,8 @@ class LockClient:
         over = self._waiters[waiter] = asyncio.get_running_loop().create_future()
         try:
             grant = await asyncio.shield(waiter)
+            if self._asking.is_closed:
+                raise asyncio.CancelledError
         except (InvalidLockRequest, PermitsMismatch, RecordWaitExceeded, UnsupportedFormat):
             raise
         except BaseException as error:
@@ -361,8 +363,7 @@ class LockClient:
         except LockLost:
             raise lease._lost() from None
         except TableError:
-            # It may be tried again.
-            lease._state = was
+            lease._state = "lost" if was == "lost" else "unreleased"
             raise
         if was == "lost" or released.lease_was_over:
             raise lease._lost()

@@ -1,0 +1,168 @@
+"""The end of a client: what it holds is freed, its waiters are woken, nothing of it lives on."""
+
+import threading
+
+import pytest
+from client.places import Emulated, Wire, is_release, meanwhile, outcome, until
+
+from ticketlock import ClientClosed, LockClient, RecordWaitExceeded
+
+
+def test_a_client_that_is_closed_releases_what_it_holds(place: Emulated, locks: LockClient, entity: str) -> None:
+    lease = locks.acquire(entity)
+    locks.close()
+    assert not lease.is_held()
+    assert place.is_free(entity)
+
+
+def test_closing_frees_a_lock_that_is_held_several_times(place: Emulated, locks: LockClient, entity: str) -> None:
+    for _ in range(3):
+        locks.acquire(entity, reentrant=True)
+    locks.close()
+    assert place.is_free(entity)
+
+
+def test_closing_frees_every_permit_that_one_thread_or_task_holds(
+    place: Emulated, locks: LockClient, entity: str
+) -> None:
+    for _ in range(2):
+        locks.acquire(entity, permits=2)
+    locks.close()
+    assert place.is_free(entity)
+
+
+def test_the_end_of_with_closes_the_client(place: Emulated, entity: str) -> None:
+    with place.client() as locks:
+        locks.acquire(entity)
+    assert place.is_free(entity)
+    with pytest.raises(ClientClosed):
+        locks.acquire(entity)
+
+
+def test_closing_wakes_the_waiters_and_the_queue_is_left(
+    place: Emulated, locks: LockClient, others: LockClient, entity: str
+) -> None:
+    lease = others.acquire(entity)
+    waiting = [meanwhile(lambda: locks.acquire(entity)) for _ in range(3)]
+    until(lambda: place.queue_of(entity) == 3)
+    locks.close()
+    for each in waiting:
+        with pytest.raises(ClientClosed):
+            outcome(each)
+    assert place.queue_of(entity) == 0
+    lease.release()
+    assert place.is_free(entity)
+
+
+def test_a_closed_client_refuses_everything(locks: LockClient, entity: str) -> None:
+    locks.close()
+    for refused in (
+        lambda: locks.acquire(entity),
+        lambda: locks.try_acquire(entity),
+        lambda: locks.acquire_all([entity]),
+        lambda: locks.resume(entity, "invoice-7"),
+        lambda: locks.inspect(entity),
+        lambda: list(locks.list()),
+    ):
+        with pytest.raises(ClientClosed):
+            refused()
+
+
+def test_a_client_may_be_closed_twice(locks: LockClient, entity: str) -> None:
+    locks.acquire(entity)
+    locks.close()
+    locks.close()
+
+
+def test_closing_lets_go_of_other_clients_locks_for_nobody(
+    place: Emulated, locks: LockClient, others: LockClient, entity: str
+) -> None:
+    lease = others.acquire(entity)
+    with pytest.raises(RecordWaitExceeded):
+        locks.acquire(entity, record_wait=0)
+    locks.close()
+    assert lease.is_held()
+    assert place.holders_of(entity) == 1
+
+
+def test_closing_does_not_wait_for_a_renewal_that_hangs(place: Emulated, entity: str) -> None:
+    wire = Wire()
+    locks = place.client(wire=wire, lease=2)
+    locks.acquire(entity)
+    with wire.renewals_held_back(entity) as gate:
+        assert gate.reached.wait(30)
+        locks.close()
+        assert not gate.opened.is_set()
+    assert place.is_free(entity)
+
+
+def test_what_cannot_be_released_does_not_keep_the_rest_from_being_released(place: Emulated, entity: str) -> None:
+    locks = place.client()
+    locks.acquire(entity)
+    locks.acquire(f"{entity}, lost")
+    place.lose(f"{entity}, lost")
+    locks.acquire(f"{entity}, last")
+    locks.close()
+    assert place.is_free(entity)
+    assert place.is_free(f"{entity}, last")
+
+
+def test_a_lock_that_arrives_while_the_client_is_closed_is_not_kept(place: Emulated, entity: str) -> None:
+    wire = Wire()
+    locks = place.client(wire=wire)
+    with wire.held_back(lambda sent: "if_not_exists" in str(sent.parameters)) as gate:
+        acquiring = meanwhile(lambda: locks.acquire(entity))
+        assert gate.reached.wait(30)
+        closing = meanwhile(locks.close)
+        until(lambda: _is_closed(locks))
+    outcome(closing)
+    with pytest.raises(ClientClosed):
+        outcome(acquiring)
+    until(lambda: place.is_free(entity))
+
+
+def _is_closed(locks: LockClient) -> bool:
+    return locks._asking.is_closed
+
+
+class TestThreads:
+    """Of the client for threads."""
+
+    @pytest.fixture(params=["threads"])
+    def kind(self, request: pytest.FixtureRequest) -> object:
+        return request.param
+
+    def test_no_thread_is_left_when_a_client_was_closed(self, locks: LockClient, entity: str) -> None:
+        for number in range(3):
+            locks.acquire(f"{entity}{number}")
+        assert _heartbeats() > 0
+        locks.close()
+        assert _heartbeats() == 0
+
+    def test_no_thread_is_left_between_two_leases(self, locks: LockClient, entity: str) -> None:
+        for _ in range(2):
+            with locks.acquire(entity):
+                assert _heartbeats() == 1
+            assert _heartbeats() == 0
+
+    def test_one_thread_watches_any_number_of_leases(self, locks: LockClient, entity: str) -> None:
+        for number in range(20):
+            locks.acquire(f"{entity}{number}")
+        assert _heartbeats() == 1
+
+    def test_a_lease_without_a_heartbeat_needs_no_thread(self, locks: LockClient, entity: str) -> None:
+        locks.acquire(entity, heartbeat=False)
+        assert _heartbeats() == 0
+
+
+def _heartbeats() -> int:
+    return sum(thread.name == "ticketlock-heartbeat" for thread in threading.enumerate())
+
+
+def test_releases_are_one_request_each(place: Emulated, entity: str) -> None:
+    wire = Wire()
+    locks = place.client(wire=wire)
+    locks.acquire(entity)
+    before = len(wire.sent)
+    locks.close()
+    assert [is_release(sent) for sent in wire.sent[before:]] == [True]

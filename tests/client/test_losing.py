@@ -1,0 +1,128 @@
+"""The end of a lease that nobody wanted: who finds out, and when; and releases that do not reach the table."""
+
+import pytest
+from client.places import Emulated, Moved
+
+from ticketlock import LockClient, LockLost, RequestNotApplied, TableError
+from ticketlock.testing import Fault
+
+
+def test_a_lease_is_over_at_its_deadline_without_any_event(moved: Moved, entity: str) -> None:
+    lease = moved.client(heartbeat=False).acquire(entity)
+    moved.clock.advance(59.9)
+    assert lease.is_held()
+    moved.clock.advance(0.1)
+    assert not lease.is_held()
+    assert lease.remaining_s == 0
+
+
+def test_a_release_after_the_end_of_the_lease_says_that_the_lock_was_lost(moved: Moved, entity: str) -> None:
+    lease = moved.client(heartbeat=False).acquire(entity)
+    moved.clock.advance(61)
+    with pytest.raises(LockLost):
+        lease.release()
+    assert moved.is_free(entity)
+
+
+def test_a_late_release_leaves_the_next_holder_alone(moved: Moved, entity: str) -> None:
+    lease = moved.client(heartbeat=False).acquire(entity)
+    moved.clock.advance(65)
+    moved.client().acquire(entity)
+    with pytest.raises(LockLost):
+        lease.release()
+    assert moved.holders_of(entity) == 1
+
+
+def test_a_block_that_went_well_under_a_lost_lease_ends_in_lock_lost(moved: Moved, entity: str) -> None:
+    locks = moved.client(heartbeat=False)
+    with pytest.raises(LockLost), locks.acquire(entity):
+        moved.clock.advance(61)
+
+
+def test_a_block_that_failed_under_a_lost_lease_ends_in_its_own_exception(moved: Moved, entity: str) -> None:
+    locks = moved.client(heartbeat=False)
+
+    def work() -> None:
+        moved.clock.advance(61)
+        raise ValueError("in the block")
+
+    with pytest.raises(ValueError, match="in the block"), locks.acquire(entity):
+        work()
+
+
+def test_a_best_effort_release_of_a_lost_lock_is_logged(
+    moved: Moved, entity: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    lease = moved.client(heartbeat=False).acquire(entity)
+    moved.clock.advance(61)
+    lease.release(best_effort=True)
+    assert "was not released" in caplog.text
+
+
+def test_the_table_may_be_out_of_reach_at_the_end_of_a_block(
+    moved: Moved, entity: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    lease = moved.client().acquire(entity)
+    with moved.time_flies(), moved.memory.outage(Fault.REQUEST_LOST), lease:
+        pass
+    assert "was not released, and ends by itself" in caplog.text
+    assert not lease.is_held()
+    moved.clock.advance(65)
+    assert moved.client().acquire(entity, record_wait=0).is_held()
+
+
+def test_a_release_that_cannot_reach_the_table_says_so(moved: Moved, entity: str) -> None:
+    lease = moved.client().acquire(entity)
+    with moved.time_flies(), moved.memory.outage(Fault.REQUEST_LOST), pytest.raises(RequestNotApplied):
+        lease.release()
+
+
+def test_a_release_of_which_nobody_knows_the_outcome_is_an_error_and_the_lock_is_not_counted_on(
+    moved: Moved, entity: str
+) -> None:
+    lease = moved.client().acquire(entity)
+    with moved.time_flies(), moved.memory.outage(Fault.REPLY_LOST), pytest.raises(TableError):
+        lease.release()
+    assert not lease.is_held()
+    with pytest.raises(LockLost):
+        lease.renew()
+
+
+def test_a_release_that_failed_may_be_tried_again(moved: Moved, entity: str) -> None:
+    lease = moved.client().acquire(entity)
+    with moved.time_flies(), moved.memory.outage(Fault.REQUEST_LOST), pytest.raises(TableError):
+        lease.release()
+    lease.release()
+    assert moved.is_free(entity)
+
+
+def test_a_best_effort_release_that_cannot_reach_the_table_is_logged(
+    moved: Moved, entity: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    lease = moved.client().acquire(entity)
+    with moved.time_flies(), moved.memory.outage(Fault.REQUEST_LOST):
+        lease.release(best_effort=True)
+    assert "was not released" in caplog.text
+
+
+def test_a_table_that_is_not_there_is_an_error_of_its_own(moved: Moved, entity: str) -> None:
+    locks = moved.client()
+    moved.memory.delete_table(TableName="locks")
+    with pytest.raises(TableError, match="no table of that name"):
+        locks.acquire(entity)
+
+
+def test_an_acquisition_that_cannot_reach_the_table_says_so(moved: Moved, entity: str) -> None:
+    locks = moved.client()
+    with moved.time_flies(), moved.memory.outage(Fault.REQUEST_LOST), pytest.raises(TableError):
+        locks.acquire(entity)
+
+
+def test_a_lock_that_was_forced_free_is_said_to_be_lost_by_a_renewal(
+    place: Emulated, locks: LockClient, entity: str
+) -> None:
+    lease = locks.acquire(entity)
+    place.lose(entity)
+    with pytest.raises(LockLost):
+        lease.renew()
+    assert not lease.is_held()
