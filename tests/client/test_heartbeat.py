@@ -1,0 +1,285 @@
+"""Renewals: at half-life, each lease for itself, and never after its release."""
+
+import time
+from typing import Any
+
+import pytest
+from client.places import Emulated, Moved, Wire, is_renewal, until
+
+from ticketlock import LockLost
+from ticketlock.testing import Fault
+
+SHORT_S = 2.0
+"""Long enough for a machine that is busy."""
+
+
+class Told:
+    """What a lease's owner is told, in its order."""
+
+    def __init__(self) -> None:
+        self.news: list[str] = []
+
+    def wishes(self) -> dict[str, Any]:
+        return {
+            "on_danger": lambda _: self.news.append("danger"),
+            "on_lost": lambda _: self.news.append("lost"),
+        }
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+def test_each_lease_is_renewed_at_its_own_half_life(place: Emulated, entity: str) -> None:
+    wire = Wire()
+    slow = f"{entity}, slow"
+    locks = place.client(wire=wire, shortest_lease=SHORT_S)
+    leases = [locks.acquire(entity, lease=SHORT_S), locks.acquire(slow, lease=3 * SHORT_S)]
+    began, settled = time.monotonic(), (wire.renewals(entity), wire.renewals(slow))
+    until(lambda: wire.renewals(slow) > settled[1])
+    passed_s = time.monotonic() - began
+    assert all(lease.is_held() for lease in leases)
+    # Never much before half-life: what a renewal costs is money.
+    assert 2 <= wire.renewals(entity) - settled[0] <= passed_s / (0.4 * SHORT_S)
+    assert passed_s >= 0.4 * 3 * SHORT_S
+
+
+def test_a_renewed_lease_is_held_past_its_first_end(place: Emulated, entity: str) -> None:
+    lease = place.client(lease=SHORT_S).acquire(entity)
+    token, first_end = lease.fencing_token, time.monotonic() + SHORT_S
+    until(lambda: time.monotonic() > first_end)
+    assert lease.is_held()
+    assert lease.fencing_token == token
+    assert place.client().try_acquire(entity) is None
+
+
+def test_a_lease_without_a_heartbeat_is_not_renewed(place: Emulated, entity: str) -> None:
+    wire = Wire()
+    locks = place.client(wire=wire, lease=SHORT_S)
+    locks.acquire(entity, heartbeat=False)
+    renewed = wire.renewals(entity)
+    until(lambda: wire.renewals(f"{entity}, witness") >= 2, _witness(locks, entity))
+    assert wire.renewals(entity) == renewed
+
+
+def test_no_renewal_follows_a_release(place: Emulated, entity: str) -> None:
+    wire = Wire()
+    locks = place.client(wire=wire, lease=SHORT_S)
+    lease = locks.acquire(entity)
+    lease.release()
+    renewed = wire.renewals(entity)
+    until(lambda: wire.renewals(f"{entity}, witness") >= 2, _witness(locks, entity))
+    assert wire.renewals(entity) == renewed
+    assert place.is_free(entity)
+
+
+def test_a_renewal_under_way_during_the_release_neither_revives_the_lease_nor_is_repeated(
+    place: Emulated, entity: str, told: Told
+) -> None:
+    wire = Wire()
+    locks = place.client(wire=wire, lease=SHORT_S)
+    lease = locks.acquire(entity, **told.wishes())
+    with wire.renewals_held_back(entity) as gate:
+        assert gate.reached.wait(30)
+        lease.release()
+        renewed = wire.renewals(entity)
+    until(lambda: wire.renewals(f"{entity}, witness") >= 2, _witness(locks, entity))
+    assert wire.renewals(entity) == renewed
+    assert not lease.is_held()
+    assert place.is_free(entity)
+    assert told.news == []
+
+
+def test_a_renewal_that_hangs_delays_no_other_leases_nor_the_news_of_its_own_loss(
+    place: Emulated, entity: str, told: Told
+) -> None:
+    wire = Wire()
+    locks = place.client(wire=wire, lease=SHORT_S)
+    hung = locks.acquire(entity, **told.wishes())
+    other = locks.acquire(f"{entity}, other")
+    with wire.renewals_held_back(entity) as gate:
+        assert gate.reached.wait(30)
+        until(lambda: "lost" in told.news)
+        assert not hung.is_held()
+        renewed = wire.renewals(f"{entity}, other")
+        until(lambda: wire.renewals(f"{entity}, other") > renewed)
+        assert other.is_held()
+    assert told.news == ["danger", "lost"]
+
+
+def test_many_renewals_that_hang_leave_room_for_the_others(place: Emulated, entity: str) -> None:
+    wire = Wire()
+    locks = place.client(wire=wire, lease=SHORT_S)
+    for number in range(8):
+        locks.acquire(f"{entity}, hung {number}")
+    other = locks.acquire(f"{entity}, other")
+    with wire.held_back(lambda sent: is_renewal(sent) and "hung" in str(sent.parameters["Key"])) as gate:
+        assert gate.reached.wait(30)
+        renewed = wire.renewals(f"{entity}, other")
+        until(lambda: wire.renewals(f"{entity}, other") >= renewed + 3)
+        assert other.is_held()
+
+
+def test_renewals_that_are_throttled_are_repeated_until_one_is_let_through(
+    moved: Moved, entity: str, told: Told
+) -> None:
+    wire = Wire()
+    lease = moved.client(wire=wire, lease=SHORT_S).acquire(entity, **told.wishes())
+    with moved.memory.outage(Fault.THROTTLED):
+        moved.clock.advance(0.6 * SHORT_S)
+        until(lambda: wire.renewals(entity) >= 3)
+    until(lambda: lease.remaining_s > 0.9 * SHORT_S)
+    assert lease.is_held()
+    assert told.news == []
+
+
+@pytest.mark.parametrize("fault", [Fault.THROTTLED, Fault.REQUEST_LOST])
+def test_a_lease_that_cannot_be_renewed_is_in_danger_and_then_lost_and_each_is_told_once(
+    moved: Moved, entity: str, told: Told, fault: Fault
+) -> None:
+    wire = Wire()
+    locks = moved.client(wire=wire, lease=SHORT_S)
+    lease = locks.acquire(entity, **told.wishes())
+    with moved.memory.outage(fault):
+        moved.clock.advance(0.6 * SHORT_S)
+        until(lambda: wire.renewals(entity))
+        moved.clock.advance(0.2 * SHORT_S)
+        until(lambda: told.news == ["danger"])
+        assert lease.is_held()
+        moved.clock.advance(0.2 * SHORT_S)
+        until(lambda: told.news == ["danger", "lost"])
+    assert not lease.is_held()
+    _let_a_lease_be_lost(moved, f"{entity}, witness")
+    assert told.news == ["danger", "lost"]
+
+
+def test_danger_may_be_nearer_or_farther(moved: Moved, entity: str, told: Told) -> None:
+    lease = moved.client(lease=4, heartbeat=False).acquire(entity, danger=3, **told.wishes())
+    moved.clock.advance(1)
+    until(lambda: told.news == ["danger"])
+    assert lease.is_held()
+
+
+def test_after_a_renewal_danger_may_be_told_again(moved: Moved, entity: str, told: Told) -> None:
+    lease = moved.client(lease=SHORT_S, heartbeat=False).acquire(entity, **told.wishes())
+    for times in (1, 2):
+        moved.clock.advance(0.8 * SHORT_S)
+        until(lambda times=times: told.news == ["danger"] * times)  # type: ignore[misc]
+        lease.renew()
+
+
+def test_nobody_is_told_of_the_end_of_a_lease_that_was_released(moved: Moved, entity: str, told: Told) -> None:
+    lease = moved.client(lease=SHORT_S, heartbeat=False).acquire(entity, **told.wishes())
+    lease.release()
+    moved.clock.advance(10 * SHORT_S)
+    _let_a_lease_be_lost(moved, f"{entity}, witness")
+    assert told.news == []
+
+
+def test_an_exception_in_a_callback_is_logged_and_harmless(
+    moved: Moved, entity: str, told: Told, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(_: object) -> None:
+        raise RuntimeError("in on_danger")
+
+    wishes = {**told.wishes(), "on_danger": fails}
+    lease = moved.client(lease=SHORT_S, heartbeat=False).acquire(entity, **wishes)
+    moved.clock.advance(0.8 * SHORT_S)
+    until(lambda: "in on_danger" in caplog.text)
+    moved.clock.advance(SHORT_S)
+    until(lambda: told.news == ["lost"])
+    assert not lease.is_held()
+
+
+def test_the_one_who_is_told_of_a_loss_gets_the_lease(moved: Moved, entity: str) -> None:
+    told: list[object] = []
+    lease = moved.client(lease=SHORT_S, heartbeat=False).acquire(entity, on_lost=told.append)
+    moved.clock.advance(SHORT_S)
+    until(lambda: told)
+    assert told == [lease]
+
+
+def test_a_lock_that_was_taken_away_is_lost_within_one_heartbeat(place: Emulated, entity: str, told: Told) -> None:
+    wire = Wire()
+    lease = place.client(wire=wire, lease=SHORT_S).acquire(entity, **told.wishes())
+    renewed = wire.renewals(entity)
+    place.lose(entity)
+    until(lambda: told.news == ["lost"])
+    assert wire.renewals(entity) == renewed + 1
+    assert not lease.is_held()
+
+
+def test_a_lock_whose_item_was_deleted_is_lost_within_one_heartbeat(moved: Moved, entity: str, told: Told) -> None:
+    lease = moved.client(lease=SHORT_S).acquire(entity, **told.wishes())
+    moved.memory.delete_all(entity)
+    moved.clock.advance(0.6 * SHORT_S)
+    until(lambda: told.news == ["lost"])
+    assert not lease.is_held()
+
+
+def test_a_lock_that_was_lost_is_not_renewed_again(place: Emulated, entity: str, told: Told) -> None:
+    wire = Wire()
+    locks = place.client(wire=wire, lease=SHORT_S)
+    lease = locks.acquire(entity, **told.wishes())
+    place.lose(entity)
+    until(lambda: told.news == ["lost"])
+    renewed = wire.renewals(entity)
+    until(lambda: wire.renewals(f"{entity}, witness") >= 2, _witness(locks, entity))
+    assert wire.renewals(entity) == renewed
+    with pytest.raises(LockLost):
+        lease.renew()
+    assert wire.renewals(entity) == renewed
+
+
+def test_a_lease_is_renewed_by_hand(moved: Moved, entity: str) -> None:
+    lease = moved.client(heartbeat=False).acquire(entity)
+    moved.clock.advance(50)
+    lease.renew()
+    assert lease.remaining_s > 55
+
+
+def test_ensure_renews_a_lease_of_which_too_little_is_left(moved: Moved, entity: str) -> None:
+    lease = moved.client(heartbeat=False).acquire(entity)
+    moved.clock.advance(50)
+    lease.ensure(30)
+    assert lease.remaining_s > 55
+
+
+def test_ensure_sends_nothing_while_enough_is_left(moved: Moved, entity: str) -> None:
+    lease = moved.client(heartbeat=False).acquire(entity)
+    sent = len(moved.memory.sent)
+    lease.ensure(30)
+    assert len(moved.memory.sent) == sent
+
+
+def test_ensure_says_that_the_lock_was_lost(moved: Moved, entity: str) -> None:
+    lease = moved.client(heartbeat=False).acquire(entity)
+    moved.clock.advance(61)
+    with pytest.raises(LockLost):
+        lease.ensure(1)
+
+
+def test_ensure_cannot_make_sure_of_more_than_a_lease(moved: Moved, entity: str) -> None:
+    lease = moved.client(heartbeat=False).acquire(entity)
+    with pytest.raises(LockLost, match="less than 61"):
+        lease.ensure(61)
+
+
+def test_a_lease_shows_itself_with_what_is_left_of_it(moved: Moved, entity: str) -> None:
+    lease = moved.client(heartbeat=False).acquire(entity)
+    assert "held, 60.0 s left" in repr(lease)
+
+
+def _witness(locks: Any, entity: str) -> str:
+    """Take another lock, whose renewals show that time has passed."""
+    locks.acquire(f"{entity}, witness")
+    return "a renewal of the witness"
+
+
+def _let_a_lease_be_lost(moved: Moved, entity: str) -> None:
+    """The client is busy with another lock's end, so whatever else was due has been done."""
+    lost: list[object] = []
+    moved.client(lease=1, heartbeat=False).acquire(entity, on_lost=lost.append)
+    moved.clock.advance(1)
+    until(lambda: lost)
