@@ -15,7 +15,7 @@ NODE_PACKAGES   := node_modules/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install check test demo bench bench-peer local local-down clean
+.PHONY: help install check test docs demo bench bench-peer local local-down clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -42,6 +42,10 @@ check: install ## lint, formatting, types, and the synthesised template
 
 test: check ## check, then every test, on this machine alone
 	$(BIN) -m pytest --numprocesses $(WORKERS)
+
+docs: install ## the reference of the Python API, into build/reference
+	$(BIN) -W error -m pdoc --template-directory docs/reference --docformat google --output-directory build/reference \
+		ticketlock ticketlock.aio ticketlock.errors ticketlock.testing
 
 demo: install ## workflows that wait for each other, on an emulator
 	$(LOCAL) demo
