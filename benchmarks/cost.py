@@ -96,11 +96,12 @@ class Steps:
         self.way = way
         client = make_client(**client_arguments(endpoint))
         self._bill = Bill(make_client(**client_arguments(endpoint)))
+        table_name = create_table(client)
         self._bill.watch(client)
         self._states = boto3.client("stepfunctions", **client_arguments(endpoint))
         self._calls = StepFunctions(self._states)
         step_functions: Any = self._calls
-        self._workflow = Workflow(LockTable(create_table(client), client=client, step_functions=step_functions))
+        self._workflow = Workflow(LockTable(table_name, client=client, step_functions=step_functions))
         waits = {"StartAt": "Wait", "States": {"Wait": {"Type": "Wait", "Seconds": 60, "End": True}}}
         self._began = datetime.now(UTC).isoformat()
         self._work_machine = self._states.create_state_machine(
