@@ -90,7 +90,9 @@ class TableTime:
         self._forget_if_the_clocks_parted(sent)
         self._forget_if_the_clocks_parted(received)
         low: float = date_ms - received.local_ms
-        high: float = date_ms + _DATE_RESOLUTION_MS - sent.local_ms
+        # A machine that was frozen on the way, its local clock with it, has slept for as long as its wall clock says.
+        took_ms = max(received.local_ms - sent.local_ms, received.wall_ms - sent.wall_ms)
+        high: float = date_ms + _DATE_RESOLUTION_MS + took_ms - received.local_ms
         known = self._widened(received.local_ms)
         if known is not None and max(low, known[0]) <= min(high, known[1]):
             low, high = max(low, known[0]), min(high, known[1])

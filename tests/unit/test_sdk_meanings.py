@@ -25,6 +25,7 @@ from botocore.exceptions import (
 
 from ticketlock import (
     Claim,
+    InvalidLockRequest,
     LockName,
     LockTable,
     OutcomeUnknown,
@@ -33,7 +34,7 @@ from ticketlock import (
     TableNotFound,
     TableRefused,
 )
-from ticketlock._sdk import Refusal, TryAgain, check_client, date_ms, make_client, meaning, read_timeout_s
+from ticketlock._sdk import Refusal, TryAgain, check_client, check_lease, date_ms, make_client, meaning
 
 URL = "https://dynamodb.us-east-1.amazonaws.com"
 ITEM = {"pk": {"S": "order-42"}}
@@ -176,7 +177,9 @@ ONE_ATTEMPT: Any = {"total_max_attempts": 1}
 def test_the_client_that_ticketlock_makes_is_one_that_it_accepts() -> None:
     made = make_client(region_name="us-east-1")
     check_client(made)
-    assert read_timeout_s(made) == 2.0
+    check_lease(8_000, made)
+    with pytest.raises(InvalidLockRequest, match=r"four read time-outs of the client \(2.0 s each\)"):
+        check_lease(7_999, made)
 
 
 @pytest.mark.parametrize("retries", [ONE_ATTEMPT, {"max_attempts": 0}])

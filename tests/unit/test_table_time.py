@@ -213,3 +213,14 @@ def test_a_lease_written_by_one_process_is_not_judged_over_early_by_another(hist
     written, judged = writer.at(now), judge.at(Reading(local_ms + lease_ms - 1, local_ms + lease_ms - 1 + WALL_MS))
     # Whoever has forgotten asks the table first.
     assert written is None or judged is None or judged.earliest_ms <= written.latest_ms + lease_ms
+
+
+def test_a_machine_that_was_frozen_between_request_and_reply_knows_how_late_it_may_be() -> None:
+    time = TableTime()
+    sent = Reading(local_ms=1_000, wall_ms=1_700_000_000_000)
+    received = Reading(local_ms=1_010, wall_ms=1_700_000_070_000)
+    time.observe(1_700_000_000_000, sent, received)
+    moment = time.at(received)
+    assert moment is not None
+    assert moment.earliest_ms <= 1_700_000_000_000
+    assert moment.latest_ms >= 1_700_000_070_000
