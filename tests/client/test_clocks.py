@@ -1,0 +1,170 @@
+"""Clocks that are wrong, are set, or stand still: none of it lets a lock be counted on for too long, or be stolen."""
+
+from typing import Any
+
+import pytest
+from client.places import Moved, meanwhile, outcome, until
+
+from ticketlock import LockClient, LockLost, Position, RecordWaitExceeded
+from ticketlock.testing import ManualClock
+
+FOUR_MINUTES_S = 240
+
+WRONG = pytest.mark.parametrize("off_s", [FOUR_MINUTES_S, -FOUR_MINUTES_S], ids=["fast", "slow"])
+
+
+@pytest.fixture
+def machine(moved: Moved) -> ManualClock:
+    """The clocks of the client's machine, beside those of the service."""
+    return moved.clock.another_machine()
+
+
+@pytest.fixture
+def locks(moved: Moved, machine: ManualClock) -> LockClient:
+    return moved.client(clocks=machine, heartbeat=False)
+
+
+def test_a_lease_is_over_at_once_after_a_suspension_past_its_end(
+    locks: LockClient, machine: ManualClock, entity: str
+) -> None:
+    lease = locks.acquire(entity)
+    machine.suspend(61)
+    assert not lease.is_held()
+
+
+def test_a_lease_is_over_at_once_after_a_freeze_that_its_local_clock_did_not_see(
+    locks: LockClient, machine: ManualClock, entity: str
+) -> None:
+    lease = locks.acquire(entity)
+    machine.freeze(61)
+    assert not lease.is_held()
+
+
+def test_a_freeze_within_the_lease_leaves_it_held(locks: LockClient, machine: ManualClock, entity: str) -> None:
+    lease = locks.acquire(entity)
+    machine.freeze(50)
+    assert lease.is_held()
+    assert lease.remaining_s <= 10
+
+
+def test_freezes_add_up(locks: LockClient, machine: ManualClock, entity: str) -> None:
+    lease = locks.acquire(entity)
+    machine.freeze(40)
+    machine.freeze(21)
+    assert not lease.is_held()
+
+
+def test_a_lock_that_went_on_during_a_freeze_cannot_be_renewed(
+    moved: Moved, locks: LockClient, machine: ManualClock, entity: str
+) -> None:
+    lease = locks.acquire(entity)
+    machine.freeze(65)
+    current = moved.client(heartbeat=False).acquire(entity)
+    with pytest.raises(LockLost):
+        lease.ensure(1)
+    assert current.is_held()
+
+
+def test_a_release_after_a_freeze_past_the_lease_says_that_the_lock_was_lost(
+    locks: LockClient, machine: ManualClock, entity: str
+) -> None:
+    lease = locks.acquire(entity)
+    machine.freeze(65)
+    with pytest.raises(LockLost):
+        lease.release()
+
+
+def test_a_wall_clock_that_is_set_forward_is_taken_for_a_freeze_until_the_table_says_otherwise(
+    locks: LockClient, machine: ManualClock, entity: str
+) -> None:
+    lease = locks.acquire(entity)
+    machine.set_wall(machine.wall_ms + 1_000 * FOUR_MINUTES_S)
+    assert not lease.is_held()
+    lease.ensure(30)
+    assert lease.is_held()
+
+
+def test_a_wall_clock_that_is_set_back_gives_no_lease_more_time(
+    locks: LockClient, machine: ManualClock, entity: str
+) -> None:
+    lease = locks.acquire(entity)
+    machine.set_wall(machine.wall_ms - 1_000 * FOUR_MINUTES_S)
+    assert lease.is_held()
+    machine.advance(60)
+    assert not lease.is_held()
+
+
+@WRONG
+def test_a_client_whose_wall_clock_is_wrong_neither_steals_a_lock_nor_loses_one(
+    moved: Moved, entity: str, off_s: int
+) -> None:
+    wrong = moved.client(clocks=moved.clock.another_machine(wall_is_off_s=off_s), heartbeat=False)
+    right = moved.client(heartbeat=False)
+    theirs, mine = right.acquire(entity), wrong.acquire(f"{entity}, mine")
+    moved.clock.advance(55)
+    assert wrong.try_acquire(entity) is None
+    assert right.try_acquire(f"{entity}, mine") is None
+    assert theirs.is_held()
+    assert mine.is_held()
+
+
+@WRONG
+def test_a_client_whose_wall_clock_is_wrong_takes_a_lock_whose_lease_is_over(
+    moved: Moved, entity: str, off_s: int
+) -> None:
+    wrong = moved.client(clocks=moved.clock.another_machine(wall_is_off_s=off_s))
+    moved.client(heartbeat=False).acquire(entity)
+    moved.clock.advance(65)
+    assert wrong.acquire(entity, record_wait=0).is_held()
+
+
+@WRONG
+def test_wrong_wall_clocks_do_not_change_the_order_of_waiters(moved: Moved, entity: str, off_s: int) -> None:
+    entered: list[str] = []
+    waiting: list[Any] = []
+
+    def stand(name: str, clocks: ManualClock) -> None:
+        looks: list[Position] = []
+        locks = moved.client(clocks=clocks)
+
+        def wait() -> None:
+            with locks.acquire(entity, on_wait=looks.append):
+                entered.append(name)
+
+        waiting.append(meanwhile(wait))
+        until(lambda: looks, f"the ticket of {name}")
+
+    lease = moved.client().acquire(entity)
+    stand("first, wrong", moved.clock.another_machine(wall_is_off_s=off_s))
+    stand("second, right", moved.clock)
+    stand("third, wrong", moved.clock.another_machine(wall_is_off_s=off_s))
+    lease.release()
+    for each in waiting:
+        outcome(each)
+    assert entered == ["first, wrong", "second, right", "third, wrong"]
+
+
+@WRONG
+def test_a_record_wait_is_counted_by_no_wall_clock(moved: Moved, entity: str, off_s: int) -> None:
+    machine = moved.clock.another_machine()
+    holder = moved.client(lease=1_000).acquire(entity)
+    looks: list[Position] = []
+    waiting = meanwhile(lambda: moved.client(clocks=machine).acquire(entity, record_wait=30, on_wait=looks.append))
+    until(lambda: looks)
+    machine.set_wall(machine.wall_ms + 1_000 * off_s)
+    moved.clock.advance(25)
+    seen = len(looks)
+    until(lambda: len(looks) > seen + 1)
+    moved.clock.advance(6)
+    with pytest.raises(RecordWaitExceeded):
+        outcome(waiting)
+    assert holder.is_held()
+    assert moved.queue_of(entity) == 0
+
+
+def test_the_deadline_is_told_by_the_wall_clock(locks: LockClient, machine: ManualClock, entity: str) -> None:
+    lease = locks.acquire(entity)
+    assert round(lease.deadline.timestamp() * 1_000) == machine.wall_ms + 60_000
+    machine.advance(20)
+    lease.renew()
+    assert round(lease.deadline.timestamp() * 1_000) == machine.wall_ms + 60_000

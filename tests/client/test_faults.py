@@ -1,0 +1,177 @@
+"""Replies that get lost, requests that do: no theft, no second grant, nothing left behind."""
+
+import math
+from typing import Any
+
+import pytest
+from client.places import Moved, Wire, is_release, is_renewal, meanwhile, outcome, until
+
+from ticketlock import LockName, Position
+from ticketlock.testing import Fault, Sent
+
+PASSING = [Fault.REQUEST_LOST, Fault.REPLY_LOST, Fault.THROTTLED, Fault.CONFLICT]
+
+
+@pytest.mark.parametrize("fault", PASSING)
+@pytest.mark.parametrize("requests_before", range(2))
+def test_a_fault_while_a_free_lock_is_acquired_grants_it_once(
+    moved: Moved, entity: str, fault: Fault, requests_before: int
+) -> None:
+    locks = moved.client()
+    moved.memory.faults.extend([*[None] * requests_before, fault])
+    lease = locks.acquire(entity)
+    item = moved.table.inspect(LockName(entity)).item
+    assert item is not None
+    assert (item.held, len(item.holders), item.fencing_token) == (1, 1, lease.fencing_token)
+    assert lease.remaining_s > 45
+    lease.release()
+    assert moved.is_free(entity)
+
+
+def test_a_lost_reply_to_an_acquisition_is_no_theft(moved: Moved, entity: str) -> None:
+    locks = moved.client()
+    locks.acquire(f"{entity}, before").release()
+    moved.memory.faults.append(Fault.REPLY_LOST)
+    lease = locks.acquire(entity, record_wait=0)
+    assert lease.is_held()
+    assert moved.holders_of(entity) == 1
+
+
+@pytest.mark.parametrize("fault", PASSING)
+@pytest.mark.parametrize("requests_before", range(1, 5))
+def test_a_fault_while_a_waiter_joins_the_queue_leaves_one_place_at_most(
+    moved: Moved, entity: str, fault: Fault, requests_before: int
+) -> None:
+    holder = moved.client().acquire(entity)
+    looks: list[Position] = []
+    locks = moved.client()
+    moved.memory.faults.extend([*[None] * requests_before, fault])
+    waiting = meanwhile(lambda: locks.acquire(entity, on_wait=looks.append))
+    until(lambda: len(looks) > 1)
+    until(lambda: moved.queue_of(entity) == 1)
+    holder.release()
+    lease = outcome(waiting)
+    assert (lease.is_held(), moved.holders_of(entity), moved.queue_of(entity)) == (True, 1, 0)
+
+
+@pytest.mark.parametrize("fault", PASSING)
+def test_a_fault_in_the_grant_of_a_turn_grants_it_once(moved: Moved, entity: str, fault: Fault) -> None:
+    holder = moved.client().acquire(entity)
+    wire = Wire()
+    locks = moved.client(wire=wire)
+    with wire.held_back(lambda sent: sent.operation == "TransactWriteItems") as turn:
+        waiting = meanwhile(lambda: locks.acquire(entity))
+        until(lambda: moved.queue_of(entity) == 1)
+        holder.release()
+        assert turn.reached.wait(30)
+        moved.memory.faults.append(fault)
+    lease = outcome(waiting)
+    item = moved.table.inspect(LockName(entity)).item
+    assert item is not None
+    assert (item.held, item.waiting, item.fencing_token) == (1, 0, lease.fencing_token)
+    assert lease.fencing_token == holder.fencing_token + 1
+
+
+@pytest.mark.parametrize("fault", PASSING)
+def test_a_fault_in_a_renewal_by_hand_is_no_loss(moved: Moved, entity: str, fault: Fault) -> None:
+    lease = moved.client(heartbeat=False).acquire(entity)
+    moved.clock.advance(40)
+    moved.memory.faults.append(fault)
+    lease.renew()
+    assert lease.remaining_s > 45
+
+
+@pytest.mark.parametrize("fault", PASSING)
+def test_a_fault_in_a_heartbeat_is_no_loss(moved: Moved, entity: str, fault: Fault) -> None:
+    told: list[object] = []
+    lease = moved.client(lease=4).acquire(entity, on_lost=told.append)
+    moved.memory.faults.append(fault)
+    moved.clock.advance(2.1)
+    until(lambda: lease.remaining_s > 3)
+    assert lease.is_held()
+    assert told == []
+
+
+@pytest.mark.parametrize("fault", PASSING)
+def test_a_fault_in_a_release_is_no_loss(moved: Moved, entity: str, fault: Fault) -> None:
+    lease = moved.client().acquire(entity)
+    moved.memory.faults.append(fault)
+    lease.release()
+    assert moved.is_free(entity)
+
+
+def test_a_release_whose_reply_is_lost_is_no_loss_though_somebody_else_has_the_lock_by_then(
+    moved: Moved, entity: str
+) -> None:
+    wire, repeats = Wire(), Repeats(is_release)
+    lease = moved.client(wire=wire).acquire(entity)
+    moved.memory.faults.append(Fault.REPLY_LOST)
+    with wire.held_back(repeats) as second_try:
+        releasing = meanwhile(lease.release)
+        assert second_try.reached.wait(30)
+        other = moved.client().acquire(entity, record_wait=0)
+    outcome(releasing)
+    assert other.is_held()
+    assert moved.holders_of(entity) == 1
+
+
+def test_a_renewal_whose_reply_is_lost_is_no_loss_when_it_is_refused_the_second_time(moved: Moved, entity: str) -> None:
+    wire, repeats = Wire(), Repeats(is_renewal)
+    lease = moved.client(wire=wire, heartbeat=False).acquire(entity)
+    moved.clock.advance(30)
+    repeats.seen = 0
+    moved.memory.faults.append(Fault.REPLY_LOST)
+    with wire.held_back(repeats) as second_try:
+        renewing = meanwhile(lease.renew)
+        assert second_try.reached.wait(30)
+    outcome(renewing)
+    assert lease.remaining_s > 45
+
+
+@pytest.mark.parametrize("fault", PASSING)
+def test_a_fault_while_a_waiter_gives_up_leaves_nothing_behind(moved: Moved, entity: str, fault: Fault) -> None:
+    holder = moved.client(lease=600).acquire(entity)
+    wire = Wire()
+    locks = moved.client(wire=wire)
+    with wire.held_back(lambda sent: sent.operation == "TransactWriteItems") as leaving:
+        waiting = meanwhile(lambda: locks.acquire(entity, record_wait=20))
+        until(lambda: moved.queue_of(entity) == 1)
+        moved.clock.advance(21)
+        assert leaving.reached.wait(30)
+        moved.memory.faults.append(fault)
+    with pytest.raises(TimeoutError):
+        outcome(waiting)
+    assert moved.queue_of(entity) == 0
+    holder.release()
+    assert moved.is_free(entity)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_with_every_third_request_lost_a_counter_loses_nothing(moved: Moved, entity: str, seed: int) -> None:
+    faults: list[Any] = [None, Fault.REPLY_LOST, None, None, Fault.REQUEST_LOST, None, Fault.CONFLICT]
+    moved.memory.faults.extend((faults[seed:] + faults[:seed]) * 40)
+
+    def count() -> None:
+        locks = moved.client(lease=3_600, record_wait=math.inf)
+        for _ in range(3):
+            lease = locks.acquire(entity)
+            lease.release(data_left=str(int(lease.data_left or 0) + 1))
+
+    with moved.time_flies():
+        for done in [meanwhile(count) for _ in range(3)]:
+            outcome(done)
+    moved.memory.faults.clear()
+    assert moved.client().acquire(entity).data_left == "9"
+    assert moved.queue_of(entity) == 0
+
+
+class Repeats:
+    """Whether a request of a kind is not the first one."""
+
+    def __init__(self, is_meant: Any) -> None:
+        self._is_meant = is_meant
+        self.seen = 0
+
+    def __call__(self, sent: Sent) -> bool:
+        self.seen += bool(self._is_meant(sent))
+        return bool(self._is_meant(sent)) and self.seen > 1
