@@ -1,0 +1,267 @@
+"""When a waiter looks: in time, not too often, and about as often at any depth."""
+
+import heapq
+import random
+import statistics
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ticketlock._outcomes import Place, Position
+from ticketlock._pace import Bounds, Pace
+from ticketlock._time import Moment
+
+LEASE_MS = 60_000
+LONGEST_MS = 400
+NOW = Moment(1_000_000, 1_700_000_000_000, 1_700_000_002_000, 1_700_000_001_000)
+REQUEST_MS = 4
+
+
+def seen(
+    turns: int,
+    *,
+    free_in_ms: int | None = 0,
+    mean_hold_ms: int | None = 50,
+    row_ms: int = LEASE_MS,
+    at_ms: int = 0,
+    token: int = 1,
+) -> Position:
+    now = Moment(NOW.local_ms + at_ms, NOW.earliest_ms + at_ms, NOW.latest_ms + at_ms, (NOW.wall_ms or 0) + at_ms)
+    return Position(
+        place=Place(7, now.latest_ms + row_ms),
+        ahead=turns,
+        next_free_ms=None if free_in_ms is None else now.likely_ms + free_in_ms,
+        mean_hold_ms=mean_hold_ms,
+        holders=() if free_in_ms is None else ("somebody",),
+        now=now,
+        turns=turns,
+        fencing_token=token,
+    )
+
+
+def sleep_ms(
+    position: Position, *, jitter: float = 0.5, rest_ms: float | None = None, pace: Pace | None = None
+) -> float:
+    pace = pace or Pace(Bounds())
+    return pace.sleep_ms(position, lease_ms=LEASE_MS, rest_ms=rest_ms, jitter=jitter)
+
+
+turns = st.integers(0, 1_000)
+holds_ms = st.none() | st.integers(0, 7 * 24 * 3_600_000)
+free_in_ms = st.none() | st.integers(-10_000_000, 10_000_000)
+jitters = st.floats(0, 1, exclude_max=True)
+
+
+@given(turns, free_in_ms, holds_ms, jitters, st.integers(-LEASE_MS, LEASE_MS))
+def test_a_waiter_always_sleeps_a_little_and_keeps_its_row_alive(
+    turns: int, free_in_ms: int | None, hold_ms: int | None, jitter: float, row_ms: int
+) -> None:
+    position = seen(turns, free_in_ms=free_in_ms, mean_hold_ms=hold_ms, row_ms=row_ms)
+    ms = sleep_ms(position, jitter=jitter)
+    assert Bounds().shortest_ms <= ms <= max(Bounds().shortest_ms, min(row_ms - LEASE_MS // 4, LEASE_MS // 2))
+
+
+@given(free_in_ms, holds_ms, jitters)
+def test_the_first_in_line_looks_every_0_4_seconds_whatever_it_expects(
+    free_in_ms: int | None, hold_ms: int | None, jitter: float
+) -> None:
+    assert sleep_ms(seen(0, free_in_ms=free_in_ms, mean_hold_ms=hold_ms), jitter=jitter) <= LONGEST_MS
+
+
+@given(turns, free_in_ms, holds_ms, jitters, st.floats(0, 100_000))
+def test_nobody_sleeps_past_the_end_of_the_record_wait(
+    turns: int, free_in_ms: int | None, hold_ms: int | None, jitter: float, rest_ms: float
+) -> None:
+    position = seen(turns, free_in_ms=free_in_ms, mean_hold_ms=hold_ms)
+    assert sleep_ms(position, jitter=jitter, rest_ms=rest_ms) <= rest_ms
+
+
+@given(st.integers(1, 1_000), holds_ms, jitters)
+def test_nobody_sleeps_through_many_holds_that_are_suddenly_short(
+    turns: int, hold_ms: int | None, jitter: float
+) -> None:
+    assert sleep_ms(seen(turns, mean_hold_ms=hold_ms, free_in_ms=hold_ms), jitter=jitter) <= 2 * LONGEST_MS * turns
+
+
+@given(st.integers(1, 1_000), st.integers(0, 400), jitters)
+def test_whoever_stands_behind_wakes_before_its_turn_comes_without_a_hand_over(
+    turns: int, hold_ms: int, jitter: float
+) -> None:
+    ms = sleep_ms(seen(turns, mean_hold_ms=hold_ms, free_in_ms=hold_ms), jitter=jitter)
+    assert ms <= hold_ms + turns * (hold_ms + 2 * Bounds().shortest_ms)
+
+
+@given(st.integers(50, 300), jitters)
+def test_the_first_in_line_looks_when_the_holder_is_expected_to_leave(free_in_ms: int, jitter: float) -> None:
+    ms = sleep_ms(seen(0, free_in_ms=free_in_ms, mean_hold_ms=500), jitter=jitter)
+    assert free_in_ms < ms <= free_in_ms + 8
+
+
+def test_then_it_looks_at_growing_distances() -> None:
+    pace, at_ms, sleeps = Pace(Bounds()), 0.0, []
+    while at_ms < 10_000:
+        sleeps.append(sleep_ms(seen(0, free_in_ms=-int(at_ms), at_ms=int(at_ms), mean_hold_ms=50), pace=pace))
+        at_ms += sleeps[-1]
+    assert sleeps == sorted(sleeps)
+    assert sleeps[0] < 10
+    assert sleeps[-1] == LONGEST_MS
+    assert len(sleeps) < 70
+
+
+def test_one_slow_request_does_not_make_a_waiter_sleep_long() -> None:
+    def second(request_ms: int) -> float:
+        pace = Pace(Bounds())
+        first = sleep_ms(seen(40), pace=pace)
+        return sleep_ms(seen(40, at_ms=int(first) + request_ms), pace=pace)
+
+    assert second(3_000) <= second(REQUEST_MS) * 1.1
+
+
+def test_what_the_wait_before_has_learned_counts_half() -> None:
+    remembered = Pace(Bounds(), hand_over_ms=400)
+    assert remembered.hand_over_ms == 200
+    assert Pace(Bounds()).hand_over_ms == Pace(Bounds(), hand_over_ms=1).hand_over_ms == 10
+
+
+def test_those_who_enter_together_are_one_turn() -> None:
+    def third(grants_a_turn: int) -> float:
+        pace, ahead = Pace(Bounds()), grants_a_turn * 8
+        sleep_ms(seen(20), pace=pace)
+        token = 1 + 12 * grants_a_turn
+        sleep_ms(replace(seen(8, at_ms=550, token=token), ahead=ahead), pace=pace)
+        return sleep_ms(replace(seen(8, at_ms=800, token=token), ahead=ahead), pace=pace)
+
+    assert third(5) == pytest.approx(third(1))
+
+
+# A whole line of them.
+
+
+@dataclass
+class Line:
+    """Clients that take one lock again and again: each request takes 4 ms, and is applied in the middle.
+
+    Attributes:
+        hold_ms: how long the holder works that came at that time.
+        idle_ms: for each grant from the line when it came, and how long the lock had stood idle.
+        looks: for each of them.
+    """
+
+    clients: int
+    hold_ms: Callable[[float], float]
+    idle_ms: list[tuple[float, float]] = field(default_factory=list)
+    looks: list[tuple[float, int]] = field(default_factory=list)
+    now_ms: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(1)
+        self._rows: list[int] = []
+        self._holder_since_ms: float | None = None
+        self._free_since_ms = 0.0
+        self._mean_ms: int | None = None
+        self._issued = self._token = 0
+
+    def run(self, seconds: float) -> None:
+        """Let them begin within half a second, and run."""
+        clients = [self._client() for _ in range(self.clients)]
+        due = [(self._random.uniform(0, 500), number) for number in range(self.clients)]
+        heapq.heapify(due)
+        while due[0][0] < seconds * 1_000:
+            self.now_ms, number = due[0]
+            heapq.heapreplace(due, (self.now_ms + next(clients[number]), number))
+
+    def idle_after(self, ms: float) -> list[float]:
+        return [idle for at_ms, idle in self.idle_ms if at_ms >= ms]
+
+    def looks_after(self, ms: float) -> float:
+        return statistics.mean(looks for at_ms, looks in self.looks if at_ms >= ms)
+
+    def _client(self) -> Iterator[float]:
+        hand_over_ms = 0.0
+        while True:
+            yield 3 * REQUEST_MS
+            self._issued += 1
+            ticket, looks = self._issued, 0
+            self._rows.append(ticket)
+            pace = Pace(Bounds(), hand_over_ms)
+            while True:
+                yield pace.sleep_ms(self._seen(ticket), lease_ms=LEASE_MS, rest_ms=None, jitter=self._random.random())
+                looks += 1
+                yield REQUEST_MS / 2
+                mine = self._holder_since_ms is None and self._rows[0] == ticket
+                yield REQUEST_MS / 2
+                if mine:
+                    break
+            hand_over_ms, built_ms = pace.hand_over_ms, self.now_ms
+            yield REQUEST_MS / 2
+            self._rows.remove(ticket)
+            self._holder_since_ms, self._token = built_ms, self._token + 1
+            self.idle_ms.append((self.now_ms, self.now_ms - self._free_since_ms))
+            self.looks.append((self.now_ms, looks))
+            mean_ms = self._mean_ms
+            yield REQUEST_MS / 2
+            yield self.hold_ms(self.now_ms)
+            held_ms = int(self.now_ms - built_ms)
+            yield REQUEST_MS / 2
+            # As the protocol does: down at once, up slowly.
+            self._mean_ms = held_ms if mean_ms is None else min(held_ms, (3 * mean_ms + held_ms) // 4)
+            self._holder_since_ms, self._free_since_ms = None, self.now_ms
+
+    def _seen(self, ticket: int) -> Position:
+        since_ms = self._holder_since_ms
+        return seen(
+            sum(row < ticket for row in self._rows),
+            free_in_ms=None if since_ms is None else int(since_ms + (self._mean_ms or 0) - self.now_ms),
+            mean_hold_ms=self._mean_ms,
+            at_ms=int(self.now_ms),
+            token=self._token,
+        )
+
+
+def line(clients: int, hold_ms: Callable[[float], float], seconds: float) -> Line:
+    made = Line(clients, hold_ms)
+    made.run(seconds)
+    return made
+
+
+@pytest.mark.parametrize(("hold_ms", "seconds"), [(50, 15), (500, 60)])
+def test_a_line_of_fifty_hands_the_lock_over_at_once_for_few_looks(hold_ms: int, seconds: int) -> None:
+    fifty = line(50, lambda _: hold_ms, seconds)
+    assert statistics.mean(fifty.idle_after(5_000)) < 15
+    # Five further requests: a refused try, a number, a row, the grant, the release.
+    assert fifty.looks_after(5_000) <= 4.5
+
+
+def test_a_waiter_looks_about_as_often_behind_two_hundred_as_behind_ten() -> None:
+    ten, many = (line(clients, lambda _: 50, 40) for clients in (11, 201))
+    assert 5 + many.looks_after(14_000) < 1.3 * (5 + ten.looks_after(14_000))
+
+
+def test_irregular_holds_are_not_overslept_by_more_than_they_last() -> None:
+    chance = random.Random(2)
+    irregular = line(50, lambda _: chance.expovariate(1 / 50), 60)
+    assert statistics.mean(irregular.idle_after(5_000)) < 50
+    assert irregular.looks_after(5_000) < 15
+
+
+def test_after_long_holds_short_ones_are_found_soon() -> None:
+    def suddenly(at_ms: float) -> float:
+        return 10_000 if at_ms < 60_000 else 50
+
+    changing = line(20, suddenly, 90)
+    after = changing.idle_after(72_000)
+    assert len(after) > 100
+    assert max(changing.idle_after(5_000)) < 5_000
+    assert statistics.mean(changing.idle_after(80_000)) < 20
+
+
+def test_after_short_holds_a_long_one_is_not_asked_for_all_the_time() -> None:
+    def suddenly(at_ms: float) -> float:
+        return 50 if at_ms < 20_000 else 10_000
+
+    changing = line(20, suddenly, 100)
+    assert max(idle for at_ms, idle in changing.idle_ms if at_ms > 20_000) < LONGEST_MS + 50
+    assert changing.looks_after(40_000) < 150
