@@ -31,6 +31,9 @@ def create_table(table_name: str, *, client: "DynamoDBClient | None" = None, **m
 
     Returns:
         Whether it was made.
+
+    Raises:
+        ValueError: there is a table of that name, and it is no lock table; nothing was changed.
     """
     dynamodb: Any = client if client is not None else boto3.client("dynamodb")
     try:
@@ -42,8 +45,25 @@ def create_table(table_name: str, *, client: "DynamoDBClient | None" = None, **m
         made = False
     dynamodb.get_waiter("table_exists").wait(TableName=table_name, WaiterConfig={"Delay": 1, "MaxAttempts": 60})
     found = dynamodb.describe_time_to_live(TableName=table_name)["TimeToLiveDescription"]
+    if not made:
+        _check(dynamodb.describe_table(TableName=table_name)["Table"], found)
     if found.get("TimeToLiveStatus", "DISABLED") == "DISABLED":
         dynamodb.update_time_to_live(
             TableName=table_name, TimeToLiveSpecification={"Enabled": True, "AttributeName": TIME_TO_LIVE}
         )
     return made
+
+
+def _check(table: Any, time_to_live: Any) -> None:
+    """Refuse somebody else's table, before time to live deletes what is in it."""
+    wanted = table_definition(table["TableName"])
+    if _keys(table) != _keys(wanted):
+        raise ValueError(f"{table['TableName']} is no lock table: its keys are {_keys(table)}, not {_keys(wanted)}")
+    attribute = time_to_live.get("AttributeName", TIME_TO_LIVE)
+    if attribute != TIME_TO_LIVE:
+        raise ValueError(f"{table['TableName']} is no lock table: its time to live is on {attribute}")
+
+
+def _keys(table: Any) -> dict[str, tuple[str, str]]:
+    types = {each["AttributeName"]: each["AttributeType"] for each in table["AttributeDefinitions"]}
+    return {each["AttributeName"]: (each["KeyType"], types[each["AttributeName"]]) for each in table["KeySchema"]}

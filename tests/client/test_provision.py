@@ -1,0 +1,103 @@
+"""A lock table that is made by hand."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+from client.places import some_entity
+from ticketlock_local.emulator import Emulator
+
+from ticketlock import LockClient, create_table
+from ticketlock._sdk import make_client
+from ticketlock.testing import MemoryDynamoDB
+
+
+@pytest.fixture
+def dynamodb(emulator: Emulator) -> Any:
+    return boto3.client("dynamodb", endpoint_url=emulator.endpoint)
+
+
+@pytest.fixture
+def name(dynamodb: Any) -> Iterator[str]:
+    name = f"locks-{some_entity()[-8:]}"
+    yield name
+    dynamodb.delete_table(TableName=name)
+
+
+def test_a_table_has_the_keys_of_a_lock_table(dynamodb: Any, name: str) -> None:
+    assert create_table(name, client=dynamodb)
+    made = dynamodb.describe_table(TableName=name)["Table"]
+    assert {key["AttributeName"]: key["KeyType"] for key in made["KeySchema"]} == {"pk": "HASH", "sk": "RANGE"}
+    assert {each["AttributeName"]: each["AttributeType"] for each in made["AttributeDefinitions"]} == {
+        "pk": "S",
+        "sk": "S",
+    }
+
+
+def test_a_table_cleans_itself(dynamodb: Any, name: str) -> None:
+    create_table(name, client=dynamodb)
+    found = dynamodb.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
+    assert (found["TimeToLiveStatus"], found["AttributeName"]) == ("ENABLED", "expiresAt")
+
+
+def test_making_it_twice_is_harmless(dynamodb: Any, name: str, emulator: Emulator) -> None:
+    create_table(name, client=dynamodb)
+    locks = LockClient(name, client=make_client(endpoint_url=emulator.endpoint))
+    lease = locks.acquire("order-42")
+    assert not create_table(name, client=dynamodb)
+    assert lease.is_held()
+    lease.release()
+
+
+def test_time_to_live_is_put_right_on_a_table_that_lacks_it(dynamodb: Any, name: str) -> None:
+    dynamodb.create_table(
+        TableName=name,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in ("pk", "sk")],
+        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
+    )
+    assert not create_table(name, client=dynamodb)
+    assert dynamodb.describe_time_to_live(TableName=name)["TimeToLiveDescription"]["TimeToLiveStatus"] == "ENABLED"
+
+
+def test_locks_work_on_it(dynamodb: Any, name: str, emulator: Emulator) -> None:
+    create_table(name, client=dynamodb)
+    with LockClient(name, client=make_client(endpoint_url=emulator.endpoint)) as locks:
+        assert locks.acquire("order-42").is_held()
+
+
+def test_further_settings_are_handed_on(dynamodb: Any, name: str) -> None:
+    create_table(name, client=dynamodb, Tags=[{"Key": "team", "Value": "billing"}])
+    arn = dynamodb.describe_table(TableName=name)["Table"]["TableArn"]
+    assert dynamodb.list_tags_of_resource(ResourceArn=arn)["Tags"] == [{"Key": "team", "Value": "billing"}]
+
+
+def test_a_table_with_other_keys_is_refused_and_its_time_to_live_left_alone(dynamodb: Any, name: str) -> None:
+    dynamodb.create_table(
+        TableName=name,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+    )
+    with pytest.raises(ValueError, match="no lock table: its keys are"):
+        create_table(name, client=dynamodb)
+    found = dynamodb.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
+    assert found["TimeToLiveStatus"] == "DISABLED"
+
+
+def test_a_table_whose_time_to_live_is_elsewhere_is_refused(dynamodb: Any, name: str) -> None:
+    create_table(name, client=dynamodb)
+    elsewhere = {"Enabled": True, "AttributeName": "deleteAfter"}
+    dynamodb.update_time_to_live(TableName=name, TimeToLiveSpecification=elsewhere)
+    with pytest.raises(ValueError, match="time to live is on deleteAfter"):
+        create_table(name, client=dynamodb)
+
+
+def test_it_works_in_memory() -> None:
+    memory = MemoryDynamoDB(lock_table=None)
+    client = make_client()
+    memory.serve(client)
+    assert create_table("locks", client=client)
+    with LockClient("locks", client=client) as locks:
+        assert locks.acquire("order-42").is_held()
