@@ -52,11 +52,11 @@ def fenced_update(
     fencing_token: int, update: str, *, attribute: str, native: bool, more: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The arguments of an UpdateItem that does the same; ``update`` begins with its SET clause."""
-    clause, _, rest = update.strip().partition(" ")
-    if clause.upper() != "SET":
+    clause, *rest = update.split(maxsplit=1) or [""]
+    if clause.upper() != "SET" or not rest:
         raise ValueError(f"the update begins with {clause!r}; begin with SET, to which the token is added")
     value = fencing_token if native else number(fencing_token)
-    return _fenced({"UpdateExpression": f"SET #lockToken = :lockToken, {rest}"}, value, attribute, more)
+    return _fenced({"UpdateExpression": f"SET #lockToken = :lockToken, {rest[0]}"}, value, attribute, more)
 
 
 def _fenced(arguments: dict[str, Any], value: Any, attribute: str, more: Mapping[str, Any]) -> dict[str, Any]:
