@@ -26,6 +26,8 @@ class Loop:
         self._thread = threading.Thread(target=self._loop.run_forever, name="the tests' loop", daemon=True)
         self._of_this_thread = threading.local()
         self._open = AsyncExitStack()
+        # A loop itself keeps no task alive.
+        self._tasks: list[asyncio.Task[None] | None] = []
 
     def __enter__(self) -> "Loop":
         self._thread.start()
@@ -42,7 +44,8 @@ class Loop:
         done: Future[Any] = Future()
         if not hasattr(self._of_this_thread, "inbox"):
             self._of_this_thread.inbox = asyncio.Queue()
-            asyncio.run_coroutine_threadsafe(_serve(self._of_this_thread.inbox), self._loop)
+            serving = _serve(self._of_this_thread.inbox, self._tasks)
+            asyncio.run_coroutine_threadsafe(serving, self._loop)
         self._loop.call_soon_threadsafe(self._of_this_thread.inbox.put_nowait, (what, done))
         return _in_this(self, done.result())
 
@@ -99,7 +102,10 @@ class InALoop:
         return repr(self._inner)
 
 
-async def _serve(inbox: "asyncio.Queue[tuple[Callable[[], Any], Future[Any]]]") -> None:
+async def _serve(
+    inbox: "asyncio.Queue[tuple[Callable[[], Any], Future[Any]]]", tasks: "list[asyncio.Task[None] | None]"
+) -> None:
+    tasks.append(asyncio.current_task())
     while True:
         what, done = await inbox.get()
         try:

@@ -1,0 +1,123 @@
+"""Several locks that are held together."""
+
+import pytest
+from client.places import Emulated, Moved, Wire, is_release, meanwhile, outcome, until
+
+from ticketlock import InvalidLockRequest, LockClient, LockLost, LockName, RecordWaitExceeded
+
+
+@pytest.fixture
+def entities(entity: str) -> list[str]:
+    return [f"{entity}-{letter}" for letter in "abc"]
+
+
+def test_all_of_them_are_held_and_freed_together(place: Emulated, locks: LockClient, entities: list[str]) -> None:
+    with locks.acquire_all(entities) as group:
+        assert group.is_held()
+        assert [place.holders_of(each) for each in entities] == [1, 1, 1]
+    assert not group.is_held()
+    assert all(place.is_free(each) for each in entities)
+
+
+def test_they_are_taken_in_one_order_whatever_order_is_given(locks: LockClient, entities: list[str]) -> None:
+    group = locks.acquire_all([entities[2], entities[0], entities[1]])
+    assert [lease.entity for lease in group.leases] == entities
+
+
+def test_namespaces_count_after_entities(locks: LockClient, entities: list[str]) -> None:
+    names = [LockName(entities[1], "a"), LockName(entities[0], "b"), LockName(entities[0], "a")]
+    group = locks.acquire_all(names)
+    assert [lease.lock for lease in group.leases] == [names[2], names[1], names[0]]
+
+
+def test_two_callers_with_opposite_orders_do_not_wait_for_each_other(
+    place: Emulated, locks: LockClient, others: LockClient, entities: list[str]
+) -> None:
+    def work(client: LockClient, order: list[str]) -> None:
+        for _ in range(10):
+            with client.acquire_all(order) as group:
+                assert group.is_held()
+
+    both = [meanwhile(lambda: work(locks, entities)), meanwhile(lambda: work(others, entities[::-1]))]
+    for each in both:
+        outcome(each)
+    assert all(place.is_free(each) for each in entities)
+
+
+def test_if_one_cannot_be_had_the_others_are_freed_the_last_one_first(place: Emulated, entities: list[str]) -> None:
+    wire = Wire()
+    place.client().acquire(entities[2])
+    locks = place.client(wire=wire)
+    with pytest.raises(RecordWaitExceeded):
+        locks.acquire_all(entities, record_wait=0)
+    assert [place.is_free(each) for each in entities] == [True, True, False]
+    released = [sent.parameters["Key"]["pk"]["S"] for sent in wire.sent if is_release(sent)]
+    assert released == [entities[1], entities[0]]
+
+
+def test_the_record_wait_is_one_for_all_of_them(moved: Moved, entities: list[str]) -> None:
+    holder = moved.client(lease=600)
+    first, last = holder.acquire(entities[0]), holder.acquire(entities[2])
+    locks = moved.client(lease=600)
+    waiting = meanwhile(lambda: locks.acquire_all(entities, record_wait=30))
+    until(lambda: moved.queue_of(entities[0]) == 1)
+    moved.clock.advance(20)
+    first.release()
+    until(lambda: moved.queue_of(entities[2]) == 1)
+    moved.clock.advance(11)
+    with pytest.raises(RecordWaitExceeded):
+        outcome(waiting)
+    assert last.is_held()
+    assert moved.is_free(entities[0])
+    assert moved.is_free(entities[1])
+
+
+def test_a_group_of_which_one_was_lost_is_not_held(place: Emulated, locks: LockClient, entities: list[str]) -> None:
+    group = locks.acquire_all(entities)
+    place.lose(entities[1])
+    with pytest.raises(LockLost):
+        group.leases[1].renew()
+    assert not group.is_held()
+
+
+def test_the_end_of_a_group_of_which_one_was_lost_says_so_and_frees_the_others(
+    place: Emulated, locks: LockClient, entities: list[str]
+) -> None:
+    group = locks.acquire_all(entities)
+    place.lose(entities[1])
+    with pytest.raises(LockLost):
+        group.leases[1].renew()
+    with pytest.raises(LockLost), group:
+        pass
+    assert all(place.is_free(each) for each in entities)
+
+
+def test_a_group_is_released_by_hand(place: Emulated, locks: LockClient, entities: list[str]) -> None:
+    group = locks.acquire_all(entities)
+    group.release()
+    assert all(place.is_free(each) for each in entities)
+
+
+def test_what_is_raised_under_a_group_passes_through(place: Emulated, locks: LockClient, entities: list[str]) -> None:
+    with pytest.raises(ZeroDivisionError), locks.acquire_all(entities):
+        _ = 1 / 0
+    assert all(place.is_free(each) for each in entities)
+
+
+def test_a_lock_named_twice_is_refused_and_nothing_is_taken(
+    place: Emulated, locks: LockClient, entities: list[str]
+) -> None:
+    with pytest.raises(InvalidLockRequest):
+        locks.acquire_all([*entities, entities[0]])
+    assert all(place.is_free(each) for each in entities)
+
+
+@pytest.mark.parametrize("wrong", [[], "order-42"])
+def test_a_list_that_is_none_or_empty_is_refused(locks: LockClient, wrong: list[str]) -> None:
+    with pytest.raises(InvalidLockRequest):
+        locks.acquire_all(wrong)
+
+
+def test_wishes_count_for_each_of_them(locks: LockClient, entities: list[str]) -> None:
+    group = locks.acquire_all(entities, namespace="stock", data="count")
+    assert {(lease.namespace, lease.data) for lease in group.leases} == {("stock", "count")}
