@@ -141,8 +141,11 @@ class TimeCheck:
     """A read of nothing, for the sake of the reply's Date."""
 
     def parameters(self) -> dict[str, Any]:
-        """The GetItem as the low-level API has it, without the table's name."""
-        return {"Key": {"pk": {"S": "session#"}, "sk": {"S": "/"}}, "ProjectionExpression": "pk"}
+        """The GetItem as the low-level API has it, without the table's name.
+
+        Its key is nobody's: not a lock's, since no namespace is empty, nor a session's, which operators may not read.
+        """
+        return {"Key": {"pk": {"S": "now"}, "sk": {"S": "/"}}, "ProjectionExpression": "pk"}
 
 
 @dataclass(frozen=True, slots=True)
