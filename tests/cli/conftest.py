@@ -1,10 +1,15 @@
 """Real processes of the installed command, beside a lock table on the emulator."""
 
+import json
 import os
 import sys
+import threading
+import time
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import boto3
@@ -54,3 +59,68 @@ def locks(emulator: Emulator, table_name: str) -> Iterator[LockClient]:
 def command(environment: dict[str, str]) -> Iterator[Command]:
     with ExitStack() as stack:
         yield Command(environment, stack)
+
+
+class _Answers(BaseHTTPRequestHandler):
+    """A service that answers each request in the same way."""
+
+    code: str
+    ahead_s = 0
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        content = json.dumps({"__type": f"com.amazonaws.dynamodb.v20120810#{self.code}", "message": "no"}).encode()
+        self.send_response_only(400)
+        self.send_header("Date", formatdate(time.time() + self.ahead_s, usegmt=True))
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextmanager
+def _answering(answers: type[_Answers]) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), answers) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture
+def throttling() -> Iterator[str]:
+    """The URL of a service that is always busy."""
+
+    class Throttles(_Answers):
+        code = "ThrottlingException"
+
+    with _answering(Throttles) as url:
+        yield url
+
+
+@pytest.fixture
+def denying() -> Iterator[str]:
+    """The URL of a service that permits nothing."""
+
+    class Denies(_Answers):
+        code = "AccessDeniedException"
+
+    with _answering(Denies) as url:
+        yield url
+
+
+@pytest.fixture
+def an_hour_ahead() -> Iterator[str]:
+    """The URL of a service whose clock is an hour ahead of ours."""
+
+    class Ahead(_Answers):
+        code = "AccessDeniedException"
+        ahead_s = 3_600
+
+    with _answering(Ahead) as url:
+        yield url

@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from ticketlock_local.processes import wait_until
 
+_NO_MORE: Mapping[str, str] = MappingProxyType({})
 LONG_S = 40.0
 """Longer than anything takes here, on a busy machine too."""
 
@@ -61,11 +63,13 @@ class Command:
         self.environment = dict(environment)
         self._stack = stack
 
-    def start(self, *arguments: str, program: tuple[str, ...] = ("ticketlock",), **more: str) -> Running:
-        """Start it with these arguments, in a group of its own."""
+    def start(
+        self, *arguments: str, program: tuple[str, ...] = ("ticketlock",), env: Mapping[str, str] = _NO_MORE
+    ) -> Running:
+        """Start it with these arguments and this environment beside its own, in a group of its own."""
         process = subprocess.Popen(
             [*program, *arguments],
-            env={**self.environment, **more},
+            env={**self.environment, **env},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -78,7 +82,7 @@ class Command:
 
     def run(self, *arguments: str, text: str | None = None, **more: str) -> Ended:
         """Run it to its end."""
-        return self.start(*arguments, program=("ticketlock",), **more).end(text)
+        return self.start(*arguments, env=more).end(text)
 
 
 def _end(process: subprocess.Popen[str]) -> None:

@@ -6,9 +6,14 @@ from typing import Any
 import click
 
 import ticketlock
+from ticketlock.cli._doctor import doctor
 from ticketlock.cli._exits import explained
+from ticketlock.cli._forcing import limit
+from ticketlock.cli._handing_on import acquire, release, renew
 from ticketlock.cli._looking import list_locks, show
+from ticketlock.cli._making import init
 from ticketlock.cli._run import run as run_command
+from ticketlock.cli._serving import local
 from ticketlock.cli._settings import group_options, settings_of
 
 
@@ -54,7 +59,7 @@ def _log_to_stderr(context: click.Context, logger: logging.Logger) -> None:
     context.call_on_close(stop)
 
 
-for _command in (run_command, list_locks, show):
+for _command in (acquire, doctor, init, limit, list_locks, local, release, renew, run_command, show):
     _ticketlock.add_command(_command)
 
 

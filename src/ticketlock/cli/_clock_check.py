@@ -1,0 +1,40 @@
+"""Is this machine's clock that of the table?"""
+
+import time
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from ticketlock import _sdk
+from ticketlock._requests import TimeCheck
+from ticketlock.cli._findings import Finding
+
+# The Date has whole seconds, and is taken at either end of the service's work.
+_DATE_RESOLUTION_MS = 2_000
+# Beyond some minutes AWS refuses requests:
+# https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-troubleshooting.html
+_REFUSED_FROM_MS = 300_000
+_SUSPECT_FROM_MS = 30_000
+
+
+def clock_finding(client: Any, table_name: str) -> Finding:
+    """Compare the two: no lock rests on it, but AWS refuses the requests of a clock that is far off."""
+    sent_ms = time.time_ns() // 1_000_000
+    try:
+        response = client.get_item(TableName=table_name, **TimeCheck().parameters())
+    except ClientError as error:
+        response = error.response
+    received_ms = time.time_ns() // 1_000_000
+    date_ms = _sdk.date_ms(response)
+    if date_ms is None:
+        return Finding("bad", "clock", "the replies carry no Date, by which leases are counted: what takes it out?")
+    ahead_ms = max(0, sent_ms - (date_ms + _DATE_RESOLUTION_MS))
+    behind_ms = max(0, date_ms - received_ms)
+    off_ms = max(ahead_ms, behind_ms)
+    if off_ms == 0:
+        return Finding("good", "clock", "as the table's, as far as its Date tells")
+    text = f"{off_ms / 1_000:.1f} s {'ahead of' if ahead_ms else 'behind'} the table's"
+    if off_ms < _SUSPECT_FROM_MS:
+        return Finding("good", "clock", f"{text}: no lock rests on it")
+    reason = "AWS refuses requests" if off_ms >= _REFUSED_FROM_MS else "AWS refuses requests from 5 minutes on"
+    return Finding("bad", "clock", f"{text}: {reason}; set it, or let NTP keep it")

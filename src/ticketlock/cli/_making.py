@@ -1,0 +1,27 @@
+"""``ticketlock init``: the table."""
+
+from typing import Any
+
+import click
+
+from ticketlock import create_table
+from ticketlock.cli._settings import settings_of, table_options
+
+# Unlike those of a lock, these requests may take their time, and the SDK may repeat them.
+_PATIENT: dict[str, Any] = {"read_timeout": 20, "retries": {"total_max_attempts": 4, "mode": "standard"}}
+
+
+@click.command()
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--deletion-protection", is_flag=True, help="Nobody may delete the table until it is switched off.")
+@table_options
+@click.pass_context
+def init(context: click.Context, /, yes: bool, deletion_protection: bool) -> None:
+    """Create the lock table, on demand, with time to live; one that is there is left as it is."""
+    settings = settings_of(context)
+    name, place = settings.table_name, settings.place()
+    if not yes:
+        click.confirm(f"Create the table '{name}' in {place}?", abort=True, err=True)
+    more: dict[str, Any] = {"DeletionProtectionEnabled": True} if deletion_protection else {}
+    made = create_table(name, client=settings.client(**_PATIENT), **more)
+    click.echo(f"{'created' if made else 'there was already'} the table '{name}' in {place}")

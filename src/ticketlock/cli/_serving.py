@@ -1,0 +1,107 @@
+"""``ticketlock local``: a DynamoDB in memory with a lock table, for trying things, on the loopback interface."""
+
+import base64
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import click
+
+import ticketlock
+from ticketlock.cli._settings import settings_of
+from ticketlock.cli._signals import Signals
+from ticketlock.testing import MemoryDynamoDB
+from ticketlock.testing._memory import _with_bytes
+
+_HOST = "127.0.0.1"
+_ERRORS = "com.amazonaws.dynamodb.v20120810#"
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(0, 65_535), default=0, help="Where to listen.  [default: a free one]")
+@click.pass_context
+def local(context: click.Context, /, port: int) -> None:
+    """Serve an empty lock table from memory until a signal comes, and print how to use it.
+
+    It answers on 127.0.0.1 only, to anybody on this machine, and forgets everything at its end.
+    """
+    table_name = settings_of(context).table or "locks"
+    with Signals() as signals, serving(MemoryDynamoDB(lock_table=table_name), port) as endpoint:
+        click.echo(
+            f"export AWS_ENDPOINT_URL={endpoint} AWS_DEFAULT_REGION=us-east-1\n"
+            "export AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local\n"
+            f"export TICKETLOCK_TABLE={table_name}"
+        )
+        click.echo("Give these lines to another shell. Ctrl-C ends it.", err=True)
+        if _checkout() is not None:
+            click.echo(f"With workflows and all: `make local` in {_checkout()}.", err=True)
+        while signals.ending() is None:
+            signals.wait(None)
+
+
+@contextmanager
+def serving(memory: MemoryDynamoDB, port: int) -> Iterator[str]:
+    """Answer requests over HTTP within the block: the URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            status, headers, content = _answer(memory, self.headers.get("X-Amz-Target", ""), body)
+            # It keeps them for tests.
+            memory.sent.clear()
+            self.send_response_only(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Type", "application/x-amz-json-1.0")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+
+    with Server((_HOST, port), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
+        thread.start()
+        try:
+            yield f"http://{_HOST}:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def _answer(memory: MemoryDynamoDB, target: str, body: bytes) -> tuple[int, dict[str, str], bytes]:
+    service, _, operation = target.partition(".")
+    try:
+        if not service.startswith("DynamoDB"):
+            raise NotImplementedError(f"there is no {service or 'service of that kind'} here")
+        status, reply = memory._service.answer(operation, json.loads(body, object_hook=_with_bytes))
+    except NotImplementedError as unknown:
+        failure = {"__type": _ERRORS + "UnknownOperationException", "message": str(unknown)}
+        return 400, {}, json.dumps(failure).encode()
+    except ValueError as wrong:
+        return 400, {}, json.dumps({"__type": _ERRORS + "SerializationException", "message": str(wrong)}).encode()
+    headers: dict[str, str] = reply.pop("ResponseMetadata")["HTTPHeaders"]
+    if "Error" in reply:
+        reply["__type"] = _ERRORS + reply.pop("Error")["Code"]
+    return status, headers, json.dumps(reply, default=_base64).encode()
+
+
+def _base64(value: Any) -> str:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    raise TypeError(f"{type(value)} is no value of DynamoDB's")
+
+
+def _checkout() -> Path | None:
+    folder = Path(ticketlock.__file__).parents[2]
+    return folder if (folder / "infra" / "ticketlock_local").is_dir() else None

@@ -1,0 +1,57 @@
+"""Is the table what a lock table has to be?"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from ticketlock._provision import TIME_TO_LIVE, table_definition
+from ticketlock.cli._findings import Finding
+
+_DENIED = frozenset({"AccessDeniedException", "AccessDenied"})
+
+
+def table_findings(client: Any, table_name: str) -> Iterator[Finding]:
+    """Look at its description and its time to live, as far as this caller may."""
+    try:
+        described = client.describe_table(TableName=table_name)["Table"]
+    except ClientError as error:
+        code = error.response["Error"]["Code"]
+        if code not in _DENIED:
+            raise
+        yield Finding("unsure", "table", f"{code}: whoever only uses locks need not describe the table")
+        return
+    status = described.get("TableStatus", "ACTIVE")
+    yield Finding("good" if status in ("ACTIVE", "UPDATING") else "bad", "table", f"{table_name} is {status}")
+    yield _keys(described, table_definition(table_name))
+    if described.get("Replicas"):
+        yield Finding("bad", "replicas", "conditions are judged in each Region apart: use the locks in one Region only")
+    yield _time_to_live(client, table_name)
+
+
+def _keys(described: Any, wanted: Any) -> Finding:
+    def shape(table: Any) -> dict[str, tuple[str, str]]:
+        types = {each["AttributeName"]: each["AttributeType"] for each in table["AttributeDefinitions"]}
+        return {each["AttributeName"]: (each["KeyType"], types[each["AttributeName"]]) for each in table["KeySchema"]}
+
+    found, needed = shape(described), shape(wanted)
+    shown = ", ".join(f"{name} ({role}, {kind})" for name, (role, kind) in found.items())
+    if found == needed:
+        return Finding("good", "keys", shown)
+    return Finding(
+        "bad", "keys", f"{shown}; a lock table has pk (HASH, S), sk (RANGE, S): `ticketlock init` another one"
+    )
+
+
+def _time_to_live(client: Any, table_name: str) -> Finding:
+    try:
+        found = client.describe_time_to_live(TableName=table_name)["TimeToLiveDescription"]
+    except ClientError as error:
+        return Finding("unsure", "time to live", error.response["Error"]["Code"])
+    status, attribute = found.get("TimeToLiveStatus", "DISABLED"), found.get("AttributeName")
+    if status in ("ENABLED", "ENABLING") and attribute == TIME_TO_LIVE:
+        return Finding("good", "time to live", f"on {attribute}")
+    wrong = f"on {attribute}" if status in ("ENABLED", "ENABLING") else "off"
+    return Finding(
+        "bad", "time to live", f"{wrong}: what is over stays; `ticketlock init` switches it on where it is off"
+    )

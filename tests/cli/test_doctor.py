@@ -1,0 +1,78 @@
+"""`ticketlock doctor`: what it finds, and that it leaves nothing behind."""
+
+import uuid
+from typing import Any
+
+import boto3
+import pytest
+from cli.processes import Command, Ended
+from ticketlock_local.cloud import client_arguments
+from ticketlock_local.emulator import Emulator
+
+from ticketlock._requests import TimeCheck
+
+
+@pytest.fixture
+def client(emulator: Emulator) -> Any:
+    return boto3.client("dynamodb", **client_arguments(emulator.endpoint))
+
+
+def verdicts(ended: Ended) -> dict[str, str]:
+    """What was checked: how it is."""
+    found = {}
+    for line in ended.out.splitlines():
+        verdict, what = line.partition(": ")[0].strip().split("  ")
+        found[what] = verdict
+    return found
+
+
+def test_a_lock_table_with_all_that_it_needs_is_in_order_and_stays_as_it_was(
+    command: Command, client: Any, table_name: str
+) -> None:
+    before = client.scan(TableName=table_name)["Items"]
+    ended = command.run("doctor")
+    assert (ended.exit_code, ended.err) == (0, "")
+    assert set(verdicts(ended).values()) == {"ok"}
+    actions = ("GetItem", "Query", "PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem", "Scan")
+    assert {f"dynamodb:{action}" for action in actions} <= set(verdicts(ended))
+    assert client.scan(TableName=table_name)["Items"] == before
+
+
+def test_wrong_keys_and_a_missing_time_to_live_are_found(command: Command, client: Any) -> None:
+    name = f"other-{uuid.uuid4().hex[:8]}"
+    client.create_table(
+        TableName=name,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+    )
+    ended = command.run("doctor", "--table", name)
+    found = verdicts(ended)
+    assert ended.exit_code == 78
+    assert (found["table"], found["keys"], found["time to live"]) == ("ok", "BAD", "BAD")
+    client.delete_table(TableName=name)
+
+
+def test_missing_permissions_are_found_one_by_one(command: Command, denying: str) -> None:
+    ended = command.run("doctor", "--endpoint-url", denying)
+    found = verdicts(ended)
+    assert ended.exit_code == 78
+    assert ended.err == "ticketlock: 7 checks have failed\n"
+    assert (found["table"], found["dynamodb:PutItem"], found["clock"]) == ("?", "BAD", "ok")
+
+
+def test_a_clock_that_is_far_off_is_found(command: Command, an_hour_ahead: str) -> None:
+    ended = command.run("doctor", "--endpoint-url", an_hour_ahead)
+    (line,) = [line for line in ended.out.splitlines() if " clock: " in line]
+    assert line.startswith("BAD  clock: 35")
+    assert "behind the table's" in line
+
+
+def test_a_table_that_is_not_there_is_found(command: Command) -> None:
+    ended = command.run("doctor", "--table", "none")
+    assert ended.exit_code == 78
+    assert "there is no table 'none'" in ended.err
+
+
+def test_the_time_may_be_asked_for_by_an_operator_who_may_not_read_sessions() -> None:
+    assert not TimeCheck().parameters()["Key"]["pk"]["S"].startswith("session#")

@@ -1,0 +1,62 @@
+"""`ticketlock local`: a table for trying things, gone with the command."""
+
+import signal
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from cli.processes import Command, Running, until
+
+from ticketlock import LockClient
+from ticketlock._sdk import make_client
+
+
+def endpoint_and_lines(local: Running) -> tuple[str, str]:
+    lines = [local.line() for _ in range(3)]
+    return lines[0].split()[1].partition("=")[2], "\n".join(lines)
+
+
+def test_its_lines_make_the_command_work_in_another_shell(command: Command, entity: str, tmp_path: Path) -> None:
+    local = command.start("local", env={"TICKETLOCK_TABLE": ""})
+    (tmp_path / "lines").write_text(endpoint_and_lines(local)[1])
+    bare = {"AWS_ENDPOINT_URL": "", "AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_REGION": ""}
+    script = f". {tmp_path / 'lines'}; ticketlock run {entity} -- ticketlock show {entity}; ticketlock doctor"
+    ended = command.start("-c", script, program=("bash",), env=bare).end()
+    assert (ended.exit_code, ended.err) == (0, "")
+    assert f"{entity} in default" in ended.out
+    assert "1 permit" in ended.out
+    assert "dynamodb:ConditionCheckItem: permitted" in ended.out
+
+
+def test_runs_beside_each_other_wait_for_each_other_there(command: Command, entity: str) -> None:
+    local = command.start("local", env={"TICKETLOCK_TABLE": "locks"})
+    here = {"AWS_ENDPOINT_URL": endpoint_and_lines(local)[0], "TICKETLOCK_TABLE": "locks"}
+    locks = LockClient("locks", client=make_client(endpoint_url=here["AWS_ENDPOINT_URL"], region_name="us-east-1"))
+    holder = command.start("run", entity, "--", "sh", "-c", "echo inside; read go", env=here)
+    assert holder.line() == "inside"
+    waiter = command.start("run", entity, "--", "echo", "next", env=here)
+    until(lambda: len(locks.inspect(entity).rows) == 1)
+    assert holder.end("on\n").exit_code == 0
+    assert waiter.end().out == "next\n"
+
+
+def test_it_answers_on_the_loopback_interface_and_ends_with_a_signal(command: Command) -> None:
+    local = command.start("local")
+    endpoint, _ = endpoint_and_lines(local)
+    assert endpoint.startswith("http://127.0.0.1:")
+    with pytest.raises(urllib.error.HTTPError) as answered:
+        urllib.request.urlopen(urllib.request.Request(endpoint, data=b"{}"), timeout=10)
+    assert answered.value.code == 400
+    answered.value.close()
+    local.send(signal.SIGINT)
+    assert local.end().exit_code == 0
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(endpoint, timeout=10)
+
+
+def test_in_a_checkout_it_names_the_whole_stack(command: Command) -> None:
+    local = command.start("local")
+    endpoint_and_lines(local)
+    local.send(signal.SIGTERM)
+    assert "`make local`" in local.end().err

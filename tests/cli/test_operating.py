@@ -1,0 +1,75 @@
+"""`ticketlock release --force`, `limit` and `init`: an operator's commands, which ask first."""
+
+import uuid
+
+import boto3
+from cli.processes import Command
+from ticketlock_local.cloud import client_arguments
+from ticketlock_local.emulator import Emulator
+
+from ticketlock import LockClient
+
+
+def held(locks: LockClient, entity: str) -> int:
+    item = locks.inspect(entity).item
+    assert item is not None
+    return item.held
+
+
+def test_a_lock_is_taken_away_after_a_question_that_names_its_holder(
+    command: Command, locks: LockClient, entity: str
+) -> None:
+    lease = locks.acquire(entity, owner="the holder")
+    ended = command.run("release", entity, "--force", text="y\n")
+    assert (ended.exit_code, ended.out) == (0, f"taken from the holder, fencing token {lease.fencing_token}\n")
+    assert f"the holder, fencing token {lease.fencing_token}: its lease ends in" in ended.err
+    assert held(locks, entity) == 0
+
+
+def test_whoever_says_no_leaves_it_where_it_is(command: Command, locks: LockClient, entity: str) -> None:
+    with locks.acquire(entity):
+        assert command.run("release", entity, "--force", text="n\n").exit_code == 1
+        assert held(locks, entity) == 1
+
+
+def test_one_holder_of_several_is_named_by_its_token(command: Command, locks: LockClient, entity: str) -> None:
+    first, second = (locks.acquire(entity, permits=2, owner=owner) for owner in ("first", "second"))
+    ended = command.run("release", entity, "--force", "--yes", "--fencing-token", str(second.fencing_token))
+    assert ended.out.startswith("taken from second")
+    assert held(locks, entity) == 1
+    first.release()
+
+
+def test_what_nobody_holds_cannot_be_taken_away(command: Command, entity: str) -> None:
+    ended = command.run("release", entity, "--force", "--yes")
+    assert (ended.exit_code, ended.err) == (76, f"ticketlock: nobody holds the lock on '{entity}'\n")
+
+
+def test_a_limit_holds_whatever_the_users_ask_for(command: Command, locks: LockClient, entity: str) -> None:
+    ended = command.run("limit", entity, "2", text="y\n")
+    assert (ended.exit_code, ended.out) == (0, f"{entity}: 2 permits, held by 0, 0 waiting\n")
+    assert "nobody has used it yet" in ended.err
+    with locks.acquire(entity), locks.acquire(entity, permits=5):
+        assert held(locks, entity) == 2
+
+
+def test_a_closed_lock_lets_nobody_in_until_it_is_opened(command: Command, entity: str) -> None:
+    assert command.run("limit", entity, "0", "--yes").exit_code == 0
+    assert command.run("run", entity, "--no-wait", "--", "true").exit_code == 75
+    assert command.run("limit", entity, "1", "--yes").exit_code == 0
+    assert command.run("run", entity, "--no-wait", "--", "true").exit_code == 0
+
+
+def test_a_table_is_made_once(command: Command, emulator: Emulator, entity: str) -> None:
+    name = f"locks-{uuid.uuid4().hex[:8]}"
+    missing = command.run("run", entity, "--table", name, "--", "true")
+    assert missing.exit_code == 78
+    assert f"`ticketlock init --table {name}` makes it" in missing.err
+    assert command.run("init", "--table", name, text="n\n").exit_code == 1
+    assert command.run("init", "--table", name, text="y\n").out.startswith(f"created the table '{name}'")
+    assert command.run("init", "--table", name, "--yes").out.startswith(f"there was already the table '{name}'")
+    assert command.run("run", entity, "--table", name, "--", "true").exit_code == 0
+    client = boto3.client("dynamodb", **client_arguments(emulator.endpoint))
+    ttl = client.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
+    assert (ttl["TimeToLiveStatus"], ttl["AttributeName"]) == ("ENABLED", "expiresAt")
+    client.delete_table(TableName=name)
