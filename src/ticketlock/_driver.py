@@ -74,12 +74,20 @@ class Driver:
         table_name: the table.
         clocks: where the time comes from.
         give_up_after_ms: for how long one request is repeated while the service throttles or fails.
+        jitter: random numbers in [0, 1), so that repeats do not meet again.
     """
 
-    def __init__(self, table_name: str, clocks: Clocks, give_up_after_ms: int) -> None:
+    def __init__(
+        self,
+        table_name: str,
+        clocks: Clocks,
+        give_up_after_ms: int,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
         self.clocks = clocks
         self._table_name = table_name
         self._give_up_after_ms = give_up_after_ms
+        self._jitter = jitter
         self._time = TableTime()
         self._time_lock = threading.Lock()
 
@@ -146,7 +154,7 @@ class Driver:
                 perhaps_applied |= meaning.perhaps_applied and not isinstance(
                     request, Read | Scan | TimeCheck | Closing | Describing
                 )
-                pause_ms = random.random() * min(_LONGEST_BACKOFF_MS, _FIRST_BACKOFF_MS << attempt)
+                pause_ms = self._jitter() * min(_LONGEST_BACKOFF_MS, _FIRST_BACKOFF_MS << attempt)
                 if self.clocks.read().local_ms + pause_ms > last_ms:
                     given_up = OutcomeUnknown if perhaps_applied else RequestNotApplied
                     raise given_up(f"gave up after {attempt + 1} attempts: {error}") from error
@@ -191,9 +199,12 @@ class Driver:
             with self._time_lock:
                 self._time.observe(date_ms, sent, received)
         moment = self._moment(received)
-        if moment is None:
+        if moment is not None:
+            return moment
+        if date_ms is None:
             raise TableRefused("the replies of the service carry no Date: does something in between take it out?")
-        return moment
+        # This machine was frozen on the way, or its clock was set: the reply does not tell the time any more.
+        return (yield from self.now())
 
     def _moment(self, reading: Reading) -> Moment | None:
         with self._time_lock:

@@ -88,11 +88,11 @@ class TableTime:
     def observe(self, date_ms: int, sent: Reading, received: Reading) -> None:
         """Take in the Date of a reply, in milliseconds since the epoch, and the readings around its request."""
         self._forget_if_the_clocks_parted(sent)
-        self._forget_if_the_clocks_parted(received)
+        if self._forget_if_the_clocks_parted(received):
+            # Frozen on the way, or set: nobody knows how long ago the reply was written.
+            return
         low: float = date_ms - received.local_ms
-        # A machine that was frozen on the way, its local clock with it, has slept for as long as its wall clock says.
-        took_ms = max(received.local_ms - sent.local_ms, received.wall_ms - sent.wall_ms)
-        high: float = date_ms + _DATE_RESOLUTION_MS + took_ms - received.local_ms
+        high: float = date_ms + _DATE_RESOLUTION_MS - sent.local_ms
         known = self._widened(received.local_ms)
         if known is not None and max(low, known[0]) <= min(high, known[1]):
             low, high = max(low, known[0]), min(high, known[1])
@@ -107,10 +107,12 @@ class TableTime:
         drift = max(0, local_ms - exact_at_ms) * _DRIFT_PER_MS
         return low - drift, high + drift
 
-    def _forget_if_the_clocks_parted(self, reading: Reading) -> None:
+    def _forget_if_the_clocks_parted(self, reading: Reading) -> bool:
         last, self._last = self._last, reading
         if last is None:
-            return
+            return False
         parted_ms = (reading.wall_ms - reading.local_ms) - (last.wall_ms - last.local_ms)
-        if abs(parted_ms) > _LOCAL_CLOCKS_PART_MS:
-            self._bounds = None
+        if abs(parted_ms) <= _LOCAL_CLOCKS_PART_MS:
+            return False
+        self._bounds = None
+        return True

@@ -102,11 +102,10 @@ def test_local_clocks_that_part_a_little_forget_nothing() -> None:
         assert table_time.at(reading(10, wall_is_off_ms=off_ms)) is not None
 
 
-def test_clocks_that_part_while_a_request_is_under_way_forget_what_was_known_before() -> None:
+def test_clocks_that_part_while_a_request_is_under_way_forget_what_was_known_and_learn_nothing() -> None:
     table_time = told()
     table_time.observe(DATE_MS, reading(0), reading(1_000, wall_is_off_ms=HOUR_MS))
-    moment = at(table_time, reading(1_000, wall_is_off_ms=HOUR_MS))
-    assert width_ms(moment) >= 3_000
+    assert table_time.at(reading(1_000, wall_is_off_ms=HOUR_MS)) is None
 
 
 def test_the_next_date_after_the_clocks_parted_is_known_again() -> None:
@@ -215,12 +214,11 @@ def test_a_lease_written_by_one_process_is_not_judged_over_early_by_another(hist
     assert written is None or judged is None or judged.earliest_ms <= written.latest_ms + lease_ms
 
 
-def test_a_machine_that_was_frozen_between_request_and_reply_knows_how_late_it_may_be() -> None:
+def test_a_reply_to_a_machine_that_was_frozen_on_the_way_tells_nothing() -> None:
     time = TableTime()
     sent = Reading(local_ms=1_000, wall_ms=1_700_000_000_000)
     received = Reading(local_ms=1_010, wall_ms=1_700_000_070_000)
     time.observe(1_700_000_000_000, sent, received)
-    moment = time.at(received)
-    assert moment is not None
-    assert moment.earliest_ms <= 1_700_000_000_000
-    assert moment.latest_ms >= 1_700_000_070_000
+    assert time.at(received) is None
+    time.observe(1_700_000_070_000, received, received)
+    assert time.at(received) is not None

@@ -1,0 +1,62 @@
+"""Where a schedule's choices come from: a seed, or a list. The same choices are the same schedule."""
+
+import random
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class Chance(Protocol):
+    """Chooses one of so many."""
+
+    def pick(self, choices: int) -> int:
+        """A number from 0 to ``choices`` - 1; 0 is the dullest."""
+        ...
+
+
+class Seeded:
+    """Choices from a seed, written down."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self.picked: list[int] = []
+
+    def pick(self, choices: int) -> int:
+        picked = int(self._random.random() * choices)
+        self.picked.append(picked)
+        return picked
+
+
+class Recorded:
+    """Choices from a list; the dullest ones when it is at its end."""
+
+    def __init__(self, picked: Sequence[int]) -> None:
+        self._left = list(reversed(picked))
+
+    def pick(self, choices: int) -> int:
+        return min(self._left.pop(), choices - 1) if self._left else 0
+
+
+def shrunk(picked: Sequence[int], fails: "Fails") -> list[int]:
+    """A shorter and duller list of choices that still fails: parts are left out, then made dull."""
+    best = list(picked)
+    size = max(1, len(best) // 2)
+    while size:
+        at = 0
+        while at < len(best):
+            for tried in (
+                best[:at] + best[at + size :],
+                best[:at] + [0] * len(best[at : at + size]) + best[at + size :],
+            ):
+                if tried != best and fails(tried):
+                    best = tried
+                    break
+            else:
+                at += size
+        size //= 2
+    return best
+
+
+class Fails(Protocol):
+    """Whether a list of choices is a schedule that breaks a promise."""
+
+    def __call__(self, picked: Sequence[int]) -> bool: ...

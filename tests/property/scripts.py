@@ -1,0 +1,85 @@
+"""What the machines of the simulated world do: acquire, hold, renew, release, give up."""
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from property.world import Machine, World
+
+from ticketlock import Grant, LockName
+from ticketlock._acquiring import acquire, leave
+from ticketlock._driver import Actions, Driver, Sleep
+from ticketlock._operate import set_limit
+from ticketlock._pace import Bounds, Pace
+from ticketlock._protocol import Contender
+from ticketlock._writes import Claim
+from ticketlock.errors import LockLost, RecordWaitExceeded, TableError
+
+LEASE_MS = 20_000
+Script = Callable[[World, Machine, Driver], Actions[None]]
+
+
+def client(rounds: int = 2) -> Script:
+    """A client as the library's own: so many acquisitions, each shared or not, with a wait that is over or not."""
+
+    def script(world: World, machine: Machine, driver: Driver) -> Actions[None]:
+        for owner in world.owners(machine):
+            shared = world.permits == 1 and world.chance.pick(4) == 3
+            claim = Claim(world.lock, owner, LEASE_MS, permits=world.permits, shared=shared)
+            wait_ms = [None, 0, 2_000, 30_000, 90_000][world.chance.pick(5)]
+            yield from _once(world, machine, driver, claim, wait_ms)
+            if owner.endswith(f"/{rounds}"):
+                return
+
+    return script
+
+
+def _once(world: World, machine: Machine, driver: Driver, claim: Claim, wait_ms: int | None) -> Actions[None]:
+    pace = Pace(Bounds(5, 400))
+    try:
+        grant = yield from driver.run(
+            lambda now: acquire(
+                Contender(claim, now), wait_ms, pace, then_call=False, on_wait=lambda _: None, jitter=lambda: 0.5
+            )
+        )
+    except RecordWaitExceeded:
+        return
+    except TableError:
+        with suppress(TableError, LockLost):
+            yield from driver.run(lambda now: leave(Contender(claim, now), then_call=False))
+        return
+    belief = world.believes(machine, claim, grant)
+    try:
+        for _ in range(world.chance.pick(4)):
+            yield Sleep([1, 50, 3_000, LEASE_MS // 2, LEASE_MS][world.chance.pick(5)])
+            grant = yield from _renewed(driver, claim, grant)
+            world.believes(machine, claim, grant, belief)
+        yield Sleep([1, 50, 3_000][world.chance.pick(3)])
+        belief.over = True
+        yield from driver.run(lambda now: Contender(claim, now).release(grant))
+    except (LockLost, TableError):
+        belief.over = True
+
+
+def operator() -> Script:
+    """Sets the limit now and then: higher, lower, none at all, and at last as it was."""
+
+    def script(world: World, _: Machine, driver: Driver) -> Actions[None]:
+        for permits in (world.chance.pick(4), world.chance.pick(4), world.permits):
+            yield Sleep([100, 3_000, 20_000][world.chance.pick(3)])
+            world.most_permits = max(world.most_permits, permits)
+            while not (yield from _limited(driver, world.lock, permits)):
+                pass
+
+    return script
+
+
+def _limited(driver: Driver, lock: LockName, permits: int) -> Actions[bool]:
+    try:
+        yield from driver.run(lambda now: set_limit(lock, permits, now, then_call=False))
+    except TableError:
+        return False
+    return True
+
+
+def _renewed(driver: Driver, claim: Claim, held: Grant) -> Actions[Grant]:
+    return (yield from driver.run(lambda now: Contender(claim, now).renew(held.fencing_token)))
