@@ -50,12 +50,13 @@ docs: install ## the reference of the Python API, into build/reference
 demo: install ## workflows that wait for each other, on an emulator
 	$(LOCAL) demo
 
-bench: install ## what a lock costs, how fast it is handed over, and under load
+bench: install ## what a lock costs, how fast it is handed over, under load, and beside another lock
 	PYTHONPATH=tests:functions POWERTOOLS_LOG_LEVEL=CRITICAL POWERTOOLS_METRICS_DISABLED=true \
 	JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=18,20 JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION=true \
 	$(BIN) benchmarks/cost.py
 	$(BIN) benchmarks/hand_over.py
 	$(BIN) benchmarks/load.py
+	$(BIN) benchmarks/clients.py
 
 bench-peer: install ## the hand-over beside that of another lock, from PyPI
 	$(BIN) benchmarks/peer.py

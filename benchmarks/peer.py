@@ -8,8 +8,6 @@ The peer's counter is made by hand, as its first use would run without the lock;
 with which the peer counts in one step, so overlaps of the peer's may be the emulator's: only ours are judged.
 """
 
-import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import boto3
+from installed import installed
 from rich.console import Console
 from rich.table import Table
 from rounds import (
@@ -32,7 +31,7 @@ from rounds import (
     transitions,
     warm_up,
 )
-from ticketlock_local.checkout import BUILD, exclusive
+from ticketlock_local.checkout import BUILD
 from ticketlock_local.cloud import client_arguments, deploy
 from ticketlock_local.demo_checks import overlaps, overtakings
 from ticketlock_local.emulator import Emulator
@@ -76,27 +75,6 @@ class Side:
     by_ticket: bool | None
     overlaps: int
     transitions: float
-
-
-def install() -> None:
-    """Put the peer into its folder, unless this very version is there.
-
-    Raises:
-        LocalCloudError: it cannot be installed.
-    """
-    stamp = FOLDER / "installed-pins.txt"
-    pins = _REQUIREMENTS.read_text()
-    with exclusive("peer"):
-        if stamp.exists() and stamp.read_text() == pins:
-            return
-        shutil.rmtree(FOLDER, ignore_errors=True)
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        pip += ["--retries", "1", "--no-deps", "--target", str(FOLDER), "--requirement", str(_REQUIREMENTS)]
-        done = subprocess.run(pip, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-        if done.returncode != 0:
-            said = done.stdout.strip().splitlines() or ["pip says nothing"]
-            raise LocalCloudError(f"the peer cannot be installed: {said[-1]}")
-        stamp.write_text(pins)
 
 
 def peer() -> Side:
@@ -161,7 +139,7 @@ def _side(name: str, runs: Sequence[Execution], made: int) -> Side:
 def main() -> int:
     """Measure and print; 1 when the peer cannot be installed, or ours breaks a promise."""
     try:
-        install()
+        installed(FOLDER.name, _REQUIREMENTS)
         sides = [peer(), ours("callback"), ours("poll")]
     except LocalCloudError as error:
         print(error, file=sys.stderr)

@@ -1,0 +1,142 @@
+"""The two locks that benchmarks/clients.py compares, each behind the same few verbs; every request is counted."""
+
+import time
+from dataclasses import dataclass, field
+from datetime import timedelta
+from importlib import import_module
+from typing import Any, Protocol
+
+import boto3
+from ticketlock_local.cloud import client_arguments
+
+from ticketlock import LockClient, Position, create_table
+from ticketlock._sdk import make_client
+
+LOCK = "lock"
+_LONG = timedelta(hours=1)
+
+
+@dataclass
+class Wire:
+    """What one client sends.
+
+    Attributes:
+        sent: when, for each request, on the monotonic clock in seconds; repeats count.
+        delay_s: what each request waits before it leaves.
+    """
+
+    sent: list[float] = field(default_factory=list)
+    delay_s: float = 0.0
+
+    def watch(self, client: Any) -> None:
+        """Count what a low-level client sends from now on."""
+        client.meta.events.register("before-send.dynamodb", self._before)
+
+    def _before(self, **_: Any) -> None:
+        self.sent.append(time.monotonic())
+        if self.delay_s:
+            time.sleep(self.delay_s)
+
+
+@dataclass(slots=True)
+class Stay:
+    """One acquisition.
+
+    Attributes:
+        number: its place in the order of arrival.
+        stood_s: since when it surely stood in line; None for one that never did.
+        granted_s: when it got the lock; None for one that waits.
+    """
+
+    number: int
+    stood_s: float | None = None
+    granted_s: float | None = None
+
+
+class Side(Protocol):
+    """One client of one of the two locks, for one thread."""
+
+    wire: Wire
+    stay: Stay | None
+
+    def acquire(self) -> Stay:
+        """Wait for the lock, and hold it; ``stay`` shows the wait while it lasts."""
+        ...
+
+    def release(self) -> None:
+        """Free it."""
+        ...
+
+
+class Ours:
+    """A ``LockClient`` as it comes."""
+
+    def __init__(self, endpoint: str, table: str) -> None:
+        self.wire = Wire()
+        self.stay: Stay | None = None
+        client = make_client(**client_arguments(endpoint))
+        self.wire.watch(client)
+        self._client = LockClient(table, client=client, record_wait=_LONG)
+
+    def acquire(self) -> Stay:
+        """Wait for the lock, and hold it."""
+        self.stay = None
+        self._lease = self._client.acquire(LOCK, on_wait=self._waits)
+        stay = self.stay or Stay(self._lease._grant.ticket or 0)
+        stay.granted_s = time.monotonic()
+        return stay
+
+    def release(self) -> None:
+        """Free it."""
+        self._lease.release()
+
+    def _waits(self, seen: Position) -> None:
+        if self.stay is None or self.stay.number != seen.place.ticket:
+            self.stay = Stay(seen.place.ticket, time.monotonic())
+
+    @staticmethod
+    def make_table(endpoint: str, table: str) -> None:
+        """A table of its own."""
+        create_table(table, client=make_client(**client_arguments(endpoint)))
+
+
+class Theirs:
+    """A client of python_dynamodb_lock as it comes, but for how often it looks.
+
+    It has no order: its number is the moment at which it began to ask.
+    """
+
+    def __init__(self, endpoint: str, table: str, poll_s: float) -> None:
+        self.wire = Wire()
+        self.stay: Stay | None = None
+        self._poll = timedelta(seconds=poll_s)
+        resource = boto3.resource("dynamodb", **client_arguments(endpoint))
+        self.wire.watch(resource.meta.client)
+        self._client = import_module("python_dynamodb_lock.python_dynamodb_lock").DynamoDBLockClient(resource, table)
+
+    def acquire(self) -> Stay:
+        """Wait for the lock, and hold it."""
+        now = time.monotonic()
+        self.stay = stay = Stay(int(now * 1e9), now)
+        self._lock = self._client.acquire_lock(LOCK, retry_period=self._poll, retry_timeout=_LONG)
+        stay.granted_s = time.monotonic()
+        return stay
+
+    def release(self) -> None:
+        """Free it."""
+        self._lock.release(best_effort=False)
+
+    @staticmethod
+    def make_table(endpoint: str, table: str) -> None:
+        """A table of its own, with its keys."""
+        dynamodb: Any = boto3.client("dynamodb", **client_arguments(endpoint))
+        keys = ("lock_key", "sort_key")
+        dynamodb.create_table(
+            TableName=table,
+            BillingMode="PAY_PER_REQUEST",
+            AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in keys],
+            KeySchema=[
+                {"AttributeName": key, "KeyType": kind} for key, kind in zip(keys, ("HASH", "RANGE"), strict=True)
+            ],
+        )
+        dynamodb.get_waiter("table_exists").wait(TableName=table)

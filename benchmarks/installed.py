@@ -1,0 +1,39 @@
+"""What the benchmarks compare with: installed under build/, since nothing else here needs it."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from ticketlock_local.checkout import BUILD, exclusive
+from ticketlock_local.errors import LocalCloudError
+
+
+def installed(name: str, requirements: Path) -> Path:
+    """Put a peer into a folder of its own, unless this very version is there.
+
+    Args:
+        name: of the folder.
+        requirements: its pins; it works with what this project has installed of everything else.
+
+    Returns:
+        The folder, for the path of whoever imports it.
+
+    Raises:
+        LocalCloudError: it cannot be installed.
+    """
+    folder = BUILD / name
+    stamp = folder / "installed-pins.txt"
+    pins = requirements.read_text()
+    with exclusive(name):
+        if stamp.exists() and stamp.read_text() == pins:
+            return folder
+        shutil.rmtree(folder, ignore_errors=True)
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        pip += ["--retries", "1", "--no-deps", "--target", str(folder), "--requirement", str(requirements)]
+        done = subprocess.run(pip, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        if done.returncode != 0:
+            said = done.stdout.strip().splitlines() or ["pip says nothing"]
+            raise LocalCloudError(f"the peer cannot be installed: {said[-1]}")
+        stamp.write_text(pins)
+    return folder

@@ -1,0 +1,67 @@
+"""``ticketlock.testing``'s DynamoDB behind HTTP, for other processes: says its port, and ends with its standard input.
+
+For what is timed: any request takes it about the same fraction of a millisecond, so many clients wait for each other,
+not for the engine. ministack evaluates expressions slowly, and copies the whole table at each transaction.
+"""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ticketlock.testing import MemoryDynamoDB
+
+
+@contextmanager
+def memory_server() -> Iterator[str]:
+    """Start one, and end it: its URL."""
+    command = [sys.executable, str(Path(__file__))]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        finally:
+            process.stdin.close()
+
+
+async def serve() -> None:
+    """Serve until whoever started it is gone."""
+    memory = MemoryDynamoDB(lock_table=None)
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+                headers = {
+                    name.lower(): value for name, _, value in (line.partition(": ") for line in head.split("\r\n"))
+                }
+                body = await reader.readexactly(int(headers["content-length"]))
+                writer.write(_answer(memory, headers["x-amz-target"].rpartition(".")[2], body))
+                # A list of all that were ever sent is for tests.
+                memory.sent.clear()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+
+    server = await asyncio.start_server(converse, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+    server.close()
+
+
+def _answer(memory: MemoryDynamoDB, operation: str, body: bytes) -> bytes:
+    status, reply = memory._service.answer(operation, json.loads(body))
+    headers = reply.pop("ResponseMetadata")["HTTPHeaders"]
+    if "Error" in reply:
+        reply["__type"] = f"com.amazonaws.dynamodb.v20120810#{reply.pop('Error')['Code']}"
+    content = json.dumps(reply).encode()
+    lines = [f"{name}: {value}" for name, value in headers.items()]
+    lines += ["content-type: application/x-amz-json-1.0", f"content-length: {len(content)}"]
+    return "\r\n".join([f"HTTP/1.1 {status} -", *lines, "", ""]).encode() + content
+
+
+if __name__ == "__main__":
+    asyncio.run(serve())
