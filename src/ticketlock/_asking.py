@@ -5,9 +5,10 @@ import os
 import socket
 import threading
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
+from inspect import Signature, signature
 from typing import Any, Generic, TypeVar
 
 from ticketlock._lease import BaseLease
@@ -209,7 +210,13 @@ def rest_s(record_wait_ms: int | None, waited_ms: int) -> float:
     return math.inf if record_wait_ms is None else max(0, record_wait_ms - waited_ms) / 1_000
 
 
-def entity_of(key: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+def signature_of(function: Callable[..., Any], lease_as: str | None) -> Signature:
+    """What a caller of a function has to give: all but its lease."""
+    of_all = signature(function)
+    return of_all.replace(parameters=[each for each in of_all.parameters.values() if each.name != lease_as])
+
+
+def entity_of(key: Any, function: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """The entity that a call of a function is about.
 
     Args:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from ticketlock._acquiring import acquire, leave
-from ticketlock._asking import Asked, Asking, Seconds, entity_of, rest_s
+from ticketlock._asking import Asked, Asking, Seconds, entity_of, rest_s, signature_of
 from ticketlock._clocks import Clocks, SystemClocks
 from ticketlock._held import Lease, LeaseGroup
 from ticketlock._keeper import Keeper
@@ -252,7 +252,7 @@ class LockClient:
         def decorate(function: Callable[P, R]) -> Callable[P, R]:
             if signatures.iscoroutinefunction(function):
                 raise TypeError(f"{function.__qualname__} is a coroutine function: use ticketlock.aio.LockClient")
-            signature = signatures.signature(function)
+            signature = signature_of(function, lease_as)
 
             @functools.wraps(function)
             def call(*args: P.args, **kwargs: P.kwargs) -> R:

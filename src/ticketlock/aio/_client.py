@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from ticketlock import _calls, _sdk
 from ticketlock._acquiring import acquire, leave
-from ticketlock._asking import Asked, Asking, Seconds, entity_of, rest_s
+from ticketlock._asking import Asked, Asking, Seconds, entity_of, rest_s, signature_of
 from ticketlock._clocks import Clocks, SystemClocks
 from ticketlock._listing import LISTED, LockSummary, list_page
 from ticketlock._names import LockName
@@ -210,7 +210,7 @@ class LockClient:
         def decorate(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
             if not signatures.iscoroutinefunction(function):
                 raise TypeError(f"{function.__qualname__} is no coroutine function: use ticketlock.LockClient")
-            signature = signatures.signature(function)
+            signature = signature_of(function, lease_as)
 
             @functools.wraps(function)
             async def call(*args: P.args, **kwargs: P.kwargs) -> R:
