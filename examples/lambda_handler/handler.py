@@ -1,0 +1,19 @@
+"""A Lambda function whose invocations run one at a time for each order, in the order of their arrival.
+
+Environment: ``LOCK_TABLE``. The role needs what docs/operations.md lists for clients of the table.
+"""
+
+import os
+from typing import Any
+
+from ticketlock import Lease, LockClient
+
+# Once a sandbox, as the SDK's clients: nothing runs between two invocations, no thread, no connection that has to live.
+locks = LockClient(os.environ["LOCK_TABLE"])
+
+
+# The record wait ends before the function's time-out, so that the queue is left and the error has a name.
+@locks.serialized(key="order-{event[orderId]}", record_wait=20, lease_as="lease")
+def handler(event: dict[str, Any], _: object, *, lease: Lease) -> dict[str, Any]:
+    """Change one order, alone."""
+    return {"orderId": event["orderId"], "fencingToken": lease.fencing_token}

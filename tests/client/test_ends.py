@@ -1,0 +1,212 @@
+"""The ends of processes: forked, interrupted, told to stop, frozen between two invocations."""
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from client.places import Emulated, Kind, until
+
+from ticketlock import LockClient, RecordWaitExceeded
+
+PROGRAM = Path(__file__).with_name("ends.py")
+EXAMPLES = Path(__file__).parents[2] / "examples"
+WORKER = EXAMPLES / "worker" / "worker.py"
+HANDLER = EXAMPLES / "lambda_handler" / "handler.py"
+TIMEOUT_S = 60
+
+
+@pytest.fixture
+def kind() -> Kind:
+    """A process has one of the clients for threads."""
+    return "threads"
+
+
+@pytest.fixture
+def start(place: Emulated) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts programs; none outlives the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str | Path, **env: str) -> subprocess.Popen[str]:
+        program = subprocess.Popen(
+            [sys.executable, *map(str, arguments)],
+            env={**os.environ, "AWS_ENDPOINT_URL": place.endpoint, **env},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(program)
+        return program
+
+    yield start
+    for program in started:
+        program.kill()
+        program.communicate()
+
+
+def said(program: subprocess.Popen[str]) -> str:
+    """The next line."""
+    assert program.stdout is not None
+    line = program.stdout.readline()
+    assert line, program.communicate()[1]
+    return line.strip()
+
+
+def said_until(program: subprocess.Popen[str], what: str) -> bool:
+    """Whether the program comes to say it."""
+    while said(program) != what:
+        pass
+    return True
+
+
+@pytest.mark.parametrize(("how", "code"), [("end", 0), ("exit", 3), ("exception", 1), ("in a thread", 0)])
+def test_a_program_that_ends_with_a_lock_held_frees_it(
+    place: Emulated, start: Any, entity: str, how: str, code: int
+) -> None:
+    program = start(PROGRAM, how, place.table_name, entity)
+    assert program.wait(TIMEOUT_S) == code
+    assert place.is_free(entity)
+    assert place.is_free(entity + "x")
+
+
+def test_an_interrupt_frees_a_lock_that_is_held(place: Emulated, start: Any, entity: str) -> None:
+    program = start(PROGRAM, "interrupted", place.table_name, entity)
+    assert said(program) == '"held"'
+    program.send_signal(signal.SIGINT)
+    assert program.wait(TIMEOUT_S) in (-signal.SIGINT, 130)
+    assert place.is_free(entity)
+
+
+def test_an_interrupt_of_a_waiter_leaves_the_queue(place: Emulated, locks: LockClient, start: Any, entity: str) -> None:
+    locks.acquire(entity)
+    program = start(PROGRAM, "end", place.table_name, entity)
+    assert said(program) == '"waiting"'
+    program.send_signal(signal.SIGINT)
+    assert program.wait(TIMEOUT_S) in (-signal.SIGINT, 130)
+    assert place.queue_of(entity) == 0
+    assert place.holders_of(entity) == 1
+
+
+def test_an_interrupt_between_two_looks_leaves_the_queue(place: Emulated, locks: LockClient, entity: str) -> None:
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    place.client().acquire(entity)
+    with pytest.raises(KeyboardInterrupt):
+        locks.acquire(entity, on_wait=interrupt)
+    assert place.queue_of(entity) == 0
+
+
+class TestFork:
+    """A child that was forked while its parent held a lock."""
+
+    @pytest.fixture
+    def told(self, place: Emulated, start: Any, entity: str) -> dict[str, dict[str, Any]]:
+        """What the child found, and the parent after the child's end; who else holds the lock at that moment."""
+        program = start(PROGRAM, "fork", place.table_name, entity)
+        assert said(program) == '"held"'
+        child, parent = json.loads(said(program)), json.loads(said(program))
+        holders = {"parent": place.holders_of(entity), "child": place.holders_of(entity + "x")}
+        program.communicate("\n", TIMEOUT_S)
+        return {"child": child, "parent": parent, "holders": holders, "after": {"is free": place.is_free(entity)}}
+
+    def test_it_does_not_hold_it(self, told: dict[str, Any]) -> None:
+        assert (told["child"]["is_held"], told["child"]["remaining_s"]) == (False, 0)
+
+    def test_it_cannot_use_it_and_is_told_why(self, told: dict[str, Any]) -> None:
+        for verb in ("renew", "ensure", "set_data", "detach", "transact_write", "release", "best effort"):
+            assert "ClientClosed: the lease belongs to the process that this one was forked from" in str(
+                told["child"][verb]
+            ), verb
+
+    def test_it_cannot_use_the_client_and_is_told_what_to_do(self, told: dict[str, Any]) -> None:
+        for verb in ("acquire", "again", "inspect"):
+            assert "make another one here" in str(told["child"][verb]), verb
+
+    def test_its_end_leaves_the_parents_lock_alone(self, told: dict[str, Any]) -> None:
+        assert told["child"]["close"] is None
+        assert (told["parent"]["status"], told["parent"]["is_held"]) == (0, True)
+        assert told["holders"] == {"parent": 1, "child": 0}
+        assert told["after"] == {"is free": True}
+
+
+def test_a_worker_that_is_told_to_stop_frees_its_lock(place: Emulated, start: Any, entity: str) -> None:
+    worker = start(WORKER, LOCK_TABLE=place.table_name, JOB=entity)
+    assert said_until(worker, "page 0")
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(TIMEOUT_S) == 143
+    assert place.is_free(entity)
+
+
+def test_a_worker_that_is_told_to_stop_while_it_waits_leaves_the_queue(
+    place: Emulated, locks: LockClient, start: Any, entity: str
+) -> None:
+    locks.acquire(entity)
+    worker = start(WORKER, LOCK_TABLE=place.table_name, JOB=entity)
+    until(lambda: place.queue_of(entity) == 1)
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(TIMEOUT_S) == 143
+    assert place.queue_of(entity) == 0
+
+
+def test_of_two_workers_the_second_begins_when_the_first_one_stops(place: Emulated, start: Any, entity: str) -> None:
+    first = start(WORKER, LOCK_TABLE=place.table_name, JOB=entity)
+    assert said_until(first, "page 0")
+    second = start(WORKER, LOCK_TABLE=place.table_name, JOB=entity)
+    until(lambda: place.queue_of(entity) == 1)
+    first.send_signal(signal.SIGTERM)
+    assert said_until(second, "page 0")
+
+
+def test_a_worker_that_has_done_its_job_says_so(place: Emulated, start: Any, entity: str) -> None:
+    worker = start(WORKER, LOCK_TABLE=place.table_name, JOB=entity, PAGES="1")
+    assert worker.wait(TIMEOUT_S) == 0
+    assert place.is_free(entity)
+
+
+@pytest.fixture
+def function(place: Emulated, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The example's module as Lambda loads it: once, for all invocations of a sandbox."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", place.endpoint)
+    monkeypatch.setenv("LOCK_TABLE", place.table_name)
+    spec = importlib.util.spec_from_file_location("example_handler", HANDLER)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    yield module
+    module.locks.close()
+
+
+def test_a_lambda_function_serves_one_invocation_after_the_other(function: Any, entity: str) -> None:
+    first, second = (function.handler({"orderId": entity}, None) for _ in range(2))
+    assert first["fencingToken"] < second["fencingToken"]
+
+
+def test_nothing_of_a_lambda_function_runs_between_two_invocations(place: Emulated, function: Any, entity: str) -> None:
+    before = set(threading.enumerate())
+    for _ in range(2):
+        function.handler({"orderId": entity}, None)
+        assert set(threading.enumerate()) <= before
+        assert place.is_free(f"order-{entity}")
+
+
+def test_an_invocation_that_fails_frees_the_lock(place: Emulated, function: Any, entity: str) -> None:
+    with pytest.raises(KeyError):
+        function.handler({"order": entity}, None)
+    assert place.is_free(f"order-{entity}")
+
+
+def test_a_lambda_function_waits_for_a_lock_that_is_taken(place: Emulated, function: Any, entity: str) -> None:
+    place.client().acquire(f"order-{entity}")
+    impatient = function.locks.serialized(key="order-{order}", record_wait=0)(lambda order: order)
+    with pytest.raises(RecordWaitExceeded):
+        impatient(entity)
