@@ -12,7 +12,7 @@ from property.broken import BrokenLock
 from property.chance import Chance, Recorded, Seeded, shrunk
 from property.invariants import Broken, nothing_left
 from property.scripts import LEASE_MS, client, operator
-from property.world import TABLE, Faults, World
+from property.world import OPERATOR, TABLE, Faults, World
 
 # How often, in thousandths, when it happens at all.
 _RATES = Faults(
@@ -51,7 +51,7 @@ def run(chance: Chance) -> World:
     for number in range(2 + chance.pick(7)):
         world.add("abcdefgh"[number], client(rounds))
     if chance.pick(8) == 7:
-        world.add("operator", operator())
+        world.add(OPERATOR, operator())
     while world.step():
         if world.steps == _MOST_STEPS // 2:
             # From here on nothing fails any more: everybody has to come to an end.

@@ -42,8 +42,10 @@ def _once(world: World, machine: Machine, driver: Driver, claim: Claim, wait_ms:
             )
         )
     except RecordWaitExceeded:
+        world.served.add(claim.owner)
         return
     except TableError:
+        world.served.add(claim.owner)
         with suppress(TableError, LockLost):
             yield from driver.run(lambda now: leave(Contender(claim, now), then_call=False))
         return
