@@ -103,6 +103,7 @@ class LockClient:
         self._heartbeat = heartbeat
         self._exit = AsyncExitStack()
         self._waiters: dict[asyncio.Task[Any], asyncio.Future[None]] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
         self._tellings: set[asyncio.Task[Any]] = set()
 
     def lock(self, entity: str | LockName, namespace: str | None = None) -> LockName:
@@ -144,7 +145,7 @@ class LockClient:
         beats = self._heartbeat if heartbeat is None else heartbeat
 
         async def begin() -> Lease:
-            self._asking.check_usable()
+            self._check_usable()
             caller = asyncio.current_task()
             held = self._asking.held_by(caller, asked, reentrant=reentrant)
             if held is not None:
@@ -235,7 +236,7 @@ class LockClient:
         heartbeat: bool = False,
     ) -> Lease:
         """Go on with a lock that another process has taken; see ``ticketlock.LockClient.resume``."""
-        self._asking.check_usable()
+        self._check_usable()
         lock, lease_ms = self._asking.lock(entity, namespace), self._asking.lease_ms(lease)
         _sdk.check_lease(lease_ms, self._client)
         claim, grant = await self._table.run(lambda now: resume(lock, owner, lease_ms, now))
@@ -253,13 +254,13 @@ class LockClient:
 
     async def inspect(self, entity: str | LockName, *, namespace: str | None = None) -> LockState:
         """Read a lock, its holders and its whole queue."""
-        self._asking.check_usable()
+        self._check_usable()
         lock = self._asking.lock(entity, namespace)
         return await self._table.run(lambda now: inspect(lock, now))
 
     async def list(self) -> AsyncIterator[LockSummary]:
         """The locks of the table, in no order; reads the whole table."""
-        self._asking.check_usable()
+        self._check_usable()
         page: Scan | None = Scan(LISTED)
         while page is not None:
             locks, page = await self._table.run(_page(page))
@@ -273,6 +274,7 @@ class LockClient:
             waiter.cancel()
         # Until each has left the queue.
         await asyncio.gather(*self._waiters.values(), return_exceptions=True)
+        await asyncio.gather(*self._leaving, return_exceptions=True)
         for lease in leases:
             lease._holds = 1
             await lease.release(best_effort=True)
@@ -288,6 +290,11 @@ class LockClient:
         await asyncio.shield(self.close())
 
     # The parts.
+
+    def _check_usable(self) -> None:
+        self._asking.check_usable()
+        if not hasattr(self, "_table"):
+            raise ClientClosed("the client was not opened: use it in 'async with'")
 
     async def _acquire(self, asked: Asked, on_wait: Callable[[Position], object] | None) -> Grant:
         pace = self._asking.pace(asked.claim.lock)
@@ -311,9 +318,11 @@ class LockClient:
         except (InvalidLockRequest, PermitsMismatch, RecordWaitExceeded, UnsupportedFormat):
             raise
         except BaseException as error:
-            waiter.cancel()
-            await asyncio.wait({waiter})
-            await asyncio.shield(self._leave(asked))
+            # To its end, also if the caller is cancelled once more.
+            leaving = asyncio.create_task(self._give_up(waiter, asked))
+            self._leaving.add(leaving)
+            leaving.add_done_callback(self._leaving.discard)
+            await asyncio.shield(leaving)
             if isinstance(error, asyncio.CancelledError) and self._asking.is_closed:
                 raise ClientClosed("the client was closed while it waited") from None
             raise
@@ -322,6 +331,11 @@ class LockClient:
             over.set_result(None)
         self._asking.learned(asked.claim.lock, pace)
         return grant
+
+    async def _give_up(self, waiter: "asyncio.Task[Grant]", asked: Asked) -> None:
+        waiter.cancel()
+        await asyncio.wait({waiter})
+        await self._leave(asked)
 
     async def _leave(self, asked: Asked) -> None:
         try:

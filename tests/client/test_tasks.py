@@ -1,0 +1,319 @@
+"""What is peculiar to tasks: cancellation, ``async with``, one event loop."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import pytest
+from aiobotocore.config import AioConfig
+from aiobotocore.session import get_session
+from client.places import Emulated, Kind, Moved, some_entity
+from client.places import until as until_told
+
+from ticketlock import AlreadyHeld, ClientClosed, LockLost, RecordWaitExceeded, aio
+from ticketlock._sdk import CLIENT_SETTINGS
+
+PATIENCE_S = 30
+
+
+@pytest.fixture
+def kind() -> Kind:
+    return "tasks"
+
+
+@pytest.fixture
+def run(place: Emulated) -> Callable[[Callable[[aio.LockClient], Coroutine[Any, Any, Any]]], Any]:
+    """Runs a coroutine function with a client, in a loop of its own that ends with it."""
+
+    def run(what: Callable[[aio.LockClient], Coroutine[Any, Any, Any]]) -> Any:
+        async def main() -> Any:
+            async with client_of(place) as locks:
+                return await asyncio.wait_for(what(locks), PATIENCE_S)
+
+        return asyncio.run(main())
+
+    return run
+
+
+def client_of(place: Emulated, **options: Any) -> aio.LockClient:
+    return aio.LockClient(place.table_name, client_options={"endpoint_url": place.endpoint}, **options)
+
+
+async def until(is_so: Callable[[], object]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not await asyncio.to_thread(is_so):
+            await asyncio.sleep(0.005)
+
+
+def test_an_acquisition_is_entered(place: Emulated, run: Any, entity: str) -> None:
+    async def work(locks: aio.LockClient) -> None:
+        async with locks.acquire(entity) as lease:
+            assert lease.is_held()
+        assert not lease.is_held()
+
+    run(work)
+    assert place.is_free(entity)
+
+
+def test_an_acquisition_is_awaited_and_its_lease_entered(place: Emulated, run: Any, entity: str) -> None:
+    async def work(locks: aio.LockClient) -> None:
+        lease = await locks.acquire(entity)
+        async with lease as same:
+            assert same is lease
+
+    run(work)
+    assert place.is_free(entity)
+
+
+def test_an_acquisition_that_is_neither_does_nothing(place: Emulated, run: Any, entity: str) -> None:
+    async def work(locks: aio.LockClient) -> None:
+        locks.acquire(entity)
+
+    run(work)
+    assert place.is_free(entity)
+
+
+def test_a_group_is_entered(place: Emulated, run: Any, entity: str) -> None:
+    async def work(locks: aio.LockClient) -> None:
+        async with locks.acquire_all([entity, entity + "x"]) as group:
+            assert group.is_held()
+
+    run(work)
+    assert place.is_free(entity)
+    assert place.is_free(entity + "x")
+
+
+def test_what_is_raised_in_async_with_passes_through(place: Emulated, run: Any, entity: str) -> None:
+    async def work(locks: aio.LockClient) -> None:
+        async with locks.acquire(entity):
+            raise LookupError(entity)
+
+    with pytest.raises(LookupError, match=entity):
+        run(work)
+    assert place.is_free(entity)
+
+
+def test_a_holder_that_is_cancelled_frees_the_lock(place: Emulated, run: Any, entity: str) -> None:
+    async def hold(locks: aio.LockClient, held: asyncio.Event) -> None:
+        async with locks.acquire(entity):
+            held.set()
+            await asyncio.Event().wait()
+
+    async def work(locks: aio.LockClient) -> bool:
+        held = asyncio.Event()
+        holding = asyncio.create_task(hold(locks, held))
+        await held.wait()
+        holding.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await holding
+        return await asyncio.to_thread(place.is_free, entity)
+
+    assert run(work)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_waiter_that_is_cancelled_leaves_the_queue(place: Emulated, run: Any, entity: str, times: int) -> None:
+    async def work(locks: aio.LockClient) -> None:
+        lease = await locks.acquire(entity)
+        waiting = asyncio.create_task(acquired(locks, entity))
+        await until(lambda: place.queue_of(entity) == 1)
+        for _ in range(times):
+            waiting.cancel()
+            await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await until(lambda: place.queue_of(entity) == 0)
+        await lease.release()
+
+    run(work)
+    assert place.is_free(entity)
+
+
+def test_a_time_out_around_an_acquisition_leaves_the_queue(place: Emulated, run: Any, entity: str) -> None:
+    async def work(locks: aio.LockClient) -> int:
+        await locks.acquire(entity)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(acquired(locks, entity), 0.1)
+        return await asyncio.to_thread(place.queue_of, entity)
+
+    assert run(work) == 0
+
+
+@pytest.mark.parametrize("requests", range(1, 6))
+def test_a_waiter_that_is_cancelled_at_any_moment_leaves_nothing_behind(
+    place: Emulated, run: Any, requests: int
+) -> None:
+    """Cancelled when it has passed the loop's queue of callbacks so many times."""
+
+    async def work(locks: aio.LockClient) -> None:
+        for turns in range(requests * 8, requests * 8 + 8):
+            entity = some_entity()
+            acquiring = asyncio.create_task(acquired(locks, entity))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            acquiring.cancel()
+            await asyncio.wait({acquiring})
+            if not acquiring.cancelled():
+                await acquiring.result().release()
+            assert await asyncio.to_thread(place.is_free, entity)
+
+    run(work)
+
+
+def test_a_caller_of_several_that_is_cancelled_frees_those_it_has(place: Emulated, run: Any, entity: str) -> None:
+    async def work(locks: aio.LockClient) -> None:
+        await locks.acquire(entity + "x")
+
+        async def several() -> None:
+            await locks.acquire_all([entity, entity + "x"])
+
+        waiting = asyncio.create_task(several())
+        await until(lambda: place.queue_of(entity + "x") == 1)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert await asyncio.to_thread(place.is_free, entity)
+
+    run(work)
+
+
+def test_a_task_does_not_wait_for_itself(run: Any, entity: str) -> None:
+    async def work(locks: aio.LockClient) -> None:
+        async with locks.acquire(entity):
+            await locks.acquire(entity)
+
+    with pytest.raises(AlreadyHeld):
+        run(work)
+
+
+def test_a_task_within_a_task_waits_as_any_other(run: Any, entity: str) -> None:
+    async def work(locks: aio.LockClient) -> None:
+        async with locks.acquire(entity):
+            await asyncio.create_task(acquired(locks, entity, record_wait=0))
+
+    with pytest.raises(RecordWaitExceeded):
+        run(work)
+
+
+def test_many_tasks_of_one_client_lose_no_increment(run: Any, entity: str) -> None:
+    counter = 0
+
+    async def count(locks: aio.LockClient) -> None:
+        nonlocal counter
+        for _ in range(5):
+            async with locks.acquire(entity):
+                found = counter
+                await asyncio.sleep(0)
+                counter = found + 1
+
+    async def work(locks: aio.LockClient) -> None:
+        await asyncio.gather(*(count(locks) for _ in range(10)))
+
+    run(work)
+    assert counter == 50
+
+
+def test_no_task_is_left_when_the_client_is_closed(place: Emulated, entity: str) -> None:
+    async def main() -> set[str]:
+        async with client_of(place) as locks:
+            for number in range(3):
+                await locks.acquire(f"{entity}{number}")
+        return {task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task()}
+
+    assert asyncio.run(main()) == set()
+
+
+def test_no_task_is_left_between_two_leases(run: Any, entity: str) -> None:
+    async def work(locks: aio.LockClient) -> None:
+        before = asyncio.all_tasks()
+        async with locks.acquire(entity):
+            assert asyncio.all_tasks() > before
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() <= before
+
+    run(work)
+
+
+def test_callbacks_may_be_coroutine_functions(moved: Moved, entity: str) -> None:
+    told: list[Any] = []
+
+    async def on_lost(lease: Any) -> None:
+        await asyncio.sleep(0)
+        told.append(lease)
+
+    lease = moved.client(lease=1, heartbeat=False).acquire(entity, on_lost=on_lost)
+    moved.clock.advance(1)
+    until_told(lambda: told)
+    assert told == [lease]
+
+
+def test_a_callback_may_release_its_lease(moved: Moved, entity: str) -> None:
+    told: list[str] = []
+
+    async def on_lost(lease: Any) -> None:
+        try:
+            await lease.release()
+        except LockLost:
+            told.append("lost")
+
+    moved.client(lease=1, heartbeat=False).acquire(entity, on_lost=on_lost)
+    moved.clock.advance(1)
+    until_told(lambda: told)
+
+
+def test_a_client_that_was_not_entered_says_so(place: Emulated, entity: str) -> None:
+    async def main() -> None:
+        await client_of(place).acquire(entity)
+
+    with pytest.raises(ClientClosed, match="async with"):
+        asyncio.run(main())
+
+
+def test_a_client_of_ones_own_stays_open(place: Emulated, entity: str) -> None:
+    async def main() -> None:
+        config = AioConfig(**CLIENT_SETTINGS)
+        session = get_session()
+        async with session.create_client("dynamodb", endpoint_url=place.endpoint, config=config) as dynamodb:
+            async with aio.LockClient(place.table_name, client=dynamodb) as locks, locks.acquire(entity):
+                pass
+            await dynamodb.describe_table(TableName=place.table_name)
+
+    asyncio.run(main())
+
+
+def test_a_client_that_repeats_by_itself_is_refused(place: Emulated) -> None:
+    async def main() -> None:
+        options = {"endpoint_url": place.endpoint, "config": AioConfig()}
+        async with aio.LockClient(place.table_name, client_options=options):
+            pass
+
+    with pytest.raises(ValueError, match="total_max_attempts"):
+        asyncio.run(main())
+
+
+def test_a_task_that_is_cancelled_closes_its_client(place: Emulated, entity: str) -> None:
+    async def main() -> None:
+        held = asyncio.Event()
+
+        async def work() -> None:
+            async with client_of(place) as locks:
+                await locks.acquire(entity)
+                held.set()
+                await asyncio.Event().wait()
+
+        working = asyncio.create_task(work())
+        await held.wait()
+        working.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await working
+
+    asyncio.run(main())
+    assert place.is_free(entity)
+
+
+def acquired(locks: aio.LockClient, entity: str, **wishes: Any) -> Coroutine[Any, Any, aio.Lease]:
+    async def acquire() -> aio.Lease:
+        awaited: Awaitable[aio.Lease] = locks.acquire(entity, **wishes)
+        return await awaited
+
+    return acquire()
