@@ -7,6 +7,8 @@
 NO_LOCK_ITEM = "attribute_not_exists(pk)"
 KNOWN_FORMAT = "#format = :format"
 PERMITS_AS_ASKED = "permits = :permits OR attribute_exists(permitsKeptUntil)"
+NO_LIMIT_SET_YET = "attribute_not_exists(permitsKeptUntil)"
+LIMIT_AS_I_SAW = "permitsKeptUntil = :seen_kept_until"
 PERMITS_AS_I_SAW = "permits = :seen_permits"
 NOBODY_WAITS = "waiting = :zero"
 SOMEBODY_IS_COUNTED = "waiting > :zero"

@@ -114,7 +114,8 @@ class LockItem:
     """The lock item as a value.
 
     Attributes:
-        permits_are_set: whether an operator has set the limit: then it does not matter what the users ask for.
+        permits_kept_until_s: until when an operator's limit is kept, one second longer with each that is set; None
+            where none was set.
         data_left: what the last holder left for the next.
     """
 
@@ -127,7 +128,7 @@ class LockItem:
     held: int
     mean_hold_ms: int | None
     holders: tuple[Holder, ...]
-    permits_are_set: bool = False
+    permits_kept_until_s: int | None = None
     data_left: str | None = None
 
     @classmethod
@@ -162,7 +163,7 @@ class LockItem:
             held=integer(item["held"]),
             mean_hold_ms=integer(item["meanHoldMs"]) if "meanHoldMs" in item else None,
             holders=tuple(sorted(holders, key=lambda holder: holder.fencing_token)),
-            permits_are_set="permitsKeptUntil" in item,
+            permits_kept_until_s=integer(item["permitsKeptUntil"]) if "permitsKeptUntil" in item else None,
             data_left=item["dataLeft"]["S"] if "dataLeft" in item else None,
         )
 
@@ -172,6 +173,11 @@ class LockItem:
         if any(holder.shared != shared for holder in others):
             return 0
         return self.capacity(shared=shared) - len(others)
+
+    @property
+    def permits_are_set(self) -> bool:
+        """Whether an operator has set the limit: then it does not matter what the users ask for."""
+        return self.permits_kept_until_s is not None
 
     def capacity(self, *, shared: bool) -> int:
         """How many may hold it at once, of those who share it or of those who do not."""

@@ -12,7 +12,9 @@ from ticketlock._queue import inspect
 from ticketlock._requests import Steps
 from ticketlock._time import Moment
 from ticketlock._writes import MIN_LEASE_MS, Claim
-from ticketlock.errors import LockLost
+from ticketlock.errors import LockLost, RequestNotApplied
+
+_TRIES = 5
 
 
 def set_limit(lock: LockName, permits: int, now: Moment, *, then_call: bool) -> Steps[LockItem]:
@@ -22,15 +24,25 @@ def set_limit(lock: LockName, permits: int, now: Moment, *, then_call: bool) -> 
 
     Args:
         then_call: whether the waiters who may enter now are to be called.
+
+    Raises:
+        RequestNotApplied: others keep setting it.
     """
     whole_number("permits", permits, 0, MAX_HOLDERS)
-    reply = yield write.set_limit(lock, permits, now)
-    assert reply.item is not None
-    # Refused only for its format, and then this raises.
-    item = LockItem.parse(reply.item)
-    if then_call and permits > 0 and item.waiting > 0:
-        yield from call_next(Contender(Claim(lock, "operator", MIN_LEASE_MS, permits=permits), reply.now))
-    return item
+    for _ in range(_TRIES):
+        seen = (yield from inspect(lock, now)).item
+        reply = yield write.set_limit(lock, permits, seen, now)
+        now = reply.now
+        if reply.item is None:
+            continue
+        item = LockItem.parse(reply.item)
+        # Refused by its own repeat, or by another operator's: then once more, on what stands there.
+        if not reply.applied and item.permits != permits:
+            continue
+        if then_call and permits > 0 and item.waiting > 0:
+            yield from call_next(Contender(Claim(lock, "operator", MIN_LEASE_MS, permits=permits), now))
+        return item
+    raise RequestNotApplied(f"in {_TRIES} tries the limit was set by somebody else each time")
 
 
 def resume(lock: LockName, owner: str, lease_ms: int, now: Moment) -> Steps[tuple[Claim, Grant]]:

@@ -290,9 +290,13 @@ def set_data(claim: Claim, fencing_token: int, data: str | None, now: Moment) ->
     )
 
 
-def set_limit(lock: LockName, permits: int, now: Moment) -> Write:
-    """An operator's limit: from now on it counts, whatever number the users ask for, and it is kept."""
+def set_limit(lock: LockName, permits: int, seen: LockItem | None, now: Moment) -> Write:
+    """An operator's limit: from now on it counts, whatever number the users ask for, and it is kept.
+
+    A late copy sets nothing: each limit is kept for a second longer than the one before it was.
+    """
     claim = Claim(lock, "operator", MIN_LEASE_MS)
+    seen_until_s = seen.permits_kept_until_s if seen is not None else None
     return Write(
         "Update",
         lock_key(lock),
@@ -309,9 +313,20 @@ def set_limit(lock: LockName, permits: int, now: Moment) -> Write:
                 "expiresAt = :kept_until",
             ]
         ),
-        condition=only_if.either(only_if.NO_LOCK_ITEM, only_if.KNOWN_FORMAT),
+        condition=only_if.either(
+            only_if.NO_LOCK_ITEM,
+            only_if.every(
+                only_if.KNOWN_FORMAT,
+                only_if.NO_LIMIT_SET_YET if seen_until_s is None else only_if.LIMIT_AS_I_SAW,
+            ),
+        ),
         names=_NAMES,
-        values=_lock_values(claim, now) | {":limit": number(permits), ":kept_until": number(_KEPT_UNTIL_S)},
+        values=_lock_values(claim, now)
+        | {
+            ":limit": number(permits),
+            ":seen_kept_until": number(seen_until_s or 0),
+            ":kept_until": number(_KEPT_UNTIL_S if seen_until_s is None else seen_until_s + 1),
+        },
         returns="ALL_NEW",
     )
 
@@ -319,7 +334,8 @@ def set_limit(lock: LockName, permits: int, now: Moment) -> Write:
 _NAMES = {"#format": "format"}
 # Time to live is pushed on by every write of the lock item; an operator's limit is kept as long as the table is.
 _LOCK_EXPIRES = "expiresAt = if_not_exists(permitsKeptUntil, :expires_at)"
-_KEPT_UNTIL_S = 253_402_300_799
+# The year 9000.
+_KEPT_UNTIL_S = 221_845_392_000
 _SHARED = {"shared": {"BOOL": True}}
 _ROOM = (only_if.A_PERMIT_IS_FREE, only_if.NOBODY_SHARES)
 _ROOM_TO_SHARE = (only_if.ALL_HOLDERS_SHARE, only_if.A_SHARED_PLACE_IS_FREE, only_if.NOT_CLOSED)

@@ -1,6 +1,7 @@
 """Holders that share a lock, writers that do not, and an operator who sets the limit."""
 
 import pytest
+from botocore.exceptions import ClientError
 from contract.world import Process, World
 
 from ticketlock import Claim, Grant, InvalidLockRequest, LockLost, LockName, Position, RecordWaitExceeded
@@ -159,13 +160,26 @@ class TestAnOperatorsLimit:
         assert isinstance(bob.take(bob.claim(lock)), Position)
         assert isinstance(alice.take(sharing(alice, lock)), Position)
 
+    def test_a_late_copy_of_one_changes_nothing_once_another_was_set(
+        self, alice: Process, bob: Process, lock: LockName
+    ) -> None:
+        alice.table.set_limit(lock, 2)
+        bob.operations(lambda: bob.table.set_limit(lock, 0))
+        late = bob.sent[-1].parameters
+        alice.table.set_limit(lock, 3)
+        with pytest.raises(ClientError, match="ConditionalCheckFailed"):
+            bob.client.update_item(**late)
+        item = alice.table.inspect(lock).item
+        assert item is not None
+        assert item.permits == 3
+
     def test_it_is_kept_from_time_to_live(self, world: World, alice: Process, lock: LockName) -> None:
         alice.table.set_limit(lock, 2)
         claim = alice.claim(lock)
         alice.table.release(claim, alice.granted(claim))
         found = alice.client.scan(TableName=world.engine.table_name)["Items"]
         mine = [item for item in found if item["pk"]["S"] == lock.entity]
-        assert [int(item["expiresAt"]["N"]) for item in mine] == [253_402_300_799]
+        assert [int(item["expiresAt"]["N"]) for item in mine] == [221_845_392_000]
 
     def test_one_that_is_no_limit_is_refused(self, alice: Process, lock: LockName) -> None:
         with pytest.raises(InvalidLockRequest, match=r"^permits is 101"):
