@@ -2,14 +2,15 @@
 
     clock = ManualClock()
     memory = MemoryDynamoDB(clock=clock)
-    table = LockTable("locks", client=memory.client, clocks=clock, sleep=clock.sleep)
+    locks = LockClient("locks", client=memory.client, clocks=clock, sleep=clock.sleep)
 
 Nothing here opens a connection, needs credentials or waits. The contract of ticketlock's own tests runs on it as well.
 """
 
 from ticketlock.testing._clock import ManualClock
 from ticketlock.testing._faults import Fault
+from ticketlock.testing._losing import lose
 from ticketlock.testing._memory import MemoryDynamoDB
 from ticketlock.testing._service import Sent
 
-__all__ = ["Fault", "ManualClock", "MemoryDynamoDB", "Sent"]
+__all__ = ["Fault", "ManualClock", "MemoryDynamoDB", "Sent", "lose"]

@@ -1,0 +1,96 @@
+"""What ticketlock.testing gives to tests of other people's code."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ticketlock import Lease, LockClient, LockLost
+from ticketlock.testing import ManualClock, MemoryDynamoDB, lose
+
+PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
+CODE = re.compile(r"^```python\n# (\S+\.py)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def memory(clock: ManualClock) -> MemoryDynamoDB:
+    return MemoryDynamoDB(clock=clock)
+
+
+@pytest.fixture
+def locks(memory: MemoryDynamoDB, clock: ManualClock) -> LockClient:
+    return LockClient("locks", client=memory.client, clocks=clock, sleep=clock.sleep)
+
+
+@pytest.fixture
+def other(memory: MemoryDynamoDB, clock: ManualClock) -> LockClient:
+    return LockClient("locks", client=memory.client, clocks=clock)
+
+
+def test_a_lock_that_is_lost_on_demand_is_not_held(locks: LockClient) -> None:
+    lease = locks.acquire("order-42")
+    lose(lease)
+    assert not lease.is_held()
+
+
+@pytest.mark.parametrize("heartbeat", [True, False])
+def test_its_owner_has_been_told_once(locks: LockClient, heartbeat: bool) -> None:
+    told: list[Lease] = []
+    lease = locks.acquire("order-42", on_lost=told.append, heartbeat=heartbeat)
+    lose(lease)
+    assert told == [lease]
+
+
+def test_others_may_have_it_at_once(locks: LockClient, other: LockClient) -> None:
+    lease = locks.acquire("order-42")
+    lose(lease)
+    assert other.acquire("order-42", record_wait=0).fencing_token > lease.fencing_token
+
+
+def test_a_block_under_it_ends_in_lock_lost(locks: LockClient) -> None:
+    with pytest.raises(LockLost), locks.acquire("order-42") as lease:
+        lose(lease)
+
+
+def test_its_next_holder_is_left_alone_by_its_release(locks: LockClient, other: LockClient) -> None:
+    lease = locks.acquire("order-42")
+    lose(lease)
+    current = other.acquire("order-42")
+    with pytest.raises(LockLost):
+        lease.release()
+    current.renew()
+    assert current.is_held()
+
+
+def test_a_lock_that_was_released_cannot_be_lost(locks: LockClient) -> None:
+    lease = locks.acquire("order-42")
+    lease.release()
+    with pytest.raises(LockLost):
+        lose(lease)
+
+
+def test_a_wait_in_moved_time_takes_no_time(locks: LockClient, other: LockClient, clock: ManualClock) -> None:
+    other.acquire("order-42")
+    before = clock.wall_ms
+    with pytest.raises(TimeoutError):
+        locks.acquire("order-42", record_wait=50)
+    assert clock.wall_ms - before >= 50_000
+
+
+def test_the_example_of_the_page_is_code_that_runs(tmp_path: Path) -> None:
+    files = CODE.findall(PAGE.read_text(encoding="utf-8"))
+    assert [name for name, _ in files] == ["stock.py", "test_stock.py"]
+    for name, code in files:
+        (tmp_path / name).write_text(code, encoding="utf-8")
+    run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", "--rootdir", str(tmp_path)]
+    done = subprocess.run([*run, str(tmp_path)], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    tests = sum(code.count("\ndef test_") for _, code in files)
+    assert f"{tests} passed" in done.stdout
