@@ -6,7 +6,7 @@ from ticketlock import LockLost, LockName, LockTable
 from ticketlock.cli._exits import LEASE_LOST, Ended
 from ticketlock.cli._settings import settings_of, table_options
 from ticketlock.cli._waiting import namespace_option
-from ticketlock.cli._words import plain, span
+from ticketlock.cli._words import permits_of, plain, span
 
 
 def force(table: LockTable, lock: LockName, fencing_token: int | None, *, yes: bool) -> None:
@@ -61,7 +61,7 @@ def limit(context: click.Context, /, entity: str, permits: int, yes: bool, names
         click.confirm(f"{what} the lock on '{name}' ({now})?", abort=True, err=True)
     item = table.set_limit(lock, permits).item
     assert item is not None
-    click.echo(f"{name}: {item.permits} permits, held by {item.held}, {item.waiting} waiting")
+    click.echo(f"{name}: {permits_of(item.permits)}, held by {item.held}, {item.waiting} waiting")
 
 
 def _with(fencing_token: int | None) -> str:

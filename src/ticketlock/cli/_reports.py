@@ -10,7 +10,7 @@ from rich.text import Text
 
 from ticketlock import LockName, LockState, LockSummary
 from ticketlock._items import Holder, Row
-from ticketlock.cli._words import plain, span
+from ticketlock.cli._words import permits_of, plain, span
 
 _WIDE = 10_000
 
@@ -77,7 +77,7 @@ def state_tables(lock: LockName, found: LockState) -> RenderableType:
     item = found.item
     if item is None:
         return Group(title, Text("Nobody has used it, or not for weeks."))
-    limit = f"{item.permits} permit{'' if item.permits == 1 else 's'}"
+    limit = permits_of(item.permits)
     facts = [
         limit + (", set by an operator" if item.permits_are_set else ""),
         f"last fencing token {item.fencing_token}",

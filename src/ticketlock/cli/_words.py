@@ -8,6 +8,11 @@ def plain(text: str) -> str:
     return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
 
 
+def permits_of(number: int) -> str:
+    """A number of permits."""
+    return "1 permit" if number == 1 else f"{number} permits"
+
+
 def span(milliseconds: int) -> str:
     """A length of time: ``0.4 s``, ``12 s``, ``3.5 min``."""
     seconds = milliseconds / 1_000

@@ -1,0 +1,38 @@
+"""A page of the documentation, and what is in its fenced blocks."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+DOCS = Path(__file__).parent.parent.parent / "docs"
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Example:
+    """One command line, and what it prints."""
+
+    command: str
+    prints: str
+
+
+def text(page: str) -> str:
+    return (DOCS / page).read_text(encoding="utf-8")
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return [body for found, body in _BLOCK.findall(text(page)) if found == language]
+
+
+def examples(block: str) -> list[Example]:
+    """The command lines of a console block, each with the lines behind it."""
+    parts = re.split(r"^\$ ", block, flags=re.MULTILINE)
+    assert parts[0] == ""
+    return [Example(*part.split("\n", 1)) for part in parts[1:]]
+
+
+def comparable(printed: str) -> str:
+    """What is left of a text when times, tokens, ports and versions, and the width of a table, are of no account."""
+    one_number = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z|\d+(\.\d+)+|\d{4,}|\d+(?= s\b)", "0", printed)
+    one_space = re.sub(r" *$", "", re.sub(r" +", " ", one_number), flags=re.MULTILINE)
+    return re.sub(r"─+", "─", one_space).strip()

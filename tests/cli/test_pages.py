@@ -1,0 +1,166 @@
+"""docs/command.md and docs/table.md say what is true: their examples are run, their templates compared and deployed."""
+
+import json
+import re
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import click
+import pytest
+import yaml  # type: ignore[import-untyped]  # ships no types
+from cli.pages import blocks, comparable, examples, text
+from cli.processes import Command
+from ticketlock_cdk import access
+from ticketlock_local.cloud import client_arguments
+from ticketlock_local.emulator import Emulator
+
+from ticketlock._provision import TIME_TO_LIVE, table_definition
+from ticketlock.cli import _commands, _exits
+from ticketlock.cli._serving import serving
+from ticketlock.testing import MemoryDynamoDB
+
+PROGRAM = '#!/bin/sh\necho "migrating under fencing token $TICKETLOCK_FENCING_TOKEN"\n'
+
+
+@pytest.fixture
+def here(environment: dict[str, str]) -> Iterator[dict[str, str]]:
+    """The environment of a shell with a table of its own to be."""
+    with serving(MemoryDynamoDB(lock_table=None), port=0) as endpoint:
+        yield {**environment, "AWS_ENDPOINT_URL": endpoint, "TICKETLOCK_TABLE": "locks"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("migrate.sh", "deploy.sh"):
+        (tmp_path / name).write_text(PROGRAM)
+        (tmp_path / name).chmod(0o755)
+    return tmp_path
+
+
+def in_a_shell(commands: list[str], environment: dict[str, str], folder: Path) -> list[str]:
+    """What each of the commands prints, one after the other in one shell."""
+    mark = f"-- {uuid.uuid4().hex} --"
+    # The next one may ask for the exit code.
+    script = "\n".join(f"{command}\nlast=$?; echo '{mark}'; (exit $last)" for command in commands)
+    done = subprocess.run(
+        ["bash", "-c", script],
+        env=environment,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    return done.stdout.split(f"{mark}\n")[:-1]
+
+
+def commands_and_groups() -> dict[str, click.Command]:
+    group = _commands._ticketlock
+    return {"": group, **group.commands}
+
+
+def test_each_example_prints_what_the_page_says(here: dict[str, str], folder: Path) -> None:
+    listed = [example for block in blocks("command.md", "console") for example in examples(block)]
+    # That one goes on until a signal; it has tests of its own.
+    listed = [example for example in listed if example.command != "ticketlock local"]
+    printed = in_a_shell([example.command for example in listed], here, folder)
+    for example, each in zip(listed, printed, strict=True):
+        assert (example.command, comparable(each)) == (example.command, comparable(example.prints))
+
+
+def test_the_lines_of_local_are_those_of_the_page(command: Command) -> None:
+    (said,) = [each for block in blocks("command.md", "console") for each in examples(block) if "local" in each.command]
+    local = command.start("local", env={"TICKETLOCK_TABLE": "locks"})
+    printed = "\n".join(local.line() for _ in range(3))
+    assert comparable(printed) == comparable(said.prints)
+
+
+def test_the_steps_of_the_job_run_one_after_the_other(here: dict[str, str], folder: Path) -> None:
+    (job,) = blocks("command.md", "yaml")
+    build = {**here, "GITHUB_RUN_ID": "4711", "GITHUB_RUN_ATTEMPT": "1"}
+    steps = ["ticketlock init --yes", *(step["run"] for step in yaml.safe_load(job))]
+    _, taken, _, freed = in_a_shell(steps, build, folder)
+    assert json.loads(taken)["owner"] == json.loads(freed)["owner"] == "4711-1"
+
+
+@pytest.mark.parametrize("name", commands_and_groups())
+def test_the_page_names_each_command_and_each_of_its_options(name: str) -> None:
+    page = text("command.md")
+    assert f"`{name}" in page or f"`ticketlock {name}" in page
+    options = [each for each in commands_and_groups()[name].params if isinstance(each, click.Option)]
+    told = {spelling for option in options for spelling in option.opts if spelling.startswith("--")}
+    missing = {spelling for spelling in told if not re.search(rf"{spelling}(?![\w-])", page)}
+    assert missing - {"--help", "--verbose"} == set()
+
+
+def test_the_page_has_each_exit_code() -> None:
+    told = {int(code) for code in re.findall(r"^\| (\d+) +\|", text("command.md"), re.MULTILINE)}
+    ours = {value for name, value in vars(_exits).items() if name.isupper() and isinstance(value, int)}
+    assert told == ours | {0, 1, 2}
+
+
+def test_the_json_makes_the_librarys_table() -> None:
+    (body,) = blocks("table.md", "json")
+    assert json.loads(body) == {**table_definition("locks"), "DeletionProtectionEnabled": True}
+
+
+def cloudformation() -> Any:
+    (body,) = blocks("table.md", "yaml")
+    return yaml.safe_load(body)["Resources"]
+
+
+def test_the_template_makes_the_librarys_table() -> None:
+    properties = cloudformation()["LockTable"]["Properties"]
+    for name, value in table_definition("locks").items():
+        assert name == "TableName" or properties[name] == value
+    assert properties["TimeToLiveSpecification"] == {"AttributeName": TIME_TO_LIVE, "Enabled": True}
+
+
+def test_the_templates_policies_are_the_constructs_grants() -> None:
+    (use,) = cloudformation()["UseLocks"]["Properties"]["PolicyDocument"]["Statement"]
+    assert use["Action"] == list(access._USE)
+    look, scan = cloudformation()["ReadLocks"]["Properties"]["PolicyDocument"]["Statement"]
+    assert look["Condition"]["ForAllValues:StringNotLike"] == {"dynamodb:LeadingKeys": [access._SESSIONS]}
+    assert scan["Condition"]["ForAllValues:StringEquals"] == {"dynamodb:Attributes": list(access._LISTED)}
+
+
+def test_the_template_has_no_fault(tmp_path: Path) -> None:
+    (body,) = blocks("table.md", "yaml")
+    (tmp_path / "locks.yaml").write_text(body)
+    lint = [str(Path(sys.executable).with_name("cfn-lint")), str(tmp_path / "locks.yaml")]
+    done = subprocess.run(lint, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_the_template_is_deployed_and_the_doctor_finds_nothing_that_init_does_not_mend(
+    command: Command, emulator: Emulator
+) -> None:
+    (body,) = blocks("table.md", "yaml")
+    client = boto3.client("cloudformation", **client_arguments(emulator.endpoint))
+    name = f"locks-{uuid.uuid4().hex[:8]}"
+    client.create_stack(StackName=name, TemplateBody=body, Capabilities=["CAPABILITY_IAM"])
+    client.get_waiter("stack_create_complete").wait(StackName=name, WaiterConfig={"Delay": 1})
+    (output,) = client.describe_stacks(StackName=name)["Stacks"][0]["Outputs"]
+    table = ("--table", output["OutputValue"])
+    # ministack's CloudFormation leaves time to live out.
+    assert [line for line in command.run("doctor", *table).out.splitlines() if not line.startswith(" ok")] == [
+        "BAD  time to live: off: what is over stays; `ticketlock init` switches it on where it is off"
+    ]
+    assert command.run("init", *table, "--yes").exit_code == 0
+    assert command.run("doctor", *table).exit_code == 0
+    client.delete_stack(StackName=name)
+
+
+def test_terraform_says_the_same() -> None:
+    (body,) = blocks("table.md", "hcl")
+    said = set(re.findall(r'(\w+)\s*=\s*"([^"]*)"', body))
+    assert {("hash_key", "pk"), ("range_key", "sk"), ("attribute_name", TIME_TO_LIVE)} <= said
+    assert ("billing_mode", table_definition("locks")["BillingMode"]) in said
+    assert re.findall(r"dynamodb:\w+", body) == list(access._USE)
