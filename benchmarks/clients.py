@@ -30,7 +30,7 @@ from ticketlock_local.errors import LocalCloudError
 
 CLIENTS = 50
 DELAY_S = 0.005
-POLLS_S = (0.02, 0.1, 0.5, 2.0, 5.0)
+POLLS_S = (0.1, 0.5, 2.0, 5.0)
 DEPTHS = (10, 200)
 
 MOST_REQUESTS = 10
@@ -49,7 +49,7 @@ class Plan:
 
     Attributes:
         work_s: how long each holds the lock.
-        settle_s: until the first have had their turns.
+        settle_s: until ours stand in a line that moves, and what came of their all beginning at once is over.
         poll_seconds: for how long each of the peer's poll intervals is tried.
         seconds: for how long each side is counted.
     """
@@ -60,7 +60,8 @@ class Plan:
     seconds: float
 
 
-PLANS = (Plan(0.05, 5, 6, 10), Plan(0.5, 5, 12, 26))
+PLANS = (Plan(0.05, 8, 5, 8), Plan(0.5, 4, 10, 20))
+_PEER_SETTLES_S = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class Bench:
     def __init__(self, peer: Path, *, quick: bool) -> None:
         self._environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(peer), os.environ.get("PYTHONPATH", "")])}
         self.rounds = 1 if quick else 3
-        self.polls_s = POLLS_S[1:4:2] if quick else POLLS_S
+        self.polls_s = POLLS_S[1:3] if quick else POLLS_S
         self.shorter = 2 if quick else 1
 
     def cycles(self, delay_s: float) -> Mapping[str, Cycle]:
@@ -89,7 +90,8 @@ class Bench:
     def crowd(self, plan: Plan, poll_s: float | None, *, clients: int = CLIENTS, seconds: float) -> Figures:
         """A crowd of ours, or of the peer's with a poll interval."""
         with memory_server() as endpoint:
-            crowd = Crowd(endpoint, "locks", poll_s, clients, plan.work_s, plan.settle_s, seconds / self.shorter)
+            settle_s = plan.settle_s if poll_s is None else _PEER_SETTLES_S
+            crowd = Crowd(endpoint, "locks", poll_s, clients, plan.work_s, settle_s, seconds / self.shorter)
             return Figures(**self._run(asdict(crowd)))
 
     def _run(self, what: Mapping[str, Any]) -> dict[str, Any]:
@@ -153,9 +155,9 @@ def depth(bench: Bench, console: Console) -> list[Check]:
     """Whether a wait costs more in a long line."""
     plan, each = PLANS[0], []
     for ahead in DEPTHS:
-        # One turnover of the line before anything counts, and another one that counts.
-        turnover_s = max(5.0, ahead * plan.work_s * 1.4)
-        settled = Plan(plan.work_s, turnover_s, 0, 0)
+        # Two turnovers of the line before anything counts, and one that counts.
+        turnover_s = max(4.0, ahead * plan.work_s * 1.4)
+        settled = Plan(plan.work_s, 2 * turnover_s, 0, 0)
         each.append(bench.crowd(settled, None, clients=ahead + 1, seconds=turnover_s * bench.shorter))
     table = _table("50 ms of work, with others in line", *(f"{ahead}" for ahead in DEPTHS), "ratio")
     _row(table, "grants a second", each[1].grants, each[0].grants, turned=True)

@@ -20,14 +20,15 @@ from ticketlock._outcomes import Position
 _HOLD_IN_SHORTEST_SLEEPS = 10
 
 # The first in line.
-_FINEST_SHARE = 0.02
+_FINEST_SHARE = 0.03
 _GROWTH = 0.5
 _LATER_GROWTH = 0.125
 
 # Those behind, in turns.
 _EARLY = 0.5
-_EARLY_BY_ROOT = 0.3
+_EARLY_BY_ROOT = 0.2
 _AT_LEAST = 0.25
+_TRUSTED_TURNS = 60
 _OVERDUE_SHARE = 0.25
 _LONGEST_A_TURN = 2
 
@@ -111,6 +112,9 @@ class Pace:
         overdue_ms = -until_free_ms if seen.holders else seen.now.local_ms - self._unchanged_since_ms
         leaving_ms = max(until_free_ms, overdue_ms * _OVERDUE_SHARE)
         ms = leaving_ms + max(_AT_LEAST, seen.turns - early) * turn_ms
+        if self._grant_ms is None:
+            # One mean may be that of one slow hold: the first sleep behind many is shorter, and tells their pace.
+            ms /= 1 + seen.turns / _TRUSTED_TURNS
         # Should the holds suddenly be short, nobody sleeps through many of them.
         return min(ms, seen.turns * _LONGEST_A_TURN * longest_ms)
 
