@@ -148,7 +148,7 @@ def test_a_fault_while_a_waiter_gives_up_leaves_nothing_behind(moved: Moved, ent
 
 @pytest.mark.parametrize("seed", range(3))
 def test_with_every_third_request_lost_a_counter_loses_nothing(moved: Moved, entity: str, seed: int) -> None:
-    faults: list[Any] = [None, Fault.REPLY_LOST, None, None, Fault.REQUEST_LOST, None, Fault.CONFLICT]
+    faults: list[Any] = [Fault.REPLY_LOST, None, None, Fault.REQUEST_LOST, None, None, Fault.CONFLICT, None, None]
     moved.memory.faults.extend((faults[seed:] + faults[:seed]) * 40)
 
     def count() -> None:
@@ -157,7 +157,7 @@ def test_with_every_third_request_lost_a_counter_loses_nothing(moved: Moved, ent
             lease = locks.acquire(entity)
             lease.release(data_left=str(int(lease.data_left or 0) + 1))
 
-    with moved.time_flies():
+    with moved.time_flies(times=1):
         for done in [meanwhile(count) for _ in range(3)]:
             outcome(done)
     moved.memory.faults.clear()
