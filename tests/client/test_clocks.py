@@ -168,3 +168,40 @@ def test_the_deadline_is_told_by_the_wall_clock(locks: LockClient, machine: Manu
     machine.advance(20)
     lease.renew()
     assert round(lease.deadline.timestamp() * 1_000) == machine.wall_ms + 60_000
+
+
+@pytest.mark.parametrize("passed_s", [10, 3_600])
+def test_a_lock_that_is_acquired_after_a_freeze_has_a_whole_lease(
+    moved: Moved, locks: LockClient, machine: ManualClock, entity: str, passed_s: int
+) -> None:
+    locks.acquire(entity).release()
+    machine.freeze(passed_s)
+    lease = locks.acquire(entity)
+    assert lease.remaining_s > 55
+    assert moved.client().try_acquire(entity) is None
+
+
+def test_waiters_keep_their_places_however_long_they_wait(moved: Moved, entity: str) -> None:
+    entered: list[str] = []
+    looks: dict[str, list[Position]] = {"first": [], "second": []}
+    waiting: list[Any] = []
+    lease = moved.client(lease=7_200).acquire(entity)
+    for name in looks:
+        locks = moved.client(check_every=(0.005, 0.02), record_wait=7_200)
+
+        def wait(name: str = name, locks: LockClient = locks) -> None:
+            with locks.acquire(entity, on_wait=looks[name].append):
+                entered.append(name)
+
+        waiting.append(meanwhile(wait))
+        until(lambda name=name: looks[name])  # type: ignore[misc]
+    tickets = {name: seen[0].place.ticket for name, seen in looks.items()}
+    for _ in range(20):
+        moved.clock.advance(20)
+        seen = {name: len(each) for name, each in looks.items()}
+        until(lambda seen=seen: all(len(looks[name]) > seen[name] + 1 for name in looks))  # type: ignore[misc]
+    assert {name: seen[-1].place.ticket for name, seen in looks.items()} == tickets
+    lease.release()
+    for each in waiting:
+        outcome(each)
+    assert entered == ["first", "second"]

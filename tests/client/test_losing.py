@@ -1,9 +1,9 @@
 """The end of a lease that nobody wanted: who finds out, and when; and releases that do not reach the table."""
 
 import pytest
-from client.places import Emulated, Moved
+from client.places import Emulated, Moved, Wire, meanwhile, outcome
 
-from ticketlock import LockClient, LockLost, RequestNotApplied, TableError
+from ticketlock import LockClient, LockLost, OutcomeUnknown, RequestNotApplied, TableError
 from ticketlock.testing import Fault
 
 
@@ -112,10 +112,28 @@ def test_a_table_that_is_not_there_is_an_error_of_its_own(moved: Moved, entity: 
         locks.acquire(entity)
 
 
-def test_an_acquisition_that_cannot_reach_the_table_says_so(moved: Moved, entity: str) -> None:
+@pytest.mark.parametrize("fault", [Fault.REQUEST_LOST, Fault.THROTTLED, Fault.CONFLICT])
+def test_a_lock_that_cannot_be_asked_for_is_not_acquired(moved: Moved, entity: str, fault: Fault) -> None:
     locks = moved.client()
-    with moved.time_flies(), moved.memory.outage(Fault.REQUEST_LOST), pytest.raises(TableError):
+    with moved.time_flies(), moved.memory.outage(fault), pytest.raises(RequestNotApplied):
         locks.acquire(entity)
+    assert moved.is_free(entity)
+
+
+def test_a_lock_of_which_nobody_knows_whether_it_was_acquired_is_freed_as_soon_as_that_is_known(
+    moved: Moved, entity: str
+) -> None:
+    wire = Wire()
+    locks = moved.client(wire=wire, lease=3_600)
+    locks.acquire(f"{entity}, before").release()
+    with wire.held_back(lambda sent: sent.operation == "Query") as leaving:
+        with moved.time_flies(), moved.memory.outage(Fault.REPLY_LOST):
+            acquiring = meanwhile(lambda: locks.acquire(entity))
+            assert leaving.reached.wait(30)
+        assert moved.holders_of(entity) == 1
+    with pytest.raises(OutcomeUnknown):
+        outcome(acquiring)
+    assert moved.is_free(entity)
 
 
 def test_a_lock_that_was_forced_free_is_said_to_be_lost_by_a_renewal(
