@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("ticketlock")
 _log.addHandler(logging.NullHandler())
 
+_WAITERS_LEAVE_WITHIN_S = 2.0
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -97,6 +99,8 @@ class LockClient:
         self._heartbeat = heartbeat
         self._sleep = sleep
         self._closing = threading.Event()
+        self._waiters: set[int] = set()
+        self._waiter_left = threading.Condition()
         self._keeper = Keeper(self._clocks, self._tend)
         _clients.add(self)
 
@@ -318,6 +322,9 @@ class LockClient:
         for lease in leases:
             lease._holds = 1
             lease.release(best_effort=True)
+        # The process may end after this, and whoever is in the queue then is in others' way for a lease.
+        with self._waiter_left:
+            self._waiter_left.wait_for(lambda: self._waiters <= {threading.get_ident()}, _WAITERS_LEAVE_WITHIN_S)
         _clients.discard(self)
 
     def __enter__(self) -> Self:
@@ -342,6 +349,9 @@ class LockClient:
                 me, asked.record_wait_ms, pace, then_call=self._then_call, on_wait=waits, jitter=random.random
             )
 
+        caller = threading.get_ident()
+        with self._waiter_left:
+            self._waiters.add(caller)
         try:
             grant = self._table.contend(claim, steps, sleep=self._nap)
         except (InvalidLockRequest, PermitsMismatch, RecordWaitExceeded, UnsupportedFormat):
@@ -349,6 +359,10 @@ class LockClient:
         except BaseException:
             self._leave(asked)
             raise
+        finally:
+            with self._waiter_left:
+                self._waiters.discard(caller)
+                self._waiter_left.notify_all()
         self._asking.learned(claim.lock, pace)
         return grant
 

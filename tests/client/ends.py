@@ -57,8 +57,22 @@ def fork(locks: LockClient, lease: Lease, entity: str) -> None:
         sys.stdin.readline()
 
 
+def wait_in_the_background(locks: LockClient, entity: str) -> None:
+    """As daemon threads do, for which nobody waits at the end."""
+    waits = threading.Event()
+
+    def wait() -> None:
+        locks.acquire(entity, on_wait=lambda _: waits.set())
+
+    threading.Thread(target=wait, daemon=True).start()
+    waits.wait()
+
+
 def main(how: str, table_name: str, entity: str) -> None:
     locks = LockClient(table_name)
+    if how == "waits":
+        wait_in_the_background(locks, entity)
+        return
     lease = locks.acquire(entity, on_wait=lambda _: say("waiting"))
     say("held")
     if how == "fork":

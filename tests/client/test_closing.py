@@ -46,10 +46,10 @@ def test_closing_wakes_the_waiters_and_the_queue_is_left(
     waiting = [meanwhile(lambda: locks.acquire(entity)) for _ in range(3)]
     until(lambda: place.queue_of(entity) == 3)
     locks.close()
+    assert place.queue_of(entity) == 0
     for each in waiting:
         with pytest.raises(ClientClosed):
             outcome(each)
-    assert place.queue_of(entity) == 0
     lease.release()
     assert place.is_free(entity)
 
@@ -94,6 +94,37 @@ def test_closing_does_not_wait_for_a_renewal_that_hangs(place: Emulated, entity:
         locks.close()
         assert not gate.opened.is_set()
     assert place.is_free(entity)
+
+
+def test_closing_does_not_wait_for_ever_for_a_waiter_whose_request_hangs(place: Emulated, entity: str) -> None:
+    wire = Wire()
+    place.client().acquire(entity)
+    locks = place.client(wire=wire)
+    with wire.held_back(lambda sent: sent.operation == "Query") as gate:
+        waiting = meanwhile(lambda: locks.acquire(entity))
+        assert gate.reached.wait(30)
+        closing = meanwhile(locks.close)
+        if place.kind == "threads":
+            outcome(closing)
+            assert not gate.opened.is_set()
+    outcome(closing)
+    with pytest.raises(ClientClosed):
+        outcome(waiting)
+    until(lambda: place.queue_of(entity) == 0)
+
+
+def test_a_waiter_may_close_its_own_client(place: Emulated, locks: LockClient, others: LockClient, entity: str) -> None:
+    others.acquire(entity)
+
+    def close(_: object) -> None:
+        if place.kind == "threads":
+            locks.close()
+        else:
+            meanwhile(locks.close)
+
+    with pytest.raises(ClientClosed):
+        locks.acquire(entity, on_wait=close)
+    until(lambda: place.queue_of(entity) == 0)
 
 
 def test_what_cannot_be_released_does_not_keep_the_rest_from_being_released(place: Emulated, entity: str) -> None:

@@ -77,6 +77,15 @@ def test_a_program_that_ends_with_a_lock_held_frees_it(
     assert place.is_free(entity + "x")
 
 
+def test_a_program_that_ends_while_it_waits_in_the_background_leaves_the_queue(
+    place: Emulated, locks: LockClient, start: Any, entity: str
+) -> None:
+    locks.acquire(entity)
+    program = start(PROGRAM, "waits", place.table_name, entity)
+    assert program.wait(TIMEOUT_S) == 0
+    assert place.queue_of(entity) == 0
+
+
 def test_an_interrupt_frees_a_lock_that_is_held(place: Emulated, start: Any, entity: str) -> None:
     program = start(PROGRAM, "interrupted", place.table_name, entity)
     assert said(program) == '"held"'
