@@ -37,6 +37,7 @@ MOST_REQUESTS = 10
 LEAST_OF_THE_PEER = 0.9
 MOST_OF_THE_PEERS_DELAYED_CYCLE = 0.75
 DEPTHS_DIFFER = 0.3
+_AS_FAST = 0.98
 
 _RUNS = Path(__file__).with_name("client_runs.py")
 _REQUIREMENTS = Path(__file__).with_name("clients-peer-requirements.txt")
@@ -130,7 +131,10 @@ def crowd(bench: Bench, console: Console, plan: Plan) -> list[Check]:
     console.print(
         f"{CLIENTS} clients, {work}: the peer's grants a second, by its poll interval: {told}", highlight=False
     )
-    best_s = max(tried, key=lambda poll_s: tried[poll_s].grants)
+    # Of those that are as fast, the one that asks least.
+    most = max(figures.grants for figures in tried.values())
+    fastest = [poll_s for poll_s, figures in tried.items() if figures.grants >= most * _AS_FAST]
+    best_s = min(fastest, key=lambda poll_s: tried[poll_s].requests)
     ours, peer = [], []
     for _ in range(bench.rounds):
         peer.append(bench.crowd(plan, best_s, seconds=plan.seconds))
