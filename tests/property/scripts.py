@@ -1,6 +1,6 @@
 """What the machines of the simulated world do: acquire, hold, renew, release, give up."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
 from property.world import Machine, World
@@ -15,6 +15,9 @@ from ticketlock._writes import Claim
 from ticketlock.errors import LockLost, RecordWaitExceeded, TableError
 
 LEASE_MS = 20_000
+CLIENTS = Bounds(5, 400)
+# One look is enough: whoever holds has left by then.
+ONCE = Bounds(3_000, 3_000)
 Script = Callable[[World, Machine, Driver], Actions[None]]
 
 
@@ -33,8 +36,16 @@ def client(rounds: int = 2) -> Script:
     return script
 
 
-def _once(world: World, machine: Machine, driver: Driver, claim: Claim, wait_ms: int | None) -> Actions[None]:
-    pace = Pace(Bounds(5, 400))
+def _once(
+    world: World,
+    machine: Machine,
+    driver: Driver,
+    claim: Claim,
+    wait_ms: int | None,
+    holds_ms: Sequence[int] | None = None,
+    bounds: Bounds = CLIENTS,
+) -> Actions[None]:
+    pace = Pace(bounds)
     try:
         grant = yield from driver.run(
             lambda now: acquire(
@@ -51,15 +62,30 @@ def _once(world: World, machine: Machine, driver: Driver, claim: Claim, wait_ms:
         return
     belief = world.believes(machine, claim, grant)
     try:
-        for _ in range(world.chance.pick(4)):
-            yield Sleep([1, 50, 3_000, LEASE_MS // 2, LEASE_MS][world.chance.pick(5)])
+        for ms in holds_ms if holds_ms is not None else _holds_ms(world):
+            yield Sleep(ms)
             grant = yield from _renewed(driver, claim, grant)
             world.believes(machine, claim, grant, belief)
-        yield Sleep([1, 50, 3_000][world.chance.pick(3)])
         belief.over = True
         yield from driver.run(lambda now: Contender(claim, now).release(grant))
     except (LockLost, TableError):
         belief.over = True
+
+
+def holder(*, shared: bool) -> Script:
+    """Acquires once, however long it takes; renews once; releases."""
+
+    def script(world: World, machine: Machine, driver: Driver) -> Actions[None]:
+        claim = Claim(world.lock, f"{machine.name}/1", LEASE_MS, shared=shared)
+        yield from _once(world, machine, driver, claim, None, holds_ms=[1], bounds=ONCE)
+
+    return script
+
+
+def _holds_ms(world: World) -> Iterator[int]:
+    """How long it works between one renewal and the next."""
+    for _ in range(world.chance.pick(5)):
+        yield [1, 50, 3_000, LEASE_MS // 2, LEASE_MS][world.chance.pick(5)]
 
 
 def operator() -> Script:

@@ -124,14 +124,26 @@ class World:
         # Owners who wait no more: a late copy may put a row of theirs into the queue.
         self.served: set[str] = set()
 
-    def add(self, name: str, script: Callable[["World", Machine, Driver], Actions[None]]) -> None:
-        """Another machine, which does as the script says."""
-        rate = 1 + (self.chance.pick(9) - 4) / 10_000
-        off_ms = [0, 0, 0, 300, -300, 240_000, -240_000][self.chance.pick(7)]
-        machine = Machine(self, name, rate, off_ms)
-        machine.actions = script(self, machine, Driver(TABLE, machine, 8_000, jitter=lambda: self.chance.pick(8) / 8))
+    def add(
+        self,
+        name: str,
+        script: Callable[["World", Machine, Driver], Actions[None]],
+        *,
+        rate: float | None = None,
+        wall_is_off_ms: float | None = None,
+    ) -> None:
+        """Another machine, which does as the script says, with clocks of any kind unless told otherwise."""
+        if rate is None:
+            rate = 1 + (self.chance.pick(9) - 4) / 10_000
+        if wall_is_off_ms is None:
+            wall_is_off_ms = [0, 0, 0, 300, -300, 240_000, -240_000][self.chance.pick(7)]
+        machine = Machine(self, name, rate, wall_is_off_ms)
+        machine.actions = script(self, machine, Driver(TABLE, machine, 8_000, jitter=self._jitter))
         self.machines.append(machine)
         self._resume(machine, lambda actions: next(actions))
+
+    def _jitter(self) -> float:
+        return self.chance.pick(8) / 8 if self.faults != Faults() else 0.5
 
     # What happens.
 
@@ -142,13 +154,43 @@ class World:
             return False
         if self._something_fails():
             return True
-        ready = [machine for machine in self.machines if self._is_ready(machine)]
+        ready = self.ready()
         # Time passes when nobody is ready, and now and then before somebody goes.
         if not ready or self.chance.pick(10) == 9:
             self._pass_time(ready)
             return True
         self._go_on(ready[self.chance.pick(len(ready))])
         return True
+
+    def ready(self) -> list[Machine]:
+        """Who may go on now."""
+        return [machine for machine in self.machines if self._is_ready(machine)]
+
+    def let_time_pass(self) -> bool:
+        """Until somebody is ready; False when nobody will be."""
+        if all(machine.is_over for machine in self.machines):
+            return False
+        self._pass_time([])
+        return True
+
+    def go_on_at_once(self, machine: Machine, fault: str | None) -> None:
+        """Let a machine go on; its request is applied and answered at once, unless this befalls it."""
+        pending = machine.pending
+        if fault == "crash":
+            machine.actions = None
+            self._is_no_more(machine)
+        elif pending is None:
+            self._go_on(machine)
+        else:
+            if fault is None or not self._befalls(fault, machine, pending):
+                self._apply(machine, pending)
+            self._go_on(machine)
+
+    def late_one_arrives(self, which: int) -> None:
+        """A copy of a request arrives after everybody has forgotten it."""
+        call, name = self.late.pop(which)
+        self.log.append(f"{self.steps}: a late copy of {name}'s request arrives")
+        self._perform(Pending(call), name, late=True)
 
     def _is_ready(self, machine: Machine) -> bool:
         if machine.is_over or machine.paused_until_ms > self.time.now_ms:
@@ -202,47 +244,47 @@ class World:
         machine.looked = max(machine.looked, self.steps) if self._tells(pending) else machine.looked
 
     def _tells(self, pending: Pending) -> bool:
-        """Whether the reply tells the state of the lock: a look, or a refusal."""
-        return pending.call.operation == "query" or isinstance(pending.error, ClientError)
+        """Whether the reply tells the state of the lock: the first page of a look, or a refusal."""
+        is_look = pending.call.operation == "query" and "ExclusiveStartKey" not in pending.call.parameters
+        return is_look or isinstance(pending.error, ClientError)
 
     # What fails.
 
     def _something_fails(self) -> bool:
-        faults = self.faults
         drawn = self.chance.pick(1_000)
         if self.late and drawn >= 980:
-            self._late_one_arrives()
+            self.late_one_arrives(self.chance.pick(len(self.late)))
             return True
         drawn -= 1
-        if (drawn := drawn - faults.crash) < 0 <= drawn + faults.crash:
-            victim = self._anybody()
-            # An operator who has closed the lock opens it again.
-            if victim.name != OPERATOR:
-                self.log.append(f"{self.steps}: {victim.name} crashes")
-                victim.actions = None
-                self._is_no_more(victim)
-            return True
-        if (drawn := drawn - faults.pause) < 0 <= drawn + faults.pause:
-            victim = self._anybody()
-            ms = [500, 3_000, 30_000, 70_000][self.chance.pick(4)]
-            self.log.append(f"{self.steps}: {victim.name} is paused for {ms} ms")
-            victim.paused_until_ms = self.time.now_ms + ms
-            return True
-        if (drawn := drawn - faults.freeze) < 0 <= drawn + faults.freeze:
-            victim = self._anybody()
-            ms = [500, 3_000, 30_000, 70_000][self.chance.pick(4)]
-            self.log.append(f"{self.steps}: {victim.name} is frozen for {ms} ms")
-            victim.freeze(ms)
-            return True
-        if (drawn := drawn - faults.jump) < 0 <= drawn + faults.jump:
-            victim = self._anybody()
-            victim.wall_is_off_ms = [0, 90_000, -90_000, 240_000][self.chance.pick(4)]
-            self.log.append(f"{self.steps}: the wall clock of {victim.name} is set off by {victim.wall_is_off_ms} ms")
-            return True
-        if (drawn := drawn - faults.expire) < 0 <= drawn + faults.expire:
-            self.memory.expire()
-            return True
+        for fault in ("crash", "pause", "freeze", "jump", "expire"):
+            rate = getattr(self.faults, fault)
+            if 0 <= drawn < rate:
+                self._strikes(fault)
+                return True
+            drawn -= rate
         return False
+
+    def _strikes(self, fault: str) -> None:
+        """One fault strikes a machine, or the table."""
+        if fault == "expire":
+            self.memory.expire()
+            return
+        victim = self._anybody()
+        if fault == "jump":
+            victim.wall_is_off_ms = [0, 90_000, -90_000, 240_000][self.chance.pick(4)]
+            self.log.append(f"{self.steps}: the wall clock of {victim.name} is off by {victim.wall_is_off_ms} ms")
+        elif fault != "crash":
+            ms = [500, 3_000, 30_000, 70_000][self.chance.pick(4)]
+            self.log.append(f"{self.steps}: {victim.name}: {fault} for {ms} ms")
+            if fault == "freeze":
+                victim.freeze(ms)
+            else:
+                victim.paused_until_ms = self.time.now_ms + ms
+        # An operator who has closed the lock opens it again.
+        elif victim.name != OPERATOR:
+            self.log.append(f"{self.steps}: {victim.name} crashes")
+            victim.actions = None
+            self._is_no_more(victim)
 
     def _anybody(self) -> Machine:
         alive = [machine for machine in self.machines if not machine.is_over]
@@ -254,38 +296,41 @@ class World:
                 belief.over = True
 
     def _meets_a_fault(self, machine: Machine, pending: Pending) -> bool:
-        faults = self.faults
         drawn = self.chance.pick(1_000) - 1
+        for fault in ("request_lost", "throttled", "conflict", "reply_lost", "late", "twice"):
+            rate = getattr(self.faults, fault)
+            if 0 <= drawn < rate:
+                return self._befalls(fault, machine, pending)
+            drawn -= rate
+        return False
+
+    def _befalls(self, fault: str, machine: Machine, pending: Pending) -> bool:
+        """One fault befalls a request, if it can."""
         is_write = pending.call.operation not in ("query", "get_item")
-        if (drawn := drawn - faults.request_lost) < 0 <= drawn + faults.request_lost:
+        if fault == "request_lost":
             self._fails(pending, ConnectTimeoutError(endpoint_url="world"))
-        elif (drawn := drawn - faults.throttled) < 0 <= drawn + faults.throttled:
+        elif fault == "throttled":
             self._fails(pending, _answered("ThrottlingException", pending.call.operation))
-        elif is_write and (drawn := drawn - faults.conflict) < 0 <= drawn + faults.conflict:
-            self._fails(pending, _answered("TransactionConflictException", pending.call.operation))
-        elif (drawn := drawn - faults.reply_lost) < 0 <= drawn + faults.reply_lost:
+        elif fault == "reply_lost":
             self.log.append(f"{self.steps}: the reply to {machine.name} is lost")
             self._perform(pending, machine.name)
             self._fails(pending, ReadTimeoutError(endpoint_url="world"))
-        elif is_write and (drawn := drawn - faults.late) < 0 <= drawn + faults.late:
+        elif not is_write:
+            return False
+        elif fault == "conflict":
+            self._fails(pending, _answered("TransactionConflictException", pending.call.operation))
+        elif fault == "late":
             self.late.append((pending.call, machine.name))
             self._fails(pending, ReadTimeoutError(endpoint_url="world"))
-        elif is_write and (drawn := drawn - faults.twice) < 0 <= drawn + faults.twice:
+        else:
             self.late.append((pending.call, machine.name))
             self._apply(machine, pending)
-        else:
-            return False
         return True
 
     def _fails(self, pending: Pending, error: BotoCoreError | ClientError) -> None:
         pending.applied, pending.answer, pending.error = True, None, error
         if isinstance(error, ReadTimeoutError):
             self.time.now_ms += 2_000
-
-    def _late_one_arrives(self) -> None:
-        call, name = self.late.pop(self.chance.pick(len(self.late)))
-        self.log.append(f"{self.steps}: a late copy of {name}'s request arrives")
-        self._perform(Pending(call), name, late=True)
 
     # What the table does, and what has to hold.
 
