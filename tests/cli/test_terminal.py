@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from cli.processes import LONG_S, Command, until
+from cli.seen import waiters
 from ticketlock_local.processes import wait_until
 
 from ticketlock import LockClient
@@ -110,10 +111,6 @@ def on_a_terminal(environment: dict[str, str]) -> Iterator[Open]:
         session.close()
 
 
-def waiters(locks: LockClient, entity: str) -> int:
-    return len(locks.inspect(entity).rows)
-
-
 def test_a_waiter_shows_how_many_are_ahead_and_how_long_it_has_waited(
     on_a_terminal: Open, command: Command, locks: LockClient, entity: str
 ) -> None:
@@ -186,6 +183,20 @@ def test_a_job_that_is_stopped_from_the_terminal_goes_on_with_it(on_a_terminal: 
     session.shows("the job has ended: 5")
 
 
+def test_a_job_that_is_stopped_for_longer_than_its_lease_does_not_go_on(
+    on_a_terminal: Open, locks: LockClient, entity: str
+) -> None:
+    work = ("sh", "-c", "echo ready; read a; echo got $a")
+    session = on_a_terminal(sys.executable, "-c", JOB_SHELL, "ticketlock", "run", entity, "--lease", "3", "--", *work)
+    session.shows("ready")
+    session.type("\x1a")
+    session.shows("the job has stopped")
+    with locks.acquire(entity):
+        session.type("go on\n")
+        session.shows(f"the lease on '{entity}' is lost: stopping the command")
+        assert "got" not in session.shows("(?s).*the job has ended: 76")
+
+
 def test_a_command_before_a_pipe_gets_the_terminal_when_it_asks(on_a_terminal: Open, entity: str) -> None:
     session = on_a_terminal("bash", "-c", f"ticketlock run {entity} -- sh -c 'read a; echo got $a' | cat")
     session.type("typed\n")
@@ -202,3 +213,13 @@ def test_where_stderr_is_no_terminal_no_line_is_shown(
     session.shows("inside")
     assert session.process.wait(LONG_S) == 0
     assert errors.read_text() == ""
+
+
+def test_a_watched_lock_is_drawn_again_until_ctrl_c(on_a_terminal: Open, locks: LockClient, entity: str) -> None:
+    session = on_a_terminal("ticketlock", "show", entity, "--watch", "--every", "0.2")
+    session.shows("Nobody has used it")
+    with locks.acquire(entity, owner="the holder"):
+        session.shows("the holder")
+    session.shows("Nobody holds it")
+    session.type("\x03")
+    assert session.process.wait(LONG_S) == 0

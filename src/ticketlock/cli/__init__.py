@@ -16,6 +16,9 @@ def main() -> int:
             raise
         sys.stderr.write("ticketlock: the command needs click and rich: pip install 'ticketlock[cli]'\n")
         return 78
-    from ticketlock.cli._commands import run
+    try:
+        from ticketlock.cli._commands import run
 
-    return run()
+        return run()
+    except KeyboardInterrupt:  # before there was a command to handle it
+        return 130

@@ -1,13 +1,14 @@
 """The commands, and what becomes of an error in any of them."""
 
 import logging
+import signal
 from typing import Any
 
 import click
 
 import ticketlock
 from ticketlock.cli._doctor import doctor
-from ticketlock.cli._exits import explained
+from ticketlock.cli._exits import Ended, after_signal, explained
 from ticketlock.cli._forcing import limit
 from ticketlock.cli._handing_on import acquire, release, renew
 from ticketlock.cli._looking import list_locks, show
@@ -24,6 +25,8 @@ class _Explaining(click.Group):
         """Run the command that was named."""
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise Ended(None, after_signal(signal.SIGINT)) from None
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except Exception as error:

@@ -32,7 +32,8 @@ class Signals:
         self._stack = ExitStack()
         self._stack.callback(self._close)
         self._stack.callback(signal.set_wakeup_fd, signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False))
-        self._stack.enter_context(self.also(ENDING))
+        # A child whose end is ignored could not be waited for.
+        self._stack.enter_context(self.also((*ENDING, signal.SIGCHLD)))
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -54,19 +54,14 @@ class Supervision:
 
     def to_the_end(self) -> bool:
         """Wait for the command's end; after a lost lease for that of its whole group. Whether the lease was lost."""
-        with self._signals.also((*FORWARDED, signal.SIGCHLD)):
-            terminal = Terminal(self._child.group)
+        with self._signals.also(FORWARDED), Terminal(self._child.group) as terminal:
             # It may have asked for the terminal before it was lent, and be stopped for it.
             self._child.send(signal.SIGCONT)
-            try:
-                # The first look is before the first wait: whatever came before was not noted.
+            self._tend(terminal)
+            while not self._is_over():
+                self._signals.wait(self._next_look_s())
+                self._pass_signals_on(terminal)
                 self._tend(terminal)
-                while not self._is_over():
-                    self._signals.wait(self._next_look_s())
-                    self._pass_signals_on(terminal)
-                    self._tend(terminal)
-            finally:
-                terminal.take_back()
         return self._kill_at_s is not None
 
     def _is_over(self) -> bool:

@@ -3,8 +3,8 @@
 import os
 import signal
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from typing import Self
 
 _STDIN, _STDOUT = 0, 1
 
@@ -25,16 +25,21 @@ class Terminal:
     def __init__(self, group: int) -> None:
         self._group = group
         self.is_there = _is_terminal(_STDIN)
-        if self.is_there and not _is_pipe(_STDOUT):
+
+    def __enter__(self) -> Self:
+        # It must not stop us for handing it over, or for a line to stderr, while the command has it.
+        self._before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+        if not _is_pipe(_STDOUT):
             self.lend()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pass_on(self._group, os.getpgrp())
+        signal.signal(signal.SIGTTOU, self._before)
 
     def lend(self) -> bool:
         """Hand it over if it is ours; whether it was."""
         return self._pass_on(os.getpgrp(), self._group)
-
-    def take_back(self) -> None:
-        """Have it again, if the command has it."""
-        self._pass_on(self._group, os.getpgrp())
 
     def stop_us(self) -> None:
         """Stop our own group, as the terminal's suspend key would have, until the shell lets it go on.
@@ -43,28 +48,20 @@ class Terminal:
         """
         if not self.is_there:
             return
-        self.take_back()
-        with _handled(signal.SIGTSTP, signal.SIG_DFL):
-            os.killpg(os.getpgrp(), signal.SIGTSTP)
+        self._pass_on(self._group, os.getpgrp())
+        before = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        os.killpg(os.getpgrp(), signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, before)
 
     def _pass_on(self, owner: int, to: int) -> bool:
         if not self.is_there:
             return False
         # A terminal that was hung up belongs to nobody; a group that has ended cannot have it.
-        with suppress(OSError), _handled(signal.SIGTTOU, signal.SIG_IGN):
+        with suppress(OSError):
             if os.tcgetpgrp(_STDIN) == owner:
                 os.tcsetpgrp(_STDIN, to)
                 return True
         return False
-
-
-@contextmanager
-def _handled(number: int, handler: signal.Handlers) -> Iterator[None]:
-    before = signal.signal(number, handler)
-    try:
-        yield
-    finally:
-        signal.signal(number, before)
 
 
 def _is_terminal(descriptor: int) -> bool:

@@ -1,0 +1,40 @@
+"""Workflows that wait are called by the command as by anybody else who frees a lock."""
+
+from cli.processes import Command
+
+from ticketlock import Claim, LockClient, Position
+from ticketlock._calls import await_call
+from ticketlock._items import Session
+
+
+def park(locks: LockClient, entity: str) -> None:
+    """Stand in line as a workflow does that waits to be called."""
+    session = Session(f"arn:aws:states:us-east-1:000000000000:execution:orders:{entity}", "Serialize")
+    claim = Claim(locks.lock(entity), owner=session.execution, lease_ms=60_000, session=session)
+    found = locks.table.take_ticket(claim, None)
+    assert isinstance(found, Position)
+    parked = locks.table.contend(
+        claim, lambda me: await_call(me, found.place, session, "the task token", 1, lambda _: True)
+    )
+    assert parked is not None
+
+
+def test_a_parked_workflow_is_called_when_the_command_has_ended(
+    command: Command, locks: LockClient, entity: str
+) -> None:
+    run = command.start("-vv", "run", entity, "--", "sh", "-c", "echo inside; read go")
+    assert run.line() == "inside"
+    park(locks, entity)
+    ended = run.end("on\n")
+    assert ended.exit_code == 0
+    # Nobody knows that token there: a call that goes wrong is no error.
+    assert "OperationModel(name=SendTaskSuccess)" in ended.err
+
+
+def test_nobody_is_called_by_a_command_that_is_told_so(command: Command, locks: LockClient, entity: str) -> None:
+    run = command.start("-vv", "run", entity, "--no-call", "--", "sh", "-c", "echo inside; read go")
+    assert run.line() == "inside"
+    park(locks, entity)
+    ended = run.end("on\n")
+    assert ended.exit_code == 0
+    assert "SendTaskSuccess" not in ended.err

@@ -1,0 +1,91 @@
+"""`ticketlock run` and signals: whose they are, and what they leave."""
+
+import signal
+import sys
+
+import pytest
+from cli.processes import Command, until
+from cli.seen import is_held, waiters
+
+from ticketlock import LockClient
+
+
+def test_a_command_that_a_signal_has_ended_ends_it_as_a_shell_says(command: Command, entity: str) -> None:
+    assert command.run("run", entity, "--", "sh", "-c", "kill -KILL $$").exit_code == 128 + signal.SIGKILL
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"])
+def test_a_signal_reaches_the_command_once(command: Command, entity: str, name: str) -> None:
+    number = getattr(signal, name)
+    script = (
+        "import os, signal\n"
+        f"signal.signal({int(number)}, lambda *_: print('got it', flush=True))\n"
+        "print('ready', os.getpgrp() == os.getpid(), flush=True)\n"
+        "input(); print('bye')\n"
+    )
+    run = command.start("run", entity, "--", sys.executable, "-c", script)
+    assert run.line() == "ready True"
+    run.send(number)
+    assert run.line() == "got it"
+    ended = run.end("on\n")
+    assert (ended.exit_code, ended.out) == (0, "bye\n")
+
+
+def test_the_lock_is_released_only_after_the_end_of_a_command_that_takes_its_time(
+    command: Command, locks: LockClient, entity: str
+) -> None:
+    slow = (
+        "import signal, sys\n"
+        "def stop(*_):\n"
+        "    print('stopping', flush=True); input(); sys.exit(3)\n"
+        "signal.signal(signal.SIGTERM, stop)\n"
+        "print('ready', flush=True)\n"
+        "signal.pause()\n"
+    )
+    run = command.start("run", entity, "--", sys.executable, "-c", slow)
+    assert run.line() == "ready"
+    run.send(signal.SIGTERM)
+    assert run.line() == "stopping"
+    assert is_held(locks, entity)
+    assert run.end("on\n").exit_code == 3
+    assert not is_held(locks, entity)
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_while_it_waits_leaves_the_queue(command: Command, locks: LockClient, entity: str, name: str) -> None:
+    number = getattr(signal, name)
+    with locks.acquire(entity):
+        run = command.start("run", entity, "--wait", "forever", "--", "echo", "inside")
+        until(lambda: waiters(locks, entity) == 1)
+        run.send(number)
+        ended = run.end()
+        assert (ended.exit_code, ended.out, ended.err) == (128 + number, "", "")
+        assert waiters(locks, entity) == 0
+
+
+def test_a_signal_that_it_was_started_to_ignore_stays_ignored(command: Command, entity: str) -> None:
+    script = "trap '' HUP; exec ticketlock run " + entity + " -- sh -c 'echo ready; read go; echo bye'"
+    run = command.start("-c", script, program=("sh",))
+    assert run.line() == "ready"
+    run.send(signal.SIGHUP)
+    ended = run.end("on\n")
+    assert (ended.exit_code, ended.out) == (0, "bye\n")
+
+
+def test_without_a_command_it_holds_until_a_signal(command: Command, locks: LockClient, entity: str) -> None:
+    run = command.start("run", entity)
+    assert run.error_line().startswith(f"ticketlock: holding '{entity}', fencing token ")
+    assert is_held(locks, entity)
+    run.send(signal.SIGTERM)
+    assert run.end().exit_code == 0
+    assert not is_held(locks, entity)
+
+
+def test_a_command_may_be_waited_for_by_a_process_that_was_started_to_ignore_its_children(
+    command: Command, entity: str
+) -> None:
+    ignoring = (
+        "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execvp(sys.argv[1], sys.argv[1:])"
+    )
+    program = (sys.executable, "-c", ignoring, "ticketlock")
+    assert command.start("run", entity, "--", "sh", "-c", "exit 3", program=program).end().exit_code == 3
