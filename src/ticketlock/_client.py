@@ -256,6 +256,10 @@ class LockClient:
         def decorate(function: Callable[P, R]) -> Callable[P, R]:
             if signatures.iscoroutinefunction(function):
                 raise TypeError(f"{function.__qualname__} is a coroutine function: use ticketlock.aio.LockClient")
+            if signatures.isgeneratorfunction(function) or signatures.isasyncgenfunction(function):
+                raise TypeError(
+                    f"{function.__qualname__} is a generator function, and begins after its call: use acquire"
+                )
             signature = signature_of(function, lease_as)
 
             @functools.wraps(function)

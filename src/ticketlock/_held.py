@@ -110,8 +110,9 @@ class Lease(BaseLease):
             _log.warning("%r was not released: %s", self, error)
 
     def detach(self) -> None:
-        """Leave the lock held, for another process that goes on with it by its owner (``LockClient.resume``)."""
+        """Leave the lock held, without a heartbeat, for another process (``LockClient.resume``); also after ``with``."""
         self._check_process()
+        self._detached = True
         self._client._forget(self)
 
     def __enter__(self) -> Self:
@@ -120,7 +121,7 @@ class Lease(BaseLease):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._pid != os.getpid():
+        if self._pid != os.getpid() or self._detached:
             return
         try:
             self.release(best_effort=error is not None)

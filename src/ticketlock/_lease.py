@@ -39,6 +39,7 @@ class BaseLease:
     """
 
     _caller: object = None
+    _detached = False
 
     def __init__(
         self,
@@ -70,6 +71,7 @@ class BaseLease:
         # "unreleased": its release failed, and may have been applied: not to be counted on; it may be tried again.
         self._state: State = "held"
         self._holds = 1
+        self._in_danger = False
         self._renewing = False
         self._take_in(grant, clocks.read())
 
@@ -149,7 +151,6 @@ class BaseLease:
             self._grant = grant
             self._deadline = deadline
             self._renew_at_ms = deadline.local_ms - self._claim.lease_ms // 2
-            self._in_danger = False
 
     def _remaining_ms(self, reading: Reading) -> int:
         """By whichever of the two clocks is nearer to the end."""

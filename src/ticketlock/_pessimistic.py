@@ -28,7 +28,7 @@ class Pessimistic:
             transaction_id: identifies the holder.
 
         Returns:
-            Whether it is held with this transaction id, from now on for the whole timeout.
+            Whether it is held with this transaction id, from now on for at least three quarters of the timeout.
         """
         lease_ms = duration_ms("timeout_in_seconds", timeout_in_seconds, MIN_LEASE_MS, MAX_LEASE_MS)
         claim = Claim(self.client.lock(resource_name), transaction_id, lease_ms)

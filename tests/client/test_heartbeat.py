@@ -161,12 +161,21 @@ def test_danger_may_be_nearer_or_farther(moved: Moved, entity: str, told: Told) 
     assert lease.is_held()
 
 
-def test_after_a_renewal_danger_may_be_told_again(moved: Moved, entity: str, told: Told) -> None:
+def test_danger_is_told_once_also_after_a_recovery(moved: Moved, entity: str, told: Told) -> None:
     lease = moved.client(lease=SHORT_S, heartbeat=False).acquire(entity, **told.wishes())
-    for times in (1, 2):
-        moved.clock.advance(0.8 * SHORT_S)
-        until(lambda times=times: told.news == ["danger"] * times)  # type: ignore[misc]
-        lease.renew()
+    moved.clock.advance(0.8 * SHORT_S)
+    until(lambda: told.news == ["danger"])
+    lease.renew()
+    moved.clock.advance(2 * SHORT_S)
+    until(lambda: "lost" in told.news)
+    assert told.news == ["danger", "lost"]
+
+
+def test_a_lease_that_was_detached_is_held_after_its_block(moved: Moved, entity: str) -> None:
+    locks = moved.client()
+    with locks.acquire(entity, owner="somebody", lease=60) as lease:
+        lease.detach()
+    assert locks.resume(entity, "somebody", lease=60).fencing_token == lease.fencing_token
 
 
 def test_nobody_is_told_of_the_end_of_a_lease_that_was_released(moved: Moved, entity: str, told: Told) -> None:

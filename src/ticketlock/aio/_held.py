@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -70,8 +71,9 @@ class Lease(BaseLease):
             _log.warning("%r was not released: %s", self, error)
 
     def detach(self) -> None:
-        """Leave the lock held, for another process that goes on with it by its owner (``LockClient.resume``)."""
+        """Leave the lock held, without a heartbeat, for another process (``LockClient.resume``); also after ``with``."""
         self._check_process()
+        self._detached = True
         self._client._forget(self)
 
     async def __aenter__(self) -> Self:
@@ -80,6 +82,8 @@ class Lease(BaseLease):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if self._pid != os.getpid() or self._detached:
+            return
         try:
             # A task that is cancelled releases what it holds before it ends.
             await asyncio.shield(self.release(best_effort=error is not None))
