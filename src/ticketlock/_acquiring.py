@@ -21,6 +21,7 @@ def acquire(
     then_call: bool,
     on_wait: Callable[[Position], object],
     jitter: Callable[[], float],
+    others_wait: bool = False,
 ) -> Steps[Grant]:
     """Wait for the lock and take it.
 
@@ -31,6 +32,7 @@ def acquire(
         then_call: whether the next one in line is to be called when this one leaves the queue.
         on_wait: told of each look that found somebody else's turn.
         jitter: random numbers in [0, 1).
+        others_wait: as in ``Contender.take_ticket``.
 
     Raises:
         RecordWaitExceeded: it is over, and the queue is left.
@@ -38,7 +40,9 @@ def acquire(
     """
     began_ms = me.now.local_ms
     check_turn = _calls.check_turn if then_call else Contender.check_turn
-    found: Grant | Position = yield from me.take_ticket(record_wait_ms)
+    # The pace leaves a quarter of the row's lease: half of it is enough for the sleeps.
+    me.row_kept_ms = me.claim.lease_ms // 2
+    found: Grant | Position = yield from me.take_ticket(record_wait_ms, others_wait=others_wait, trust_the_count=True)
     while isinstance(found, Position):
         rest_ms = None if record_wait_ms is None else began_ms + record_wait_ms - me.now.local_ms
         if rest_ms is not None and rest_ms <= 0:

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from ticketlock._lease import BaseLease
 from ticketlock._names import LockName, duration_ms, record_wait_ms, text
+from ticketlock._outcomes import Released
 from ticketlock._pace import Bounds, Pace
 from ticketlock._writes import MAX_LEASE_MS, MIN_LEASE_MS, Claim
 from ticketlock.errors import AlreadyHeld, ClientClosed, InvalidLockRequest
@@ -23,6 +24,7 @@ L = TypeVar("L", bound=BaseLease)
 _OWNER_NAME_BYTES = 512
 _REMEMBERED = 1_000
 _HOUR_MS = 3_600_000
+_CROWDED_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +33,13 @@ class Asked:
 
     Attributes:
         claim: what it asks for.
+        has_own_identity: whether its owner was made for it, so that it has asked for nothing yet.
         record_wait_ms: None for ever.
         danger_ms: how long before the deadline a lease is in danger; None for a quarter of it.
     """
 
     claim: Claim
+    has_own_identity: bool
     record_wait_ms: int | None
     danger_ms: int | None
 
@@ -68,6 +72,8 @@ class Asking(Generic[L]):
         self._mutex = threading.Lock()
         self._held: dict[tuple[LockName, object], list[L]] = {}
         self._hand_over_ms: dict[LockName, float] = {}
+        # Until when those who waited at a release are taken to wait still.
+        self._crowded_until_ms: dict[LockName, int] = {}
 
     def lock(self, entity: str | LockName, namespace: str | None) -> LockName:
         """The name of a lock."""
@@ -108,7 +114,10 @@ class Asking(Generic[L]):
             shared=shared,
         )
         return Asked(
-            claim, self.wait_ms(record_wait), None if danger is None else duration_ms("danger", danger, 0, lease_ms)
+            claim,
+            owner is None,
+            self.wait_ms(record_wait),
+            None if danger is None else duration_ms("danger", danger, 0, lease_ms),
         )
 
     def check_usable(self) -> None:
@@ -187,6 +196,17 @@ class Asking(Generic[L]):
         if len(self._hand_over_ms) >= _REMEMBERED:
             self._hand_over_ms.clear()
         self._hand_over_ms[lock] = pace.hand_over_ms
+
+    def saw(self, lock: LockName, released: Released, local_ms: int) -> None:
+        """What a release has told: whether others wait."""
+        self._crowded_until_ms.pop(lock, None)
+        if released.waiting is not None and released.waiting > 1 and len(self._crowded_until_ms) < _REMEMBERED:
+            self._crowded_until_ms[lock] = local_ms + min(released.held_ms, _CROWDED_MS)
+
+    def others_wait(self, asked: Asked, local_ms: int) -> bool:
+        """Whether the first try would surely be in vain: others waited a moment ago, more than have gone since."""
+        until_ms = self._crowded_until_ms.pop(asked.claim.lock, None)
+        return until_ms is not None and local_ms < until_ms and asked.has_own_identity
 
     def in_one_order(self, entities: Iterable[str | LockName], namespace: str | None) -> list[LockName]:
         """Names of several locks, in the order that all callers take them in.

@@ -329,6 +329,7 @@ class LockClient:
         # The process may end after this, and whoever is in the queue then is in others' way for a lease.
         with self._waiter_left:
             self._waiter_left.wait_for(lambda: self._waiters <= {threading.get_ident()}, _WAITERS_LEAVE_WITHIN_S)
+        self._keeper.close()
         _clients.discard(self)
 
     def __enter__(self) -> Self:
@@ -342,6 +343,7 @@ class LockClient:
     def _acquire(self, asked: Asked, on_wait: Callable[[Position], object] | None) -> Grant:
         claim = asked.claim
         pace = self._asking.pace(claim.lock)
+        others_wait = self._asking.others_wait(asked, self._clocks.read().local_ms)
 
         def waits(seen: Position) -> None:
             _log.debug("waiting for %r: ticket %s, %s ahead", claim.lock.entity, seen.place.ticket, seen.ahead)
@@ -350,7 +352,13 @@ class LockClient:
 
         def steps(me: Contender) -> Steps[Grant]:
             return acquire(
-                me, asked.record_wait_ms, pace, then_call=self._then_call, on_wait=waits, jitter=random.random
+                me,
+                asked.record_wait_ms,
+                pace,
+                then_call=self._then_call,
+                on_wait=waits,
+                jitter=random.random,
+                others_wait=others_wait,
             )
 
         caller = threading.get_ident()
@@ -407,6 +415,9 @@ class LockClient:
         except TableError:
             lease._state = "lost" if was == "lost" else "unreleased"
             raise
+        finally:
+            self._keeper.settle()
+        self._asking.saw(lease.lock, released, self._clocks.read().local_ms)
         if was == "lost" or released.lease_was_over:
             raise lease._lost()
         _log.debug("released %r", lease)

@@ -110,10 +110,11 @@ class Lease(BaseLease):
             _log.warning("%r was not released: %s", self, error)
 
     def detach(self) -> None:
-        """Leave the lock held, without a heartbeat, for another process (``LockClient.resume``); also after ``with``."""
+        """Leave the lock held, for another process (``LockClient.resume``), also at the end of ``with``."""
         self._check_process()
         self._detached = True
         self._client._forget(self)
+        self._client._keeper.settle()
 
     def __enter__(self) -> Self:
         return self

@@ -18,6 +18,9 @@ _log = logging.getLogger("ticketlock")
 
 # A clock of the system may go on while the process is suspended, and a wait of Python's may not.
 _LONGEST_WAIT_S = 5.0
+# To start and end a thread takes as long as a request: one that would be needed again at once stays for so long.
+_LINGERS_S = 0.05
+_MANY_IN_A_ROW = 5
 _MOST_THREADS = 16
 
 
@@ -30,23 +33,48 @@ class Keeper:
         self._changed = threading.Condition()
         self._leases: set[Lease] = set()
         self._watchers = 0
+        # When the watcher looks again at the latest; whether it lingers with nothing to watch.
+        self._looks_at_ms = 0.0
+        self._lingers = False
+        # How many leases followed the one before them at once; when the last one left.
+        self._in_a_row = 0
+        self._left_at_ms = float("-inf")
         self._threads: set[threading.Thread] = set()
 
     def watch(self, lease: "Lease") -> None:
         """Tend a lease from now on."""
         with self._changed:
             self._leases.add(lease)
+            follows = self._clocks.read().local_ms - self._left_at_ms < _LINGERS_S * 1_000
+            self._in_a_row = self._in_a_row + 1 if follows else 0
             self._ensure_a_watcher()
-            self._changed.notify_all()
+            if lease._due_ms() < self._looks_at_ms:
+                self._changed.notify_all()
 
     def forget(self, lease: "Lease") -> None:
-        """Tend it no more; returns when no thread waits for nothing."""
+        """Tend it no more. After the last one the thread ends by itself, while its lease is being released."""
         with self._changed:
             self._leases.discard(lease)
-            if self._leases:
-                return
+            if not self._leases:
+                self._left_at_ms = self._clocks.read().local_ms
+                if not self._lingers:
+                    self._changed.notify_all()
+
+    def settle(self) -> None:
+        """See that no thread is left that waits for nothing; but where one lock follows the other all the time."""
+        if self._in_a_row < _MANY_IN_A_ROW:
+            self._join()
+
+    def close(self) -> None:
+        """End the thread that has nothing to watch."""
+        with self._changed:
+            self._in_a_row = 0
             self._changed.notify_all()
-            idle = [thread for thread in self._threads if thread is not threading.current_thread()]
+        self._join()
+
+    def _join(self) -> None:
+        with self._changed:
+            idle = [] if self._leases else [each for each in self._threads if each is not threading.current_thread()]
         for thread in idle:
             # Those that wait end at once; one whose request hangs ends with it.
             thread.join(0.05)
@@ -86,15 +114,28 @@ class Keeper:
                 self._threads.discard(threading.current_thread())
 
     def _next(self) -> "Lease | None":
-        """Wait until something is due, and hand the watch over."""
+        """Wait until something is due, and hand the watch over; None when there is nothing to watch any more."""
         with self._changed:
-            while self._leases:
+            while self._leases or self._linger():
+                if not self._leases:
+                    continue
                 lease = min(self._leases, key=lambda each: each._due_ms())
-                wait_s = (lease._due_ms() - self._clocks.read().local_ms) / 1_000
-                if wait_s <= 0:
+                due_ms, now_ms = lease._due_ms(), self._clocks.read().local_ms
+                if due_ms <= now_ms:
                     self._watchers -= 1
                     self._ensure_a_watcher()
                     return lease
-                self._changed.wait(min(wait_s, _LONGEST_WAIT_S))
+                self._looks_at_ms = due_ms
+                self._changed.wait(min((due_ms - now_ms) / 1_000, _LONGEST_WAIT_S))
             self._watchers -= 1
             return None
+
+    def _linger(self) -> bool:
+        """Wait for the next lease for a moment, if many came in a row; whether one has come, and perhaps gone."""
+        if (before := self._in_a_row) < _MANY_IN_A_ROW:
+            return False
+        self._lingers = True
+        self._looks_at_ms = self._clocks.read().local_ms + _LINGERS_S * 1_000
+        self._changed.wait(_LINGERS_S)
+        self._lingers = False
+        return bool(self._leases) or self._in_a_row > before

@@ -61,6 +61,8 @@ class Contender:
     def __init__(self, claim: Claim, now: Moment) -> None:
         self.claim = claim
         self.now = now
+        # What a row has left of its lease at least, after a look: a parked waiter may sleep for half a lease.
+        self.row_kept_ms = claim.lease_ms * 3 // 4
 
     def ask(self, request: Request) -> Steps[Reply]:
         """Send one request on the way; its reply moves the present on."""
@@ -70,17 +72,25 @@ class Contender:
 
     # The verbs of a waiter.
 
-    def take_ticket(self, record_wait_ms: int | None) -> Steps[Grant | Position]:
+    def take_ticket(
+        self, record_wait_ms: int | None, *, others_wait: bool = False, trust_the_count: bool = False
+    ) -> Steps[Grant | Position]:
         """Acquire at once, or stand in the queue.
 
         Args:
             record_wait_ms: 0 to fail instead of queueing.
+            others_wait: the caller has just seen them, and its owner has asked for nothing yet: the hopeless first
+                try is left out.
+            trust_the_count: stand in the queue where a young count says that there is one, without a look; for
+                those whose next look is cheap and soon.
 
         Raises:
             RecordWaitExceeded: somebody holds or queues, and the record wait is 0; nothing is left behind.
             PermitsMismatch, UnsupportedFormat: the lock exists with another limit, or in a newer format.
         """
-        found = yield from self.acquire_at_once()
+        found = None
+        if record_wait_ms == 0 or not others_wait:
+            found = yield from self.acquire_at_once(may_join=trust_the_count and record_wait_ms != 0)
         if isinstance(found, Grant):
             return found
         if isinstance(found, Row):
@@ -110,8 +120,12 @@ class Contender:
 
     # The operations.
 
-    def acquire_at_once(self) -> Steps[Grant | Row | None]:
+    def acquire_at_once(self, *, may_join: bool = False) -> Steps[Grant | Row | None]:
         """Take the lock if nobody holds it or queues for it.
+
+        Args:
+            may_join: that the caller joins the queue where there is one: then a count that is not old is taken for
+                true, without a look.
 
         Returns:
             The grant; or my own row, when an earlier try has joined the queue; or None: somebody holds or queues.
@@ -141,6 +155,8 @@ class Contender:
                 reply = yield from self.ask(write.take_at_once(self.claim, built))
             elif item.waiting == 0:
                 reply = yield from self.ask(write.take_over(self.claim, built, item, gone))
+            elif may_join and not self._is_old(item):
+                return None
             else:
                 queue = yield from look(self, until=somebody_lives)
                 if queue.mine:
@@ -150,7 +166,7 @@ class Contender:
                 built, gone = self.now, expired(queue.item, self.now)
                 if queue.item.room(shared=self.claim.shared, gone=gone) <= 0:
                     return None
-                heal = queue.item.ticket_at_ms + 2 * write.JOIN_DEADLINE_MS < self.now.earliest_ms
+                heal = self._is_old(queue.item)
                 reply = yield from self.ask(write.take_past_the_count(self.claim, built, queue.item, gone, heal=heal))
         return None
 
@@ -305,6 +321,10 @@ class Contender:
 
     # The parts.
 
+    def _is_old(self, item: LockItem) -> bool:
+        """Whether every number was followed by its row by now, or will not be."""
+        return item.ticket_at_ms + 2 * write.JOIN_DEADLINE_MS < self.now.earliest_ms
+
     def understood(self, item: Item | None) -> LockItem | None:
         """The lock item, unless its limit is another than the claim's, and not an operator's.
 
@@ -350,11 +370,11 @@ class Contender:
         return revived
 
     def extend(self, place: Place) -> Steps[Place | None]:
-        """Keep my row alive, if a quarter of its lease is gone; None when the row is.
+        """Keep my row alive, if less than ``row_kept_ms`` is left of its lease; None when the row is gone.
 
-        A waiter sleeps for up to half a lease: whatever it leaves here, a quarter remains for a late look.
+        Whatever a waiter sleeps, a quarter of the lease remains for a late look.
         """
-        if place.lease_until_ms - self.now.latest_ms > self.claim.lease_ms * 3 // 4:
+        if place.lease_until_ms - self.now.latest_ms > self.row_kept_ms:
             return place
         built = self.now
         reply = yield from self.ask(write.extend_row(self.claim, place.ticket, built))

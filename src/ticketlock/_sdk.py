@@ -36,6 +36,8 @@ CLIENT_SETTINGS: Mapping[str, Any] = {
     "read_timeout": READ_TIMEOUT_S,
     # For as many threads that look at once.
     "max_pool_connections": 50,
+    # What is sent is made by ticketlock, from values that it has checked.
+    "parameter_validation": False,
     "retries": {"total_max_attempts": 1, "mode": "standard"},
 }
 

@@ -10,7 +10,7 @@ from ticketlock import _calls, _sdk
 from ticketlock._clocks import Clocks, SystemClocks
 from ticketlock._driver import Actions, Driver, Sleep, T
 from ticketlock._listing import LISTED, LockSummary, list_page
-from ticketlock._names import MAX_RECORD_WAIT_MS, LockName, whole_number
+from ticketlock._names import MAX_RECORD_WAIT_MS, LockName, text, whole_number
 from ticketlock._operate import release_of, resume, set_limit
 from ticketlock._outcomes import Grant, LockState, Place, Position, Released
 from ticketlock._protocol import Contender
@@ -53,7 +53,7 @@ class LockTable:
         sleep: Callable[[float], object] = time.sleep,
         give_up_after_ms: int = 8_000,
     ) -> None:
-        self.table_name = table_name
+        self.table_name = text("table_name", table_name, 1_024)
         self._client = client if client is not None else _sdk.make_client()
         _sdk.check_client(self._client)
         self._step_functions = step_functions

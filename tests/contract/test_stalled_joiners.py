@@ -19,7 +19,18 @@ from contract.world import LEASE_MS, Process, Stepper, World
 from ticketlock import Grant, LockLost, LockName, Position
 from ticketlock._items import LockItem, is_lock_item
 from ticketlock._protocol import Contender
-from ticketlock._requests import Closing, Describing, Pause, Read, Scan, Reply, Request, TaskAnswer, TimeCheck, Transaction
+from ticketlock._requests import (
+    Closing,
+    Describing,
+    Pause,
+    Read,
+    Reply,
+    Request,
+    Scan,
+    TaskAnswer,
+    TimeCheck,
+    Transaction,
+)
 from ticketlock._time import Moment
 
 H = TypeVar("H")

@@ -9,6 +9,7 @@ from property.invariants import Broken
 SCHEDULES, A_TEST = 400, 50
 # `make proof` looks for these for longer.
 RARELY_CAUGHT = {
+    "a partial page taken for the whole queue",
     "'<>' for the limit",
     "a count that is put back without declaring tickets void",
     "a renewal that may be earlier than the one that stands",

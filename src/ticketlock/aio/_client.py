@@ -298,6 +298,7 @@ class LockClient:
 
     async def _acquire(self, asked: Asked, on_wait: Callable[[Position], object] | None) -> Grant:
         pace = self._asking.pace(asked.claim.lock)
+        others_wait = self._asking.others_wait(asked, self._clocks.read().local_ms)
 
         def waits(seen: Position) -> None:
             _log.debug("waiting for %r: ticket %s, %s ahead", asked.claim.lock, seen.place.ticket, seen.ahead)
@@ -305,8 +306,15 @@ class LockClient:
                 on_wait(seen)
 
         def steps(me: Contender) -> Steps[Grant]:
-            then_call = self._table.then_call
-            return acquire(me, asked.record_wait_ms, pace, then_call=then_call, on_wait=waits, jitter=random.random)
+            return acquire(
+                me,
+                asked.record_wait_ms,
+                pace,
+                then_call=self._table.then_call,
+                on_wait=waits,
+                jitter=random.random,
+                others_wait=others_wait,
+            )
 
         # A task of its own, so that closing the client ends it.
         waiter = asyncio.ensure_future(self._table.contend(asked.claim, steps))
@@ -379,6 +387,7 @@ class LockClient:
         except TableError:
             lease._state = "lost" if was == "lost" else "unreleased"
             raise
+        self._asking.saw(lease.lock, released, self._clocks.read().local_ms)
         if was == "lost" or released.lease_was_over:
             raise lease._lost()
         _log.debug("released %r", lease)

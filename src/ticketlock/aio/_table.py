@@ -9,6 +9,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from ticketlock import _sdk
 from ticketlock._clocks import Clocks
 from ticketlock._driver import Actions, Driver, Sleep, T
+from ticketlock._names import text
 from ticketlock._protocol import Contender
 from ticketlock._requests import Steps
 from ticketlock._time import Moment
@@ -29,7 +30,7 @@ class Table:
 
     def __init__(self, table_name: str, client: Any, step_functions: Any, clocks: Clocks) -> None:
         _sdk.check_client(client)
-        self.table_name = table_name
+        self.table_name = text("table_name", table_name, 1_024)
         self.then_call = step_functions is not None
         self._client = client
         self._step_functions = step_functions
