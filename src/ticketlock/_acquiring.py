@@ -42,7 +42,7 @@ def acquire(
     check_turn = _calls.check_turn if then_call else Contender.check_turn
     # The pace leaves a quarter of the row's lease: half of it is enough for the sleeps.
     me.row_kept_ms = me.claim.lease_ms // 2
-    found: Grant | Position = yield from me.take_ticket(record_wait_ms, others_wait=others_wait, trust_the_count=True)
+    found: Grant | Position = yield from me.take_ticket(record_wait_ms, others_wait=others_wait)
     while isinstance(found, Position):
         rest_ms = None if record_wait_ms is None else began_ms + record_wait_ms - me.now.local_ms
         if rest_ms is not None and rest_ms <= 0:
@@ -56,15 +56,21 @@ def acquire(
     return found
 
 
-def leave(me: Contender, *, then_call: bool) -> Steps[None]:
-    """Give up whatever an acquisition that was broken off has left: its place, or its grant."""
+def leave(me: Contender, *, then_call: bool, only_the_place: bool = False) -> Steps[None]:
+    """Give up whatever an acquisition that was broken off has left: its place, or its grant.
+
+    Args:
+        then_call: whether the next one in line is to be called.
+        only_the_place: leave a grant, since somebody else with the same owner may work under it.
+    """
     queue = yield from look(me, lambda seen: bool(seen.mine), _PATIENCE_MS)
     for row in queue.mine:
         yield from _withdraw(me, Place(row.ticket, row.lease_until_ms), then_call=then_call)
     holder = queue.item.holder(me.claim.owner) if queue.item is not None else None
-    if queue.item is not None and holder is not None:
+    if queue.item is not None and holder is not None and not only_the_place:
         held = yield from me.renew(holder.fencing_token)
-        yield from (_calls.release(me, held) if then_call else me.release(held))
+        free = _calls.release if then_call else Contender.release
+        yield from free(me, held, data_left=queue.item.data_left)
 
 
 def _withdraw(me: Contender, place: Place, *, then_call: bool) -> Steps[Grant | None]:

@@ -1,5 +1,6 @@
 """What a client asks for, checked and completed: common to threads and tasks. No I/O."""
 
+import logging
 import math
 import os
 import socket
@@ -9,11 +10,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from inspect import Signature, signature
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ticketlock._lease import BaseLease
 from ticketlock._names import LockName, duration_ms, record_wait_ms, text
-from ticketlock._outcomes import Released
+from ticketlock._outcomes import Position, Released
 from ticketlock._pace import Bounds, Pace
 from ticketlock._writes import MAX_LEASE_MS, MIN_LEASE_MS, Claim
 from ticketlock.errors import AlreadyHeld, ClientClosed, InvalidLockRequest
@@ -21,10 +22,14 @@ from ticketlock.errors import AlreadyHeld, ClientClosed, InvalidLockRequest
 Seconds = float | timedelta
 L = TypeVar("L", bound=BaseLease)
 
+_log = logging.getLogger("ticketlock")
+
 _OWNER_NAME_BYTES = 512
 _REMEMBERED = 1_000
 _HOUR_MS = 3_600_000
 _CROWDED_MS = 1_000
+# Long enough for the count to be healed by the first tries that follow.
+_DISTRUSTED_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,56 @@ class Asked:
     has_own_identity: bool
     record_wait_ms: int | None
     danger_ms: int | None
+
+
+class Wishes(NamedTuple):
+    """What the caller of an acquisition has said, as ``Asking.ask`` takes it."""
+
+    record_wait: Seconds | None
+    lease: Seconds | None
+    data: str | None
+    permits: int
+    shared: bool
+    owner: str | None
+    danger: Seconds | None
+
+
+class WaitEnded(BaseException):
+    """The caller's ``on_wait`` has raised.
+
+    Attributes:
+        error: what it has raised.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class Waits:
+    """What one wait sees: told to the caller, and remembered.
+
+    Attributes:
+        saw_others: whether anybody held the lock, or stood before this one.
+    """
+
+    def __init__(self, lock: LockName, on_wait: Callable[[Position], object] | None) -> None:
+        self.saw_others = False
+        self._lock = lock
+        self._on_wait = on_wait
+        self._looks = 0
+
+    def __call__(self, seen: Position) -> None:
+        _log.debug("waiting for %r: ticket %s, %s ahead", self._lock.entity, seen.place.ticket, seen.ahead)
+        self._looks += 1
+        # What is ahead of a place that was just taken is a count, not a look.
+        self.saw_others |= bool(seen.holders) or (self._looks > 1 and seen.ahead > 0)
+        if self._on_wait is None:
+            return
+        try:
+            self._on_wait(seen)
+        except BaseException as error:
+            raise WaitEnded(error) from error
 
 
 class Asking(Generic[L]):
@@ -74,6 +129,8 @@ class Asking(Generic[L]):
         self._hand_over_ms: dict[LockName, float] = {}
         # Until when those who waited at a release are taken to wait still.
         self._crowded_until_ms: dict[LockName, int] = {}
+        # Until when that is not believed: whoever was counted there turned out to be nobody.
+        self._distrusted_until_ms: dict[LockName, int] = {}
 
     def lock(self, entity: str | LockName, namespace: str | None) -> LockName:
         """The name of a lock."""
@@ -150,7 +207,8 @@ class Asking(Generic[L]):
             return None
         if reentrant and leases[0].shared == asked.claim.shared and leases[0]._hold_again():
             return leases[0]
-        if asked.claim.permits > 1:
+        # Released meanwhile, by another thread.
+        if asked.claim.permits > 1 or not leases[0].is_held():
             return None
         raise AlreadyHeld(
             f"this thread or task holds {asked.claim.lock.entity!r} already, and would wait for itself: release it "
@@ -200,6 +258,8 @@ class Asking(Generic[L]):
     def saw(self, lock: LockName, released: Released, local_ms: int) -> None:
         """What a release has told: whether others wait."""
         self._crowded_until_ms.pop(lock, None)
+        if local_ms < self._distrusted_until_ms.get(lock, local_ms):
+            return
         if released.waiting is not None and released.waiting > 1 and len(self._crowded_until_ms) < _REMEMBERED:
             self._crowded_until_ms[lock] = local_ms + min(released.held_ms, _CROWDED_MS)
 
@@ -207,6 +267,12 @@ class Asking(Generic[L]):
         """Whether the first try would surely be in vain: others waited a moment ago, more than have gone since."""
         until_ms = self._crowded_until_ms.pop(asked.claim.lock, None)
         return until_ms is not None and local_ms < until_ms and asked.has_own_identity
+
+    def was_alone(self, lock: LockName, local_ms: int) -> None:
+        """Nobody held or waited where others were said to wait: a count that a dead waiter left is not asked again."""
+        if len(self._distrusted_until_ms) >= _REMEMBERED:
+            self._distrusted_until_ms.clear()
+        self._distrusted_until_ms[lock] = local_ms + _DISTRUSTED_MS
 
     def in_one_order(self, entities: Iterable[str | LockName], namespace: str | None) -> list[LockName]:
         """Names of several locks, in the order that all callers take them in.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from ticketlock._acquiring import acquire, leave
-from ticketlock._asking import Asked, Asking, Seconds, entity_of, rest_s, signature_of
+from ticketlock._asking import Asked, Asking, Seconds, WaitEnded, Waits, entity_of, rest_s, signature_of
 from ticketlock._clocks import Clocks, SystemClocks
 from ticketlock._held import Lease, LeaseGroup
 from ticketlock._keeper import Keeper
@@ -146,7 +146,7 @@ class LockClient:
             owner: the identity of this acquisition, if you have one: a repeated call with it gets the same grant.
             on_lost: called once, on a thread of its own, if the lock is lost before it is released.
             on_danger: called once, on a thread of its own, when the deadline comes near because renewals fail.
-            danger: how near that is; a quarter of the lease otherwise.
+            danger: how near that is; a quarter of the lease otherwise. The heartbeat keeps it beyond half of it.
             on_wait: called after each look that found the lock taken, with the position in the queue.
 
         Raises:
@@ -191,7 +191,7 @@ class LockClient:
             made.release(best_effort=True)
             raise
         if made._is_watched():
-            self._keeper.watch(made)
+            self._watch(made)
         _log.debug("acquired %r", made)
         return made
 
@@ -233,8 +233,7 @@ class LockClient:
                 rest = rest_s(wait_ms, self._clocks.read().local_ms - began_ms)
                 leases.append(self.acquire(lock, record_wait=rest, **more))
         except BaseException:
-            for lease in reversed(leases):
-                lease.release(best_effort=True)
+            LeaseGroup(leases)._give_back()
             raise
         return LeaseGroup(leases)
 
@@ -345,10 +344,7 @@ class LockClient:
         pace = self._asking.pace(claim.lock)
         others_wait = self._asking.others_wait(asked, self._clocks.read().local_ms)
 
-        def waits(seen: Position) -> None:
-            _log.debug("waiting for %r: ticket %s, %s ahead", claim.lock.entity, seen.place.ticket, seen.ahead)
-            if on_wait is not None:
-                on_wait(seen)
+        waits = Waits(claim.lock, on_wait)
 
         def steps(me: Contender) -> Steps[Grant]:
             return acquire(
@@ -366,6 +362,9 @@ class LockClient:
             self._waiters.add(caller)
         try:
             grant = self._table.contend(claim, steps, sleep=self._nap)
+        except WaitEnded as ended:
+            self._leave(asked)
+            raise ended.error from None
         except (InvalidLockRequest, PermitsMismatch, RecordWaitExceeded, UnsupportedFormat):
             raise
         except BaseException:
@@ -376,6 +375,8 @@ class LockClient:
                 self._waiters.discard(caller)
                 self._waiter_left.notify_all()
         self._asking.learned(claim.lock, pace)
+        if others_wait and not waits.saw_others:
+            self._asking.was_alone(claim.lock, self._clocks.read().local_ms)
         return grant
 
     def _nap(self, seconds: float) -> None:
@@ -389,7 +390,10 @@ class LockClient:
 
     def _leave(self, asked: Asked) -> None:
         try:
-            self._table.contend(asked.claim, lambda me: leave(me, then_call=self._then_call))
+            only_the_place = not asked.has_own_identity
+            self._table.contend(
+                asked.claim, lambda me: leave(me, then_call=self._then_call, only_the_place=only_the_place)
+            )
         except TicketLockError as error:
             _log.warning("a place in the queue of %r was not given up, and ends by itself: %s", asked.claim.lock, error)
 
@@ -407,20 +411,31 @@ class LockClient:
         was = lease._mark_released()
         if was == "still held" or was == "released":
             return
-        self._forget(lease)
+        self._keeper.forget(lease)
         try:
             released = self._table.release(lease._claim, lease._grant, data_left=data_left)
         except LockLost:
+            self._asking.drop(lease)
             raise lease._lost() from None
-        except TableError:
+        except BaseException:
+            # It may be tried again, by `close` as well.
             lease._state = "lost" if was == "lost" else "unreleased"
             raise
         finally:
             self._keeper.settle()
+        self._asking.drop(lease)
         self._asking.saw(lease.lock, released, self._clocks.read().local_ms)
         if was == "lost" or released.lease_was_over:
             raise lease._lost()
         _log.debug("released %r", lease)
+
+    def _watch(self, lease: Lease) -> None:
+        try:
+            self._keeper.watch(lease)
+        except RuntimeError:
+            # No thread can be started: a lock that nobody renews is not handed out.
+            lease.release(best_effort=True)
+            raise
 
     def _forget(self, lease: Lease) -> None:
         self._keeper.forget(lease)
@@ -466,7 +481,10 @@ class LockClient:
             except Exception:
                 _log.exception("on_%s of %r failed", what, lease)
 
-        threading.Thread(target=tell, name=f"ticketlock-on-{what}", daemon=True).start()
+        try:
+            threading.Thread(target=tell, name=f"ticketlock-on-{what}", daemon=True).start()
+        except RuntimeError as error:
+            _log.error("nobody could be told on_%s of %r: %s", what, lease, error)
 
 
 _clients: weakref.WeakSet[LockClient] = weakref.WeakSet()

@@ -2,16 +2,16 @@
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from ticketlock import _fencing
+from ticketlock import _fencing, _sdk
 from ticketlock._asking import Seconds
 from ticketlock._lease import BaseLease
 from ticketlock._names import duration_ms, text
 from ticketlock._writes import DATA_BYTES, MAX_LEASE_MS
-from ticketlock.errors import LockLost, TableError, TicketLockError
+from ticketlock.errors import TableError, TicketLockError
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -79,13 +79,16 @@ class Lease(BaseLease):
 
         Raises:
             LockLost: the lock is not held with this token any more; nothing was written.
+            InvalidLockRequest: the items are none of a TransactWriteItems.
             ClientError: another of the conditions did not hold, as DynamoDB said it; nothing was written.
             TableError: the table could not be used.
         """
         self._check_process()
         patience_ms = duration_ms("patience", patience, 0, MAX_LEASE_MS)
+        table = self._client._table
+        _sdk.check_items(client if client is not None else table.client, items)
         actions = _fencing.transact_write(self.condition_check(), items, self._clocks, patience_ms)
-        self._client._table.drive(actions, dynamodb=client)
+        table.drive(actions, dynamodb=client)
 
     def release(self, *, data_left: str | None = None, best_effort: bool = False) -> None:
         """Free the lock; of a lock that is held several times, the last release does. A second time does nothing.
@@ -117,6 +120,7 @@ class Lease(BaseLease):
         self._client._keeper.settle()
 
     def __enter__(self) -> Self:
+        self._check_not_released()
         return self
 
     def __exit__(
@@ -151,14 +155,7 @@ class LeaseGroup:
         Raises:
             LockLost, TableError: of the first one that could not be released as it should; the others were released.
         """
-        failed: TicketLockError | None = None
-        for lease in reversed(self.leases):
-            try:
-                lease.release()
-            except TicketLockError as error:
-                failed = failed or error
-        if failed is not None:
-            raise failed
+        self._for_each(lambda lease: lease.release())
 
     def __enter__(self) -> Self:
         return self
@@ -166,11 +163,19 @@ class LeaseGroup:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        lost: LockLost | None = None
+        self._for_each(lambda lease: lease.__exit__(kind, error, traceback))
+
+    def _give_back(self) -> None:
+        """Free them as they were found: nobody has worked under them."""
+        self._for_each(lambda lease: lease.release(best_effort=True, data_left=lease.data_left))
+
+    def _for_each(self, end: Callable[[Lease], None]) -> None:
+        """The last one first, each of them, whatever becomes of the others."""
+        first: BaseException | None = None
         for lease in reversed(self.leases):
             try:
-                lease.__exit__(kind, error, traceback)
-            except LockLost as each:
-                lost = lost or each
-        if lost is not None:
-            raise lost
+                end(lease)
+            except BaseException as error:
+                first = first or error
+        if first is not None:
+            raise first

@@ -5,8 +5,10 @@ that hangs delays no other lease's, nor the news that its own is over. The last 
 """
 
 import logging
+import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ticketlock._clocks import Clocks
@@ -21,7 +23,7 @@ _LONGEST_WAIT_S = 5.0
 # To start and end a thread takes as long as a request: one that would be needed again at once stays for so long.
 _LINGERS_S = 0.05
 _MANY_IN_A_ROW = 5
-_MOST_THREADS = 16
+_MOST_THREADS = 128
 
 
 class Keeper:
@@ -94,9 +96,11 @@ class Keeper:
         try:
             thread.start()
         except RuntimeError:
-            # The interpreter is about to exit: whatever is held is released by then.
             self._threads.discard(thread)
             self._watchers -= 1
+            # An interpreter that is about to exit starts no thread: whatever is held is released by then.
+            if not sys.is_finalizing():
+                raise
 
     def _run(self) -> None:
         try:
@@ -123,7 +127,9 @@ class Keeper:
                 due_ms, now_ms = lease._due_ms(), self._clocks.read().local_ms
                 if due_ms <= now_ms:
                     self._watchers -= 1
-                    self._ensure_a_watcher()
+                    with suppress(RuntimeError):
+                        # Without another thread this one watches on, when it is done.
+                        self._ensure_a_watcher()
                     return lease
                 self._looks_at_ms = due_ms
                 self._changed.wait(min((due_ms - now_ms) / 1_000, _LONGEST_WAIT_S))

@@ -150,6 +150,7 @@ class BaseLease:
         if known is None or deadline.local_ms >= known.local_ms:
             self._grant = grant
             self._deadline = deadline
+            self._doubted = False
             self._renew_at_ms = deadline.local_ms - self._claim.lease_ms // 2
 
     def _remaining_ms(self, reading: Reading) -> int:
@@ -175,6 +176,8 @@ class BaseLease:
     def _due_ms(self) -> int:
         """When something is due next, on the local clock."""
         due = [self._deadline.local_ms]
+        if self._is_doubtful(self._clocks.read()):
+            return self._clocks.read().local_ms
         if not self._in_danger:
             due.append(self._deadline.local_ms - self._danger_ms)
         if self._heartbeat and not self._renewing:
@@ -188,13 +191,19 @@ class BaseLease:
                 return None
             if reading.local_ms >= self._deadline.local_ms:
                 return "lost"
-            if self._heartbeat and not self._renewing and reading.local_ms >= self._renew_at_ms:
-                self._renewing = True
+            is_doubtful = self._is_doubtful(reading)
+            if is_doubtful or (self._heartbeat and not self._renewing and reading.local_ms >= self._renew_at_ms):
+                self._renewing, self._doubted = True, self._doubted or is_doubtful
                 return "renew"
             if not self._in_danger and reading.local_ms >= self._deadline.local_ms - self._danger_ms:
                 self._in_danger = True
                 return "danger"
             return None
+
+    def _is_doubtful(self, reading: Reading) -> bool:
+        """Whether the wall clock alone says that it is over, set, or frozen with the other: the table is asked once."""
+        asked = self._doubted or self._renewing or not self._heartbeat
+        return not asked and reading.wall_ms >= self._deadline.wall_ms
 
     def _renewed(self, grant: Grant, began: Reading) -> None:
         with self._mutex:
@@ -230,6 +239,10 @@ class BaseLease:
             was = self._state
             self._state = "released"
             return was
+
+    def _check_not_released(self) -> None:
+        if self._state == "released":
+            raise LockLost(f"the lease on {self.entity!r} was released: acquire the lock again")
 
     def _lost(self) -> LockLost:
         return LockLost(f"the lease of fencing token {self.fencing_token} on {self.entity!r} is over")

@@ -87,7 +87,7 @@ def release_of(lock: LockName, whose: Callable[[Holder], bool], now: Moment, *, 
         since_ms=holder.since_ms,
         mean_hold_ms=item.mean_hold_ms,
     )
-    released = yield from me.release(held)
+    released = yield from me.release(held, data_left=item.data_left)
     if then_call and released.waiting != 0:
         yield from call_next(me)
     return released

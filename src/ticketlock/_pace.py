@@ -36,6 +36,8 @@ _LONGEST_A_TURN = 2
 _REQUESTS = 3
 _SLOWLY = 1.25
 _GRANTS_THAT_TELL = 3
+# Whatever was asked for, and however late it is.
+_ALWAYS_MS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ class Pace:
             ms = self._behind_ms(seen, until_free_ms, hold_ms, jitter)
         # The row has to be extended before its last quarter.
         row_ms = seen.place.lease_until_ms - seen.now.latest_ms - lease_ms // 4
-        ms = max(shortest_ms, min(ms, row_ms, lease_ms / 2))
+        ms = min(max(shortest_ms, ms), max(_ALWAYS_MS, row_ms), lease_ms / 2)
         if rest_ms is not None:
             ms = max(0, min(ms, rest_ms))
         self._woke_ms = seen.now.local_ms + ms

@@ -72,17 +72,13 @@ class Contender:
 
     # The verbs of a waiter.
 
-    def take_ticket(
-        self, record_wait_ms: int | None, *, others_wait: bool = False, trust_the_count: bool = False
-    ) -> Steps[Grant | Position]:
+    def take_ticket(self, record_wait_ms: int | None, *, others_wait: bool = False) -> Steps[Grant | Position]:
         """Acquire at once, or stand in the queue.
 
         Args:
             record_wait_ms: 0 to fail instead of queueing.
             others_wait: the caller has just seen them, and its owner has asked for nothing yet: the hopeless first
                 try is left out.
-            trust_the_count: stand in the queue where a young count says that there is one, without a look; for
-                those whose next look is cheap and soon.
 
         Raises:
             RecordWaitExceeded: somebody holds or queues, and the record wait is 0; nothing is left behind.
@@ -90,7 +86,7 @@ class Contender:
         """
         found = None
         if record_wait_ms == 0 or not others_wait:
-            found = yield from self.acquire_at_once(may_join=trust_the_count and record_wait_ms != 0)
+            found = yield from self.acquire_at_once()
         if isinstance(found, Grant):
             return found
         if isinstance(found, Row):
@@ -120,12 +116,8 @@ class Contender:
 
     # The operations.
 
-    def acquire_at_once(self, *, may_join: bool = False) -> Steps[Grant | Row | None]:
+    def acquire_at_once(self) -> Steps[Grant | Row | None]:
         """Take the lock if nobody holds it or queues for it.
-
-        Args:
-            may_join: that the caller joins the queue where there is one: then a count that is not old is taken for
-                true, without a look.
 
         Returns:
             The grant; or my own row, when an earlier try has joined the queue; or None: somebody holds or queues.
@@ -155,8 +147,6 @@ class Contender:
                 reply = yield from self.ask(write.take_at_once(self.claim, built))
             elif item.waiting == 0:
                 reply = yield from self.ask(write.take_over(self.claim, built, item, gone))
-            elif may_join and not self._is_old(item):
-                return None
             else:
                 queue = yield from look(self, until=somebody_lives)
                 if queue.mine:

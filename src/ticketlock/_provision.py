@@ -46,7 +46,7 @@ def create_table(table_name: str, *, client: "DynamoDBClient | None" = None, **m
     dynamodb.get_waiter("table_exists").wait(TableName=table_name, WaiterConfig={"Delay": 1, "MaxAttempts": 60})
     found = dynamodb.describe_time_to_live(TableName=table_name)["TimeToLiveDescription"]
     if not made:
-        _check(dynamodb.describe_table(TableName=table_name)["Table"], found)
+        _check(dynamodb, dynamodb.describe_table(TableName=table_name)["Table"], found)
     if found.get("TimeToLiveStatus", "DISABLED") == "DISABLED":
         dynamodb.update_time_to_live(
             TableName=table_name, TimeToLiveSpecification={"Enabled": True, "AttributeName": TIME_TO_LIVE}
@@ -54,7 +54,7 @@ def create_table(table_name: str, *, client: "DynamoDBClient | None" = None, **m
     return made
 
 
-def _check(table: Any, time_to_live: Any) -> None:
+def _check(dynamodb: Any, table: Any, time_to_live: Any) -> None:
     """Refuse somebody else's table, before time to live deletes what is in it."""
     wanted = table_definition(table["TableName"])
     if _keys(table) != _keys(wanted):
@@ -62,6 +62,10 @@ def _check(table: Any, time_to_live: Any) -> None:
     attribute = time_to_live.get("AttributeName", TIME_TO_LIVE)
     if attribute != TIME_TO_LIVE:
         raise ValueError(f"{table['TableName']} is no lock table: its time to live is on {attribute}")
+    if "AttributeName" not in time_to_live:
+        items = dynamodb.scan(TableName=table["TableName"], Limit=1)["Items"]
+        if any("/" not in item["sk"]["S"] for item in items):
+            raise ValueError(f"{table['TableName']} is no lock table: it has items of another kind")
 
 
 def _keys(table: Any) -> dict[str, tuple[str, str]]:

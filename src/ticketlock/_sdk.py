@@ -1,6 +1,6 @@
 """What the SDK's clients must be like, and what their errors mean for a request: refused, not applied or unknown."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from botocore.exceptions import (
     ProxyConnectionError,
     SSLError,
 )
+from botocore.validate import ParamValidator
 
 from ticketlock._executions import StillRunning
 from ticketlock._items import Item
@@ -94,6 +95,21 @@ def check_lease(lease_ms: int, client: "DynamoDBClient") -> None:
     if config.read_timeout * 4_000 > lease_ms:
         allowed = f"at least four read time-outs of the client ({config.read_timeout} s each)"
         raise InvalidLockRequest("lease_ms", lease_ms, allowed)
+
+
+def check_items(client: Any, items: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse what is no list of items of a TransactWriteItems.
+
+    Raises:
+        InvalidLockRequest: says which parameter is wrong.
+    """
+    model = getattr(client.meta, "service_model", None)
+    if model is None:
+        return
+    shape = model.operation_model("TransactWriteItems").input_shape
+    report = ParamValidator().validate({"TransactItems": list(items)}, shape)
+    if report.has_errors():
+        raise InvalidLockRequest("items", f"{len(items)} items", report.generate_report())
 
 
 class BrokenReply(BotoCoreError):

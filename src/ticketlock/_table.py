@@ -188,6 +188,11 @@ class LockTable:
         return self.run(lambda now: resume(lock, owner, lease_ms, now))
 
     @property
+    def client(self) -> "DynamoDBClient":
+        """The DynamoDB client."""
+        return self._client
+
+    @property
     def step_functions(self) -> "SFNClient":
         """The Step Functions client.
 

@@ -70,10 +70,10 @@ def all_of(kind: Kind) -> Found:
     return found
 
 
-def caught(lock: BrokenLock) -> tuple[Caught | None, float]:
-    """Whether a broken lock is caught, and the time that it took."""
+def caught(number: int) -> tuple[Caught | None, float]:
+    """Whether one of the broken locks is caught, and the time that it took."""
     began = time.perf_counter()
-    return first_broken(lock, range(_HUNTED)), time.perf_counter() - began
+    return first_broken(BROKEN_LOCKS[number], range(_HUNTED)), time.perf_counter() - began
 
 
 def chunks(schedules: int) -> Iterator[range]:
@@ -92,7 +92,7 @@ def main() -> int:
     with ProcessPoolExecutor(asked.workers) as pool:
         # In one process after the other: each broken lock is put in the place of the real one while it is hunted.
         hunts: list[tuple[BrokenLock, Future[tuple[Caught | None, float]]]] = [
-            (lock, pool.submit(caught, lock)) for lock in BROKEN_LOCKS
+            (lock, pool.submit(caught, number)) for number, lock in enumerate(BROKEN_LOCKS)
         ]
         table = Table("broken lock", "as in", "caught by", "at schedule", "after, s", title="Broken locks")
         for lock, hunt in hunts:

@@ -12,8 +12,9 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from ticketlock import _calls, _sdk
 from ticketlock._acquiring import acquire, leave
-from ticketlock._asking import Asked, Asking, Seconds, entity_of, rest_s, signature_of
+from ticketlock._asking import Asked, Asking, Seconds, WaitEnded, Waits, Wishes, entity_of, rest_s, signature_of
 from ticketlock._clocks import Clocks, SystemClocks
+from ticketlock._lease import State
 from ticketlock._listing import LISTED, LockSummary, list_page
 from ticketlock._names import LockName
 from ticketlock._operate import resume
@@ -132,19 +133,15 @@ class LockClient:
 
         ``on_lost`` and ``on_danger`` may be coroutine functions; they run as tasks of their own.
         """
-        asked = self._asking.ask(
-            self._asking.lock(entity, namespace),
-            record_wait=record_wait,
-            lease=lease,
-            data=data,
-            permits=permits,
-            shared=shared,
-            owner=owner,
-            danger=danger,
-        )
+        lock = self._asking.lock(entity, namespace)
+        wishes = Wishes(record_wait, lease, data, permits, shared, owner, danger)
+        # What is wrong is told at once.
+        self._asking.ask(lock, **wishes._asdict())
         beats = self._heartbeat if heartbeat is None else heartbeat
 
         async def begin() -> Lease:
+            # Each time it is awaited it is an acquisition of its own.
+            asked = self._asking.ask(lock, **wishes._asdict())
             self._check_usable()
             caller = asyncio.current_task()
             held = self._asking.held_by(caller, asked, reentrant=reentrant)
@@ -192,8 +189,7 @@ class LockClient:
                     rest = rest_s(wait_ms, self._clocks.read().local_ms - began_ms)
                     leases.append(await self.acquire(lock, record_wait=rest, **more))
             except BaseException:
-                for lease in reversed(leases):
-                    await asyncio.shield(lease.release(best_effort=True))
+                await asyncio.shield(self._in_the_background(LeaseGroup(leases)._give_back()))
                 raise
             return LeaseGroup(leases)
 
@@ -272,12 +268,13 @@ class LockClient:
         leases = self._asking.close()
         for waiter in list(self._waiters):
             waiter.cancel()
-        # Until each has left the queue.
-        await asyncio.gather(*self._waiters.values(), return_exceptions=True)
-        await asyncio.gather(*self._leaving, return_exceptions=True)
+        # Until each has left the queue. To be cancelled ends this wait, and not what it waits for.
+        while under_way := {*self._waiters.values(), *self._leaving}:
+            await asyncio.wait(under_way)
         for lease in leases:
-            lease._holds = 1
-            await lease.release(best_effort=True)
+            if lease._state != "released":
+                lease._holds = 1
+                await lease.release(best_effort=True)
         await self._exit.aclose()
 
     async def __aenter__(self) -> Self:
@@ -300,10 +297,7 @@ class LockClient:
         pace = self._asking.pace(asked.claim.lock)
         others_wait = self._asking.others_wait(asked, self._clocks.read().local_ms)
 
-        def waits(seen: Position) -> None:
-            _log.debug("waiting for %r: ticket %s, %s ahead", asked.claim.lock, seen.place.ticket, seen.ahead)
-            if on_wait is not None:
-                on_wait(seen)
+        waits = Waits(asked.claim.lock, on_wait)
 
         def steps(me: Contender) -> Steps[Grant]:
             return acquire(
@@ -327,17 +321,19 @@ class LockClient:
             raise
         except BaseException as error:
             # To its end, also if the caller is cancelled once more.
-            leaving = asyncio.create_task(self._give_up(waiter, asked))
-            self._leaving.add(leaving)
-            leaving.add_done_callback(self._leaving.discard)
-            await asyncio.shield(leaving)
+            await asyncio.shield(self._in_the_background(self._give_up(waiter, asked)))
+            if isinstance(error, WaitEnded):
+                raise error.error from None
             if isinstance(error, asyncio.CancelledError) and self._asking.is_closed:
                 raise ClientClosed("the client was closed while it waited") from None
             raise
         finally:
             del self._waiters[waiter]
-            over.set_result(None)
+            if not over.done():
+                over.set_result(None)
         self._asking.learned(asked.claim.lock, pace)
+        if others_wait and not waits.saw_others:
+            self._asking.was_alone(asked.claim.lock, self._clocks.read().local_ms)
         return grant
 
     async def _give_up(self, waiter: "asyncio.Task[Grant]", asked: Asked) -> None:
@@ -347,7 +343,10 @@ class LockClient:
 
     async def _leave(self, asked: Asked) -> None:
         try:
-            await self._table.contend(asked.claim, lambda me: leave(me, then_call=self._table.then_call))
+            only_the_place = not asked.has_own_identity
+            await self._table.contend(
+                asked.claim, lambda me: leave(me, then_call=self._table.then_call, only_the_place=only_the_place)
+            )
         except TicketLockError as error:
             _log.warning("a place in the queue of %r was not given up, and ends by itself: %s", asked.claim.lock, error)
 
@@ -374,19 +373,39 @@ class LockClient:
         lease._renewed(grant, began)
         _log.debug("renewed %r", lease)
 
+    def _in_the_background(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """A task that goes on when its caller is cancelled, and that `close` waits for."""
+        task = asyncio.create_task(work)
+        self._leaving.add(task)
+        task.add_done_callback(self._has_left)
+        return task
+
+    def _has_left(self, task: "asyncio.Task[None]") -> None:
+        self._leaving.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # Of nobody's, if its caller was cancelled; otherwise the caller hears of it as well.
+            _log.debug("in the background: %s", error)
+
     async def _release(self, lease: Lease, data_left: str | None) -> None:
         was = lease._mark_released()
         if was == "still held" or was == "released":
             return
-        self._forget(lease)
+        await asyncio.shield(self._in_the_background(self._free(lease, was, data_left)))
+
+    async def _free(self, lease: Lease, was: State, data_left: str | None) -> None:
+        if lease._keeping is not None:
+            lease._keeping.cancel()
         free = _calls.release if self._table.then_call else Contender.release
         try:
             released = await self._table.contend(lease._claim, lambda me: free(me, lease._grant, data_left=data_left))
         except LockLost:
+            self._asking.drop(lease)
             raise lease._lost() from None
-        except TableError:
+        except BaseException:
+            # It may be tried again, by `close` as well.
             lease._state = "lost" if was == "lost" else "unreleased"
             raise
+        self._asking.drop(lease)
         self._asking.saw(lease.lock, released, self._clocks.read().local_ms)
         if was == "lost" or released.lease_was_over:
             raise lease._lost()

@@ -3,16 +3,16 @@
 import asyncio
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from ticketlock import _fencing
+from ticketlock import _fencing, _sdk
 from ticketlock._asking import Seconds
 from ticketlock._lease import BaseLease
 from ticketlock._names import duration_ms, text
 from ticketlock._writes import DATA_BYTES, MAX_LEASE_MS
-from ticketlock.errors import LockLost, TableError, TicketLockError
+from ticketlock.errors import TableError, TicketLockError
 
 if TYPE_CHECKING:
     from ticketlock.aio._client import LockClient
@@ -55,8 +55,10 @@ class Lease(BaseLease):
         """Write in one transaction with the check that this lock is held; see ``ticketlock.Lease.transact_write``."""
         self._check_process()
         patience_ms = duration_ms("patience", patience, 0, MAX_LEASE_MS)
+        table = self._client._table
+        _sdk.check_items(client if client is not None else table.client, items)
         actions = _fencing.transact_write(self.condition_check(), items, self._clocks, patience_ms)
-        await self._client._table.drive(actions, dynamodb=client)
+        await table.drive(actions, dynamodb=client)
 
     async def release(self, *, data_left: str | None = None, best_effort: bool = False) -> None:
         """Free the lock; see ``ticketlock.Lease.release``."""
@@ -77,6 +79,7 @@ class Lease(BaseLease):
         self._client._forget(self)
 
     async def __aenter__(self) -> Self:
+        self._check_not_released()
         return self
 
     async def __aexit__(
@@ -85,8 +88,7 @@ class Lease(BaseLease):
         if self._pid != os.getpid() or self._detached:
             return
         try:
-            # A task that is cancelled releases what it holds before it ends.
-            await asyncio.shield(self.release(best_effort=error is not None))
+            await self.release(best_effort=error is not None)
         except TableError as failed:
             _log.error("%r was not released, and ends by itself: %s", self, failed)
 
@@ -107,14 +109,7 @@ class LeaseGroup:
 
     async def release(self) -> None:
         """Free them all, the last one first; see ``ticketlock.LeaseGroup.release``."""
-        failed: TicketLockError | None = None
-        for lease in reversed(self.leases):
-            try:
-                await lease.release()
-            except TicketLockError as error:
-                failed = failed or error
-        if failed is not None:
-            raise failed
+        await self._to_the_end(self._for_each(lambda lease: lease.release()))
 
     async def __aenter__(self) -> Self:
         return self
@@ -122,11 +117,24 @@ class LeaseGroup:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        lost: LockLost | None = None
+        await self._to_the_end(self._for_each(lambda lease: lease.__aexit__(kind, error, traceback)))
+
+    async def _give_back(self) -> None:
+        """Free them as they were found: nobody has worked under them."""
+        await self._for_each(lambda lease: lease.release(best_effort=True, data_left=lease.data_left))
+
+    async def _to_the_end(self, work: Coroutine[Any, Any, None]) -> None:
+        """Also if the caller is cancelled: each of the locks is freed."""
+        client = self.leases[0]._client
+        await asyncio.shield(client._in_the_background(work))
+
+    async def _for_each(self, end: Callable[[Lease], Coroutine[Any, Any, None]]) -> None:
+        """The last one first, each of them, whatever becomes of the others."""
+        first: BaseException | None = None
         for lease in reversed(self.leases):
             try:
-                await lease.__aexit__(kind, error, traceback)
-            except LockLost as each:
-                lost = lost or each
-        if lost is not None:
-            raise lost
+                await end(lease)
+            except BaseException as error:
+                first = first or error
+        if first is not None:
+            raise first

@@ -32,7 +32,7 @@ class Table:
         _sdk.check_client(client)
         self.table_name = text("table_name", table_name, 1_024)
         self.then_call = step_functions is not None
-        self._client = client
+        self.client = client
         self._step_functions = step_functions
         self._driver = Driver(table_name, clocks, _GIVE_UP_AFTER_MS)
 
@@ -42,7 +42,7 @@ class Table:
         Raises:
             InvalidLockRequest: a request that hangs could take the claim's whole lease.
         """
-        _sdk.check_lease(claim.lease_ms, self._client)
+        _sdk.check_lease(claim.lease_ms, self.client)
         return await self.run(lambda now: steps(Contender(claim, now)))
 
     async def run(self, steps: Callable[[Moment], Steps[T]]) -> T:
@@ -58,7 +58,7 @@ class Table:
                     await asyncio.sleep(action.ms / 1_000)
                     action = actions.send(None)
                     continue
-                client = (dynamodb or self._client) if action.service == "dynamodb" else self._step_functions
+                client = (dynamodb or self.client) if action.service == "dynamodb" else self._step_functions
                 try:
                     answer = await getattr(client, action.operation)(**action.parameters)
                 except (BotoCoreError, ClientError) as error:

@@ -1,0 +1,218 @@
+"""What is broken off leaves nothing behind, and takes nothing away from others."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+from client.in_a_loop import Loop
+from client.places import Emulated, Moved, some_entity, until
+from ticketlock_local.emulator import Emulator
+
+from ticketlock import InvalidLockRequest, LockClient, LockLost, RecordWaitExceeded, aio, create_table
+from ticketlock.testing import Fault, ManualClock, MemoryDynamoDB
+
+
+class Sleep:
+    """How a client waits between the repeats of a request: once, where a test says so, by being interrupted."""
+
+    def __init__(self) -> None:
+        self.is_interrupted = False
+
+    def __call__(self, seconds: float) -> None:
+        if self.is_interrupted:
+            self.is_interrupted = False
+            raise KeyboardInterrupt
+        time.sleep(seconds)
+
+
+@pytest.fixture
+def memory() -> MemoryDynamoDB:
+    return MemoryDynamoDB()
+
+
+@pytest.fixture
+def sleep() -> Sleep:
+    return Sleep()
+
+
+@pytest.fixture
+def mine(memory: MemoryDynamoDB, sleep: Sleep) -> LockClient:
+    """A client that can be interrupted, of leases that nobody renews."""
+    return LockClient("locks", client=memory.client, heartbeat=False, sleep=sleep)
+
+
+@pytest.fixture
+def theirs(memory: MemoryDynamoDB) -> LockClient:
+    return LockClient("locks", client=memory.client, heartbeat=False)
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError(), RecordWaitExceeded(), InvalidLockRequest("field", 1, "2"), KeyboardInterrupt()], ids=repr
+)
+def test_whatever_on_wait_raises_ends_the_wait_and_leaves_the_queue(
+    mine: LockClient, theirs: LockClient, error: BaseException
+) -> None:
+    def waits(_: object) -> None:
+        raise error
+
+    lease = theirs.acquire("e")
+    with pytest.raises(type(error)):
+        mine.acquire("e", on_wait=waits)
+    assert mine.inspect("e").rows == ()
+    lease.release()
+
+
+def test_a_second_acquisition_of_one_owner_that_is_broken_off_leaves_the_first_ones_grant(
+    memory: MemoryDynamoDB, mine: LockClient, theirs: LockClient, sleep: Sleep
+) -> None:
+    lease = theirs.acquire("e", owner="job-1")
+    mine.table.now()
+    memory.faults.append(Fault.REPLY_LOST)
+    sleep.is_interrupted = True
+    with pytest.raises(KeyboardInterrupt):
+        mine.acquire("e", owner="job-1")
+    assert lease.is_held()
+    assert mine.try_acquire("e") is None
+
+
+def test_a_release_that_is_interrupted_may_be_tried_again(
+    memory: MemoryDynamoDB, mine: LockClient, theirs: LockClient, sleep: Sleep
+) -> None:
+    lease = mine.acquire("e")
+    memory.faults.append(Fault.THROTTLED)
+    sleep.is_interrupted = True
+    with pytest.raises(KeyboardInterrupt):
+        lease.release()
+    assert not lease.is_held()
+    lease.release()
+    assert theirs.try_acquire("e") is not None
+
+
+def test_a_group_whose_end_is_interrupted_frees_the_other_locks(
+    memory: MemoryDynamoDB, mine: LockClient, theirs: LockClient, sleep: Sleep
+) -> None:
+    group = mine.acquire_all(["a", "b", "c"])
+    memory.faults.append(Fault.THROTTLED)
+    sleep.is_interrupted = True
+    with pytest.raises(KeyboardInterrupt):
+        group.release()
+    assert [theirs.try_acquire(each) is not None for each in "abc"] == [True, True, False]
+
+
+def test_what_was_left_for_the_next_survives_those_who_never_worked(mine: LockClient, theirs: LockClient) -> None:
+    mine.acquire("a").release(data_left="checkpoint 7")
+    busy = theirs.acquire("b")
+    for _ in range(3):
+        with pytest.raises(RecordWaitExceeded):
+            mine.acquire_all(["a", "b"], record_wait=0)
+    stuck = mine.acquire("a")
+    theirs.table.force_release(theirs.lock("a"), stuck.fencing_token)
+    busy.release()
+    assert theirs.acquire("a").data_left == "checkpoint 7"
+
+
+def test_a_count_that_a_dead_waiter_left_is_healed_though_the_lock_is_busy() -> None:
+    clock = ManualClock()
+    memory = MemoryDynamoDB(clock=clock)
+    locks = LockClient("locks", client=memory.client, clocks=clock, sleep=clock.sleep, heartbeat=False)
+    # Two numbers whose owners died before their rows.
+    held = locks.acquire("e")
+    for number in range(2):
+        item = memory.items()[0]
+        memory.client.put_item(TableName="locks", Item={**item, "waiting": {"N": str(number + 1)}})
+    held.release()
+    for _ in range(40):
+        clock.advance(0.1)
+        locks.acquire("e").release()
+        clock.advance(0.4)
+    before = len(memory.sent)
+    locks.acquire("e").release()
+    assert len(memory.sent) - before == 2
+
+
+def test_a_lease_that_was_released_is_not_entered_again(locks: LockClient, entity: str) -> None:
+    with locks.acquire(entity) as lease:
+        pass
+    with pytest.raises(LockLost, match="released"), lease:
+        pass
+
+
+def test_a_machine_that_was_frozen_asks_the_table_and_tells_the_loss(moved: Moved, entity: str) -> None:
+    told: list[object] = []
+    lease = moved.client(lease=60).acquire(entity, on_lost=told.append)
+    moved.lose(entity)
+    moved.clock.freeze(600)
+    until(lambda: told)
+    assert not lease.is_held()
+
+
+def test_items_that_are_none_are_refused_by_name(place: Emulated, locks: LockClient, entity: str) -> None:
+    with locks.acquire(entity) as lease, pytest.raises(InvalidLockRequest, match=r"^items is"):
+        lease.transact_write([{"Put": {"TableName": "orders", "Item": {"pk": "a"}}}])
+    assert place.is_free(entity)
+
+
+def test_time_to_live_is_not_turned_on_in_a_table_with_items_of_another_kind() -> None:
+    memory = MemoryDynamoDB(lock_table=None)
+    keys = [("pk", "HASH"), ("sk", "RANGE")]
+    memory.create_table(
+        TableName="app",
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name, _ in keys],
+        KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in keys],
+    )
+    memory.client.put_item(TableName="app", Item={"pk": {"S": "user"}, "sk": {"S": "profile"}})
+    with pytest.raises(ValueError, match="items of another kind"):
+        create_table("app", client=memory.client)
+
+
+class TestTasks:
+    @pytest.fixture
+    def tasks(self, loop: Loop, emulator: Emulator, lock_table: str, sdk_clients: dict[Any, Any]) -> Emulated:
+        return Emulated("tasks", loop, emulator.endpoint, lock_table, sdk_clients)
+
+    def test_each_await_of_an_acquisition_is_one_of_its_own(self, tasks: Emulated, loop: Loop) -> None:
+        entity = some_entity()
+
+        async def work() -> list[int]:
+            inside = most = 0
+            tokens = []
+            async with aio.LockClient(tasks.table_name, client=tasks.dynamodb("tasks", 2.0)) as locks:
+                once = locks.acquire(entity)
+
+                async def enter() -> None:
+                    nonlocal inside, most
+                    lease = await once
+                    inside += 1
+                    most = max(most, inside)
+                    tokens.append(lease.fencing_token)
+                    await asyncio.sleep(0.05)
+                    inside -= 1
+                    await lease.release()
+
+                await asyncio.gather(enter(), enter())
+            assert most == 1
+            return tokens
+
+        tokens = loop.do(lambda: work())
+        assert len(set(tokens)) == 2
+
+    def test_a_group_whose_task_is_cancelled_at_its_end_frees_every_lock(self, tasks: Emulated, loop: Loop) -> None:
+        entities = [some_entity() for _ in range(3)]
+
+        async def work() -> None:
+            async with aio.LockClient(tasks.table_name, client=tasks.dynamodb("tasks", 2.0)) as locks:
+
+                async def hold() -> None:
+                    async with locks.acquire_all(entities):
+                        asyncio.get_running_loop().call_soon(task.cancel)
+
+                task = asyncio.create_task(hold())
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+                # To its end, though nobody waits for it any more.
+                await locks.close()
+
+        loop.do(lambda: work())
+        assert all(tasks.is_free(each) for each in entities)
