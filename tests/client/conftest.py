@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 from client.in_a_loop import Loop
 from client.places import Emulated, Kind, Moved, some_entity
+from client.programs import Programs, Shared
 from contract.engines import create_table
 from ticketlock_local.emulator import Emulator
 
 from ticketlock import LockClient
 from ticketlock._sdk import make_client
+from ticketlock.testing import ManualClock, MemoryDynamoDB
 
 
 @pytest.fixture(scope="session")
@@ -66,3 +68,27 @@ def others(place: Emulated) -> LockClient:
 @pytest.fixture
 def entity() -> str:
     return some_entity()
+
+
+@pytest.fixture
+def shared(emulator: Emulator, lock_table: str, entity: str) -> Shared:
+    return Shared(emulator.endpoint, lock_table, entity)
+
+
+@pytest.fixture
+def programs(shared: Shared) -> Iterator[Programs]:
+    running = Programs(shared)
+    try:
+        yield running
+    finally:
+        running.end()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def memory(clock: ManualClock) -> MemoryDynamoDB:
+    return MemoryDynamoDB(clock=clock)

@@ -32,7 +32,8 @@ def until(is_so: Callable[[], object], what: str = "it") -> None:
     last = time.monotonic() + PATIENCE_S
     while not is_so():
         assert time.monotonic() < last, f"{what} did not come about in {PATIENCE_S} s"
-        time.sleep(0.005)
+        # Of what happens elsewhere nobody tells this thread: it is looked for.
+        time.sleep(_TICK_S)
 
 
 def meanwhile(what: Callable[[], T]) -> "Future[T]":

@@ -9,7 +9,7 @@ from client.in_a_loop import Loop
 from client.places import Emulated, Moved, some_entity, until
 from ticketlock_local.emulator import Emulator
 
-from ticketlock import InvalidLockRequest, LockClient, LockLost, RecordWaitExceeded, aio, create_table
+from ticketlock import Claim, InvalidLockRequest, LockClient, LockLost, RecordWaitExceeded, aio, create_table
 from ticketlock.testing import Fault, ManualClock, MemoryDynamoDB
 
 
@@ -23,6 +23,7 @@ class Sleep:
         if self.is_interrupted:
             self.is_interrupted = False
             raise KeyboardInterrupt
+        # Not in place of a condition: it is what the client calls between repeats.
         time.sleep(seconds)
 
 
@@ -129,6 +130,26 @@ def test_a_count_that_a_dead_waiter_left_is_healed_though_the_lock_is_busy() -> 
     before = len(memory.sent)
     locks.acquire("e").release()
     assert len(memory.sent) - before == 2
+
+
+def test_one_that_saw_others_wait_at_its_release_stands_in_line_without_a_try(
+    memory: MemoryDynamoDB, mine: LockClient, theirs: LockClient
+) -> None:
+    lease = mine.acquire("e", lease=60)
+    for number in range(2):
+        theirs.table.take_ticket(Claim(theirs.lock("e"), f"waiter {number}", 60_000), None)
+    lease.release()
+    before = len(memory.sent)
+    with pytest.raises(RecordWaitExceeded):
+        mine.acquire("e", record_wait=0.05)
+    assert [sent.operation for sent in memory.sent[before:]][:2] == ["UpdateItem", "PutItem"]
+
+
+def test_the_thread_of_many_leases_in_a_row_is_gone_a_moment_after_the_last(memory: MemoryDynamoDB) -> None:
+    locks = LockClient("locks", client=memory.client)
+    for _ in range(10):
+        locks.acquire("e").release()
+    until(lambda: locks._keeper.threads == 0)
 
 
 def test_a_lease_that_was_released_is_not_entered_again(locks: LockClient, entity: str) -> None:

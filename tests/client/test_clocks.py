@@ -1,5 +1,6 @@
 """Clocks that are wrong, are set, or stand still: none of it lets a lock be counted on for too long, or be stolen."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -194,14 +195,18 @@ def test_waiters_keep_their_places_however_long_they_wait(moved: Moved, entity: 
                 entered.append(name)
 
         waiting.append(meanwhile(wait))
-        until(lambda name=name: looks[name])  # type: ignore[misc]
+        until(partial(looks.__getitem__, name))
     tickets = {name: seen[0].place.ticket for name, seen in looks.items()}
     for _ in range(20):
         moved.clock.advance(20)
         seen = {name: len(each) for name, each in looks.items()}
-        until(lambda seen=seen: all(len(looks[name]) > seen[name] + 1 for name in looks))  # type: ignore[misc]
+        until(partial(_each_has_grown, looks, seen))
     assert {name: seen[-1].place.ticket for name, seen in looks.items()} == tickets
     lease.release()
     for each in waiting:
         outcome(each)
     assert entered == ["first", "second"]
+
+
+def _each_has_grown(lists: dict[str, list[Position]], lengths: dict[str, int]) -> bool:
+    return all(len(each) > lengths[name] + 1 for name, each in lists.items())

@@ -3,29 +3,14 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from client.programs import Programs, Shared, heard, hold, tell
-from ticketlock_local.emulator import Emulator
 
 from ticketlock import Lease, LockClient
 
 WITHIN_MS = 2_000
-
-
-@pytest.fixture
-def shared(emulator: Emulator, lock_table: str, entity: str) -> Shared:
-    return Shared(emulator.endpoint, lock_table, entity)
-
-
-@pytest.fixture
-def programs(shared: Shared) -> Iterator[Programs]:
-    running = Programs(shared)
-    try:
-        yield running
-    finally:
-        running.end()
 
 
 def lease_until_ms(shared: Shared) -> int:

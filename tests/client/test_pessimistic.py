@@ -9,16 +9,6 @@ from ticketlock.testing import ManualClock, MemoryDynamoDB
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def memory(clock: ManualClock) -> MemoryDynamoDB:
-    return MemoryDynamoDB(clock=clock)
-
-
-@pytest.fixture
 def locks(memory: MemoryDynamoDB, clock: ManualClock) -> Pessimistic:
     return pessimistic(LockClient("locks", client=memory.client, clocks=clock))
 

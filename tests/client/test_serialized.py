@@ -3,6 +3,7 @@
 import asyncio
 import functools
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -57,7 +58,7 @@ def test_calls_for_two_entities_run_together(serialize: Serialize, entity: str) 
         until(lambda: len(inside) == 2)
 
     serialized = serialize(work, "{order}")
-    for each in [meanwhile(lambda name=name: serialized(entity + name)) for name in "ab"]:  # type: ignore[misc]
+    for each in [meanwhile(partial(serialized, entity + name)) for name in "ab"]:
         outcome(each)
 
 

@@ -15,16 +15,6 @@ CODE = re.compile(r"^```python\n# (\S+\.py)\n(.*?)^```$", re.MULTILINE | re.DOTA
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def memory(clock: ManualClock) -> MemoryDynamoDB:
-    return MemoryDynamoDB(clock=clock)
-
-
-@pytest.fixture
 def locks(memory: MemoryDynamoDB, clock: ManualClock) -> LockClient:
     return LockClient("locks", client=memory.client, clocks=clock, sleep=clock.sleep)
 
