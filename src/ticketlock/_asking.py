@@ -21,6 +21,7 @@ from ticketlock.errors import AlreadyHeld, ClientClosed, InvalidLockRequest
 
 Seconds = float | timedelta
 L = TypeVar("L", bound=BaseLease)
+V = TypeVar("V", int, float)
 
 _log = logging.getLogger("ticketlock")
 
@@ -50,7 +51,7 @@ class Asked:
 
 
 class Wishes(NamedTuple):
-    """What the caller of an acquisition has said, as ``Asking.ask`` takes it."""
+    """What the caller of an acquisition has said."""
 
     record_wait: Seconds | None
     lease: Seconds | None
@@ -148,34 +149,19 @@ class Asking(Generic[L]):
         """A record wait's length; None for ever."""
         return self._record_wait_ms if record_wait is None else record_wait_ms("record_wait", record_wait)
 
-    def ask(
-        self,
-        lock: LockName,
-        *,
-        record_wait: Seconds | None,
-        lease: Seconds | None,
-        data: str | None,
-        permits: int,
-        shared: bool,
-        owner: str | None,
-        danger: Seconds | None,
-    ) -> Asked:
+    def ask(self, lock: LockName, wishes: Wishes) -> Asked:
         """Check and complete one acquisition."""
-        lease_ms = self.lease_ms(lease)
+        lease_ms = self.lease_ms(wishes.lease)
         claim = Claim(
             lock,
-            owner if owner is not None else f"{self.owner_name}/{uuid.uuid4().hex}",
+            wishes.owner if wishes.owner is not None else f"{self.owner_name}/{uuid.uuid4().hex}",
             lease_ms,
-            permits=permits,
-            data=data,
-            shared=shared,
+            permits=wishes.permits,
+            data=wishes.data,
+            shared=wishes.shared,
         )
-        return Asked(
-            claim,
-            owner is None,
-            self.wait_ms(record_wait),
-            None if danger is None else duration_ms("danger", danger, 0, lease_ms),
-        )
+        danger_ms = None if wishes.danger is None else duration_ms("danger", wishes.danger, 0, lease_ms)
+        return Asked(claim, wishes.owner is None, self.wait_ms(wishes.record_wait), danger_ms)
 
     def check_usable(self) -> None:
         """Refuse a client that was closed, or copied into another process.
@@ -251,17 +237,15 @@ class Asking(Generic[L]):
 
     def learned(self, lock: LockName, pace: Pace) -> None:
         """What a wait has told of the lock."""
-        if len(self._hand_over_ms) >= _REMEMBERED:
-            self._hand_over_ms.clear()
-        self._hand_over_ms[lock] = pace.hand_over_ms
+        _remember(self._hand_over_ms, lock, pace.hand_over_ms)
 
     def saw(self, lock: LockName, released: Released, local_ms: int) -> None:
         """What a release has told: whether others wait."""
         self._crowded_until_ms.pop(lock, None)
         if local_ms < self._distrusted_until_ms.get(lock, local_ms):
             return
-        if released.waiting is not None and released.waiting > 1 and len(self._crowded_until_ms) < _REMEMBERED:
-            self._crowded_until_ms[lock] = local_ms + min(released.held_ms, _CROWDED_MS)
+        if released.waiting is not None and released.waiting > 1:
+            _remember(self._crowded_until_ms, lock, local_ms + min(released.held_ms, _CROWDED_MS))
 
     def others_wait(self, asked: Asked, local_ms: int) -> bool:
         """Whether the first try would surely be in vain: others waited a moment ago, more than have gone since."""
@@ -270,9 +254,7 @@ class Asking(Generic[L]):
 
     def was_alone(self, lock: LockName, local_ms: int) -> None:
         """Nobody held or waited where others were said to wait: a count that a dead waiter left is not asked again."""
-        if len(self._distrusted_until_ms) >= _REMEMBERED:
-            self._distrusted_until_ms.clear()
-        self._distrusted_until_ms[lock] = local_ms + _DISTRUSTED_MS
+        _remember(self._distrusted_until_ms, lock, local_ms + _DISTRUSTED_MS)
 
     def in_one_order(self, entities: Iterable[str | LockName], namespace: str | None) -> list[LockName]:
         """Names of several locks, in the order that all callers take them in.
@@ -289,6 +271,13 @@ class Asking(Generic[L]):
         if not locks or len(set(locks)) < len(locks):
             raise InvalidLockRequest("entities", [lock.entity for lock in locks], "at least one, each once")
         return locks
+
+
+def _remember(known: dict[LockName, V], lock: LockName, value: V) -> None:
+    """Of so many locks and no more: all of it is advice, and what is forgotten is learned again."""
+    if len(known) >= _REMEMBERED:
+        known.clear()
+    known[lock] = value
 
 
 def rest_s(record_wait_ms: int | None, waited_ms: int) -> float:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from ticketlock._acquiring import acquire, leave
-from ticketlock._asking import Asked, Asking, Seconds, WaitEnded, Waits, entity_of, rest_s, signature_of
+from ticketlock._asking import Asked, Asking, Seconds, WaitEnded, Waits, Wishes, entity_of, rest_s, signature_of
 from ticketlock._clocks import Clocks, SystemClocks
 from ticketlock._held import Lease, LeaseGroup
 from ticketlock._keeper import Keeper
@@ -157,16 +157,8 @@ class LockClient:
             ClientClosed: the client was closed, or belongs to another process.
             TableError: the table could not be used.
         """
-        asked = self._asking.ask(
-            self._asking.lock(entity, namespace),
-            record_wait=record_wait,
-            lease=lease,
-            data=data,
-            permits=permits,
-            shared=shared,
-            owner=owner,
-            danger=danger,
-        )
+        wishes = Wishes(record_wait, lease, data, permits, shared, owner, danger)
+        asked = self._asking.ask(self._asking.lock(entity, namespace), wishes)
         self._asking.check_usable()
         # Not its number, which the next thread may get.
         caller = threading.current_thread()

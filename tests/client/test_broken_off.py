@@ -132,16 +132,18 @@ def test_a_count_that_a_dead_waiter_left_is_healed_though_the_lock_is_busy() -> 
     assert len(memory.sent) - before == 2
 
 
-def test_one_that_saw_others_wait_at_its_release_stands_in_line_without_a_try(
-    memory: MemoryDynamoDB, mine: LockClient, theirs: LockClient
-) -> None:
-    lease = mine.acquire("e", lease=60)
+def test_one_that_saw_others_wait_at_its_release_stands_in_line_without_a_try() -> None:
+    clock = ManualClock()
+    memory = MemoryDynamoDB(clock=clock)
+    locks = LockClient("locks", client=memory.client, clocks=clock, sleep=clock.sleep, heartbeat=False)
+    lease = locks.acquire("e", lease=60)
     for number in range(2):
-        theirs.table.take_ticket(Claim(theirs.lock("e"), f"waiter {number}", 60_000), None)
+        locks.table.take_ticket(Claim(locks.lock("e"), f"waiter {number}", 60_000), None)
+    clock.advance(5)
     lease.release()
     before = len(memory.sent)
     with pytest.raises(RecordWaitExceeded):
-        mine.acquire("e", record_wait=0.05)
+        locks.acquire("e", record_wait=1)
     assert [sent.operation for sent in memory.sent[before:]][:2] == ["UpdateItem", "PutItem"]
 
 

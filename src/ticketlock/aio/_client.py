@@ -136,12 +136,12 @@ class LockClient:
         lock = self._asking.lock(entity, namespace)
         wishes = Wishes(record_wait, lease, data, permits, shared, owner, danger)
         # What is wrong is told at once.
-        self._asking.ask(lock, **wishes._asdict())
+        self._asking.ask(lock, wishes)
         beats = self._heartbeat if heartbeat is None else heartbeat
 
         async def begin() -> Lease:
             # Each time it is awaited it is an acquisition of its own.
-            asked = self._asking.ask(lock, **wishes._asdict())
+            asked = self._asking.ask(lock, wishes)
             self._check_usable()
             caller = asyncio.current_task()
             held = self._asking.held_by(caller, asked, reentrant=reentrant)
