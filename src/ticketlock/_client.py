@@ -17,6 +17,7 @@ from ticketlock._asking import Asked, Asking, Seconds, WaitEnded, Waits, Wishes,
 from ticketlock._clocks import Clocks, SystemClocks
 from ticketlock._held import Lease, LeaseGroup
 from ticketlock._keeper import Keeper
+from ticketlock._lease import Due
 from ticketlock._listing import LockSummary
 from ticketlock._names import LockName
 from ticketlock._outcomes import Grant, LockState, Position
@@ -433,8 +434,7 @@ class LockClient:
         self._keeper.forget(lease)
         self._asking.drop(lease)
 
-    def _tend(self, lease: Lease) -> None:
-        due = lease._take_due(self._clocks.read())
+    def _tend(self, lease: Lease, due: Due) -> None:
         if due == "renew":
             try:
                 self._renew(lease)
@@ -448,10 +448,8 @@ class LockClient:
         elif due == "danger":
             _log.warning("%r comes near its end", lease)
             self._tell(lease, "danger")
-        elif due == "lost":
+        else:
             self._lose(lease, "its lease has ended, and it could not be renewed")
-        elif lease._state != "held":
-            self._keeper.forget(lease)
 
     def _lose(self, lease: Lease, why: str) -> None:
         if not lease._mark_lost():

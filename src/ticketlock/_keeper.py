@@ -12,9 +12,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ticketlock._clocks import Clocks
+from ticketlock._time import Reading
 
 if TYPE_CHECKING:
     from ticketlock._held import Lease
+    from ticketlock._lease import Due
 
 _log = logging.getLogger("ticketlock")
 
@@ -24,16 +26,23 @@ _LONGEST_WAIT_S = 5.0
 _LINGERS_S = 0.05
 _MANY_IN_A_ROW = 5
 _MOST_THREADS = 128
+# By less than this the two clocks part without anything being due sooner: a lease is renewed half of it before its end.
+_CLOCKS_PART_MS = 100
 
 
 class Keeper:
-    """Calls ``tend`` with each lease when something about it is due."""
+    """Calls ``tend`` with each lease, and what is due about it, when it is.
 
-    def __init__(self, clocks: Clocks, tend: Callable[["Lease"], None]) -> None:
+    A client may hold thousands: what comes next is found among numbers that are kept, not by asking every lease.
+    """
+
+    def __init__(self, clocks: Clocks, tend: Callable[["Lease", "Due"], None]) -> None:
         self._clocks = clocks
         self._tend = tend
         self._changed = threading.Condition()
-        self._leases: set[Lease] = set()
+        # Each with the moment, on the local clock, at which it is to be looked at.
+        self._leases: dict[Lease, int] = {}
+        self._wall_ahead_ms = 0
         self._watchers = 0
         # When the watcher looks again at the latest; whether it lingers with nothing to watch.
         self._looks_at_ms = 0.0
@@ -46,17 +55,15 @@ class Keeper:
     def watch(self, lease: "Lease") -> None:
         """Tend a lease from now on."""
         with self._changed:
-            self._leases.add(lease)
             follows = self._clocks.read().local_ms - self._left_at_ms < _LINGERS_S * 1_000
             self._in_a_row = self._in_a_row + 1 if follows else 0
+            self._look_at(lease)
             self._ensure_a_watcher()
-            if lease._due_ms() < self._looks_at_ms:
-                self._changed.notify_all()
 
     def forget(self, lease: "Lease") -> None:
         """Tend it no more. After the last one the thread ends by itself, while its lease is being released."""
         with self._changed:
-            self._leases.discard(lease)
+            self._leases.pop(lease, None)
             if not self._leases:
                 self._left_at_ms = self._clocks.read().local_ms
                 if not self._lingers:
@@ -104,12 +111,15 @@ class Keeper:
 
     def _run(self) -> None:
         try:
-            while (lease := self._next()) is not None:
+            while (found := self._next()) is not None:
+                lease, due = found
                 try:
-                    self._tend(lease)
+                    self._tend(lease, due)
                 except Exception:
                     _log.exception("the heartbeat of %r failed", lease)
                 with self._changed:
+                    if lease in self._leases:
+                        self._look_at(lease)
                     if self._watchers:
                         return
                     self._watchers += 1
@@ -117,24 +127,44 @@ class Keeper:
             with self._changed:
                 self._threads.discard(threading.current_thread())
 
-    def _next(self) -> "Lease | None":
+    def _next(self) -> "tuple[Lease, Due] | None":
         """Wait until something is due, and hand the watch over; None when there is nothing to watch any more."""
         with self._changed:
             while self._leases or self._linger():
                 if not self._leases:
                     continue
-                lease = min(self._leases, key=lambda each: each._due_ms())
-                due_ms, now_ms = lease._due_ms(), self._clocks.read().local_ms
-                if due_ms <= now_ms:
+                reading = self._clocks.read()
+                self._ask_all_if_the_clocks_parted(reading)
+                lease = min(self._leases, key=self._leases.__getitem__)
+                due_ms = self._leases[lease]
+                if due_ms <= reading.local_ms:
+                    due = lease._take_due(reading)
+                    self._leases[lease] = lease._due_ms()
+                    if due == "lost" or lease._state != "held":
+                        del self._leases[lease]
+                    if due is None:
+                        continue
                     self._watchers -= 1
                     with suppress(RuntimeError):
                         # Without another thread this one watches on, when it is done.
                         self._ensure_a_watcher()
-                    return lease
+                    return lease, due
                 self._looks_at_ms = due_ms
-                self._changed.wait(min((due_ms - now_ms) / 1_000, _LONGEST_WAIT_S))
+                self._changed.wait(min((due_ms - reading.local_ms) / 1_000, _LONGEST_WAIT_S))
             self._watchers -= 1
             return None
+
+    def _look_at(self, lease: "Lease") -> None:
+        self._leases[lease] = due_ms = lease._due_ms()
+        if due_ms < self._looks_at_ms:
+            self._changed.notify_all()
+
+    def _ask_all_if_the_clocks_parted(self, reading: Reading) -> None:
+        """The machine was frozen, or its wall clock set: a lease may be in doubt at once."""
+        wall_ahead_ms = reading.wall_ms - reading.local_ms
+        if abs(wall_ahead_ms - self._wall_ahead_ms) > _CLOCKS_PART_MS:
+            self._wall_ahead_ms = wall_ahead_ms
+            self._leases = {lease: lease._due_ms() for lease in self._leases}
 
     def _linger(self) -> bool:
         """Wait for the next lease for a moment, if many came in a row; whether one has come, and perhaps gone."""

@@ -1,16 +1,19 @@
 """Renewals: at half-life, each lease for itself, and never after its release."""
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from client.places import Emulated, Moved, Wire, is_renewal, until
 
 from ticketlock import LockLost
-from ticketlock.testing import Fault
+from ticketlock._time import Reading
+from ticketlock.testing import Fault, ManualClock
 
 SHORT_S = 2.0
 """Long enough for a machine that is busy."""
+MANY = 300
 
 
 class Told:
@@ -24,6 +27,18 @@ class Told:
             "on_danger": lambda _: self.news.append("danger"),
             "on_lost": lambda _: self.news.append("lost"),
         }
+
+
+@dataclass
+class CountingClocks:
+    """Clocks that count how often they are read."""
+
+    clock: ManualClock
+    reads: int = 0
+
+    def read(self) -> Reading:
+        self.reads += 1
+        return self.clock.read()
 
 
 @pytest.fixture
@@ -119,6 +134,16 @@ def test_many_renewals_that_hang_leave_room_for_the_others(place: Emulated, enti
         renewed = wire.renewals(f"{entity}, other")
         until(lambda: wire.renewals(f"{entity}, other") >= renewed + 3)
         assert other.is_held()
+
+
+def test_a_renewal_among_many_leases_asks_none_of_the_others(moved: Moved, entity: str) -> None:
+    clocks = CountingClocks(moved.clock)
+    locks = moved.client(lease=SHORT_S, clocks=clocks)
+    leases = [locks.acquire(f"{entity} {number}") for number in range(MANY)]
+    clocks.reads = 0
+    moved.clock.advance(0.6 * SHORT_S)
+    until(lambda: all(lease._remaining_ms(moved.clock.read()) > 900 * SHORT_S for lease in leases))
+    assert clocks.reads < 30 * MANY
 
 
 def test_renewals_that_are_throttled_are_repeated_until_one_is_let_through(
