@@ -91,7 +91,7 @@ class Emulator:
         try:
             self._folder = Path(tempfile.mkdtemp(prefix="ticketlock-cloud-"))
             for _ in range(_PORT_ATTEMPTS):
-                if self._started_on(python, _free_port()):
+                if self._started_on(python, free_port()):
                     return self
             raise EmulatorError(f"lost the race for a free port {_PORT_ATTEMPTS} times")
         except BaseException:
@@ -201,7 +201,8 @@ def health(endpoint: str) -> Mapping[str, object]:
     return answer if isinstance(answer, dict) else {}
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of the loopback interface that nobody listens on, a moment ago."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

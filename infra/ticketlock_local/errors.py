@@ -9,5 +9,9 @@ class EmulatorError(LocalCloudError):
     """The emulator did not install or start."""
 
 
+class CargoMissing(LocalCloudError):
+    """There is no cargo to build an engine with."""
+
+
 class CdkError(LocalCloudError):
     """A command of the CDK failed; the message ends with the tail of its output."""

@@ -1,0 +1,102 @@
+"""dynoxide: a DynamoDB engine in Rust, for the tests alone. It is built from crates.io, where there is a cargo."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ticketlock_local.checkout import BUILD, exclusive
+from ticketlock_local.emulator import free_port
+from ticketlock_local.errors import CargoMissing, EmulatorError
+from ticketlock_local.processes import end_group, living_members, wait_until
+
+# Without what this project does not use: import of exports, encryption, an MCP server.
+_CRATE = ("dynoxide-rs@3.1.0", "--locked", "--no-default-features", "--features", "http-server,native-sqlite,cli")
+_FOLDER = BUILD / "dynoxide"
+_LAUNCHER = Path(__file__).with_name("while_owned.py")
+_START_TIMEOUT_S = 30.0
+# Everything is in memory: there is nothing to write down.
+_STOP_GRACE_S = 1.0
+_PORT_ATTEMPTS = 5
+
+
+def dynoxide_program() -> Path:
+    """Return the program, which is built once, and anew whenever the pin changes; that takes minutes.
+
+    Raises:
+        CargoMissing: it is not built, and there is no cargo.
+        EmulatorError: cargo could not build it.
+    """
+    program = _FOLDER / "bin" / "dynoxide"
+    stamp = _FOLDER / "built-from.txt"
+    pin = " ".join(_CRATE)
+    with exclusive("dynoxide"):
+        # The stamp is written last, so an interrupted build counts as none.
+        if not (program.exists() and stamp.exists() and stamp.read_text() == pin):
+            cargo = shutil.which("cargo")
+            if cargo is None:
+                raise CargoMissing("dynoxide is not built, and there is no cargo to build it with: https://rustup.rs")
+            shutil.rmtree(_FOLDER, ignore_errors=True)
+            print(f"Building {_CRATE[0]} into {_FOLDER}: some minutes ...", file=sys.stderr)
+            command = [cargo, "install", *_CRATE, "--root", str(_FOLDER)]
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+            if done.returncode != 0:
+                raise EmulatorError(f"{' '.join(command)} failed:\n{done.stdout}")
+            stamp.write_text(pin)
+    return program
+
+
+@contextmanager
+def dynoxide() -> Iterator[str]:
+    """Run an engine of its own, in memory, on the loopback interface; it lives no longer than this process.
+
+    Yields:
+        Its URL.
+
+    Raises:
+        CargoMissing: it is not built, and there is no cargo.
+        EmulatorError: it could not be built, or does not start.
+    """
+    program = dynoxide_program()
+    with tempfile.TemporaryDirectory(prefix="ticketlock-dynoxide-") as folder:
+        log = Path(folder) / "log.txt"
+        for _ in range(_PORT_ATTEMPTS):
+            port = free_port()
+            with _running([str(program), "--host", "127.0.0.1", "--port", str(port)], log):
+                # Said by this very process, so another's server on the port is not taken for ours.
+                if "listening on" in log.read_text():
+                    yield f"http://127.0.0.1:{port}"
+                    return
+            if "in use" not in log.read_text():
+                raise EmulatorError(f"dynoxide does not start; it says:\n{log.read_text()}")
+    raise EmulatorError(f"lost the race for a free port {_PORT_ATTEMPTS} times")
+
+
+@contextmanager
+def _running(command: list[str], log: Path) -> Iterator[None]:
+    """Start it, wait until it says something or has ended, and end it afterwards."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-I", _LAUNCHER, *command],
+            env={"PATH": os.defpath},
+            cwd=log.parent,
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        wait_until(
+            lambda: log.read_text().endswith("\n") or process.pid not in living_members(process.pid),
+            timeout_s=_START_TIMEOUT_S,
+        )
+        yield
+    finally:
+        end_group(process.pid, grace_s=_STOP_GRACE_S)
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait()

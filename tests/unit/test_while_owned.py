@@ -1,0 +1,31 @@
+"""What the local cloud starts ends with whoever started it, however that one dies."""
+
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from ticketlock_local import processes
+
+LAUNCHER = Path(processes.__file__).with_name("while_owned.py")
+OWNER = """
+import subprocess, sys
+program = subprocess.Popen([sys.executable, *sys.argv[1:]], stdin=subprocess.PIPE, start_new_session=True)
+print(program.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_program_ends_with_its_owner_also_when_that_is_killed() -> None:
+    sleep = shutil.which("sleep")
+    assert sleep is not None
+    command = [sys.executable, "-c", OWNER, str(LAUNCHER), sleep, "3600"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        group = int(owner.stdout.readline())
+        # It has become the program, and its child watches.
+        assert processes.wait_until(lambda: processes.command_line(group) == f"{sleep} 3600", timeout_s=30)
+        assert len(processes.living_members(group)) == 2
+        owner.send_signal(signal.SIGKILL)
+    assert processes.wait_until(lambda: not processes.living_members(group), timeout_s=30)
