@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import boto3
-from capacity import Bill
+from contract.capacity import Bill
 from contract.engines import create_table
 from rich.console import Console
 from rich.table import Table

@@ -1,28 +1,29 @@
 """The same contract on every engine."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 
 import pytest
-from contract.engines import Engine, endpoint_engine, engine_names, memory_engine, ministack_engine, moto_engine
+from contract.engines import Engine, counting_engine_names, engine_named, engine_names
 from contract.stopped import Execution
 from contract.waiting_line import Line
 from contract.world import Process, World
+from ticketlock_local.dynoxide import dynoxide
 
 from ticketlock import LockName
+
+collect_ignore = [] if counting_engine_names() else ["test_units.py"]
+
+
+@pytest.fixture(scope="session")
+def dynoxide_url() -> Iterator[str]:
+    with dynoxide() as url:
+        yield url
 
 
 @pytest.fixture(scope="module", params=engine_names())
 def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    with ExitStack() as stack:
-        if request.param == "moto":
-            yield stack.enter_context(moto_engine())
-        elif request.param == "memory":
-            yield stack.enter_context(memory_engine())
-        elif request.param == "ministack":
-            yield stack.enter_context(ministack_engine(request.getfixturevalue("emulator")))
-        else:
-            yield stack.enter_context(endpoint_engine())
+    with engine_named(request) as named:
+        yield named
 
 
 @pytest.fixture

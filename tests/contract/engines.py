@@ -1,21 +1,26 @@
-"""The engines that the contract runs on. A further one needs an entry here and nothing else."""
+"""The engines that the contract runs on. A further one needs an entry here and nothing else.
+
+How they differ is told in docs/engines.md.
+"""
 
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import boto3
 import pytest
 from moto import mock_aws
-from ticketlock_local.emulator import Emulator
 
 from ticketlock._sdk import make_client
 from ticketlock.testing import MemoryDynamoDB
 
 ENDPOINT = "TICKETLOCK_TEST_ENDPOINT"
+"""In the environment: the URL of a DynamoDB of the user's, to run on too."""
+DYNOXIDE = "TICKETLOCK_TEST_DYNOXIDE"
+"""In the environment, with any value: run on dynoxide too, which is built first where it is not."""
 IN_ONE_PROCESS = ("moto", "memory")
 """The engines that live inside one process, where no other reaches them."""
 
@@ -45,7 +50,8 @@ class Engine:
 
 
 def engine_names() -> list[str]:
-    return ["moto", "memory", "ministack", *(["endpoint"] if ENDPOINT in os.environ else [])]
+    asked = {"dynoxide": DYNOXIDE, "endpoint": ENDPOINT}
+    return ["moto", "memory", "ministack", *(name for name, variable in asked.items() if variable in os.environ)]
 
 
 def exact_engine_names() -> list[str]:
@@ -53,37 +59,40 @@ def exact_engine_names() -> list[str]:
     return [name for name in engine_names() if name != "ministack"]
 
 
+def counting_engine_names() -> list[str]:
+    """The engines that count capacity units by the rules; ministack's and moto's are made up, ours tells none."""
+    return [name for name in engine_names() if name == "dynoxide"]
+
+
 ON_ONE_ENGINE = pytest.mark.parametrize("engine", ["ministack"], indirect=True)
 """For tests that enumerate many orders: an order of requests is the same on every engine, and this one is quick."""
 
 
+def engine_named(request: pytest.FixtureRequest) -> AbstractContextManager[Engine]:
+    """The engine that a fixture's parameter names."""
+    name: str = request.param
+    if name == "moto":
+        return _moto()
+    if name == "memory":
+        return _memory()
+    urls = {
+        "ministack": lambda: request.getfixturevalue("emulator").endpoint,
+        "dynoxide": lambda: request.getfixturevalue("dynoxide_url"),
+        "endpoint": lambda: os.environ[ENDPOINT],
+    }
+    return table_of_its_own(Engine(name, urls[name](), ""))
+
+
 @contextmanager
-def moto_engine() -> Iterator[Engine]:
+def _moto() -> Iterator[Engine]:
     with mock_aws():
         yield Engine("moto", None, create_table(boto3.client("dynamodb")))
 
 
 @contextmanager
-def memory_engine() -> Iterator[Engine]:
+def _memory() -> Iterator[Engine]:
     engine = Engine("memory", None, "", MemoryDynamoDB(lock_table=None))
     yield replace(engine, table_name=create_table(engine.client()))
-
-
-@contextmanager
-def ministack_engine(emulator: Emulator) -> Iterator[Engine]:
-    client = boto3.client("dynamodb", endpoint_url=emulator.endpoint)
-    yield Engine("ministack", emulator.endpoint, create_table(client))
-
-
-@contextmanager
-def endpoint_engine() -> Iterator[Engine]:
-    endpoint_url = os.environ[ENDPOINT]
-    client: Any = boto3.client("dynamodb", endpoint_url=endpoint_url)
-    table_name = create_table(client)
-    try:
-        yield Engine("endpoint", endpoint_url, table_name)
-    finally:
-        client.delete_table(TableName=table_name)
 
 
 @contextmanager

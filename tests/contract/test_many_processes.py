@@ -11,13 +11,12 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from contract.engines import IN_ONE_PROCESS, Engine, endpoint_engine, engine_names, ministack_engine
+from contract.engines import IN_ONE_PROCESS, Engine, engine_named, engine_names
 
 from ticketlock import Claim, Grant, LockName, LockTable, Position
 from ticketlock._clocks import SystemClocks
@@ -212,11 +211,8 @@ def processes(shared: Shared) -> Iterator[Processes]:
 @pytest.fixture(scope="module", params=[name for name in engine_names() if name not in IN_ONE_PROCESS])
 def shared_engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
     """An engine that several processes reach."""
-    with ExitStack() as stack:
-        if request.param == "ministack":
-            yield stack.enter_context(ministack_engine(request.getfixturevalue("emulator")))
-        else:
-            yield stack.enter_context(endpoint_engine())
+    with engine_named(request) as named:
+        yield named
 
 
 @pytest.fixture

@@ -74,6 +74,8 @@ def _value_bytes(value: Mapping[str, Any]) -> int:
         return len(content.encode())
     if kind == "N":
         return 1 + -(-len(content.strip("-0.")) // 2)
+    if kind == "BOOL":
+        return 1
     if kind == "M":
         return 3 + sum(1 + len(name.encode()) + _value_bytes(inner) for name, inner in content.items())
     raise ValueError(f"ticketlock stores no attributes of type {kind}")

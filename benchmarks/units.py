@@ -1,0 +1,94 @@
+"""What each operation of the lock costs in capacity units, by DynamoDB's published rules and as an engine counts them.
+
+    PYTHONPATH=tests python benchmarks/units.py              on dynoxide, which is built by cargo where it is not
+    PYTHONPATH=tests python benchmarks/units.py ENDPOINT     on your own: a table is made and deleted
+
+What a condition refuses is billed too, but no engine tells of it: the API's errors carry no units.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from contract.engines import Engine, table_of_its_own
+from contract.units import Billed, MeteredWorld, Step, life_of_a_lock
+from rich.console import Console
+from rich.table import Table
+from ticketlock_local.cloud import client_environment
+from ticketlock_local.dynoxide import dynoxide
+from ticketlock_local.errors import LocalCloudError
+
+CROWD = 40
+
+
+@contextmanager
+def chosen(endpoint: str | None) -> Iterator[Engine]:
+    """The engine at an endpoint, with the environment's credentials; dynoxide without one."""
+    if endpoint is not None:
+        with table_of_its_own(Engine("endpoint", endpoint, "")) as engine:
+            yield engine
+        return
+    with dynoxide() as url:
+        os.environ |= client_environment(url)
+        with table_of_its_own(Engine("dynoxide", url, "")) as engine:
+            yield engine
+
+
+def row(step: Step) -> Iterator[str]:
+    """One line of the table."""
+    yield step.name
+    yield f"{len(step.requests)}"
+    writes = [request for request in step.requests if not request.reads]
+    reads = [request for request in step.requests if request.reads]
+    answered = [request for request in writes if not request.refused]
+    yield figure(request.by_rule for request in writes if request.refused)
+    for requests in (answered, reads):
+        yield figure(request.by_rule for request in requests)
+        yield figure(request.by_engine or 0 for request in requests)
+
+
+def figure(units: Iterator[float]) -> str:
+    """A sum, and nothing where it is 0."""
+    total = sum(units)
+    return f"{total:g}" if total else ""
+
+
+def table(title: str, steps: Sequence[Step]) -> Table:
+    """The whole life of a lock."""
+    made = Table(title=title, title_justify="left")
+    made.add_column("step")
+    for column in ("requests", "refused: rule", "writes: rule", "engine", "reads: rule", "engine"):
+        made.add_column(column, justify="right")
+    for step in steps:
+        made.add_row(*row(step))
+    return made
+
+
+def differs(request: Billed) -> bool:
+    """Whether the engine tells something else."""
+    return not request.refused and request.by_engine != request.by_rule
+
+
+def main() -> int:
+    """Count and print; 1 when the engine counts otherwise than the rules, or there is none."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("endpoint", nargs="?")
+    console, differing = Console(width=115), 0
+    try:
+        with chosen(options.parse_args().endpoint) as engine:
+            for others in (0, CROWD):
+                steps = list(life_of_a_lock(MeteredWorld(engine), others))
+                title = f"Beside {others} other holders, each with 256 bytes of data" if others else "One holder"
+                console.print(table(f"{title}: capacity units, by the rules and by {engine.name}", steps))
+                differing += sum(differs(request) for step in steps for request in step.requests)
+    except LocalCloudError as error:
+        print(error, file=sys.stderr)
+        return 1
+    console.print(f"{differing} requests are counted otherwise by {engine.name}.", highlight=False)
+    return 1 if differing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
