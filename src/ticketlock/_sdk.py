@@ -189,11 +189,20 @@ def _meaning_of_answer(error: ClientError) -> Refusal | TryAgain | TableError:
     if code in _NOT_APPLIED:
         return TryAgain(perhaps_applied=False)
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    if status >= 500 or code == "TransactionInProgressException":
+    if status >= 500 or code == "TransactionInProgressException" or _has_broken_off(response):
         return TryAgain(perhaps_applied=True)
     if code == "ResourceNotFoundException":
         return TableNotFound("there is no table of that name in this account and Region")
     return TableRefused(f"{code}: {response.get('Error', {}).get('Message', '')}")
+
+
+def _has_broken_off(response: Any) -> bool:
+    """Whether an error's reply ends before its end: the SDK hands on what has come of it as the message."""
+    error, head = response.get("Error", {}), response.get("ResponseMetadata", {})
+    message = error.get("Message", "")
+    if error.get("Code") != str(head.get("HTTPStatusCode")) or message[:1] not in ("", "{"):
+        return False
+    return len(message.encode()) < int(head.get("HTTPHeaders", {}).get("content-length", 0))
 
 
 def date_ms(response: Any) -> int | None:

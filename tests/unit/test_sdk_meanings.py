@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
@@ -35,6 +36,8 @@ from ticketlock import (
     TableRefused,
 )
 from ticketlock._sdk import Refusal, TryAgain, check_client, check_lease, date_ms, make_client, meaning
+from ticketlock._time import Moment
+from ticketlock._writes import renew
 
 URL = "https://dynamodb.us-east-1.amazonaws.com"
 ITEM = {"pk": {"S": "order-42"}}
@@ -213,24 +216,28 @@ def test_a_reply_without_a_date_says_nothing_of_the_time(reply: Any) -> None:
     assert date_ms(reply) is None
 
 
-class BreaksOff(BaseHTTPRequestHandler):
-    """Announces a whole reply and closes the connection in the middle of it."""
+class Answers(BaseHTTPRequestHandler):
+    """Answers each request with so many bytes of a reply, and closes the connection."""
+
+    status: int
+    announced: int
+    sent: bytes
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
-        self.send_response(200)
-        self.send_header("Content-Length", "100")
+        self.send_response(self.status)
+        self.send_header("Content-Length", str(self.announced))
         self.end_headers()
-        self.wfile.write(b"{")
+        self.wfile.write(self.sent)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing."""
 
 
-@pytest.fixture
-def broken_off() -> Iterator[LockTable]:
-    """A table whose every reply breaks off: the SDK passes such a reply on, as an empty one."""
-    with HTTPServer(("127.0.0.1", 0), BreaksOff) as server:
+@contextmanager
+def table_that_answers(status: int, sent: bytes, announced: int) -> Iterator[LockTable]:
+    handler = type("AnswersSo", (Answers,), {"status": status, "sent": sent, "announced": announced})
+    with HTTPServer(("127.0.0.1", 0), handler) as server:
         serving = threading.Thread(target=server.serve_forever, args=(0.01,))
         serving.start()
         try:
@@ -246,11 +253,30 @@ def broken_off() -> Iterator[LockTable]:
             serving.join()
 
 
+# The SDK passes a reply that broke off on: an empty one, or an error without a name.
+BROKEN_OFF = [(200, b"{"), (400, b""), (400, b'{"__type": "ConditionalCheckFailedExc')]
+
+
+@pytest.fixture(params=BROKEN_OFF, ids=lambda answer: f"{answer[0]}, {len(answer[1])} bytes")
+def broken_off(request: pytest.FixtureRequest) -> Iterator[LockTable]:
+    """A table whose every reply breaks off."""
+    status, sent = request.param
+    with table_that_answers(status, sent, announced=100) as table:
+        yield table
+
+
 def test_a_write_whose_reply_broke_off_is_unknown(broken_off: LockTable) -> None:
+    renewal = renew(Claim(LockName("order-42"), "me", 60_000), 7, Moment(0, 0, 0))
     with pytest.raises(OutcomeUnknown):
-        broken_off.take_ticket(Claim(LockName("order-42"), "me", 60_000), None)
+        broken_off.perform(renewal)
 
 
 def test_a_read_whose_reply_broke_off_is_repeated_and_given_up_by_name(broken_off: LockTable) -> None:
     with pytest.raises(RequestNotApplied):
         broken_off.inspect(LockName("order-42"))
+
+
+@pytest.mark.parametrize("body", [b"", b'{"message": "Forbidden"}', b"<html>Forbidden</html>"])
+def test_a_whole_answer_of_something_in_between_is_not_repeated(body: bytes) -> None:
+    with table_that_answers(403, body, announced=len(body)) as table, pytest.raises(TableRefused, match="403"):
+        table.inspect(LockName("order-42"))
