@@ -15,7 +15,7 @@ NODE_PACKAGES   := node_modules/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install check test docs demo bench bench-peer proof local local-down clean
+.PHONY: help install check test docs demo bench bench-peer engines proof local local-down clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -60,6 +60,9 @@ bench: install ## what a lock costs, how fast it is handed over, under load, and
 
 bench-peer: install ## the hand-over beside that of another lock, from PyPI
 	$(BIN) benchmarks/peer.py
+
+engines: install ## the contract on every engine, dynoxide too where there is a cargo to build it
+	PYTHONPATH=tests $(BIN) -m contract.every_engine --numprocesses $(WORKERS)
 
 proof: install ## random schedules with faults, every schedule of two machines, every broken lock: 20 minutes
 	PYTHONPATH=tests $(BIN) -m property.proof

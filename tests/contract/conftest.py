@@ -1,6 +1,6 @@
 """The same contract on every engine."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from contract.engines import Engine, counting_engine_names, engine_named, engine_names
@@ -8,6 +8,7 @@ from contract.stopped import Execution
 from contract.waiting_line import Line
 from contract.world import Process, World
 from ticketlock_local.dynoxide import dynoxide
+from ticketlock_local.emulator import Emulator
 
 from ticketlock import LockName
 
@@ -20,9 +21,20 @@ def dynoxide_url() -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="session")
+def ministack_url(emulator: Emulator) -> str:
+    return emulator.endpoint
+
+
+@pytest.fixture(scope="session")
+def url_of(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """The URL of an engine, which is started when it is first asked for."""
+    return lambda name: request.getfixturevalue(f"{name}_url")
+
+
 @pytest.fixture(scope="module", params=engine_names())
-def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    with engine_named(request) as named:
+def engine(request: pytest.FixtureRequest, url_of: Callable[[str], str]) -> Iterator[Engine]:
+    with engine_named(request.param, url_of) as named:
         yield named
 
 

@@ -5,7 +5,7 @@ How they differ is told in docs/engines.md.
 
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -68,19 +68,13 @@ ON_ONE_ENGINE = pytest.mark.parametrize("engine", ["ministack"], indirect=True)
 """For tests that enumerate many orders: an order of requests is the same on every engine, and this one is quick."""
 
 
-def engine_named(request: pytest.FixtureRequest) -> AbstractContextManager[Engine]:
-    """The engine that a fixture's parameter names."""
-    name: str = request.param
+def engine_named(name: str, url_of: Callable[[str], str]) -> AbstractContextManager[Engine]:
+    """One of the engines, with a table of its own; ``url_of`` starts those that are started, by their names."""
     if name == "moto":
         return _moto()
     if name == "memory":
         return _memory()
-    urls = {
-        "ministack": lambda: request.getfixturevalue("emulator").endpoint,
-        "dynoxide": lambda: request.getfixturevalue("dynoxide_url"),
-        "endpoint": lambda: os.environ[ENDPOINT],
-    }
-    return table_of_its_own(Engine(name, urls[name](), ""))
+    return table_of_its_own(Engine(name, os.environ[ENDPOINT] if name == "endpoint" else url_of(name), ""))
 
 
 @contextmanager

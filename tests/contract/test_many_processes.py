@@ -209,9 +209,9 @@ def processes(shared: Shared) -> Iterator[Processes]:
 
 
 @pytest.fixture(scope="module", params=[name for name in engine_names() if name not in IN_ONE_PROCESS])
-def shared_engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
+def shared_engine(request: pytest.FixtureRequest, url_of: Callable[[str], str]) -> Iterator[Engine]:
     """An engine that several processes reach."""
-    with engine_named(request) as named:
+    with engine_named(request.param, url_of) as named:
         yield named
 
 

@@ -1,0 +1,37 @@
+"""``make engines``: the contract on every engine, dynoxide too where there is a cargo to build it.
+
+What is on the command line goes to pytest. Says at the end on which engines the contract ran; 1 when it broke on one.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from contract.engines import DYNOXIDE, engine_names
+from rich.console import Console
+from ticketlock_local.checkout import ROOT
+from ticketlock_local.dynoxide import dynoxide_program
+from ticketlock_local.errors import CargoMissing
+
+
+def main() -> int:
+    """Run the contract, and say where."""
+    console, missing = Console(stderr=True), None
+    try:
+        dynoxide_program()
+        os.environ[DYNOXIDE] = "1"
+    except CargoMissing as error:
+        missing = error
+    tests = str(Path(__file__).parent.relative_to(ROOT))
+    code = subprocess.run([sys.executable, "-m", "pytest", tests, *sys.argv[1:]], cwd=ROOT, check=False).returncode
+    verdict = "held on" if code == 0 else "BROKE on one of"
+    console.print(f"The contract {verdict}: {', '.join(engine_names())}.", style="red" if code else "green")
+    if missing is not None:
+        warning = f"It did NOT run on dynoxide, so on two engines of others instead of three: {missing}"
+        console.print(warning, style="bold red", soft_wrap=True)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
