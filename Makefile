@@ -15,7 +15,7 @@ NODE_PACKAGES   := node_modules/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install check test docs demo bench bench-peer engines proof local local-down clean
+.PHONY: help install check audit test docs demo bench bench-peer engines proof local local-down clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -34,11 +34,15 @@ $(NODE_PACKAGES): package.json package-lock.json
 	npm ci --no-audit --no-fund --no-update-notifier
 	@touch $@
 
-check: install ## lint, formatting, types, and the synthesised template
+check: install ## lint, formatting, types, no secret in a tracked file, and the synthesised template
 	$(BIN) -m ruff check
 	$(BIN) -m ruff format --check
 	$(BIN) -m mypy
+	$(LOCAL) check-secrets
 	$(LOCAL) check-template
+
+audit: install ## known vulnerabilities of what is pinned; fails where nobody can be asked
+	$(LOCAL) audit
 
 test: check ## check, then every test, on this machine alone
 	$(BIN) -m pytest --numprocesses $(WORKERS)

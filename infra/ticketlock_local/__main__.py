@@ -12,6 +12,8 @@ _COMMANDS = {
     "down": ("local", "down", "stop what `up` started"),
     "demo": ("demo", "main", "show workflows that wait for each other"),
     "check-template": ("template_check", "check_template", "synthesise and lint the template"),
+    "check-secrets": ("secrets_check", "check_secrets", "look for secrets among the tracked files"),
+    "audit": ("audit", "audit", "ask for known vulnerabilities of what is pinned"),
 }
 
 

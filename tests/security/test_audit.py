@@ -1,0 +1,158 @@
+"""`make audit` says "not audited" where no advisory source answers, and finds what one knows."""
+
+import gzip
+import json
+import re
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from ticketlock_local import audit as audits
+from ticketlock_local.audit import Sources, audit
+from ticketlock_local.checkout import ROOT
+
+FAMOUS = {"jinja2": "2.4.1", "lodash": "4.17.0"}
+"""Each source is asked about one of them first."""
+
+
+@contextmanager
+def advisories(known: dict[str, str]) -> Iterator[Sources]:
+    """Both sources, which know of one advisory about each of these packages, in this version."""
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            asked = json.loads(gzip.decompress(body) if self.headers["Content-Encoding"] == "gzip" else body)
+            self._answer(_osv(asked, known) if self.path == "/v1/query" else _npm(asked, known))
+
+        def do_GET(self) -> None:
+            # What npm wants to know of a package that it has to warn about.
+            name = self.path.strip("/")
+            version = known[name]
+            self._answer(
+                {
+                    "name": name,
+                    "dist-tags": {"latest": version},
+                    "versions": {version: {"name": name, "version": version}},
+                }
+            )
+
+        def _answer(self, value: Any) -> None:
+            body = json.dumps(value).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            here = f"http://127.0.0.1:{server.server_port}"
+            yield Sources(osv_url=f"{here}/v1/query", npm_registry=here)
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def _osv(asked: Any, known: dict[str, str]) -> Any:
+    if known.get(asked["package"]["name"]) != asked["version"]:
+        return {}
+    return {"vulns": [{"id": "PYSEC-2026-1", "summary": "a flaw", "affected": []}]}
+
+
+def _npm(asked: Any, known: dict[str, str]) -> Any:
+    return {
+        name: [
+            {
+                "id": 1,
+                "url": "https://127.0.0.1/1",
+                "title": "a flaw",
+                "severity": "high",
+                "vulnerable_versions": known[name],
+            }
+        ]
+        for name, versions in asked.items()
+        if known.get(name) in versions
+    }
+
+
+@pytest.fixture(scope="module")
+def unreachable() -> Sources:
+    # Nothing listens on the discard port of this machine.
+    return Sources(osv_url="http://127.0.0.1:9/v1/query", npm_registry="http://127.0.0.1:9")
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return capsys.readouterr().out.splitlines()
+
+
+def test_sources_that_cannot_be_reached_leave_everything_not_audited(
+    unreachable: Sources, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert audit(unreachable) == 1
+    told = lines(capsys)
+    assert len(told) == len(audits._PINNED) + 2
+    assert [
+        line for line in told if not re.match(r"not audited: .+, because .*(127\.0\.0\.1|ECONNREFUSED)", line)
+    ] == []
+
+
+def test_sources_that_know_nothing_about_anything_leave_everything_not_audited(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As a mirror does that has packages and no advisories."""
+    with advisories({}) as sources:
+        assert audit(sources) == 1
+    told = lines(capsys)
+    assert told
+    assert [line for line in told if "not audited" not in line or "knows no advisory about" not in line] == []
+
+
+def test_what_has_no_advisory_at_sources_that_know_some_is_clean(capsys: pytest.CaptureFixture[str]) -> None:
+    with advisories(FAMOUS) as sources:
+        assert audit(sources) == 0
+    told = lines(capsys)
+    assert len(told) == len(audits._PINNED) + 2
+    assert [line for line in told if not line.startswith("no known vulnerability: ")] == []
+
+
+ONE_OF_EACH = {
+    "requirements.txt": "boto3",
+    "functions/requirements.txt": "aws-lambda-powertools",
+    "infra/ticketlock_local/ministack-requirements.txt": "h11",
+    "benchmarks/clients-peer-requirements.txt": "python-dynamodb-lock",
+    "benchmarks/peer-requirements.txt": "state-machine-semaphore",
+    "package-lock.json": "aws-cdk",
+}
+
+
+def test_an_advisory_about_a_pinned_package_is_told_and_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    with advisories(FAMOUS | {name: version_in(file, name) for file, name in ONE_OF_EACH.items()}) as sources:
+        assert audit(sources) == 1
+    told = [line for line in lines(capsys) if line.startswith("vulnerable: ")]
+    untold = {file for file, name in ONE_OF_EACH.items() if not any(name in line and file in line for line in told)}
+    assert untold == set()
+
+
+def version_in(file: str, name: str) -> str:
+    text = (ROOT / file).read_text()
+    if file.endswith(".json"):
+        return str(json.loads(text)["packages"][f"node_modules/{name}"]["version"])
+    (version,) = re.findall(rf"^{name}==(\S+)", text, re.MULTILINE)
+    return str(version)
+
+
+def test_every_list_of_pinned_packages_is_audited() -> None:
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    lists = {file for file in tracked if file.endswith(("requirements.txt", "package-lock.json"))}
+    pinned = {file for file in lists if file.endswith(".json") or "==" in (ROOT / file).read_text()}
+    assert pinned == {*audits._PINNED, "requirements.txt", "package-lock.json"}
