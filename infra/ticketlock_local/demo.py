@@ -15,11 +15,12 @@ from rich.live import Live
 from ticketlock import LockName, LockState, LockTable
 from ticketlock_local.checkout import BUILD, ROOT
 from ticketlock_local.cloud import client_arguments, deploy
-from ticketlock_local.demo_checks import Verdict, judge
-from ticketlock_local.demo_picture import Picture, summary
+from ticketlock_local.demo_checks import judge
+from ticketlock_local.demo_picture import picture
 from ticketlock_local.demo_table import table
 from ticketlock_local.emulator import Emulator
 from ticketlock_local.executions import Execution, ExecutionsUnfinished, observe, start, wait_for_all
+from ticketlock_local.history.model import Verdict
 from ticketlock_local.timeline import Lines, Timeline
 
 if TYPE_CHECKING:
@@ -61,8 +62,7 @@ def main() -> int:
         runs = _run(console, step_functions, outputs)
         verdict = judge(runs, _locks(emulator.endpoint, outputs["TableName"]))
     console.print(table(runs))
-    title, subtitle = summary(runs)
-    PICTURE.write_text(Picture(runs, title=title, subtitle=subtitle).to_svg(), encoding="utf-8")
+    PICTURE.write_text(picture(runs).to_svg(), encoding="utf-8")
     _tell(verdict)
     print(f"The picture: {PICTURE.relative_to(ROOT)}")
     return 0 if verdict.passed else 1

@@ -1,30 +1,14 @@
-"""What the demo proves: exclusion, fencing, order, success, and that nothing is left."""
+"""What the demo proves: the promises of a history, and that every execution succeeded."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Iterable, Mapping
+from typing import Any, TypedDict
 
 from ticketlock import LockState
 from ticketlock_local.executions import Execution
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What was found wrong.
-
-    Attributes:
-        failures: promises that were broken.
-        slips: turns that the order allows to be lost: one for each waiter.
-    """
-
-    failures: tuple[str, ...]
-    slips: tuple[str, ...] = ()
-
-    @property
-    def passed(self) -> bool:
-        """Whether every promise was kept."""
-        return not self.failures
+from ticketlock_local.history import model
+from ticketlock_local.history.model import Acquisition, Verdict
+from ticketlock_local.history.record import Action, Event, Kind, history
 
 
 def judge(executions: Iterable[Execution], left: Mapping[str, LockState]) -> Verdict:
@@ -35,15 +19,8 @@ def judge(executions: Iterable[Execution], left: Mapping[str, LockState]) -> Ver
         left: each entity's lock, as it stands in the table afterwards.
     """
     runs = list(executions)
-    slips: list[str] = []
-    failures = unsuccessful(runs)
-    for alone in by_entity(runs).values():
-        failures += overlaps(alone) + stale_tokens(alone)
-        for passed_over, times in overtakings(alone).items():
-            text = f"{passed_over} was overtaken {times} {'time' if times == 1 else 'times'} in {alone[0].entity}"
-            (slips if times == 1 else failures).append(text)
-    failures += [text for entity, state in left.items() for text in leftovers(entity, state)]
-    return Verdict(tuple(failures), tuple(slips))
+    verdict = model.judge(history(event for run in runs for event in events(run)), left)
+    return Verdict((*unsuccessful(runs), *verdict.failures), verdict.slips)
 
 
 def by_entity(executions: Iterable[Execution]) -> dict[str, list[Execution]]:
@@ -63,62 +40,52 @@ def unsuccessful(executions: Iterable[Execution]) -> list[str]:
     ]
 
 
-def overlaps(executions: Sequence[Execution]) -> list[str]:
-    """Name the works of one entity that ran at the same time, by their own clocks."""
-    works = sorted(
-        (run.work_started_ms, run.work_ended_ms, run.name)
-        for run in executions
-        if run.work_started_ms is not None and run.work_ended_ms is not None
-    )
-    found = []
-    # The one that ends last so far: a long work can overlap more than its successor.
-    for index, (started, _, name) in enumerate(works[1:], start=1):
-        _, last_end, last = max(works[:index], key=lambda work: work[1])
-        if started < last_end:
-            found.append(f"{name} and {last} overlapped by {last_end - started} ms")
+def overlaps(executions: Iterable[Execution]) -> list[str]:
+    """Name the executions of one entity that worked under the lock together, by the clocks of their works."""
+    return [text for alone in _acquisitions(executions).values() for text in model.exclusion(alone)]
+
+
+def overtakings(executions: Iterable[Execution]) -> Counter[str]:
+    """Count for each execution how many of its entity with a later ticket held before it did."""
+    return sum((model.overtakings(alone) for alone in _acquisitions(executions).values()), Counter())
+
+
+def events(run: Execution) -> list[Event]:
+    """What is known of an execution as the events of a history, by the one clock of the service and its functions."""
+    asking: _Operation = {"process": run.name, "operation": run.name, "action": "acquire", "entity": run.entity}
+    releasing: _Operation = {**asking, "operation": f"{run.name}/release", "action": "release"}
+    found = [_event(asking, "invoked", run.started_ms, shared=run.shared, permits=run.permits)]
+    for standing in run.standings:
+        found.append(_event(asking, "stands", standing.from_ms, ticket=run.ticket, until_ms=standing.until_ms))
+    # Other locks' executions tell of their works only.
+    granted_ms = run.granted_ms if run.granted_ms is not None else run.work_started_ms
+    if run.fencing_token is not None and granted_ms is not None:
+        numbers = {"ticket": run.ticket, "fencing_token": run.fencing_token, "looked_ms": run.looked_ms}
+        found.append(_event(asking, "applied", granted_ms, **numbers))
+    elif run.error.startswith("RecordWaitExceeded"):
+        found.append(_event(asking, "refused", run.ended_ms or run.started_ms, error=run.error))
+    if run.work_ended_ms is not None:
+        found.append(_event(asking, "holds", run.work_ended_ms))
+    if run.status == "SUCCEEDED" and run.held_until_ms is not None:
+        found.append(_event(releasing, "invoked", run.work_ended_ms or run.held_until_ms, of=run.name))
+        found.append(_event(releasing, "applied", run.held_until_ms))
     return found
 
 
-def stale_tokens(executions: Sequence[Execution]) -> list[str]:
-    """Name the holds whose fencing token is not greater than that of the hold before."""
-    holds = sorted((run for run in executions if run.work_started_ms is not None), key=_work_order)
-    return [
-        f"{later.name} worked after {earlier.name}, but its fencing token {later.fencing_token} is not greater"
-        for earlier, later in pairwise(holds)
-        if (later.fencing_token or 0) <= (earlier.fencing_token or 0)
-    ]
+class _Operation(TypedDict):
+    process: str
+    operation: str
+    action: Action
+    entity: str
 
 
-def overtakings(executions: Sequence[Execution]) -> Counter[str]:
-    """Count for each execution how many with a later ticket held before it did."""
-    holds = [
-        (run.ticket, run.name)
-        for run in sorted(executions, key=_hold_order)
-        if run.fencing_token is not None and run.ticket is not None
-    ]
-    found: Counter[str] = Counter()
-    for index, (ticket, name) in enumerate(holds):
-        times = sum(ahead > ticket for ahead, _ in holds[:index])
-        if times:
-            found[name] = times
-    return found
+def _event(operation: _Operation, kind: Kind, at_ms: int, **facts: Any) -> Event:
+    return Event(**operation, kind=kind, local_ms=at_ms, wall_ms=at_ms, **facts)
 
 
-def leftovers(entity: str, state: LockState) -> list[str]:
-    """Name what is left of a lock that nobody uses any more, besides its counters."""
-    if state.item is None:
-        return [f"{entity} has no lock item in the table"]
-    counts = {
-        "holder": max(state.item.held, len(state.item.holders)),
-        "queue row": len(state.rows),
-        "waiter counted": state.item.waiting,
-    }
-    return [f"{entity}: left over, {what}: {count}" for what, count in counts.items() if count]
+def _acquisitions(executions: Iterable[Execution]) -> dict[str, list[Acquisition]]:
+    return model.by_entity(history(event for run in executions for event in events(run)).acquisitions)
 
 
 def _hold_order(run: Execution) -> tuple[bool, int, int, str]:
     return run.fencing_token is None, run.fencing_token or 0, run.started_ms, run.name
-
-
-def _work_order(run: Execution) -> int:
-    return run.work_started_ms or 0

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ticketlock_local.errors import LocalCloudError
+from ticketlock_local.history.model import Standing
 
 if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 RECORD_WAIT_S = 300
 
 _POLL_S = 0.25
+_LOOKS = ("TakeTicket", "CheckPosition")
 _ENDS = {
     "ExecutionSucceeded": "SUCCEEDED",
     "ExecutionFailed": "FAILED",
@@ -38,9 +40,13 @@ class Execution:
         started_ms, ended_ms: from its first event to its last.
         ticket_ms: when it learned its ticket.
         ticket: its number in the queue; the last one, should it have lost its place.
+        standings: when its row with that ticket surely stood in the queue.
+        looked_ms: when the step began that looked last.
+        granted_ms: when that step ended with the grant.
         fencing_token: of its grant.
         held_from_ms, held_until_ms: from entering to leaving the state that holds the lock.
         work_started_ms, work_ended_ms: what the work itself has returned.
+        shared, permits: what it asked for.
         looks: how often it looked at its position.
         error: name and cause of its failure.
     """
@@ -52,11 +58,16 @@ class Execution:
     ended_ms: int | None = None
     ticket_ms: int | None = None
     ticket: int | None = None
+    standings: tuple[Standing, ...] = ()
+    looked_ms: int | None = None
+    granted_ms: int | None = None
     fencing_token: int | None = None
     held_from_ms: int | None = None
     held_until_ms: int | None = None
     work_started_ms: int | None = None
     work_ended_ms: int | None = None
+    shared: bool = False
+    permits: int = 1
     looks: int = 0
     error: str = ""
 
@@ -131,7 +142,8 @@ def _after(execution: Execution, event: Mapping[str, Any]) -> Execution:
         name = event["stateEnteredEventDetails"]["name"]
         if name == "Hold":
             return replace(execution, held_from_ms=at)
-        return replace(execution, looks=execution.looks + (name == "CheckPosition"))
+        if name in _LOOKS:
+            return replace(execution, looked_ms=at, looks=execution.looks + (name == "CheckPosition"))
     if kind.endswith("StateExited"):
         return _left(execution, event["stateExitedEventDetails"], at)
     return execution
@@ -140,14 +152,22 @@ def _after(execution: Execution, event: Mapping[str, Any]) -> Execution:
 def _left(execution: Execution, details: Mapping[str, Any], at: int) -> Execution:
     if details["name"] == "Hold":
         return replace(execution, held_until_ms=at)
-    if details["name"] not in ("TakeTicket", "CheckPosition"):
+    if details["name"] not in _LOOKS:
         return execution
     turn = json.loads(details["output"])["lock"]["turn"]
-    grant = turn.get("grant", {})
+    claim, grant, place = (turn.get(part, {}) for part in ("claim", "grant", "place"))
+    # None in a grant when the reply that named it was lost.
+    ticket = grant.get("ticket") or place.get("ticket")
+    standings = execution.standings if ticket == execution.ticket else ()
+    if not grant and "leaseUntilMs" in place:
+        standings = (*standings, Standing(at, place["leaseUntilMs"]))
     return replace(
         execution,
-        # None in a grant when the reply that named it was lost.
-        ticket=grant.get("ticket") or turn.get("place", {}).get("ticket"),
+        shared=claim.get("shared", False),
+        permits=claim.get("permits", 1),
+        ticket=ticket,
+        standings=standings,
+        granted_ms=at if grant else None,
         fencing_token=grant.get("fencingToken"),
         ticket_ms=execution.ticket_ms or at,
     )

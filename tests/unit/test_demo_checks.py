@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from ticketlock_local.demo_checks import judge, overtakings
 from ticketlock_local.executions import Execution
+from ticketlock_local.history.model import Standing
 
 from ticketlock import LockState
 from ticketlock._items import Holder, LockItem, Row
@@ -21,6 +22,7 @@ def done(name: str, place: int, *, ticket: int | None = None, **other: Any) -> E
         "entity": "order-42",
         "status": "SUCCEEDED",
         "ticket": place if ticket is None else ticket,
+        "standings": (Standing(100, 60_000),),
         "fencing_token": 100 + place,
         "work_started_ms": began,
         "work_ended_ms": began + 1_000,
@@ -54,12 +56,7 @@ def test_works_that_touch_but_do_not_overlap_pass() -> None:
 
 def test_works_of_one_entity_that_overlap_fail() -> None:
     verdict = judge([done("a", 1), done("b", 2, work_started_ms=2_999)], {})
-    assert verdict.failures == ("b and a overlapped by 1 ms",)
-
-
-def test_a_long_work_that_overlaps_more_than_the_next_is_found_each_time() -> None:
-    verdict = judge([done("a", 1, work_ended_ms=7_000), done("b", 2), done("c", 3)], {})
-    assert verdict.failures == ("b and a overlapped by 3000 ms", "c and a overlapped by 1000 ms")
+    assert verdict.failures == ("exclusion: b (token 102) held order-42 beside a (token 101), for 1 ms",)
 
 
 def test_works_of_different_entities_may_overlap() -> None:
@@ -68,17 +65,29 @@ def test_works_of_different_entities_may_overlap() -> None:
 
 def test_a_fencing_token_that_does_not_rise_fails() -> None:
     verdict = judge([done("a", 1), done("b", 2, fencing_token=101)], {})
-    assert verdict.failures == ("b worked after a, but its fencing token 101 is not greater",)
+    assert verdict.failures == ("fencing: a (token 101) and b (token 101) were granted the same token",)
 
 
 def test_being_overtaken_once_is_a_slip_and_passes() -> None:
-    verdict = judge([done("a", 1, ticket=2), done("b", 2, ticket=1), done("c", 3)], {})
-    assert (verdict.passed, verdict.slips) == (True, ("b was overtaken 1 time in order-42",))
+    verdict = judge([done("a", 1), done("b", 2, ticket=3), done("c", 3, ticket=2)], {})
+    assert (verdict.passed, verdict.slips) == (True, ("c (token 103) was overtaken once in order-42",))
 
 
 def test_being_overtaken_twice_fails() -> None:
-    verdict = judge([done("a", 1, ticket=2), done("b", 2, ticket=3), done("c", 3, ticket=1)], {})
-    assert verdict.failures == ("c was overtaken 2 times in order-42",)
+    verdict = judge([done("a", 1), done("b", 2, ticket=3), done("c", 3, ticket=4), done("d", 4, ticket=2)], {})
+    assert verdict.failures == ("no overtaking: d (token 104) was overtaken 2 times in order-42",)
+
+
+def test_being_passed_by_one_who_looked_when_the_row_stood_fails() -> None:
+    verdict = judge([done("a", 1, ticket=2, looked_ms=101), done("b", 2, ticket=1)], {})
+    assert verdict.failures == (
+        "no overtaking: a (token 101) passed b (token 102), who stood in the queue when it looked",
+    )
+
+
+def test_overtakings_are_counted_whether_a_row_stood_or_not() -> None:
+    runs = [done("a", 1, ticket=2, standings=()), done("b", 2, ticket=3), done("c", 3, ticket=1, standings=())]
+    assert overtakings(runs) == {"c": 2}
 
 
 def test_a_ticket_that_nobody_learned_is_not_taken_for_a_number() -> None:
@@ -97,17 +106,17 @@ def test_an_execution_without_the_times_of_its_work_fails() -> None:
 
 def test_a_holder_that_is_left_fails() -> None:
     holder = Holder(owner="a", fencing_token=9, lease_until_ms=0, since_ms=0, data=None)
-    assert judge([], {"order-42": lock(holders=(holder,))}).failures == ("order-42: left over, holder: 1",)
+    assert judge([], {"order-42": lock(holders=(holder,))}).failures == ("nothing left: order-42: holder: 1",)
 
 
 def test_a_queue_row_and_its_count_that_are_left_fail() -> None:
     row = Row(ticket=9, owner="a", lease_until_ms=0, created_at_ms=0)
     assert judge([], {"order-42": lock(rows=(row,), waiting=1)}).failures == (
-        "order-42: left over, queue row: 1",
-        "order-42: left over, waiter counted: 1",
+        "nothing left: order-42: queue row: 1",
+        "nothing left: order-42: waiter counted: 1",
     )
 
 
 def test_a_lock_that_was_never_used_fails() -> None:
     unused = LockState(item=None, rows=(), now=NOW)
-    assert judge([], {"order-42": unused}).failures == ("order-42 has no lock item in the table",)
+    assert judge([], {"order-42": unused}).failures == ("nothing left: order-42 has no lock item in the table",)

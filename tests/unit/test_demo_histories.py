@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ticketlock_local.executions import Execution, read_history
+from ticketlock_local.history.model import Standing
 from ticketlock_local.timeline import events
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -71,6 +72,29 @@ def test_the_grant_is_found_in_the_first_step_of_who_need_not_wait() -> None:
 def test_a_ticket_whose_reply_was_lost_is_that_of_the_place() -> None:
     grant = {"lock": {"turn": {"place": {"ticket": 7}, "grant": {"ticket": None, "fencingToken": 70}}}}
     assert read_history("one", [started(), left(1, "CheckPosition", grant)]).ticket == 7
+
+
+def test_the_look_that_won_began_with_its_step_and_was_answered_at_its_end() -> None:
+    run = read_history("one", HELD)
+    assert (run.looked_ms, run.granted_ms) == (START_MS + 1_200, START_MS + 1_300)
+    assert read_history("one", WAITED[:4]).granted_ms is None
+
+
+def place(ticket: int, until_s: int) -> Any:
+    row = {"ticket": ticket, "leaseUntilMs": START_MS + until_s * 1_000}
+    return {"lock": {"turn": {"status": "waiting", "place": row, "claim": {"shared": True, "permits": 1}}}}
+
+
+def test_a_row_surely_stands_from_each_look_to_the_end_of_its_lease() -> None:
+    looks = [started(), left(1, "TakeTicket", place(7, 60)), left(40, "CheckPosition", place(7, 100))]
+    run = read_history("one", looks)
+    assert run.standings == (
+        Standing(START_MS + 1_000, START_MS + 60_000),
+        Standing(START_MS + 40_000, START_MS + 100_000),
+    )
+    assert run.shared
+    lost = read_history("one", [*looks, left(200, "CheckPosition", place(9, 260))])
+    assert (lost.ticket, lost.standings) == (9, (Standing(START_MS + 200_000, START_MS + 260_000),))
 
 
 def test_waiting_and_holding_are_measured_by_the_service() -> None:

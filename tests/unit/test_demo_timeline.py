@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 from ticketlock_local.demo import plan
-from ticketlock_local.demo_picture import Picture
+from ticketlock_local.demo_picture import picture
 from ticketlock_local.demo_table import table
 from ticketlock_local.executions import Execution
 from ticketlock_local.timeline import Lines, Timeline, axis, lane
@@ -98,15 +98,17 @@ def test_lines_come_in_the_order_of_the_events_and_once(capsys: pytest.CaptureFi
 
 
 def test_the_picture_is_xml_that_stands_alone() -> None:
-    root = ElementTree.fromstring(Picture([DONE, WAITER], title="Title", subtitle="more").to_svg())
+    root = ElementTree.fromstring(picture([DONE, WAITER]).to_svg())
     assert root.tag == f"{SVG}svg"
-    assert {"a", "b", "Title", "more", "order-42"} <= {text.text for text in root.iter(f"{SVG}text")}
+    assert {"a", "b", "One at a time for each entity, in ticket order", "order-42"} <= {
+        text.text for text in root.iter(f"{SVG}text")
+    }
 
 
 @pytest.mark.parametrize("entity", ["<script>&\"'</script>", "日本 🎟", "]]>", "tab\there"])
 def test_the_picture_escapes_what_an_entity_is_called(entity: str) -> None:
     run = Execution(name=entity, entity=entity, started_ms=1)
-    root = ElementTree.fromstring(Picture([run], title=entity, subtitle="").to_svg())
+    root = ElementTree.fromstring(picture([run]).to_svg())
     assert root.find(f"{SVG}script") is None
     assert entity.replace("\t", "\N{REPLACEMENT CHARACTER}") in {text.text for text in root.iter(f"{SVG}text")}
 
@@ -114,12 +116,12 @@ def test_the_picture_escapes_what_an_entity_is_called(entity: str) -> None:
 @pytest.mark.parametrize("entity", ["\x00", "\x1b[31m", "\ud800", "￾"])
 def test_the_picture_replaces_what_xml_cannot_write(entity: str) -> None:
     run = Execution(name="a", entity=entity, started_ms=1)
-    svg = Picture([run], title="", subtitle="").to_svg()
+    svg = picture([run]).to_svg()
     assert "\N{REPLACEMENT CHARACTER}" in ElementTree.tostring(ElementTree.fromstring(svg.encode()), "unicode")
 
 
 def test_the_picture_of_nothing_is_still_one() -> None:
-    assert ElementTree.fromstring(Picture([], title="", subtitle="").to_svg()).tag == f"{SVG}svg"
+    assert ElementTree.fromstring(picture([]).to_svg()).tag == f"{SVG}svg"
 
 
 def test_the_demo_mixes_its_entities() -> None:

@@ -1,0 +1,335 @@
+"""A FIFO lock with fencing tokens as a history shows it: the promises, each a function that names what breaks it.
+
+A history is judged from outside, as Jepsen does it: of an operation is known when it was invoked, when its answer was
+there, and what that was. What it did was done at one moment in between. One without an answer (its process was killed,
+or a reply was lost) may have been done at any time from its invocation on, or never: it proves nothing against anybody.
+One that was refused was not done. So what is named here is surely broken, however the clocks of requests fell.
+"""
+
+from bisect import bisect_right, insort
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Literal
+
+from ticketlock import LockState
+from ticketlock._items import MAX_HOLDERS
+
+Outcome = Literal["applied", "refused", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A time in which a row surely stood in the queue, with a lease that ran."""
+
+    from_ms: int
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acquisition:
+    """One process's asking for a lock, and what came of it; times are of one clock that all processes share.
+
+    Attributes:
+        process, entity: who asked for what.
+        outcome: whether it was granted.
+        invoked_ms: when it asked.
+        looked_ms: the look that its grant rests on began after this.
+        granted_ms: when the answer was there; None while there is none.
+        ticket: its number; None where nobody was told.
+        fencing_token: of its grant.
+        standings: when its row, with this very ticket, surely stood in the queue.
+        held_until_ms: the last moment at which it surely counted on the lock; None where it never did.
+        is_over: whether it surely left: it was refused, or the answer to its release is known.
+    """
+
+    process: str
+    entity: str
+    outcome: Outcome
+    invoked_ms: int
+    looked_ms: int
+    granted_ms: int | None = None
+    ticket: int | None = None
+    fencing_token: int | None = None
+    standings: tuple[Standing, ...] = ()
+    held_until_ms: int | None = None
+    shared: bool = False
+    permits: int = 1
+    is_over: bool = False
+
+    def __str__(self) -> str:
+        token = "" if self.fencing_token is None else f" (token {self.fencing_token})"
+        return self.process + token
+
+    def excludes(self, other: "Acquisition") -> bool:
+        """Whether the two may never hold the lock together, whoever else does."""
+        return self.shared != other.shared or (not self.shared and self.permits == 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """One write of a counter, of the value that was found and one more.
+
+    Attributes:
+        found: the value that was read.
+        sent_ms: when the write was sent.
+    """
+
+    process: str
+    entity: str
+    outcome: Outcome
+    found: int
+    sent_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What the processes of a run did."""
+
+    acquisitions: Sequence[Acquisition]
+    updates: Sequence[Update] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was found wrong.
+
+    Attributes:
+        failures: promises that were broken; each begins with the promise's name.
+        slips: turns that the order allows to be lost: one for each waiter.
+    """
+
+    failures: tuple[str, ...]
+    slips: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """Whether every promise was kept."""
+        return not self.failures
+
+
+def judge(history: History, left: Mapping[str, LockState], counters: Mapping[str, int] | None = None) -> Verdict:
+    """Check everything.
+
+    Args:
+        history: of all who used the locks.
+        left: each entity's lock, as it stands in the table afterwards.
+        counters: the values at the end of the counters that were updated, by entity.
+    """
+    failures: list[str] = []
+    lost_turns: list[str] = []
+    for alone in by_entity(history.acquisitions).values():
+        failures += [*exclusion(alone), *fencing(alone), *no_overtaking(alone)]
+        lost_turns += slips(alone)
+    for entity, state in left.items():
+        failures += nothing_left(entity, state, history.acquisitions)
+    for entity, value in (counters or {}).items():
+        failures += no_lost_update(entity, [each for each in history.updates if each.entity == entity], value)
+    return Verdict(tuple(failures), tuple(lost_turns))
+
+
+def by_entity(acquisitions: Iterable[Acquisition]) -> dict[str, list[Acquisition]]:
+    """Group them, as their entities come."""
+    groups: dict[str, list[Acquisition]] = {}
+    for each in acquisitions:
+        groups.setdefault(each.entity, []).append(each)
+    return groups
+
+
+# The promises. Each is about the acquisitions of one entity.
+
+
+def exclusion(acquisitions: Iterable[Acquisition]) -> Iterator[str]:
+    """At every moment at most ``permits`` count on the lock, or any number who share it."""
+    holding: list[Acquisition] = []
+    holds = [each for each in acquisitions if each.granted_ms is not None and each.held_until_ms is not None]
+    for later in sorted(holds, key=_granted_ms):
+        holding = [each for each in holding if _held_until_ms(each) > _granted_ms(later)]
+        others = [each for each in holding if each.excludes(later)]
+        if not later.shared and len(holding) >= later.permits:
+            others = holding
+        if others:
+            together_ms = min(_held_until_ms(later), max(map(_held_until_ms, others))) - _granted_ms(later)
+            yield f"exclusion: {later} held {later.entity} beside {_listed(others)}, for {together_ms} ms"
+        holding.append(later)
+
+
+def fencing(acquisitions: Iterable[Acquisition]) -> Iterator[str]:
+    """Every grant's token is greater than that of every earlier grant."""
+    grants = _grants(acquisitions)
+    for one, other in pairwise(grant.of for grant in grants):
+        if one.fencing_token == other.fencing_token:
+            yield f"fencing: {one} and {other} were granted the same token"
+    seen: set[int] = set()
+    for grant in grants:
+        if grant.after_ms > _granted_ms(grant.of) and id(grant.witness) not in seen:
+            # One is enough of all that an untimely token puts in the wrong order.
+            seen.add(id(grant.witness))
+            yield f"fencing: {grant.witness} was granted after {grant.of}, whose token is greater"
+
+
+def no_overtaking(acquisitions: Iterable[Acquisition]) -> Iterator[str]:
+    """A grant passes nobody whose live row stood in the queue when it looked, but those who fit in beside it.
+
+    Of a row that was being written while a grant was under way, that grant may know nothing: it passes it, once.
+    """
+    grants = _grants(acquisitions)
+    for grant, behind in _overtakers(grants):
+        passed = [each for each in behind if _stood(each, grant.of.looked_ms, grant.until_ms)]
+        if passed and not _fits_in(grant, passed, grants):
+            yield f"no overtaking: {grant.of} passed {_listed(passed)}, who stood in the queue when it looked"
+    for unlucky, times in _lost_turns(grants):
+        if times > 1:
+            yield f"no overtaking: {unlucky} was overtaken {times} times in {unlucky.entity}"
+
+
+def nothing_left(entity: str, state: LockState, acquisitions: Iterable[Acquisition]) -> Iterator[str]:
+    """Once everybody has left, nobody holds and nobody waits; of those who may not have, leases have ended."""
+    if state.item is None:
+        yield f"nothing left: {entity} has no lock item in the table"
+        return
+    holders, rows, waiting = state.item.holders, state.rows, state.item.waiting
+    held = max(state.item.held, len(holders))
+    if any(not each.is_over for each in acquisitions if each.entity == entity):
+        now_ms = state.now.earliest_ms
+        held = sum(holder.lease_until_ms >= now_ms for holder in holders)
+        rows = tuple(row for row in rows if row.lease_until_ms >= now_ms)
+        waiting = 0
+    for what, count in {"holder": held, "queue row": len(rows), "waiter counted": waiting}.items():
+        if count:
+            yield f"nothing left: {entity}: {what}: {count}"
+
+
+def no_lost_update(entity: str, updates: Iterable[Update], value: int) -> Iterator[str]:
+    """Every update that was applied is in the counter: no two found the same value, and none is missing at the end."""
+    outcomes: Counter[Outcome] = Counter()
+    by_found: dict[int, Update] = {}
+    for update in sorted(updates, key=lambda update: update.sent_ms):
+        outcomes[update.outcome] += 1
+        if update.outcome != "applied":
+            continue
+        first = by_found.setdefault(update.found, update)
+        if first is not update:
+            yield f"no lost update: {first.process} and {update.process} both made {update.found + 1} of {update.found}"
+    least, most = outcomes["applied"], outcomes["applied"] + outcomes["unknown"]
+    if not least <= value <= most:
+        yield f"no lost update: the counter of {entity} is {value} after {least} updates, and {most - least} unknown"
+
+
+# What the order allows, and what it is like.
+
+
+def slips(acquisitions: Iterable[Acquisition]) -> list[str]:
+    """Name those who were overtaken once while their row stood, by a grant that had looked before."""
+    lost = _lost_turns(_grants(acquisitions))
+    return [f"{unlucky} was overtaken once in {unlucky.entity}" for unlucky, times in lost if times == 1]
+
+
+def overtakings(acquisitions: Iterable[Acquisition]) -> Counter[str]:
+    """Count for each process how many with a later ticket were granted the lock before; rows or none."""
+    found: Counter[str] = Counter()
+    tickets: list[int] = []
+    for grant in _grants(acquisitions):
+        if grant.of.ticket is None:
+            continue
+        if times := len(tickets) - bisect_right(tickets, grant.of.ticket):
+            found[grant.of.process] += times
+        insort(tickets, grant.of.ticket)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Grant:
+    """A granting write, as far as its moment is known.
+
+    Attributes:
+        number: its place in the order of tokens.
+        after_ms: it was made after this.
+        until_ms: and by then.
+        witness: whose grant, of no greater token, shows the former.
+    """
+
+    number: int
+    of: Acquisition
+    after_ms: int
+    until_ms: int
+    witness: Acquisition
+
+
+def _grants(acquisitions: Iterable[Acquisition]) -> list[_Grant]:
+    """The granting writes in the order of their tokens, which is that of their moments: each bounds the others."""
+    granted = sorted(
+        (each for each in acquisitions if each.granted_ms is not None and each.fencing_token is not None),
+        key=lambda each: each.fencing_token or 0,
+    )
+    until_ms = list(accumulate(reversed([_granted_ms(each) for each in granted]), min))[::-1]
+    grants: list[_Grant] = []
+    # When the last of each kind, shared or alone, was seen to hold: whoever it excludes was granted later.
+    held: dict[bool, Acquisition] = {}
+    after_ms, witness = -1, None
+    for number, each in enumerate(granted):
+        bounds = [(each.looked_ms, each)]
+        bounds += [(_granted_ms(other), other) for other in held.values() if other.excludes(each)]
+        latest_ms, latest = max(bounds, key=lambda bound: bound[0])
+        if witness is None or latest_ms > after_ms:
+            after_ms, witness = latest_ms, latest
+        grants.append(_Grant(number, each, after_ms, until_ms[number], witness))
+        if each.held_until_ms is not None:
+            held[each.shared] = max(held.get(each.shared, each), each, key=_granted_ms)
+    return grants
+
+
+def _overtakers(grants: Sequence[_Grant]) -> Iterator[tuple[_Grant, list[Acquisition]]]:
+    """The grants that came before some of an earlier ticket, with those."""
+    numbered = [grant for grant in grants if grant.of.ticket is not None]
+    tickets = [grant.of.ticket or 0 for grant in numbered]
+    # The least of those that are still to come.
+    least = list(accumulate(reversed(tickets), min))[::-1]
+    for place, (grant, ticket) in enumerate(zip(numbered, tickets, strict=True)):
+        passed = []
+        for later in range(place + 1, len(numbered)):
+            if least[later] > ticket:
+                break
+            if tickets[later] < ticket:
+                passed.append(numbered[later].of)
+        if passed:
+            yield grant, passed
+
+
+def _stood(waiter: Acquisition, after_ms: int, until_ms: int) -> bool:
+    """Whether its row surely stood from then to then."""
+    return any(standing.from_ms < after_ms and until_ms <= standing.until_ms for standing in waiter.standings)
+
+
+def _fits_in(grant: _Grant, passed: Sequence[Acquisition], grants: Sequence[_Grant]) -> bool:
+    """Whether there may have been room for the grant and for all whom it passed."""
+    if any(each.shared != grant.of.shared for each in passed):
+        return False
+    held = sum(
+        _granted_ms(other.of) <= grant.of.looked_ms and (other.of.held_until_ms or 0) >= grant.until_ms
+        for other in grants[: grant.number]
+    )
+    return len(passed) < (MAX_HOLDERS if grant.of.shared else grant.of.permits) - held
+
+
+def _lost_turns(grants: Sequence[_Grant]) -> list[tuple[Acquisition, int]]:
+    """Who was overtaken while its row stood, whatever the overtaker had seen, and how many times."""
+    found: dict[int, tuple[Acquisition, int]] = {}
+    for grant, passed in _overtakers(grants):
+        for waiter in passed:
+            if grant.of.excludes(waiter) and _stood(waiter, grant.after_ms, grant.until_ms):
+                found[id(waiter)] = waiter, found.get(id(waiter), (waiter, 0))[1] + 1
+    return list(found.values())
+
+
+def _granted_ms(acquisition: Acquisition) -> int:
+    return acquisition.granted_ms or 0
+
+
+def _held_until_ms(acquisition: Acquisition) -> int:
+    return acquisition.held_until_ms or 0
+
+
+def _listed(acquisitions: Iterable[Acquisition]) -> str:
+    return ", ".join(map(str, acquisitions))
