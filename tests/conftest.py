@@ -24,6 +24,8 @@ os.environ |= {
     "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "true",
 }
 
+pytest_plugins = ["history.kept"]
+
 
 @pytest.fixture(scope="session")
 def emulator() -> Iterator[Emulator]:

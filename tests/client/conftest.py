@@ -1,6 +1,7 @@
 """Both clients, on the emulator and in a time that a test moves."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from client.in_a_loop import Loop
 from client.places import Emulated, Kind, Moved, some_entity
 from client.programs import Programs, Shared
 from contract.engines import create_table
+from history.kept import Kept
 from ticketlock_local.emulator import Emulator
 
 from ticketlock import LockClient
@@ -71,8 +73,12 @@ def entity() -> str:
 
 
 @pytest.fixture
-def shared(emulator: Emulator, lock_table: str, entity: str) -> Shared:
-    return Shared(emulator.endpoint, lock_table, entity)
+def shared(emulator: Emulator, lock_table: str, entity: str, request: pytest.FixtureRequest) -> Shared:
+    where = Shared(emulator.endpoint, lock_table, entity)
+    if "kept" not in request.fixturenames:
+        return where
+    kept: Kept = request.getfixturevalue("kept")
+    return replace(where, history=str(kept.path))
 
 
 @pytest.fixture

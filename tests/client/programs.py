@@ -5,14 +5,18 @@ line of JSON, and goes on when it is told a line.
 """
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from botocore.config import Config
+from history.recorded import RecordedLocks
+from ticketlock_local.history.record import Recorder
 
 from ticketlock import LockClient
 from ticketlock._sdk import make_client
@@ -27,11 +31,16 @@ INCREMENTS = 50
 
 @dataclass(frozen=True)
 class Shared:
-    """What every process of a test works on."""
+    """What every process of a test works on.
+
+    Attributes:
+        history: the file in which processes record what they do; of a test without a history, nowhere.
+    """
 
     endpoint: str
     table: str
     entity: str
+    history: str = os.devnull
 
     def client(self) -> "DynamoDBClient":
         config = Config(
@@ -42,21 +51,27 @@ class Shared:
     def locks(self) -> LockClient:
         return LockClient(self.table, client=self.client(), lease=LEASE_S)
 
+    def recorded(self, locks: LockClient) -> RecordedLocks:
+        return RecordedLocks(locks, Recorder(Path(self.history), f"process {os.getpid()}"))
+
 
 class Counter:
     """A plain item that is read, and written back with one more."""
 
     def __init__(self, shared: Shared) -> None:
-        self._client: Any = shared.client()
-        self._item = {"pk": {"S": f"counter of {shared.entity}"}, "sk": {"S": "-"}}
-        self._table = {"TableName": shared.table}
+        self.client: Any = shared.client()
+        self.key = {"pk": {"S": f"counter of {shared.entity}"}, "sk": {"S": "-"}}
+        self.table = {"TableName": shared.table}
 
     def read(self) -> int:
-        found = self._client.get_item(**self._table, Key=self._item, ConsistentRead=True)
+        found = self.client.get_item(**self.table, Key=self.key, ConsistentRead=True)
         return int(found.get("Item", {}).get("value", {"N": "0"})["N"])
 
     def write(self, value: int) -> None:
-        self._client.put_item(**self._table, Item={**self._item, "value": {"N": f"{value}"}})
+        self.client.put_item(**self.table, Item=self.item(value))
+
+    def item(self, value: int) -> dict[str, Any]:
+        return {**self.key, "value": {"N": f"{value}"}}
 
 
 # The works of a process.
@@ -66,10 +81,11 @@ def count_under_the_lock(shared: Shared) -> None:
     counter = Counter(shared)
     # No lease of a test that takes turns must end, however busy the machine is.
     with LockClient(shared.table, client=shared.client(), lease=60, record_wait=600) as locks:
+        recorded = shared.recorded(locks)
         meet_the_others()
         for _ in range(INCREMENTS):
-            with locks.acquire(shared.entity):
-                counter.write(counter.read() + 1)
+            with recorded.acquire(shared.entity) as lease:
+                lease.update(counter.read(), counter.write)
     say("done")
 
 
@@ -112,9 +128,9 @@ class Programs:
 
     def start(self, work: Callable[[Shared], None]) -> subprocess.Popen[str]:
         shared = self._shared
-        command = [sys.executable, "-m", f"client.{Path(__file__).stem}", work.__name__]
+        command = [sys.executable, "-m", f"client.{Path(__file__).stem}", work.__module__, work.__name__]
         process = subprocess.Popen(
-            [*command, shared.endpoint, shared.table, shared.entity],
+            [*command, shared.endpoint, shared.table, shared.entity, shared.history],
             cwd=Path(__file__).parents[1],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -153,6 +169,5 @@ def heard(process: "subprocess.Popen[str]") -> Any:
 
 
 if __name__ == "__main__":
-    chosen, *where = sys.argv[1:]
-    works = {work.__name__: work for work in (count_under_the_lock, count_without_the_lock, hold)}
-    works[chosen](Shared(*where))
+    module, chosen, *where = sys.argv[1:]
+    getattr(import_module(module), chosen)(Shared(*where))

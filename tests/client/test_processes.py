@@ -1,13 +1,19 @@
 """Many operating-system processes that count in one item, with the lock and without it."""
 
 from client.programs import INCREMENTS, Counter, Programs, Shared, count_under_the_lock, count_without_the_lock
+from history.kept import Kept
 
 PROCESSES = 8
 
 
-def test_eight_processes_lose_none_of_their_increments_under_the_lock(programs: Programs, shared: Shared) -> None:
+def test_eight_processes_lose_none_of_their_increments_under_the_lock_and_take_turns(
+    programs: Programs, shared: Shared, kept: Kept
+) -> None:
     programs.all_at_once(count_under_the_lock, PROCESSES)
-    assert Counter(shared).read() == PROCESSES * INCREMENTS == 400
+    counted = Counter(shared).read()
+    assert counted == PROCESSES * INCREMENTS == len(kept.read().updates) == 400
+    with shared.locks() as locks:
+        kept.check({shared.entity: locks.inspect(shared.entity)}, {shared.entity: counted})
 
 
 def test_the_same_without_the_lock_loses_some(programs: Programs, shared: Shared) -> None:
