@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from contract.engines import Engine, table_of_its_own
-from contract.units import Billed, MeteredWorld, Step, life_of_a_lock
+from contract.units import Billed, MeteredWorld, Step, figure, life_of_a_lock
 from rich.console import Console
 from rich.table import Table
 from ticketlock_local.cloud import client_environment
@@ -40,19 +40,10 @@ def row(step: Step) -> Iterator[str]:
     """One line of the table."""
     yield step.name
     yield f"{len(step.requests)}"
-    writes = [request for request in step.requests if not request.reads]
-    reads = [request for request in step.requests if request.reads]
-    answered = [request for request in writes if not request.refused]
-    yield figure(request.by_rule for request in writes if request.refused)
-    for requests in (answered, reads):
+    yield figure(request.by_rule for request in step.refused)
+    for requests in (step.writes, step.reads):
         yield figure(request.by_rule for request in requests)
-        yield figure(request.by_engine or 0 for request in requests)
-
-
-def figure(units: Iterator[float]) -> str:
-    """A sum, and nothing where it is 0."""
-    total = sum(units)
-    return f"{total:g}" if total else ""
+        yield figure(request.by_engine for request in requests)
 
 
 def table(title: str, steps: Sequence[Step]) -> Table:

@@ -1,6 +1,6 @@
 """Every operation of the lock, and the capacity units of each of its requests: by the rules, and as the engine says."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -85,6 +85,26 @@ class Step:
 
     name: str
     requests: Sequence[Billed]
+
+    @property
+    def writes(self) -> list[Billed]:
+        """The writes that were applied."""
+        return [request for request in self.requests if not request.reads and not request.refused]
+
+    @property
+    def refused(self) -> list[Billed]:
+        """The writes that were not."""
+        return [request for request in self.requests if request.refused]
+
+    @property
+    def reads(self) -> list[Billed]:
+        return [request for request in self.requests if request.reads]
+
+
+def figure(units: Iterable[float | None]) -> str:
+    """A sum, as the tables tell it: nothing for 0."""
+    total = sum(each or 0 for each in units)
+    return f"{total:g}" if total else ""
 
 
 Counted = Callable[[str, Callable[[], object]], Step]
