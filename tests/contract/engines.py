@@ -60,7 +60,7 @@ def exact_engine_names() -> list[str]:
 
 
 def counting_engine_names() -> list[str]:
-    """The engines that count capacity units by the rules; ministack's and moto's are made up, ours tells none."""
+    """The engines that bill by the rules: moto bills all requests alike, ministack all reads, and ours tells none."""
     return [name for name in engine_names() if name == "dynoxide"]
 
 
