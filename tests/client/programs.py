@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from botocore.config import Config
-from history.recorded import RecordedLocks
+from history.recorded import RecordedLocks, name_of
 from ticketlock_local.history.record import Recorder
 
 from ticketlock import LockClient
@@ -52,7 +52,7 @@ class Shared:
         return LockClient(self.table, client=self.client(), lease=LEASE_S)
 
     def recorded(self, locks: LockClient) -> RecordedLocks:
-        return RecordedLocks(locks, Recorder(Path(self.history), f"process {os.getpid()}"))
+        return RecordedLocks(locks, Recorder(Path(self.history), name_of(os.getpid())))
 
 
 class Counter:

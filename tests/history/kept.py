@@ -1,14 +1,14 @@
 """The history of a test: recorded while it runs; kept, and drawn, where it fails."""
 
 import re
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from history.picture import drawn
 from ticketlock_local.checkout import BUILD, ROOT
 from ticketlock_local.history.model import History, Verdict, judge
-from ticketlock_local.history.record import Event, Recorder, history, read, write
+from ticketlock_local.history.record import Event, Recorder, Seen, history, write
 
 from ticketlock import LockState
 
@@ -31,15 +31,19 @@ class Kept:
         self.picture = self.path.with_suffix(".svg")
         self.remove()
         self.path.touch()
+        self._seen = Seen(self.path)
 
     def recorder(self, process: str) -> Recorder:
         return Recorder(self.path, process)
 
-    def write(self, events: list[Event]) -> None:
+    def write(self, events: Iterable[Event]) -> None:
+        """Replace it by what was recorded elsewhere."""
         write(self.path, events)
+        self._seen = Seen(self.path)
 
     def events(self) -> list[Event]:
-        return read(self.path)
+        """All that was recorded until now."""
+        return self._seen.events()
 
     def read(self) -> History:
         return history(self.events())
@@ -70,7 +74,7 @@ _failed: pytest.StashKey[bool] = pytest.StashKey()
 @pytest.fixture
 def kept(request: pytest.FixtureRequest) -> Iterator[Kept]:
     """The history of the test."""
-    name = re.sub(r"\W+", "-", request.node.name).strip("-")
+    name = re.sub(r"\W+", "-", request.node.nodeid.removeprefix("tests/")).strip("-")
     kept = Kept(name)
     yield kept
     if not request.node.stash.get(_failed, False):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from ticketlock_local.history.picture import Lane, Legend, Picture, Span, short
-from ticketlock_local.history.record import Event, history, outcome
+from ticketlock_local.history.record import Action, Event, history, operations, outcome
 
 _LEGEND = Legend(
     mark="its row stands",
@@ -28,10 +28,10 @@ def drawn(events: Sequence[Event], title: str, subtitle: str) -> Picture:
 
 
 def _lane(process: str, events: Sequence[Event], end_ms: int) -> Lane:
-    released = {each.of: told[-1].local_ms for told in _operations(events, "release") if (each := told[0]).of}
+    released = {each.of: told[-1].local_ms for told in _of(events, "release") if (each := told[0]).of}
     spans: list[Span] = []
     marks: list[int] = []
-    for asking in _operations(events, "acquire"):
+    for asking in _of(events, "acquire"):
         (acquisition,) = history(asking).acquisitions
         answer_ms = next((event.local_ms for event in asking if event.kind in ("applied", "refused")), end_ms)
         spans.append(Span("unknown" if outcome(asking) == "unknown" else "waiting", asking[0].local_ms, answer_ms))
@@ -48,9 +48,5 @@ def _lane(process: str, events: Sequence[Event], end_ms: int) -> Lane:
     return Lane(process, "", spans, marks)
 
 
-def _operations(events: Iterable[Event], action: str) -> Iterable[list[Event]]:
-    told: dict[str, list[Event]] = {}
-    for event in events:
-        if event.action == action:
-            told.setdefault(event.operation, []).append(event)
-    return told.values()
+def _of(events: Iterable[Event], action: Action) -> list[list[Event]]:
+    return operations(event for event in events if event.action == action)

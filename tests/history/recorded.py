@@ -11,6 +11,11 @@ from ticketlock_local.history.record import Recorder, Recording
 from ticketlock import Lease, LockClient, LockLost, Position, RecordWaitExceeded, RequestNotApplied
 
 
+def name_of(pid: int) -> str:
+    """What a process is called in a history."""
+    return f"process {pid}"
+
+
 class RecordedLocks:
     """A client of its own process, and what it does."""
 

@@ -117,28 +117,50 @@ def write(path: Path, events: Iterable[Event]) -> None:
     path.write_text("".join(event.line() for event in events), encoding="utf-8")
 
 
-def read(path: Path) -> list[Event]:
-    """All events of a file, in the order in which they were written."""
-    with path.open(encoding="utf-8") as lines:
-        return [Event(**json.loads(line)) for line in lines]
+class Seen:
+    """What a file tells while it grows: each line is read once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read = 0
+        self._events: list[Event] = []
+
+    def events(self) -> list[Event]:
+        """All events until now, in the order in which they were written."""
+        with self._path.open("rb") as file:
+            file.seek(self._read)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    # It is being written.
+                    break
+                self._events.append(Event(**json.loads(line)))
+                self._read += len(line)
+        return self._events
+
+
+def operations(events: Iterable[Event]) -> list[list[Event]]:
+    """The events of each operation, its invocation first."""
+    told: dict[str, list[Event]] = {}
+    for event in events:
+        told.setdefault(event.operation, []).append(event)
+    return list(told.values())
 
 
 def history(events: Iterable[Event]) -> History:
     """Put the events together: operations, with what is surely known of each."""
-    operations: dict[str, list[Event]] = {}
-    for event in events:
-        operations.setdefault(event.operation, []).append(event)
-    belonging: dict[str, list[Sequence[Event]]] = {}
-    for told in operations.values():
+    acquiring: list[list[Event]] = []
+    updating: list[list[Event]] = []
+    belonging: dict[str, list[list[Event]]] = {}
+    for told in operations(events):
+        if told[0].action == "acquire":
+            acquiring.append(told)
+        elif told[0].action == "update":
+            updating.append(told)
         if told[0].of is not None:
             belonging.setdefault(told[0].of, []).append(told)
     return History(
-        [
-            _acquisition(told, belonging.get(name, []))
-            for name, told in operations.items()
-            if told[0].action == "acquire"
-        ],
-        [_update(told) for told in operations.values() if told[0].action == "update"],
+        [_acquisition(told, belonging.get(told[0].operation, ())) for told in acquiring],
+        [_update(told) for told in updating],
     )
 
 

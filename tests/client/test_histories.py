@@ -1,0 +1,84 @@
+"""Histories of real processes that are suspended and killed, checked: what a pause can spoil, and what it cannot."""
+
+import signal
+from collections.abc import Callable
+
+import pytest
+from client.programs import Counter, Programs, Shared, heard, tell
+from history.crowd import Crowd, holding, waiting
+from history.kept import Kept
+from history.works import (
+    alone,
+    write_in_a_transaction,
+    write_unfenced,
+    write_with_the_token,
+    write_with_the_token_after_a_plain_read,
+)
+from ticketlock_local.history.model import Verdict, judge
+from ticketlock_local.history.record import operations, outcome
+
+
+def is_applied(programs: Programs, work: Callable[[Shared], None]) -> tuple[bool, bool]:
+    """Two processes add one: the first is suspended with what it read until the second has the lock, and has read."""
+    first = programs.start(work)
+    assert heard(first) == 0
+    first.send_signal(signal.SIGSTOP)
+    second = programs.start(work)
+    try:
+        assert heard(second) == 0
+    finally:
+        first.send_signal(signal.SIGCONT)
+    answers: list[bool] = []
+    for process in (first, second):
+        tell(process, "go on")
+        answers.append(heard(process))
+        assert heard(process) == "done"
+    return answers[0], answers[1]
+
+
+def verdict_on(shared: Shared, kept: Kept) -> Verdict:
+    with shared.locks() as locks:
+        left = {shared.entity: locks.inspect(shared.entity)}
+    return judge(kept.read(), left, {shared.entity: Counter(shared).read()})
+
+
+@pytest.mark.parametrize("write", [write_in_a_transaction, write_with_the_token])
+def test_a_fenced_write_after_a_pause_past_the_lease_is_refused_and_no_update_is_lost(
+    programs: Programs, shared: Shared, kept: Kept, write: Callable[[Shared], None]
+) -> None:
+    assert is_applied(programs, write) == (False, True)
+    assert Counter(shared).read() == 1
+    assert verdict_on(shared, kept).failures == ()
+
+
+@pytest.mark.parametrize("write", [write_unfenced, write_with_the_token_after_a_plain_read])
+def test_a_write_that_is_not_fenced_from_its_read_on_loses_an_update_and_the_history_shows_it(
+    programs: Programs, shared: Shared, kept: Kept, write: Callable[[Shared], None]
+) -> None:
+    assert is_applied(programs, write) == (True, True)
+    assert Counter(shared).read() == 1
+    failures = verdict_on(shared, kept).failures
+    assert {failure.partition(":")[0] for failure in failures} == {"exclusion", "no lost update"}
+
+
+def test_processes_that_are_suspended_and_killed_at_random_keep_every_promise_to_the_others(
+    programs: Programs, shared: Shared, kept: Kept
+) -> None:
+    crowd, lock = Crowd(shared, programs, kept), alone(shared.entity)
+    crowd.grow(6)
+    holder = crowd.suspend(holding, lock)
+    waiter, victim = crowd.suspend(waiting, lock), crowd.suspend(waiting, lock)
+    crowd.kill(victim)
+    crowd.outlast_a_lease(lock)
+    crowd.resume(holder)
+    crowd.resume(waiter)
+    crowd.kill(crowd.suspend(holding, lock))
+    crowd.outlast_a_lease(lock)
+    crowd.end()
+
+    assert crowd.verdict().failures == ()
+    outcomes = [(each[0].action, outcome(each)) for each in operations(kept.events())]
+    assert outcomes.count(("acquire", "applied")) >= 100
+    # The one that was killed while it waited; the one whose lease ended while it was suspended.
+    assert outcomes.count(("acquire", "unknown")) == 1
+    assert outcomes.count(("release", "refused")) == 1

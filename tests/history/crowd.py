@@ -1,0 +1,133 @@
+"""Processes that come and go on a few locks, some of which are suspended or killed on the way."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from client.places import until
+from client.programs import LEASE_S, Counter, Programs, Shared, heard, tell
+from history.kept import Kept
+from history.recorded import name_of
+from history.works import TWO, alone, come_and_go, reading, several
+from ticketlock_local.history.model import Verdict, judge
+from ticketlock_local.history.record import Event, operations, outcome
+
+from ticketlock._clocks import SystemClocks
+
+Process = subprocess.Popen[str]
+Who = Callable[[Iterable[Event], str], set[str]]
+
+
+def holding(events: Iterable[Event], entity: str) -> set[str]:
+    """The processes that were granted a lock, and did not begin to release it."""
+    released = {event.of for event in events if event.action == "release"}
+    return {
+        event.process
+        for event in events
+        if (event.entity, event.action, event.kind) == (entity, "acquire", "applied")
+        and event.operation not in released
+    }
+
+
+def waiting(events: Iterable[Event], entity: str) -> set[str]:
+    """The processes whose row stands in the queue."""
+    asking = operations(event for event in events if (event.entity, event.action) == (entity, "acquire"))
+    return {told[0].process for told in asking if len(told) > 1 and outcome(told) == "unknown"}
+
+
+class Crowd:
+    """Some processes, which tell a history.
+
+    Args:
+        shared: where they record, and on what they work: the locks of ``works``.
+        programs: what starts and ends them.
+        kept: the history.
+    """
+
+    def __init__(self, shared: Shared, programs: Programs, kept: Kept) -> None:
+        self.entities = [name(shared.entity) for name in (alone, several, reading)]
+        self._shared = shared
+        self._programs = programs
+        self._kept = kept
+        self._free: list[Process] = []
+
+    def grow(self, processes: int) -> None:
+        """Start some more, and let them go as soon as all of them are there."""
+        started = [self._programs.start(come_and_go) for _ in range(processes)]
+        assert [heard(process) for process in started] == ["here"] * processes
+        for process in started:
+            tell(process, "go on")
+        self._free += started
+
+    def suspend(self, who: Who, entity: str) -> Process:
+        """Suspend a process that holds a lock, or waits for it."""
+        found: list[Process] = []
+
+        def is_suspended() -> bool:
+            # All of them, so that what was found is so still.
+            for process in self._free:
+                process.send_signal(signal.SIGSTOP)
+                _, status = os.waitpid(process.pid, os.WUNTRACED)
+                assert os.WIFSTOPPED(status), "a process has ended; see what it printed"
+            names = who(self._kept.events(), entity)
+            found.extend(process for process in self._free if name_of(process.pid) in names)
+            for process in self._free:
+                if process not in found[:1]:
+                    process.send_signal(signal.SIGCONT)
+            return bool(found)
+
+        until(is_suspended, f"somebody {who.__name__} {entity}")
+        self._free.remove(found[0])
+        return found[0]
+
+    def resume(self, process: Process) -> None:
+        """Let a suspended process go on, to the end of what it was doing."""
+        seen, name = len(self._kept.events()), name_of(process.pid)
+        process.send_signal(signal.SIGCONT)
+        until(
+            lambda: any(
+                (event.process, event.action, event.kind) == (name, "acquire", "invoked")
+                for event in self._kept.events()[seen:]
+            ),
+            f"something new by {name}",
+        )
+        self._free.append(process)
+
+    def kill(self, process: Process) -> None:
+        """Kill a suspended process, and start another one in its place."""
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+        self.grow(1)
+
+    def outlast_a_lease(self, entity: str) -> None:
+        """Wait until somebody is granted the lock later than a lease from now."""
+        seen, over_ms = len(self._kept.events()), SystemClocks().read().local_ms + LEASE_S * 1_000
+        until(
+            lambda: any(
+                (event.entity, event.action, event.kind) == (entity, "acquire", "applied") and event.local_ms > over_ms
+                for event in self._kept.events()[seen:]
+            ),
+            f"a grant of {entity}",
+        )
+
+    def end(self) -> None:
+        """Let all come to their ends; afterwards nobody is left whose lease runs."""
+        for process in self._free:
+            tell(process, "that is all")
+        assert [heard(process) for process in self._free] == ["done"] * len(self._free)
+        with self._shared.locks() as locks:
+            recorded = self._shared.recorded(locks)
+            for entity in self.entities:
+                # Behind all others, and so after the leases of the dead.
+                permits = TWO if entity == several(self._shared.entity) else 1
+                recorded.acquire(entity, permits=permits).release()
+
+    def verdict(self) -> Verdict:
+        """What the history, the table and the counters say."""
+        counted = [alone(self._shared.entity), reading(self._shared.entity)]
+        with self._shared.locks() as locks:
+            left = {entity: locks.inspect(entity) for entity in self.entities}
+        counters = {entity: Counter(replace(self._shared, entity=entity)).read() for entity in counted}
+        return judge(self._kept.read(), left, counters)
