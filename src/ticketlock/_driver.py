@@ -150,6 +150,8 @@ class Driver:
                     now = yield from self._moment_of(request, sent, getattr(error, "response", None))
                     return Reply(False, meaning.items, now, meaning.refused)
                 if isinstance(meaning, TableError):
+                    if isinstance(request, TaskAnswer):
+                        raise _without_the_token(meaning, error) from None
                     raise meaning from error
                 perhaps_applied |= meaning.perhaps_applied and not isinstance(
                     request, Read | Scan | TimeCheck | Closing | Describing
@@ -157,7 +159,10 @@ class Driver:
                 pause_ms = self._jitter() * min(_LONGEST_BACKOFF_MS, _FIRST_BACKOFF_MS << attempt)
                 if self.clocks.read().local_ms + pause_ms > last_ms:
                     given_up = OutcomeUnknown if perhaps_applied else RequestNotApplied
-                    raise given_up(f"gave up after {attempt + 1} attempts: {error}") from error
+                    over = given_up(f"gave up after {attempt + 1} attempts: {error}")
+                    if isinstance(request, TaskAnswer):
+                        raise _without_the_token(over, error) from None
+                    raise over from error
                 yield Sleep(pause_ms)
             else:
                 now = yield from self._moment_of(request, sent, response)
@@ -209,6 +214,12 @@ class Driver:
     def _moment(self, reading: Reading) -> Moment | None:
         with self._time_lock:
             return self._time.at(reading)
+
+
+def _without_the_token(meaning: TableError, error: BotoCoreError | ClientError) -> TableError:
+    """The same, for a log: what the service says of a task's answer may quote the token that it refuses."""
+    code = error.response.get("Error", {}).get("Code") if isinstance(error, ClientError) else None
+    return type(meaning)(f"a callback task could not be answered: {code or type(error).__name__}")
 
 
 def _answer(answer: TaskAnswer) -> Call:

@@ -103,7 +103,8 @@ def _task(task: Any, targets: Collection[str] | None) -> Mapping[str, Any]:
     if not isinstance(work_input, dict):
         raise InvalidLockRequest("task.input", work_input, "an object, to which `lock` is added")
     if "lock" in work_input:
-        raise InvalidLockRequest("task.input.lock", work_input["lock"], "nothing: ticketlock adds `lock` itself")
+        # Without its value: a lock that came along with a payload names its owner.
+        raise InvalidLockRequest("task.input.lock", "there", "nothing: ticketlock adds `lock` itself")
     size = len(json.dumps(work_input, ensure_ascii=False).encode(errors="surrogatepass"))
     if size > MAX_INPUT_BYTES:
         raise InvalidLockRequest("task.input", f"{size:,} bytes", f"at most {MAX_INPUT_BYTES:,} bytes of JSON")

@@ -109,7 +109,8 @@ class Workflow:
             else:
                 request = LockRequest.parse_place(asked, **defaults)
         except (InvalidLockRequest, TaskNotAllowed) as error:
-            return Step({"lock": {"turn": turns.refusal(error)}}, {}, {"refused": str(error)})
+            # The text has the caller's own words, perhaps another's owner; the execution fails with it as its cause.
+            return Step({"lock": {"turn": turns.refusal(error)}}, {}, {"refused": type(error).__name__})
         execution = event["execution"]
         session = Session(execution, place or _PLACE)
         owner = execution if place is None else f"{execution}/{place}"

@@ -1,0 +1,281 @@
+"""What is told and what is not: another's owner never in full, a task token never at all.
+
+Of functions: their log lines, their metrics, what they raise, the causes they give. Of clients and the command: what
+goes to the logger. An execution's own ARN is told, so that its lines are found.
+"""
+
+import hashlib
+import io
+import json
+import logging
+import traceback
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import _observed
+import check_position
+import clean_up
+import heartbeat
+import pytest
+import release
+import take_ticket
+import wait_for_call
+from cli.processes import Command
+from client.places import Moved
+from security.workflows import FUNCTION, LEASE_S, MACHINE, TARGET, Execution, Table, Tasks
+
+from ticketlock import LockClient, LockLost, LockName, RecordWaitExceeded, TableRefused
+from ticketlock._clocks import SystemClocks
+from ticketlock._items import Session
+
+ENTITY = "order-42"
+
+
+class Functions:
+    """The functions, over a table in memory: what each call has told, beside the execution that it was for."""
+
+    def __init__(self, table: Table, lines: io.StringIO, capsys: pytest.CaptureFixture[str]) -> None:
+        self.table = table
+        self.told: list[tuple[str, str]] = []
+        self.executions: list[str] = []
+        self.tokens: list[str] = []
+        self._lines = lines
+        self._capsys = capsys
+
+    def execution(self) -> Execution:
+        made = self.table.execution(uuid.uuid4().hex)
+        self.executions.append(made.arn)
+        return made
+
+    def token(self) -> str:
+        self.tokens.append(f"AQCoAAAAKgAAAAM-{uuid.uuid4().hex}-{uuid.uuid4().hex}")
+        return self.tokens[-1]
+
+    def call(self, handler: Callable[..., Any], event: Mapping[str, Any], of: Execution) -> Any:
+        """Call one, and take down all that it tells: what it raises too, which Lambda logs."""
+        reply = raised = None
+        try:
+            reply = handler(event, None)
+        except Exception as error:
+            raised = error
+            self.told.append((of.arn, "".join(traceback.format_exception(error))))
+        self.told += [(of.arn, line) for line in self._lines.getvalue().splitlines()]
+        self._lines.seek(0)
+        self._lines.truncate()
+        self.told += [(of.arn, line) for line in self._capsys.readouterr().out.splitlines()]
+        turn = (reply or {}).get("lock", {}).get("turn", reply) or {}
+        self.told.append((of.arn, str(turn.get("cause", ""))))
+        self.told += [(of.arn, cause) for cause in self.table.tasks.causes]
+        self.table.tasks.causes.clear()
+        return raised if raised is not None else reply
+
+    # The steps.
+
+    def takes_ticket(self, of: Execution, request: Any = None, **more: Any) -> Any:
+        asked = request if request is not None else {"entity": ENTITY, "task": {"functionArn": FUNCTION}}
+        reply = self.call(take_ticket.handler, of.ticket_event(asked, **more), of)
+        of.turn = reply["lock"]["turn"]
+        return of.turn["status"]
+
+    def parks(self, of: Execution) -> Any:
+        return self.call(wait_for_call.handler, of.task_event(self.token()), of)
+
+    def looks(self, of: Execution) -> Any:
+        of.turn = self.call(check_position.handler, of.event(), of)
+        return of.turn["status"]
+
+    def beats(self, of: Execution, retry: int = 0) -> Any:
+        return self.call(heartbeat.handler, of.task_event(self.token(), retry), of)
+
+    def releases(self, of: Execution, **failure: Any) -> Any:
+        return self.call(release.handler, {"turn": of.turn, **failure}, of)
+
+    def cleans_up_after(self, of: Execution) -> Any:
+        request = {"entity": ENTITY, "task": {"functionArn": FUNCTION}}
+        return self.call(clean_up.handler, of.end_event(request), of)
+
+    # What must not be found.
+
+    def secrets_told(self) -> list[str]:
+        """Whatever was told that is another's owner, or a task token."""
+        return [
+            text
+            for execution, text in self.told
+            for secret in (*(each for each in self.executions if each != execution), *self.tokens)
+            if secret in text
+        ]
+
+
+@pytest.fixture
+def functions(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Functions]:
+    for name, value in {
+        "TABLE_NAME": "locks",
+        "STATE_MACHINE_ARN": MACHINE,
+        "LEASE_SECONDS": str(LEASE_S),
+        "POWERTOOLS_SERVICE_NAME": "lock",
+    }.items():
+        monkeypatch.setenv(name, value)
+    lines = io.StringIO()
+    monkeypatch.setattr(_observed.logger.registered_handler, "stream", lines)
+    level = _observed.logger.log_level
+    _observed.logger.setLevel("DEBUG")
+    _observed.workflow.cache_clear()
+    table = Table(SystemClocks())
+    over = _observed.workflow()._table
+    table.memory.serve(over.client)
+    table.tasks.serve(over.step_functions)
+    yield Functions(table, lines, capsys)
+    _observed.logger.setLevel(level)
+    _observed.workflow.cache_clear()
+
+
+def test_the_functions_tell_no_other_owner_and_no_task_token(functions: Functions) -> None:
+    holder, waiter, third, in_a_fragment = (functions.execution() for _ in range(4))
+    assert functions.takes_ticket(holder) == "granted"
+    functions.beats(holder)
+    for each in (waiter, third):
+        assert functions.takes_ticket(each) == "parked"
+        functions.parks(each)
+        assert functions.looks(each) == "parked"
+    fragment = {"entity": ENTITY}
+    assert functions.takes_ticket(in_a_fragment, fragment, place=f"Payment/{uuid.uuid4()}") == "parked"
+    functions.beats(holder, retry=1)
+    functions.releases(holder)
+    functions.beats(holder, retry=2)
+    assert functions.looks(waiter) == "granted"
+    functions.cleans_up_after(third)
+    functions.cleans_up_after(waiter)
+    hashed = hashlib.sha256(holder.arn.encode()).hexdigest()[:8]
+    assert any(f'"{hashed}"' in text for execution, text in functions.told if execution == waiter.arn)
+    assert {execution for execution, text in functions.told if execution in text} == set(functions.executions)
+    assert functions.secrets_told() == []
+
+
+@pytest.mark.parametrize("step", ["heartbeat", "release"])
+def test_nor_when_a_lease_was_lost(step: str, functions: Functions) -> None:
+    holder, thief = functions.execution(), functions.execution()
+    functions.takes_ticket(holder)
+    functions.beats(holder)
+    operator = _observed.workflow()._table
+    operator.force_release(LockName(ENTITY), holder.turn["grant"]["fencingToken"])
+    assert functions.takes_ticket(thief) == "granted"
+    # Long ago, as far as its turn and its session know.
+    holder.turn = {**holder.turn, "grant": {**holder.turn["grant"], "leaseUntilMs": 1}}
+    functions.table.memory.update_item(
+        TableName="locks",
+        Key=Session(holder.arn, "serialize").key(),
+        UpdateExpression="SET leaseUntilMs = :long_ago",
+        ExpressionAttributeValues={":long_ago": {"N": "1"}},
+    )
+    told = len(functions.told)
+    functions.releases(holder) if step == "release" else functions.beats(holder, retry=1)
+    assert any("LostLeases" in text for _, text in functions.told[told:])
+    assert functions.secrets_told() == []
+
+
+def test_nor_when_the_work_failed_or_its_end_is_not_known(functions: Functions) -> None:
+    for failure in ({"Error": "OutOfPaint", "Cause": "{}"}, {"Error": "States.Timeout", "Cause": ""}):
+        holder = functions.execution()
+        functions.takes_ticket(holder, {"entity": holder.arn[-8:], "task": {"functionArn": FUNCTION}})
+        functions.beats(holder)
+        functions.releases(holder, failure=failure, kind="function", work=FUNCTION)
+    assert functions.secrets_told() == []
+
+
+def test_nor_when_a_wait_is_in_vain(functions: Functions) -> None:
+    functions.takes_ticket(functions.execution())
+    task = {"functionArn": FUNCTION}
+    for more, status in (({"recordWaitSeconds": 0}, "RecordWaitExceeded"), ({"permits": 2}, "PermitsMismatch")):
+        assert functions.takes_ticket(functions.execution(), {"entity": ENTITY, "task": task, **more}) == status
+    assert functions.secrets_told() == []
+
+
+def test_a_refused_request_is_logged_without_its_words(functions: Functions) -> None:
+    """Its cause quotes what the caller itself has written; a lock that came along with the input it does not."""
+    holder = functions.execution()
+    functions.takes_ticket(holder)
+    foreign = {"owner": holder.arn, "taskToken": functions.token()}
+    task = {"functionArn": FUNCTION}
+    forwarded = {"entity": ENTITY, "task": {**task, "input": {"lock": foreign}}}
+    assert functions.takes_ticket(functions.execution(), forwarded) == "InvalidLockRequest"
+    assert functions.secrets_told() == []
+    for request in (
+        foreign,
+        json.dumps(foreign),
+        {"entity": foreign, "task": task},
+        {"entity": ENTITY, "task": task, "lock": foreign},
+        {"entity": ENTITY, "task": task, holder.arn: 1},
+        {"entity": ENTITY, "task": {**task, "stateMachineArn": TARGET, "input": foreign}},
+        {"entity": ENTITY, "task": {"functionArn": holder.arn}},
+    ):
+        told = len(functions.told)
+        status = functions.takes_ticket(functions.execution(), request)
+        assert status in ("InvalidLockRequest", "TaskNotAllowed")
+        logged = [text for _, text in functions.told[told:] if text.startswith("{") and '"level"' in text]
+        assert [json.loads(line)["refused"] for line in logged] == [status]
+        assert [secret for secret in (holder.arn, *functions.tokens) for line in logged if secret in line] == []
+
+
+def test_a_token_that_the_service_quotes_in_its_refusal_is_not_told(functions: Functions) -> None:
+    """As it does of parameters that it finds invalid."""
+    holder = functions.execution()
+    functions.takes_ticket(holder)
+    functions.beats(holder)
+    functions.table.tasks.quotes = True
+    raised = functions.releases(holder)
+    assert isinstance(raised, TableRefused)
+    assert str(raised) == "a callback task could not be answered: ValidationException"
+    functions.beats(holder, retry=1)
+    assert functions.secrets_told() == []
+
+
+# Clients.
+
+OWNERS = [f"host-{name}.example:4711/{uuid.uuid4().hex}" for name in ("a", "b", "c")]
+
+
+def test_a_client_logs_no_owner(moved: Moved, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, logger="ticketlock")
+    first, second = moved.client(owner_name="host-a.example"), moved.client(owner_name="host-b.example")
+    held = first.acquire(ENTITY, owner=OWNERS[0], data="build 4711")
+    with pytest.raises(RecordWaitExceeded) as in_vain:
+        second.acquire(ENTITY, owner=OWNERS[1], record_wait=0)
+    with moved.time_flies(), pytest.raises(RecordWaitExceeded) as too_long:
+        second.acquire(ENTITY, owner=OWNERS[1], record_wait=2)
+    moved.lose(ENTITY)
+    taken = second.acquire(ENTITY, owner=OWNERS[1])
+    with pytest.raises(LockLost) as lost:
+        held.renew()
+    with pytest.raises(LockLost) as stolen:
+        first.resume(ENTITY, owner=OWNERS[2])
+    taken.release(data_left="done")
+    told = [record.getMessage() for record in caplog.records]
+    told += [record.exc_text or "" for record in caplog.records]
+    assert any("is lost" in text for text in told)
+    assert any("waiting for" in text for text in told)
+    told += ["".join(traceback.format_exception(each.value)) for each in (in_vain, too_long, lost)]
+    assert [text for text in told for owner in OWNERS if owner in text] == []
+    # That of a call that names an owner may name it again.
+    assert [owner for owner in OWNERS[:2] if owner in str(stolen.value)] == []
+
+
+def test_the_command_tells_a_waiter_no_holder_and_an_operator_all(
+    command: Command, locks: LockClient, entity: str
+) -> None:
+    with locks.acquire(entity, owner=OWNERS[0]):
+        waited = command.run("-v", "run", entity, "--wait", "1", "--", "true")
+        shown = command.run("-v", "show", entity)
+    assert waited.exit_code == 75
+    assert "waiting for" in waited.err
+    assert OWNERS[0] not in waited.out + waited.err
+    # `show` is asked for it; its log is not.
+    assert OWNERS[0] in shown.out
+    assert OWNERS[0] not in shown.err
+
+
+def test_tasks_are_answered_over_the_wire_here() -> None:
+    """What quotes a token above is the SDK's own error."""
+    tasks = Tasks(quotes=True)
+    with pytest.raises(Exception, match="Value 'a token' at 'taskToken'"):
+        tasks.client().send_task_success(taskToken="a token", output="{}")
