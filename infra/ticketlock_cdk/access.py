@@ -23,6 +23,25 @@ _USE = (
     "dynamodb:UpdateItem",
 )
 _SESSIONS = "session#*"
+# Of a session, what a client needs to call a waiter; `ticketlock._calls` asks for no more.
+_CALLED = ("pk", "sk", "callToken")
+# Of a request without keys ForAllValues is true, so that Null has to demand them.
+# https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_condition-single-vs-multi-valued-context-keys.html
+_LOCKS_ONLY: dict[str, dict[str, object]] = {
+    "ForAllValues:StringNotLike": {"dynamodb:LeadingKeys": [_SESSIONS]},
+    "Null": {"dynamodb:LeadingKeys": "false"},
+}
+_SESSIONS_ONLY: dict[str, dict[str, object]] = {
+    "ForAllValues:StringLike": {"dynamodb:LeadingKeys": [_SESSIONS]},
+    "Null": {"dynamodb:LeadingKeys": "false"},
+}
+_CALLS: dict[str, dict[str, object]] = {
+    **_SESSIONS_ONLY,
+    "ForAllValues:StringEquals": {"dynamodb:Attributes": list(_CALLED)},
+    "Null": {"dynamodb:LeadingKeys": "false", "dynamodb:Attributes": "false"},
+    # Otherwise all attributes come back, whatever the list says.
+    "StringEquals": {"dynamodb:Select": "SPECIFIC_ATTRIBUTES"},
+}
 # Of lock items and queue rows. Not those of sessions, with whose task tokens anybody could answer for a workflow; and
 # not a holder's, whose names no list can tell beforehand.
 _LISTED = (
@@ -49,8 +68,14 @@ _LISTED = (
 
 
 def grant_use(grantee: iam.IGrantable, *, table: dynamodb.ITable, machines: Sequence[sfn.IStateMachine]) -> iam.Grant:
-    """Let a Python client take, renew and release locks, and call the next one in line."""
-    grant = _on_table(grantee, table, _USE)
+    """Let a Python client take, renew and release locks, and call the next one in line.
+
+    It writes no session: with one it could end another's heartbeat, or have a clean-up stop another's work. Of those
+    it reads the tokens by which waiters are called, and not those of heartbeats.
+    https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/specifying-conditions.html
+    """
+    grant = _on_table(grantee, table, _USE, _LOCKS_ONLY)
+    grant = grant.combine(_on_table(grantee, table, ("dynamodb:Query",), _CALLS))
     grant = grant.combine(
         iam.Grant.add_to_principal(
             grantee=grantee,
@@ -64,19 +89,14 @@ def grant_use(grantee: iam.IGrantable, *, table: dynamodb.ITable, machines: Sequ
 def grant_read(grantee: iam.IGrantable, *, table: dynamodb.ITable) -> iam.Grant:
     """Let an operator read locks and queues, and list them, but no session.
 
-    ForAllValues is true of a request without the key too, so that Null has to demand it; and a Scan returns all items
-    whatever their keys, so that it is held to attributes that are named in the request.
+    A Scan returns all items whatever their keys, so that it is held to attributes that are named in the request.
     https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/specifying-conditions.html
-    https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_condition-single-vs-multi-valued-context-keys.html
     """
     grant = _on_table(
         grantee,
         table,
         ("dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Query"),
-        {
-            "ForAllValues:StringNotLike": {"dynamodb:LeadingKeys": [_SESSIONS]},
-            "Null": {"dynamodb:LeadingKeys": "false"},
-        },
+        _LOCKS_ONLY,
     )
     grant = grant.combine(
         _on_table(
@@ -113,7 +133,7 @@ def let_write_sessions(machine: sfn.StateMachine, table: dynamodb.ITable) -> Non
         iam.PolicyStatement(
             actions=["dynamodb:UpdateItem"],
             resources=[table.table_arn],
-            conditions={"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [_SESSIONS]}},
+            conditions=_SESSIONS_ONLY,
         )
     )
     if table.encryption_key is not None:

@@ -15,6 +15,8 @@ from ticketlock._queue import Queue, expired, look, the_turn_is_told
 from ticketlock._requests import Read, Steps, TaskAnswer, Write
 from ticketlock.errors import RecordWaitExceeded, TicketLockError
 
+# What `TicketLock.grant_use` lets a client read of a session: not the token of a heartbeat.
+CALLED = ("pk", "sk", "callToken")
 _PATIENCE_MS = 1_500
 _SESSION_OUTLIVES_ITS_LEASE_S = 24 * 3_600
 # Waiters whose tokens are stale are on their way to look, or dead: so many are passed over.
@@ -134,10 +136,13 @@ def _that_many_live(wanted: int) -> Callable[[Queue], bool]:
     return lambda seen: len(seen.live) >= wanted
 
 
-def read_session(me: Contender, session: Session, patience_ms: int | None = None) -> Steps[Item | None]:
-    """Read one session item."""
+def read_session(
+    me: Contender, session: Session, patience_ms: int | None = None, attributes: tuple[str, ...] = ()
+) -> Steps[Item | None]:
+    """Read one session item, or only these of its attributes."""
     key = session.key()
-    reply = yield from me.ask(Read(key["pk"]["S"], key["sk"]["S"], limit=1, patience_ms=patience_ms))
+    request = Read(key["pk"]["S"], key["sk"]["S"], limit=1, patience_ms=patience_ms, attributes=attributes)
+    reply = yield from me.ask(request)
     # The first one with the prefix: perhaps another place, whose name is longer.
     return reply.item if reply.item is not None and reply.item["sk"] == key["sk"] else None
 
@@ -148,7 +153,7 @@ def session_expires_at_s(lease_until_ms: int) -> int:
 
 
 def _call(me: Contender, session: Session) -> Steps[bool]:
-    item = yield from read_session(me, session, _PATIENCE_MS)
+    item = yield from read_session(me, session, _PATIENCE_MS, CALLED)
     if item is None or "callToken" not in item:
         return False
     answered = yield from me.ask(TaskAnswer(item["callToken"]["S"], patience_ms=_PATIENCE_MS))

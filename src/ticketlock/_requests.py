@@ -76,6 +76,7 @@ class Read:
         limit: the most items to read; None for as many as fit a page.
         after: the key to go on behind, from the reply before.
         patience_ms: for how long it is repeated at most; None for as long as the driver does.
+        attributes: which of their attributes to read; empty for all.
     """
 
     pk: str
@@ -83,6 +84,7 @@ class Read:
     limit: int | None
     after: Attributes | None = None
     patience_ms: int | None = None
+    attributes: tuple[str, ...] = ()
 
     def parameters(self) -> dict[str, Any]:
         """The Query as the low-level API has it, without the table's name."""
@@ -93,6 +95,8 @@ class Read:
         }
         if self.limit is not None:
             given["Limit"] = self.limit
+        if self.attributes:
+            given |= {"ProjectionExpression": ", ".join(self.attributes), "Select": "SPECIFIC_ATTRIBUTES"}
         if self.after is not None:
             given["ExclusiveStartKey"] = self.after
         return given

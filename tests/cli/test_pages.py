@@ -124,10 +124,12 @@ def test_the_template_makes_the_librarys_table() -> None:
 
 
 def test_the_templates_policies_are_the_constructs_grants() -> None:
-    (use,) = cloudformation()["UseLocks"]["Properties"]["PolicyDocument"]["Statement"]
+    use, call = cloudformation()["UseLocks"]["Properties"]["PolicyDocument"]["Statement"]
     assert use["Action"] == list(access._USE)
+    assert use["Condition"] == access._LOCKS_ONLY
+    assert (call["Action"], call["Condition"]) == ("dynamodb:Query", access._CALLS)
     look, scan = cloudformation()["ReadLocks"]["Properties"]["PolicyDocument"]["Statement"]
-    assert look["Condition"]["ForAllValues:StringNotLike"] == {"dynamodb:LeadingKeys": [access._SESSIONS]}
+    assert look["Condition"] == access._LOCKS_ONLY
     assert scan["Condition"]["ForAllValues:StringEquals"] == {"dynamodb:Attributes": list(access._LISTED)}
 
 
@@ -163,4 +165,7 @@ def test_terraform_says_the_same() -> None:
     said = set(re.findall(r'(\w+)\s*=\s*"([^"]*)"', body))
     assert {("hash_key", "pk"), ("range_key", "sk"), ("attribute_name", TIME_TO_LIVE)} <= said
     assert ("billing_mode", table_definition("locks")["BillingMode"]) in said
-    assert re.findall(r"dynamodb:\w+", body) == list(access._USE)
+    actions, _, conditions = body.partition("resources = ")
+    assert re.findall(r"dynamodb:\w+", actions) == list(access._USE)
+    tests, values = (re.findall(rf'{name}\s*= \W*([^"]*)"', conditions) for name in ("test", "values"))
+    assert dict(zip(tests, values, strict=True)) == {"ForAllValues:StringNotLike": access._SESSIONS, "Null": "false"}

@@ -5,6 +5,7 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from ticketlock_cdk import TicketLock
 
+from ticketlock._calls import CALLED
 from ticketlock._listing import LISTED
 
 READS_THE_KEY = {"kms:Decrypt", "kms:DescribeKey"}
@@ -22,8 +23,8 @@ def as_list(value):
 
 
 def granted(found, role):
-    """Action to the statement that allows it."""
-    return {action: one for one in found.statements(role) for action in as_list(one["Action"])}
+    """Action to the statement that allows it; of several, the first."""
+    return {action: one for one in reversed(list(found.statements(role))) for action in as_list(one["Action"])}
 
 
 @pytest.fixture
@@ -53,7 +54,33 @@ def test_a_client_may_send_the_requests_of_the_protocol(everything, found, table
     assert set(on_the_table) == {
         f"dynamodb:{name}" for name in ("ConditionCheckItem", "DeleteItem", "GetItem", "PutItem", "Query", "UpdateItem")
     }
-    assert all(one["Resource"] == table and "Condition" not in one for one in on_the_table.values())
+    assert all(one["Resource"] == table for one in on_the_table.values())
+
+
+def test_a_client_reads_and_writes_by_a_key_that_is_no_sessions(everything, found):
+    allowed = granted(found, everything.client)
+    conditions = [one["Condition"] for action, one in allowed.items() if action.startswith("dynamodb:")]
+    assert conditions
+    for condition in conditions:
+        assert condition == {
+            "ForAllValues:StringNotLike": {"dynamodb:LeadingKeys": ["session#*"]},
+            # Of a request without keys ForAllValues is true.
+            "Null": {"dynamodb:LeadingKeys": "false"},
+        }
+
+
+def test_a_client_reads_of_sessions_by_whom_a_waiter_is_called_and_nothing_else(everything, found, table):
+    on_the_table = [one for one in found.statements(everything.client) if "dynamodb:" in str(one["Action"])]
+    (of_sessions,) = [one for one in on_the_table if "ForAllValues:StringLike" in one["Condition"]]
+    assert of_sessions["Action"] == "dynamodb:Query"
+    assert of_sessions["Resource"] == table
+    assert of_sessions["Condition"] == {
+        "ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["session#*"]},
+        "ForAllValues:StringEquals": {"dynamodb:Attributes": ["pk", "sk", "callToken"]},
+        "Null": {"dynamodb:LeadingKeys": "false", "dynamodb:Attributes": "false"},
+        "StringEquals": {"dynamodb:Select": "SPECIFIC_ATTRIBUTES"},
+    }
+    assert of_sessions["Condition"]["ForAllValues:StringEquals"]["dynamodb:Attributes"] == list(CALLED)
 
 
 def test_a_client_may_call_the_next_workflow_of_this_lock(everything, found):

@@ -167,6 +167,15 @@ def test_the_machine_invokes_its_functions_and_the_targets_only(typical):
     )
 
 
+def test_nobody_else_is_let_in_by_a_function_but_the_rule_of_the_clean_up(typical):
+    """Whoever may invoke one may forge the turn that it is given."""
+    (let_in,) = typical.synthesised.of_type("AWS::Lambda::Permission").values()
+    assert let_in["Principal"] == "events.amazonaws.com"
+    (rule,) = typical.synthesised.of_type("AWS::Events::Rule")
+    assert let_in["SourceArn"] == {"Fn::GetAtt": [rule, "Arn"]}
+    assert let_in["FunctionName"] == {"Fn::GetAtt": [typical.synthesised.id_of(typical.lock.clean_up), "Arn"]}
+
+
 def test_the_machine_starts_the_target_and_its_own_continuation_only(typical, machines):
     [start] = [one for one in typical.synthesised.statements() if one["Action"] == "states:StartExecution"]
     started = {each["Ref"] for each in start["Resource"]} - machines
@@ -199,5 +208,8 @@ def test_the_machine_itself_writes_sessions_and_no_locks(typical):
         one for one in typical.synthesised.statements(typical.lock.state_machine) if "dynamodb:" in str(one["Action"])
     ]
     assert write["Action"] == "dynamodb:UpdateItem"
-    assert write["Condition"] == {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["session#*"]}}
+    assert write["Condition"] == {
+        "ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["session#*"]},
+        "Null": {"dynamodb:LeadingKeys": "false"},
+    }
     assert write["Resource"] == {"Fn::GetAtt": [typical.synthesised.id_of(typical.lock.table), "Arn"]}

@@ -1,0 +1,123 @@
+"""A DynamoDB that judges requests by a policy, as AWS's pages have it; the emulators look at no condition.
+
+https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/specifying-conditions.html
+https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_elements_condition_operators.html
+https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_condition-single-vs-multi-valued-context-keys.html
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from ticketlock.testing import MemoryDynamoDB
+
+Statement = Mapping[str, Any]
+Context = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One action that a request needs, and the condition keys that DynamoDB gives for it."""
+
+    action: str
+    context: Context = field(default_factory=dict)
+
+
+def asked_by(operation: str, parameters: Mapping[str, Any]) -> Iterator[Asked]:
+    """What a call of a client needs; a transaction needs the action of each of its writes."""
+    if operation == "transact_write_items":
+        for item in parameters["TransactItems"]:
+            ((kind, one),) = item.items()
+            action = "ConditionCheckItem" if kind == "ConditionCheck" else f"{kind}Item"
+            yield Asked(f"dynamodb:{action}", {"dynamodb:LeadingKeys": [_leading_key(one)]})
+        return
+    context: dict[str, Sequence[str]] = {}
+    if operation != "scan":
+        context["dynamodb:LeadingKeys"] = [_leading_key(parameters)]
+    if "ProjectionExpression" in parameters:
+        # "a list of the attributes accessed by the request", the keys in its conditions too
+        named = f"{parameters['ProjectionExpression']} {parameters.get('KeyConditionExpression', '')}"
+        names = set(re.findall(r"(?<![:#\w])\w+", named)) - {"AND", "begins_with"}
+        context["dynamodb:Attributes"] = sorted(names)
+    if "Select" in parameters:
+        context["dynamodb:Select"] = [parameters["Select"]]
+    yield Asked("dynamodb:" + operation.title().replace("_", ""), context)
+
+
+def _leading_key(parameters: Mapping[str, Any]) -> str:
+    found = parameters.get("Key") or parameters.get("Item")
+    key = found["pk"] if found else parameters["ExpressionAttributeValues"][":pk"]
+    return str(key["S"])
+
+
+def allows(statements: Sequence[Statement], asked: Asked) -> bool:
+    """Whether some statement allows it; none of ours denies."""
+    return any(
+        asked.action in _listed(statement["Action"])
+        and all(
+            _holds(operator, values, asked.context.get(key))
+            for operator, keys in statement.get("Condition", {}).items()
+            for key, values in keys.items()
+        )
+        for statement in statements
+    )
+
+
+def _holds(operator: str, allowed: Any, given: Sequence[str] | None) -> bool:
+    patterns = _listed(allowed)
+    match operator:
+        case "Null":
+            return (given is None) == (patterns == ["true"])
+        # Of no values at all it is true.
+        case "ForAllValues:StringLike":
+            return all(any(_like(value, each) for each in patterns) for value in given or ())
+        case "ForAllValues:StringNotLike":
+            return not any(_like(value, each) for value in given or () for each in patterns)
+        case "ForAllValues:StringEquals":
+            return set(given or ()) <= set(patterns)
+        case "StringEquals":
+            return given is not None and given[0] in patterns
+    raise NotImplementedError(operator)
+
+
+def _like(value: str, pattern: str) -> bool:
+    parts = (".*" if sign == "*" else "." if sign == "?" else re.escape(sign) for sign in pattern)
+    return re.fullmatch("".join(parts), value, re.DOTALL) is not None
+
+
+def _listed(value: Any) -> list[str]:
+    return value if isinstance(value, list) else [value]
+
+
+class Guarded:
+    """A client of a DynamoDB in memory with these permissions, and no others.
+
+    Attributes:
+        refused: what was asked for in vain.
+    """
+
+    def __init__(self, memory: MemoryDynamoDB, statements: Sequence[Statement]) -> None:
+        self.refused: list[Asked] = []
+        self.meta = memory.meta
+        self._memory = memory
+        self._statements = statements
+
+    def __getattr__(self, operation: str) -> Any:
+        def call(**parameters: Any) -> Any:
+            missing = [each for each in asked_by(operation, parameters) if not allows(self._statements, each)]
+            self.refused += missing
+            if missing:
+                raise _denied(operation, missing[0].action)
+            return getattr(self._memory, operation)(**parameters)
+
+        return call
+
+
+def _denied(operation: str, action: str) -> ClientError:
+    error: Any = {"Code": "AccessDeniedException", "Message": f"User is not authorized to perform: {action}"}
+    metadata: Any = {"HTTPStatusCode": 400, "HTTPHeaders": {"date": formatdate(usegmt=True)}}
+    return ClientError({"Error": error, "ResponseMetadata": metadata}, operation)

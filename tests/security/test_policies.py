@@ -1,0 +1,165 @@
+"""The library with the policies of the pages: what it needs is allowed, and what nobody should do is not."""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml  # type: ignore[import-untyped]  # ships no types
+from cli.pages import blocks, text
+from security.policy import Guarded, Statement, allows, asked_by
+from security.workflows import Table
+
+from ticketlock import Claim, Grant, LockName, LockTable, TableRefused
+from ticketlock._items import Session
+
+LEASE_MS = 60_000
+OURS = LockName("tenant-a/order-42")
+
+
+def of_table_page(name: str) -> list[Statement]:
+    (body,) = blocks("table.md", "yaml")
+    statements: list[Statement] = yaml.safe_load(body)["Resources"][name]["Properties"]["PolicyDocument"]["Statement"]
+    return statements
+
+
+def confined() -> list[Statement]:
+    (body,) = blocks("threat-model.md", "json")
+    statements: list[Statement] = json.loads(body)
+    return statements
+
+
+@pytest.fixture
+def table() -> Table:
+    return Table()
+
+
+def live(table: LockTable, lock: LockName, pass_time: Callable[[float], None]) -> None:
+    """All that a client does with a lock: alone, in line, behind the dead."""
+    me, other, dying = (Claim(lock, owner, LEASE_MS) for owner in ("me", "other", "dying"))
+    grant = table.take_ticket(me, None)
+    assert isinstance(grant, Grant)
+    table.renew(me, grant.fencing_token)
+    table.set_data(me, grant.fencing_token, "seen")
+    for claim in (dying, other):
+        found = table.take_ticket(claim, None)
+    # The holder and the first in line are dead in the end.
+    while not isinstance(found, Grant):
+        pass_time(LEASE_MS * 0.4 / 1_000)
+        found = table.check_turn(other, found.place, None)
+    waits = table.take_ticket(me, None)
+    assert not isinstance(waits, Grant)
+    table.withdraw(me, waits.place.ticket)
+    table.release(other, found, data_left="left")
+    table.set_limit(lock, 2)
+    table.force_release(lock, table.resume(lock, taken(table, lock), LEASE_MS)[1].fencing_token)
+
+
+def taken(table: LockTable, lock: LockName) -> str:
+    assert isinstance(table.take_ticket(Claim(lock, "again", LEASE_MS), None), Grant)
+    return "again"
+
+
+@pytest.mark.parametrize("policy", [lambda: of_table_page("UseLocks"), confined], ids=["UseLocks", "confined"])
+def test_all_that_a_client_does_with_its_locks_is_allowed(policy: Callable[[], list[Statement]], table: Table) -> None:
+    guarded = Guarded(table.memory, policy())
+    live(table.over(guarded), OURS, table.clock.advance)
+    assert guarded.refused == []
+
+
+def test_a_client_calls_the_workflow_that_waits_behind_it(table: Table) -> None:
+    guarded = Guarded(table.memory, of_table_page("UseLocks"))
+    client, me = table.over(guarded), Claim(OURS, "me", LEASE_MS)
+    grant = client.take_ticket(me, None)
+    assert isinstance(grant, Grant)
+    table.execution("waiter").asks(OURS.entity).parks("its token")
+    client.release(me, grant)
+    assert table.tasks.succeeded == ["its token"]
+    assert guarded.refused == []
+
+
+def session_of(table: Table) -> Any:
+    execution = table.execution("holder").asks(OURS.entity)
+    execution.beats("a heartbeat's token")
+    return Session(execution.arn, "serialize").key()
+
+
+@pytest.mark.parametrize("policy", ["UseLocks", "ReadLocks"])
+@pytest.mark.parametrize(
+    ("operation", "more"),
+    [
+        ("get_item", {}),
+        ("get_item", {"ProjectionExpression": "callToken"}),
+        ("put_item", {}),
+        ("delete_item", {}),
+        ("update_item", {"UpdateExpression": "SET finishedToken = :token"}),
+    ],
+)
+def test_nobody_writes_a_session_or_reads_it_by_its_key(
+    policy: str, operation: str, more: dict[str, str], table: Table
+) -> None:
+    key = session_of(table)
+    parameters = {"Item" if operation == "put_item" else "Key": key, **more}
+    (asked,) = asked_by(operation, parameters)
+    assert not allows(of_table_page(policy), asked)
+
+
+@pytest.mark.parametrize("policy", ["UseLocks", "ReadLocks"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"ProjectionExpression": "pk, sk, taskToken", "Select": "SPECIFIC_ATTRIBUTES"},
+        {"ProjectionExpression": "pk, sk, callToken, finishedToken", "Select": "SPECIFIC_ATTRIBUTES"},
+        {"Select": "ALL_ATTRIBUTES"},
+    ],
+)
+def test_nobody_reads_the_token_of_a_heartbeat(policy: str, more: dict[str, str], table: Table) -> None:
+    key = session_of(table)
+    query = {"KeyConditionExpression": "pk = :pk", "ExpressionAttributeValues": {":pk": key["pk"]}, **more}
+    (asked,) = asked_by("query", query)
+    assert not allows(of_table_page(policy), asked)
+
+
+def test_an_operator_looks_and_lists_and_writes_nothing(table: Table) -> None:
+    table.execution("holder").asks(OURS.entity)
+    guarded = Guarded(table.memory, of_table_page("ReadLocks"))
+    operator = table.over(guarded)
+    seen = operator.inspect(OURS)
+    assert seen.item is not None
+    assert [each.lock for each in operator.list_locks()] == [OURS]
+    assert guarded.refused == []
+    with pytest.raises(TableRefused, match="UpdateItem"):
+        operator.force_release(OURS, seen.item.fencing_token)
+
+
+@pytest.mark.parametrize("entity", ["tenant-b/order-42", "tenant-ab", "tenant-a", "session#x", "", "Tenant-a/order-42"])
+def test_a_confined_client_reaches_no_lock_of_others(entity: str, table: Table) -> None:
+    other = LockName(entity or "/")
+    client = table.over(Guarded(table.memory, confined()))
+    for attempt in (
+        lambda: client.take_ticket(Claim(other, "me", LEASE_MS), None),
+        lambda: client.inspect(other),
+        lambda: client.set_limit(other, 0),
+    ):
+        with pytest.raises(TableRefused, match="not authorized"):
+            attempt()
+    with pytest.raises(TableRefused, match="dynamodb:Scan"):
+        list(client.list_locks())
+    assert table.memory.items() == []
+
+
+def test_a_confined_client_calls_no_workflow_which_then_looks_by_itself(table: Table) -> None:
+    client, me = table.over(Guarded(table.memory, confined())), Claim(OURS, "me", LEASE_MS)
+    grant = client.take_ticket(me, None)
+    assert isinstance(grant, Grant)
+    waiter = table.execution("waiter").asks(OURS.entity).parks("its token")
+    client.release(me, grant)
+    assert table.tasks.succeeded == []
+    assert table.workflow.check_position(waiter.event()).reply["status"] == "granted"
+
+
+def test_the_pattern_of_the_page_ends_with_a_separator() -> None:
+    """Without it, tenant-a's client would reach tenant-ab."""
+    assert re.findall(r'"dynamodb:LeadingKeys": \["([^"]+)\*"\]', text("threat-model.md")) == ["tenant-a/"]

@@ -1,0 +1,43 @@
+"""What somebody gets who has a task token and may answer tasks: time of others, never a lock."""
+
+import pytest
+from security.workflows import LEASE_S, Table
+
+from ticketlock import LockLost
+
+
+@pytest.fixture
+def table() -> Table:
+    return Table()
+
+
+def test_a_parked_waiter_that_is_called_without_reason_gets_nothing_and_keeps_its_place(table: Table) -> None:
+    table.execution("holder").asks("order-42")
+    first = table.execution("first").asks("order-42").parks("its token")
+    second = table.execution("second").asks("order-42").parks("another")
+    for waiter in (second, first, second):
+        # Its task was answered by a stranger: it goes on to its next look.
+        looked = table.workflow.check_position(waiter.event()).reply
+        assert looked["status"] == "parked"
+        assert looked["place"]["ticket"] == waiter.turn["place"]["ticket"]
+
+
+def test_a_heartbeat_that_is_ended_by_a_stranger_costs_the_holder_its_lease(table: Table) -> None:
+    holder = table.execution("holder").asks("order-42")
+    holder.beats("a token that a stranger answers with success")
+    # So it beats no more, and its work goes on.
+    table.clock.advance(2 * LEASE_S)
+    next_one = table.execution("next").asks("order-42")
+    assert next_one.turn["status"] == "granted"
+    assert next_one.turn["grant"]["fencingToken"] > holder.turn["grant"]["fencingToken"]
+    with pytest.raises(LockLost):
+        holder.finishes()
+
+
+def test_a_token_that_is_used_up_opens_nothing(table: Table) -> None:
+    """A retry of a task brings a new token; only the newest is left in the session, and answered."""
+    holder = table.execution("holder").asks("order-42")
+    for retry, token in enumerate(("old", "new")):
+        holder.beats(token, retry)
+    holder.finishes()
+    assert table.tasks.succeeded == ["new"]

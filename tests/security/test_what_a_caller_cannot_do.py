@@ -1,0 +1,79 @@
+"""Whoever may start executions, and nothing else: what its input cannot say."""
+
+from typing import Any
+
+import pytest
+from security.workflows import ARN, FUNCTION, Execution, Table
+
+TASK = {"functionArn": FUNCTION}
+SOMEBODY = f"{ARN}:execution:serialize:somebody"
+
+
+@pytest.fixture
+def execution() -> Execution:
+    return Table().execution("mine")
+
+
+def status(execution: Execution, request: Any) -> str:
+    reply = execution.table.workflow.take_ticket(execution.ticket_event(request)).reply
+    return str(reply["lock"]["turn"]["status"])
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"owner": SOMEBODY},
+        {"execution": SOMEBODY},
+        {"session": {"execution": SOMEBODY, "place": "serialize"}},
+        {"turn": {"status": "granted"}},
+        {"lock": {"turn": {"status": "granted"}}},
+        {"place": "serialize"},
+        {"leaseSeconds": 10**9},
+        {"targets": ["*"]},
+        {"taskToken": "stolen"},
+        {"task": {**TASK, "input": {"lock": {"owner": SOMEBODY, "fencingToken": 10**12}}}},
+        {"task": {**TASK, "kind": "execution"}},
+        {"task": [TASK]},
+    ],
+    ids=str,
+)
+def test_an_input_that_says_more_than_its_fields_is_refused_and_nothing_is_written(
+    more: dict[str, Any], execution: Execution
+) -> None:
+    assert status(execution, {"entity": "order-42", "task": TASK, **more}) == "InvalidLockRequest"
+    assert execution.table.memory.items() == []
+
+
+@pytest.mark.parametrize(
+    "arn",
+    [
+        FUNCTION + ":1",
+        FUNCTION.upper(),
+        FUNCTION[:-1] + "*",
+        "arn:aws:lambda:us-east-1:123456789012:function:take_ticket",
+        f"{ARN}:stateMachine:continue",
+    ],
+)
+def test_work_that_is_no_target_letter_by_letter_is_not_run(arn: str, execution: Execution) -> None:
+    field = "functionArn" if ":function:" in arn.lower() else "stateMachineArn"
+    assert status(execution, {"entity": "order-42", "task": {field: arn}}) == "TaskNotAllowed"
+    assert execution.table.memory.items() == []
+
+
+def test_the_owner_is_the_execution_that_step_functions_names(execution: Execution) -> None:
+    turn = execution.asks("order-42").turn
+    assert turn["claim"]["owner"] == execution.arn
+    assert turn["work"]["lock"]["owner"] == execution.arn
+
+
+def test_the_work_is_told_the_locks_own_owner_and_token_whatever_its_input_says(execution: Execution) -> None:
+    """The definition merges the lock over the input, which has no `lock` of its own."""
+    told = {**execution.asks("order-42", {**TASK, "input": {"sku": "tea"}}).turn["work"]}
+    assert told == {
+        "lock": {
+            "entity": "order-42",
+            "namespace": "default",
+            "owner": execution.arn,
+            "fencingToken": execution.turn["grant"]["fencingToken"],
+        }
+    }

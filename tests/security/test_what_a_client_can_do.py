@@ -1,0 +1,140 @@
+"""What is not promised: whoever may write the table may do this to every lock in it. docs/threat-model.md says so."""
+
+import pytest
+from security.workflows import Table
+
+from ticketlock import Claim, Grant, LockLost, LockName, LockTable, Position, TableError
+from ticketlock._items import holder_attribute, lock_key, row_key, token_attribute
+from ticketlock._writes import MAX_LEASE_MS
+
+LEASE_MS = 60_000
+LOCK = LockName("order-42")
+VICTIM, INTRUDER = Claim(LOCK, "victim", LEASE_MS), Claim(LOCK, "intruder", LEASE_MS)
+
+
+@pytest.fixture
+def table() -> Table:
+    return Table()
+
+
+@pytest.fixture
+def locks(table: Table) -> LockTable:
+    """As everybody has it who may write the table."""
+    return table.over(table.memory.client)
+
+
+def granted(locks: LockTable, claim: Claim) -> Grant:
+    grant = locks.take_ticket(claim, None)
+    assert isinstance(grant, Grant)
+    return grant
+
+
+def test_it_can_take_any_lock_and_keep_it_for_days_without_a_sign_of_life(table: Table, locks: LockTable) -> None:
+    granted(locks, Claim(LOCK, "intruder", MAX_LEASE_MS))
+    table.clock.advance(MAX_LEASE_MS / 1_000 - 60)
+    assert isinstance(locks.take_ticket(VICTIM, None), Position)
+
+
+def test_it_can_keep_a_lock_for_ever_by_renewing_it(table: Table, locks: LockTable) -> None:
+    grant = granted(locks, INTRUDER)
+    place = locks.take_ticket(VICTIM, None)
+    for _ in range(100):
+        table.clock.advance(LEASE_MS / 2_000)
+        locks.renew(INTRUDER, grant.fencing_token)
+        assert isinstance(place, Position)
+        place = locks.check_turn(VICTIM, place.place, None)
+    assert isinstance(place, Position)
+
+
+def test_it_can_free_the_lock_of_another_who_finds_out_at_the_next_heartbeat(locks: LockTable) -> None:
+    held = granted(locks, VICTIM)
+    locks.force_release(LOCK, held.fencing_token)
+    assert granted(locks, INTRUDER).fencing_token > held.fencing_token
+    with pytest.raises(LockLost):
+        locks.renew(VICTIM, held.fencing_token)
+
+
+def test_it_can_free_a_lock_in_the_name_of_its_owner(locks: LockTable) -> None:
+    granted(locks, VICTIM)
+    state = locks.inspect(LOCK)
+    assert state.item is not None
+    locks.release_as(LOCK, state.item.holders[0].owner)
+    granted(locks, INTRUDER)
+
+
+def test_it_can_write_somebody_down_as_a_holder_who_never_was_one(table: Table, locks: LockTable) -> None:
+    locks.release(INTRUDER, granted(locks, INTRUDER))
+    table.memory.update_item(
+        TableName="locks",
+        Key=lock_key(LOCK),
+        UpdateExpression="SET #holder = :holder, #token = fencingToken, held = :one",
+        ExpressionAttributeNames={"#holder": holder_attribute("victim"), "#token": token_attribute("victim")},
+        ExpressionAttributeValues={
+            ":one": {"N": "1"},
+            ":holder": {"M": {"owner": {"S": "victim"}, "leaseUntilMs": {"N": "9999999999999"}, "sinceMs": {"N": "0"}}},
+        },
+    )
+    state = locks.inspect(LOCK)
+    assert state.item is not None
+    assert [holder.owner for holder in state.item.holders] == ["victim"]
+    assert isinstance(locks.take_ticket(Claim(LOCK, "third", LEASE_MS), None), Position)
+
+
+def set_token(table: Table, token: int) -> None:
+    table.memory.update_item(
+        TableName="locks",
+        Key=lock_key(LOCK),
+        UpdateExpression="SET fencingToken = :token",
+        ExpressionAttributeValues={":token": {"N": str(token)}},
+    )
+
+
+def test_it_can_move_the_fencing_token_back(table: Table, locks: LockTable) -> None:
+    first = granted(locks, VICTIM)
+    locks.release(VICTIM, first)
+    set_token(table, 1)
+    assert granted(locks, INTRUDER).fencing_token < first.fencing_token
+
+
+def test_it_can_move_the_fencing_token_to_the_end_after_which_nothing_is_granted(
+    table: Table, locks: LockTable
+) -> None:
+    locks.release(VICTIM, granted(locks, VICTIM))
+    set_token(table, 10**38)
+    with pytest.raises(TableError):
+        locks.take_ticket(VICTIM, None)
+
+
+def test_it_can_delete_a_place_in_the_queue_whose_owner_stands_at_the_end_then(table: Table, locks: LockTable) -> None:
+    granted(locks, INTRUDER)
+    place, behind = (locks.take_ticket(Claim(LOCK, owner, LEASE_MS), None) for owner in ("victim", "behind"))
+    assert isinstance(place, Position)
+    assert isinstance(behind, Position)
+    table.memory.delete_item(TableName="locks", Key=row_key(LOCK, place.place.ticket))
+    again = locks.check_turn(VICTIM, place.place, None)
+    assert isinstance(again, Position)
+    assert again.place_lost
+    assert again.place.ticket > behind.place.ticket
+
+
+def test_it_can_delete_a_lock_that_is_held_and_the_tokens_rise_all_the_same(table: Table, locks: LockTable) -> None:
+    held = granted(locks, VICTIM)
+    table.memory.delete_item(TableName="locks", Key=lock_key(LOCK))
+    table.clock.advance(1)
+    assert granted(locks, INTRUDER).fencing_token > held.fencing_token
+
+
+def test_it_can_stand_in_line_as_many_times_as_it_likes(locks: LockTable) -> None:
+    granted(locks, INTRUDER)
+    for n in range(200):
+        locks.take_ticket(Claim(LOCK, f"intruder-{n}", LEASE_MS), None)
+    place = locks.take_ticket(VICTIM, None)
+    assert isinstance(place, Position)
+    assert place.ahead == 200
+
+
+def test_it_can_read_the_owners_and_their_data(locks: LockTable) -> None:
+    granted(locks, Claim(LOCK, "victim", LEASE_MS, data="build 4711"))
+    state = locks.inspect(LOCK)
+    assert state.item is not None
+    assert [(holder.owner, holder.data) for holder in state.item.holders] == [("victim", "build 4711")]
