@@ -117,6 +117,7 @@ class LockItem:
         permits_kept_until_s: until when an operator's limit is kept, one second longer with each that is set; None
             where none was set.
         data_left: what the last holder left for the next.
+        now_serving: the ticket of the last grant that came out of the queue; advice.
     """
 
     issued: int
@@ -130,6 +131,7 @@ class LockItem:
     holders: tuple[Holder, ...]
     permits_kept_until_s: int | None = None
     data_left: str | None = None
+    now_serving: int | None = None
 
     @classmethod
     def parse(cls, item: Item) -> "LockItem":
@@ -165,7 +167,17 @@ class LockItem:
             holders=tuple(sorted(holders, key=lambda holder: holder.fencing_token)),
             permits_kept_until_s=integer(item["permitsKeptUntil"]) if "permitsKeptUntil" in item else None,
             data_left=item["dataLeft"]["S"] if "dataLeft" in item else None,
+            now_serving=integer(item["nowServing"]) if "nowServing" in item else None,
         )
+
+    @property
+    def ahead_of_the_last(self) -> int:
+        """How many stand before the last ticket, as far as the item tells; no fewer than there are, but for permits.
+
+        The count alone would not do: it keeps those that died in the queue until nobody waits any more.
+        """
+        counted = max(0, self.waiting - 1)
+        return counted if self.now_serving is None else min(counted, max(0, self.issued - self.now_serving - 1))
 
     def room(self, *, shared: bool, gone: Sequence[Holder] = ()) -> int:
         """How many more may hold it, of those who share it or of those who do not, without the given holders."""

@@ -94,7 +94,7 @@ class Contender:
         if record_wait_ms == 0:
             raise RecordWaitExceeded("somebody holds the lock or waits for it, and the record wait is 0")
         place, item = yield from self.join()
-        return self.position(item, place, ahead=max(0, item.waiting - 1))
+        return self.position(item, place, ahead=item.ahead_of_the_last)
 
     def check_turn(self, place: Place, wait_until_ms: int | None) -> Steps[Grant | Position]:
         """Look once; take the lock if it is my turn; leave the queue if the record wait is over.
@@ -375,7 +375,7 @@ class Contender:
 
     def _join_again(self) -> Steps[Position]:
         place, item = yield from self.join()
-        return replace(self.position(item, place, ahead=max(0, item.waiting - 1)), place_lost=True)
+        return replace(self.position(item, place, ahead=item.ahead_of_the_last), place_lost=True)
 
     def position(self, item: LockItem | None, place: Place, ahead: int, turns: int | None = None) -> Position:
         """What a look at the item, and so many places and turns ahead, says."""

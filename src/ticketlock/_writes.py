@@ -139,7 +139,7 @@ def take_my_turn(claim: Claim, now: Moment, ticket: int, seen: LockItem, gone: S
         seen=seen,
         gone=gone,
         ticket=ticket,
-        update=[*_NEXT_TOKEN, *(["waiting = waiting - :one"] if counted else [])],
+        update=[*_NEXT_TOKEN, "nowServing = :ticket", *(["waiting = waiting - :one"] if counted else [])],
         condition=only_if.every(
             only_if.NO_GRANT_SINCE_I_LOOKED,
             only_if.MY_TICKET_IS_NOT_VOID,

@@ -286,6 +286,20 @@ def test_a_release_that_was_begun_within_the_lease_is_a_release_even_if_its_repe
     assert not alice.table.release(claim, grant).lease_was_over
 
 
+def test_those_who_died_in_the_queue_are_no_reason_to_sleep_for_whoever_comes_after_the_next_grant(
+    world: World, alice: Process, bob: Process, carol: Process, lock: LockName
+) -> None:
+    first, second = alice.claim(lock), bob.claim(lock)
+    held = alice.granted(first)
+    for _ in range(3):
+        # After the refused try and the number.
+        world.process().crash_after(2, carol.claim(lock), lambda me: me.take_ticket(None))
+    behind_the_dead = bob.queued(second)
+    alice.table.release(first, held)
+    assert isinstance(bob.look(second, behind_the_dead), Grant)
+    assert carol.queued(carol.claim(lock)).ahead == 0
+
+
 @pytest.mark.parametrize("requests", range(1, 6))
 def test_a_crash_after_any_request_of_an_acquisition_wedges_nothing(
     world: World, alice: Process, bob: Process, carol: Process, lock: LockName, requests: int
