@@ -97,7 +97,7 @@ class Verdict:
 
     Attributes:
         failures: promises that were broken; each begins with the promise's name.
-        slips: turns that the order allows to be lost: one for each waiter.
+        slips: turns that may have been lost, as the order allows: one for each waiter.
     """
 
     failures: tuple[str, ...]
@@ -118,15 +118,15 @@ def judge(history: History, left: Mapping[str, LockState], counters: Mapping[str
         counters: the values at the end of the counters that were updated, by entity.
     """
     failures: list[str] = []
-    lost_turns: list[str] = []
+    slipped: list[str] = []
     for alone in by_entity(history.acquisitions).values():
         failures += [*exclusion(alone), *fencing(alone), *no_overtaking(alone)]
-        lost_turns += slips(alone)
+        slipped += slips(alone)
     for entity, state in left.items():
         failures += nothing_left(entity, state, history.acquisitions)
     for entity, value in (counters or {}).items():
         failures += no_lost_update(entity, [each for each in history.updates if each.entity == entity], value)
-    return Verdict(tuple(failures), tuple(lost_turns))
+    return Verdict(tuple(failures), tuple(slipped))
 
 
 def by_entity(acquisitions: Iterable[Acquisition]) -> dict[str, list[Acquisition]]:
@@ -179,9 +179,10 @@ def no_overtaking(acquisitions: Iterable[Acquisition]) -> Iterator[str]:
         passed = [each for each in behind if _stood(each, grant.of.looked_ms, grant.until_ms)]
         if passed and not _fits_in(grant, passed, grants):
             yield f"no overtaking: {grant.of} passed {_listed(passed)}, who stood in the queue when it looked"
-    for unlucky, times in _lost_turns(grants):
-        if times > 1:
-            yield f"no overtaking: {unlucky} was overtaken {times} times in {unlucky.entity}"
+    for unlucky, grants_before in _unlucky(grants):
+        surely = [each.of for each in grants_before if _stood(unlucky, each.after_ms, each.until_ms)]
+        if len(surely) > 1:
+            yield f"no overtaking: {unlucky} was overtaken by {_listed(surely)}, though its row stood"
 
 
 def nothing_left(entity: str, state: LockState, acquisitions: Iterable[Acquisition]) -> Iterator[str]:
@@ -221,9 +222,13 @@ def no_lost_update(entity: str, updates: Iterable[Update], value: int) -> Iterat
 
 
 def slips(acquisitions: Iterable[Acquisition]) -> list[str]:
-    """Name those who were overtaken once while their row stood, by a grant that had looked before."""
-    lost = _lost_turns(_grants(acquisitions))
-    return [f"{unlucky} was overtaken once in {unlucky.entity}" for unlucky, times in lost if times == 1]
+    """Name those who were overtaken by a grant that may have been made when their row stood, and had looked before."""
+    found = []
+    for unlucky, grants_before in _unlucky(_grants(acquisitions)):
+        perhaps = [each.of for each in grants_before if _may_have_stood(unlucky, each.after_ms, each.until_ms)]
+        if perhaps:
+            found.append(f"{unlucky} was overtaken by {_listed(perhaps)}, perhaps when its row stood")
+    return found
 
 
 def overtakings(acquisitions: Iterable[Acquisition]) -> Counter[str]:
@@ -302,6 +307,11 @@ def _stood(waiter: Acquisition, after_ms: int, until_ms: int) -> bool:
     return any(standing.from_ms < after_ms and until_ms <= standing.until_ms for standing in waiter.standings)
 
 
+def _may_have_stood(waiter: Acquisition, after_ms: int, until_ms: int) -> bool:
+    """Whether its row may have stood at a moment between then and then."""
+    return any(standing.from_ms < until_ms and after_ms <= standing.until_ms for standing in waiter.standings)
+
+
 def _fits_in(grant: _Grant, passed: Sequence[Acquisition], grants: Sequence[_Grant]) -> bool:
     """Whether there may have been room for the grant and for all whom it passed."""
     if any(each.shared != grant.of.shared for each in passed):
@@ -313,13 +323,13 @@ def _fits_in(grant: _Grant, passed: Sequence[Acquisition], grants: Sequence[_Gra
     return len(passed) < (MAX_HOLDERS if grant.of.shared else grant.of.permits) - held
 
 
-def _lost_turns(grants: Sequence[_Grant]) -> list[tuple[Acquisition, int]]:
-    """Who was overtaken while its row stood, whatever the overtaker had seen, and how many times."""
-    found: dict[int, tuple[Acquisition, int]] = {}
+def _unlucky(grants: Sequence[_Grant]) -> list[tuple[Acquisition, list[_Grant]]]:
+    """Who was overtaken, row or none, and by which grants of those that it does not fit in beside."""
+    found: dict[int, tuple[Acquisition, list[_Grant]]] = {}
     for grant, passed in _overtakers(grants):
         for waiter in passed:
-            if grant.of.excludes(waiter) and _stood(waiter, grant.after_ms, grant.until_ms):
-                found[id(waiter)] = waiter, found.get(id(waiter), (waiter, 0))[1] + 1
+            if grant.of.excludes(waiter):
+                found.setdefault(id(waiter), (waiter, []))[1].append(grant)
     return list(found.values())
 
 
