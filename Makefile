@@ -15,7 +15,7 @@ NODE_PACKAGES   := node_modules/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install check audit test docs demo bench bench-peer engines proof local local-down clean
+.PHONY: help install check audit test docs demo bench bench-peer engines soak proof local local-down clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -67,6 +67,9 @@ bench-peer: install ## the hand-over beside that of another lock, from PyPI
 
 engines: install ## the contract on every engine, dynoxide too where there is a cargo to build it
 	PYTHONPATH=tests $(BIN) -m contract.every_engine --numprocesses $(WORKERS)
+
+soak: install ## load and soak: 500 waiters, 5,000 locks, an hour compressed
+	PYTHONPATH=tests $(BIN) benchmarks/soak.py
 
 proof: install ## random schedules with faults, every schedule of two machines, every broken lock: 20 minutes
 	PYTHONPATH=tests $(BIN) -m property.proof

@@ -112,17 +112,17 @@ def crowd(run: Crowd) -> Figures:
     everybody = [*stays, *(side.stay for side in sides if side.stay is not None and side.stay.granted_s is None)]
     granted = [stay for stay in everybody if stay.granted_s is not None and began <= stay.granted_s < ended]
     sent = sum(began <= moment < ended for side in sides for moment in list(side.wire.sent))
-    overtaken = [len(_overtakers(stay, everybody)) for stay in everybody]
+    overtaken = [len(overtakers(stay, everybody)) for stay in everybody]
     return Figures(
         grants=len(granted) / (ended - began),
         requests=sent / max(1, len(granted)),
-        out_of_order=len({id(other) for stay in everybody for other in _overtakers(stay, everybody)}),
+        out_of_order=len({id(other) for stay in everybody for other in overtakers(stay, everybody)}),
         beyond_the_slip=sum(max(0, times - 1) for times in overtaken),
         longest_wait_s=max((stay.granted_s or 0) - (stay.stood_s or stay.granted_s or 0) for stay in granted),
     )
 
 
-def _overtakers(stay: Stay, everybody: Sequence[Stay]) -> list[Stay]:
+def overtakers(stay: Stay, everybody: Sequence[Stay]) -> list[Stay]:
     """Those who came later, and got the lock while this one stood in line."""
     if stay.stood_s is None:
         return []

@@ -43,7 +43,7 @@ async def serve() -> None:
                 writer.write(_answer(memory, headers["x-amz-target"].rpartition(".")[2], body))
                 # A list of all that were ever sent is for tests.
                 memory.sent.clear()
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             writer.close()
 
     server = await asyncio.start_server(converse, "127.0.0.1", 0)

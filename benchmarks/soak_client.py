@@ -1,0 +1,198 @@
+"""One client that lives for long: what it grows by, in threads, files and memory, while it takes thousands of locks.
+
+Its one argument is the run as JSON, and so is what it prints: the means of the first and of the last quarter.
+"""
+
+import asyncio
+import json
+import math
+import os
+import random
+import sys
+import threading
+import time
+import tracemalloc
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean
+from typing import Any
+
+import psutil
+from soak_crowd import Kind
+from ticketlock_local.cloud import client_arguments
+
+from ticketlock import LockClient, RecordWaitExceeded, aio
+from ticketlock._sdk import make_client
+
+WORKERS = 12
+LEASE_S = 8.0
+_CONTENDED = 5
+_SAMPLE_EVERY_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A client's life.
+
+    Attributes:
+        endpoint, table: where.
+        kind: of the client.
+        seconds: how long.
+    """
+
+    endpoint: str
+    table: str
+    kind: Kind
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What a process uses.
+
+    Attributes:
+        threads, files: how many; sockets are files.
+        traced_kib: what Python's allocator has given out.
+        rss_kib: of memory that is resident.
+        remembered: entries in the client's maps.
+    """
+
+    threads: float
+    files: float
+    traced_kib: float
+    rss_kib: float
+    remembered: float
+
+
+@dataclass(frozen=True, slots=True)
+class Lived:
+    """What came of it.
+
+    Attributes:
+        cycles: locks taken and released.
+        gave_up: record waits that were over.
+        first, last: the means of the first quarter, and of the last.
+        closed: after the client was closed.
+    """
+
+    cycles: int
+    gave_up: int
+    first: Used
+    last: Used
+    closed: Used
+
+
+def read(said: str) -> Lived:
+    """What a process has printed."""
+    fields = json.loads(said)
+    first, last, closed = (Used(**fields[name]) for name in ("first", "last", "closed"))
+    return Lived(fields["cycles"], fields["gave_up"], first, last, closed)
+
+
+class _Watched:
+    """The process, looked at by a thread of its own, which is not counted."""
+
+    def __init__(self, client: Any) -> None:
+        self.cycles = self.gave_up = 0
+        self._client = client
+        self._process = psutil.Process(os.getpid())
+        self._seen: list[Used] = []
+        self._over = threading.Event()
+        self._watcher = threading.Thread(target=self._watch)
+        tracemalloc.start()
+        self._watcher.start()
+
+    def _watch(self) -> None:
+        while not self._over.wait(_SAMPLE_EVERY_S):
+            self._seen.append(self._look(watchers=1))
+
+    def _look(self, watchers: int) -> Used:
+        asking = self._client._asking
+        maps = (asking._held, asking._hand_over_ms, asking._crowded_until_ms, asking._distrusted_until_ms)
+        return Used(
+            # asyncio's own, for names of hosts, stay until its loop ends.
+            threads=sum(not each.name.startswith("asyncio_") for each in threading.enumerate()) - watchers,
+            files=self._process.num_fds(),
+            traced_kib=tracemalloc.get_traced_memory()[0] / 1_024,
+            rss_kib=self._process.memory_info().rss / 1_024,
+            remembered=sum(map(len, maps)) + len(self._client._waiters),
+        )
+
+    def end(self) -> Lived:
+        """The client is closed: what is left, and what was before."""
+        self._over.set()
+        self._watcher.join()
+        # The first moments fill pools, maps and caches.
+        seen = self._seen[len(self._seen) // 5 :]
+        quarter = len(seen) // 4
+        first, last = _mean(seen[:quarter]), _mean(seen[-quarter:])
+        return Lived(self.cycles, self.gave_up, first, last, self._look(watchers=0))
+
+
+def _mean(seen: Sequence[Used]) -> Used:
+    return Used(*(fmean(each) for each in zip(*(asdict(used).values() for used in seen), strict=True)))
+
+
+def _wish() -> tuple[str, float, float]:
+    """A lock, a record wait and a hold: mostly a lock that nobody else wants, now and then past a heartbeat."""
+    if random.random() < 0.005:
+        return f"long-{random.getrandbits(64)}", math.inf, LEASE_S * 0.7
+    if random.random() < 0.2:
+        return f"contended-{random.randrange(_CONTENDED)}", random.choice((math.inf, 0.02)), 0.005
+    return f"once-{random.getrandbits(64)}", math.inf, 0.0
+
+
+def by_threads(life: Life) -> Lived:
+    """Live as a client for threads."""
+    ends_at = time.monotonic() + life.seconds
+    with LockClient(life.table, client=make_client(**client_arguments(life.endpoint)), lease=LEASE_S) as locks:
+        watched = _Watched(locks)
+
+        def work() -> None:
+            while time.monotonic() < ends_at:
+                lock, record_wait, hold_s = _wish()
+                try:
+                    with locks.acquire(lock, record_wait=record_wait):
+                        time.sleep(hold_s)
+                    watched.cycles += 1
+                except RecordWaitExceeded:
+                    watched.gave_up += 1
+
+        threads = [threading.Thread(target=work) for _ in range(WORKERS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    return watched.end()
+
+
+async def by_tasks(life: Life) -> Lived:
+    """Live as a client for tasks."""
+    ends_at = time.monotonic() + life.seconds
+    options = client_arguments(life.endpoint)
+    async with aio.LockClient(life.table, client_options=options, lease=LEASE_S) as locks:
+        watched = _Watched(locks)
+
+        async def work() -> None:
+            while time.monotonic() < ends_at:
+                lock, record_wait, hold_s = _wish()
+                try:
+                    async with locks.acquire(lock, record_wait=record_wait):
+                        await asyncio.sleep(hold_s)
+                    watched.cycles += 1
+                except RecordWaitExceeded:
+                    watched.gave_up += 1
+
+        await asyncio.gather(*(work() for _ in range(WORKERS)))
+    return watched.end()
+
+
+_BY: dict[Kind, Callable[[Life], Lived]] = {
+    "threads": by_threads,
+    "tasks": lambda life: asyncio.run(by_tasks(life)),
+}
+
+
+if __name__ == "__main__":
+    life = Life(**json.loads(sys.argv[1]))
+    print(json.dumps(asdict(_BY[life.kind](life))), flush=True)

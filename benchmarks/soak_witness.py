@@ -1,0 +1,140 @@
+"""Who sees every write of a soak, one lock at a time, and counts what breaks a promise."""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from property.invariants import Belief, Broken, Standing, counts, exclusion, limit, no_overtaking
+
+from ticketlock._items import Item, LockItem, Row, is_lock_item
+from ticketlock.aio import Lease
+
+
+@dataclass
+class Witness:
+    """Sees one lock from outside, with the true time, which no machine knows.
+
+    Attributes:
+        permits: the limit of the lock's users.
+        grants: how many it has seen.
+        token: the last fencing token; it outlives the item.
+        deepest: the most rows that stood in the queue.
+        held: the leases that somebody works under.
+        broken: what broke a promise.
+    """
+
+    permits: int
+    grants: int = 0
+    token: int = 0
+    deepest: int = 0
+    held: set[Lease] = field(default_factory=set)
+    broken: list[str] = field(default_factory=list)
+    _item: LockItem | None = None
+    _rows: dict[int, Standing] = field(default_factory=dict)
+    # Owners who wait no more: a late copy may put a row of theirs into the queue.
+    _served: set[str] = field(default_factory=set)
+
+    def sees_holder(self, lease: Lease, now_ms: int) -> None:
+        """Somebody begins to work under a lease."""
+        self.held.add(lease)
+        beliefs = [
+            Belief(each.owner, each.shared, each.fencing_token, now_ms + each.remaining_s * 1_000) for each in self.held
+        ]
+        with self._accused():
+            exclusion(beliefs, now_ms, self.permits)
+
+    def sees_write(self, items: Iterable[Item], step: int, looked: int, now_ms: int, *, late: bool) -> None:
+        """A write was applied.
+
+        Args:
+            items: of the lock, as they are now.
+            step: a number that grows from request to request.
+            looked: the step of the look that the write rests on.
+            now_ms: the time.
+            late: whether it was a copy that nobody waits for any more.
+        """
+        before, rows_before, raw = self._item, self._rows, None
+        self._item, self._rows = None, {}
+        for item in items:
+            if is_lock_item(item):
+                raw, self._item = item, LockItem.parse(item)
+            else:
+                row = Row.parse(item)
+                known = rows_before.get(row.ticket)
+                self._rows[row.ticket] = Standing(row, known.since if known is not None else step)
+        self.deepest = max(self.deepest, len(self._rows))
+        left = _owners(rows_before.values()) - _owners(self._rows.values())
+        old = {holder.owner for holder in before.holders} if before is not None else set()
+        new = [each for each in self._item.holders if each.owner not in old] if self._item is not None else []
+        with self._accused():
+            self._keeps_its_counts(before, raw)
+        for holder in new:
+            self.grants += 1
+            if late:
+                continue
+            with self._accused():
+                no_overtaking(
+                    next((each.row for each in rows_before.values() if each.row.owner == holder.owner), None),
+                    before,
+                    [each for each in rows_before.values() if each.row.owner not in self._served],
+                    looked,
+                    now_ms,
+                    shared=holder.shared,
+                    permits=self.permits,
+                    owner=holder.owner,
+                )
+        self._served |= left | {holder.owner for holder in new}
+
+    def _keeps_its_counts(self, before: LockItem | None, raw: Item | None) -> None:
+        counts(self._item, raw)
+        if self._item is None:
+            return
+        limit(before, self._item)
+        known = {each.owner: each.fencing_token for each in before.holders} if before is not None else {}
+        for holder in self._item.holders:
+            if holder.fencing_token != known.get(holder.owner, holder.fencing_token):
+                raise Broken(f"fencing: the token of {holder.owner} was changed")
+            if holder.owner not in known and holder.fencing_token <= self.token:
+                raise Broken(f"fencing: {holder.owner} was granted {holder.fencing_token} after {self.token}")
+        self.token = max(self.token, self._item.fencing_token)
+
+    @contextmanager
+    def _accused(self) -> Iterator[None]:
+        try:
+            yield
+        except Broken as broken:
+            self.broken.append(str(broken))
+
+
+def _owners(rows: Collection[Standing]) -> set[str]:
+    return {each.row.owner for each in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What stands in a table.
+
+    Attributes:
+        locks: lock items.
+        rows: queue rows.
+        held, waiting: the sums of their counts.
+        holders: those that the lock items name.
+    """
+
+    locks: int
+    rows: int
+    held: int
+    waiting: int
+    holders: int
+
+
+def left_in(items: Sequence[Item]) -> Left:
+    """Count what stands in a table."""
+    locks = [LockItem.parse(item) for item in items if is_lock_item(item)]
+    return Left(
+        locks=len(locks),
+        rows=len(items) - len(locks),
+        held=sum(lock.held for lock in locks),
+        waiting=sum(lock.waiting for lock in locks),
+        holders=sum(len(lock.holders) for lock in locks),
+    )

@@ -1,0 +1,43 @@
+"""An event loop whose time passes when nobody has anything to do: an hour of waiting takes as long as its work."""
+
+import asyncio
+import math
+import selectors
+from typing import Any
+
+from ticketlock.testing import ManualClock
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """Its tasks sleep by a clock, which goes on at once to the next moment that somebody waits for.
+
+    Args:
+        clock: moves in whole milliseconds, and by nothing else than this loop and its tasks.
+    """
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(_Skipping(clock))
+        self._clock = clock
+        # What asyncio takes for the same moment.
+        self._clock_resolution = 0.001
+
+    def time(self) -> float:
+        """Seconds, from any origin."""
+        return self._clock.read().local_ms / 1_000
+
+
+class _Skipping(selectors.SelectSelector):
+    """Lets time pass in the place of waiting."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        ready = super().select(0)
+        if ready or timeout == 0:
+            return ready
+        if timeout is None:
+            raise RuntimeError("all tasks wait, and none of them for a moment that will come")
+        self._clock.advance(math.ceil(timeout * 1_000) / 1_000)
+        return []
