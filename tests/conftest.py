@@ -36,7 +36,7 @@ def emulator() -> Iterator[Emulator]:
 # `pytest --numprocesses`: each worker is a process with a session, so with an emulator, of its own.
 
 # What waits most begins first; short tests fill the end. A folder that is not named here comes last.
-_ORDER = ("tests/e2e", "tests/statemachines", "tests/contract", "tests/client", "tests/cli", "tests/infra")
+_ORDER = tuple(f"tests/{name}" for name in ("e2e", "statemachines", "contract", "client", "cli", "wire", "infra"))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,0 +1,102 @@
+"""Both clients, processes and the command, behind a proxy before the emulator."""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from cli.conftest import environment
+from cli.processes import Command
+from client.conftest import entity, kind, lock_table, loop, programs, sdk_clients
+from client.in_a_loop import Loop
+from client.places import Emulated, Kind
+from client.programs import Shared
+from history.kept import Kept
+from ticketlock_local.cloud import client_environment
+from ticketlock_local.emulator import Emulator
+from wire.far import Far
+from wire.proxy import Proxy
+from wire.weather import Weather
+
+from ticketlock import LockClient
+
+# Fixtures of other suites.
+__all__ = ["entity", "environment", "kind", "lock_table", "loop", "programs", "sdk_clients"]
+
+_WEATHERS = int(os.environ.get("TICKETLOCK_TEST_WEATHERS", "1"))
+
+
+@pytest.fixture(scope="session")
+def the_proxy(emulator: Emulator) -> Iterator[Proxy]:
+    with Proxy(emulator.endpoint) as proxy:
+        yield proxy.listen()
+
+
+@pytest.fixture
+def proxy(the_proxy: Proxy) -> Iterator[Proxy]:
+    yield the_proxy
+    the_proxy.clear_up()
+
+
+@pytest.fixture(params=range(_WEATHERS))
+def bad_weather(proxy: Proxy, request: pytest.FixtureRequest) -> None:
+    """Each test has its own, and always the same: the seed is the test's name."""
+    proxy.weather = Weather(request.node.name)
+
+
+@pytest.fixture(scope="session")
+def far_sdk_clients() -> dict[Any, Any]:
+    return {}
+
+
+@pytest.fixture
+def place(
+    kind: Kind,
+    loop: Loop,
+    proxy: Proxy,
+    emulator: Emulator,
+    lock_table: str,
+    sdk_clients: dict[Any, Any],
+    far_sdk_clients: dict[Any, Any],
+) -> Iterator[Far]:
+    near = Emulated(kind, loop, emulator.endpoint, lock_table, sdk_clients)
+    far = Far(kind, loop, proxy, near, far_sdk_clients)
+    yield far
+    # Whatever a test has left is released in fair weather.
+    proxy.clear_up()
+    far.close()
+    near.close()
+
+
+@pytest.fixture
+def locks(place: Far) -> LockClient:
+    return place.client()
+
+
+@pytest.fixture
+def others(place: Far) -> LockClient:
+    """The client of another process, behind the proxy too."""
+    return place.client()
+
+
+@pytest.fixture
+def near(place: Far) -> LockClient:
+    """The client of another process, beside the table."""
+    return place.near.client()
+
+
+@pytest.fixture
+def shared(proxy: Proxy, lock_table: str, entity: str, kept: Kept) -> Shared:
+    return Shared(proxy.url, lock_table, entity, str(kept.path))
+
+
+@pytest.fixture(scope="session")
+def table_name(lock_table: str) -> str:
+    return lock_table
+
+
+@pytest.fixture
+def command(environment: dict[str, str], proxy: Proxy) -> Iterator[Command]:
+    with ExitStack() as stack:
+        yield Command({**environment, **client_environment(proxy.url)}, stack)

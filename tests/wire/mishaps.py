@@ -1,0 +1,127 @@
+"""What can become of a request on its way to the table, and of the reply on its way back."""
+
+import asyncio
+import json
+import socket
+import struct
+import threading
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import aiohttp
+from aiohttp import web
+
+from ticketlock.testing import Sent
+
+# Of the connection, or written anew.
+_NOT_HANDED_ON = ("Connection", "Content-Length", "Transfer-Encoding")
+_RESET = struct.pack("ii", 1, 0)
+
+
+class Passage:
+    """One request on its way.
+
+    Attributes:
+        sent: what it asks of the table.
+    """
+
+    def __init__(self, request: web.BaseRequest, body: bytes, session: aiohttp.ClientSession, table_url: str) -> None:
+        self.sent = Sent(request.headers.get("X-Amz-Target", "").rpartition(".")[2], json.loads(body))
+        self._request = request
+        self._body = body
+        self._session = session
+        self._table_url = table_url
+
+    async def deliver(self) -> web.Response:
+        """Hand it on to the table; its reply."""
+        async with self._session.post(self._table_url, data=self._body, headers=self._request.headers) as reply:
+            headers = reply.headers.copy()
+            for name in _NOT_HANDED_ON:
+                headers.popall(name, None)
+            return web.Response(status=reply.status, headers=headers, body=await reply.read())
+
+    async def break_off(self, reply: web.Response) -> web.StreamResponse:
+        """Hand on half of a reply, and end the connection."""
+        assert isinstance(reply.body, bytes)
+        broken = web.StreamResponse(status=reply.status, headers=reply.headers)
+        broken.content_length = len(reply.body)
+        await broken.prepare(self._request)
+        await broken.write(reply.body[: len(reply.body) // 2])
+        return self._end(broken)
+
+    def reset(self) -> web.StreamResponse:
+        """Reset the connection."""
+        if self._request.transport is not None:
+            connection = self._request.transport.get_extra_info("socket")
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        return self._end(web.Response())
+
+    def _end(self, answer: web.StreamResponse) -> web.StreamResponse:
+        if self._request.transport is not None:
+            self._request.transport.abort()
+        return answer
+
+
+Mishap = Callable[[Passage], Awaitable[web.StreamResponse]]
+"""What becomes of a request; returns what its sender gets, if that is still there."""
+
+
+async def unharmed(passage: Passage) -> web.StreamResponse:
+    """It is answered."""
+    return await passage.deliver()
+
+
+async def request_lost(passage: Passage) -> web.StreamResponse:
+    """The connection is reset before the table has heard of it."""
+    return passage.reset()
+
+
+async def reply_lost(passage: Passage) -> web.StreamResponse:
+    """It is applied, or refused, and the connection is reset."""
+    await passage.deliver()
+    return passage.reset()
+
+
+async def reply_broken_off(passage: Passage) -> web.StreamResponse:
+    """It is applied, or refused, and half of the reply arrives."""
+    return await passage.break_off(await passage.deliver())
+
+
+async def delivered_twice(passage: Passage) -> web.StreamResponse:
+    """It arrives twice, and the answer is that to the second copy."""
+    await passage.deliver()
+    return await passage.deliver()
+
+
+async def swallowed(passage: Passage) -> web.StreamResponse:
+    """It never arrives, and the connection stays."""
+    await asyncio.Event().wait()
+    return passage.reset()
+
+
+def slow_by(seconds: float) -> Mishap:
+    """It arrives later, by so many seconds."""
+
+    async def slow(passage: Passage) -> web.StreamResponse:
+        await asyncio.sleep(seconds)
+        return await passage.deliver()
+
+    return slow
+
+
+@dataclass
+class Late:
+    """It arrives when a test opens the gate, and its sender has perhaps given it up.
+
+    Attributes:
+        arrived: set when it did, and was applied or refused.
+    """
+
+    opened: threading.Event = field(default_factory=threading.Event)
+    arrived: threading.Event = field(default_factory=threading.Event)
+
+    async def __call__(self, passage: Passage) -> web.StreamResponse:
+        await asyncio.to_thread(self.opened.wait)
+        reply = await passage.deliver()
+        self.arrived.set()
+        return reply

@@ -1,0 +1,96 @@
+"""Requests that arrive long after they were given up and sent again: they change nothing any more."""
+
+from collections.abc import Iterator
+
+import pytest
+from client.places import PATIENCE_S, is_release, is_renewal, meanwhile, outcome, until
+from wire.far import Far, is_grant, is_row
+from wire.mishaps import Late
+from wire.proxy import Proxy
+
+from ticketlock import LockClient
+
+# A quarter of it is the time-out after which a request is sent again.
+LEASE_S = 2
+
+
+@pytest.fixture
+def late() -> Iterator[Late]:
+    late = Late()
+    yield late
+    late.opened.set()
+
+
+@pytest.fixture
+def impatient(place: Far) -> LockClient:
+    """A client that soon sends again what is not answered."""
+    return place.client(shortest_lease=LEASE_S)
+
+
+def arrives(late: Late) -> None:
+    late.opened.set()
+    assert late.arrived.wait(PATIENCE_S)
+
+
+def test_a_grant_that_arrives_late_does_not_get_in_beside_the_next_holder(
+    place: Far, proxy: Proxy, impatient: LockClient, near: LockClient, entity: str, late: Late
+) -> None:
+    proxy.trouble(late, is_grant)
+    impatient.acquire(entity).release()
+    following = near.acquire(entity, record_wait=0)
+    arrives(late)
+    following.renew()
+    assert (place.holders_of(entity), place.token_of(entity)) == (1, following.fencing_token)
+
+
+def test_a_grant_of_a_turn_that_arrives_late_is_refused_though_nobody_holds_the_lock(
+    place: Far, proxy: Proxy, impatient: LockClient, near: LockClient, entity: str, late: Late
+) -> None:
+    holder = near.acquire(entity)
+    waiting = meanwhile(lambda: impatient.acquire(entity))
+    until(lambda: place.queue_of(entity) == 1)
+    proxy.trouble(late, is_grant)
+    holder.release()
+    lease = outcome(waiting)
+    lease.release()
+    arrives(late)
+    assert place.is_free(entity)
+    assert place.token_of(entity) == lease.fencing_token
+
+
+def test_a_renewal_that_arrives_late_revives_nothing(
+    place: Far, proxy: Proxy, impatient: LockClient, entity: str, late: Late
+) -> None:
+    lease = impatient.acquire(entity)
+    proxy.trouble(late, is_renewal)
+    lease.renew()
+    lease.release()
+    arrives(late)
+    assert place.is_free(entity)
+
+
+def test_a_release_that_arrives_late_leaves_the_next_holder_alone(
+    place: Far, proxy: Proxy, impatient: LockClient, near: LockClient, entity: str, late: Late
+) -> None:
+    proxy.trouble(late, is_release)
+    impatient.acquire(entity).release()
+    following = near.acquire(entity, record_wait=0)
+    arrives(late)
+    following.renew()
+    assert place.holders_of(entity) == 1
+
+
+def test_a_row_that_arrives_late_is_no_second_place(
+    place: Far, proxy: Proxy, impatient: LockClient, near: LockClient, entity: str, late: Late
+) -> None:
+    holder = near.acquire(entity)
+    proxy.trouble(late, is_row)
+    waiting = meanwhile(lambda: impatient.acquire(entity))
+    until(lambda: place.queue_of(entity) == 1)
+    arrives(late)
+    holder.release()
+    lease = outcome(waiting)
+    assert lease.fencing_token == holder.fencing_token + 1
+    lease.release()
+    assert near.acquire(entity).fencing_token == lease.fencing_token + 1
+    assert place.queue_of(entity) == 0

@@ -1,0 +1,78 @@
+"""A table that does not answer: shorter than a lease, longer than a lease, and from the beginning."""
+
+import threading
+from datetime import UTC, datetime
+
+from client.in_a_loop import Loop
+from client.places import Emulated, Kind, Wire, meanwhile, outcome, until
+from ticketlock_local.emulator import Emulator
+from wire.far import Far
+from wire.proxy import Proxy
+
+from ticketlock import Lease, LockClient
+
+
+def test_a_lease_that_cannot_be_renewed_is_in_danger_then_lost_and_held_by_nobody_else_before(
+    place: Far, proxy: Proxy, near: LockClient, entity: str
+) -> None:
+    told: list[str] = []
+    lost_at: list[datetime] = []
+    is_lost = threading.Event()
+
+    def note_loss(_: Lease) -> None:
+        lost_at.append(datetime.now(UTC))
+        told.append("lost")
+        is_lost.set()
+
+    locks = place.client(lease=2)
+    lease = locks.acquire(entity, danger=1.5, on_danger=lambda _: told.append("danger"), on_lost=note_loss)
+    with proxy.black_hole():
+        deadline = lease.deadline
+        waiting = meanwhile(lambda: (near.acquire(entity), lease.is_held()))
+        until(is_lost.is_set, "the loss")
+    assert told == ["danger", "lost"]
+    assert lost_at[0] >= deadline
+    assert not lease.is_held()
+    following, was_held_then = outcome(waiting)
+    assert not was_held_then
+    assert following.fencing_token > lease.fencing_token
+
+
+def test_a_lease_is_kept_through_a_silence_that_is_shorter(place: Far, proxy: Proxy, entity: str) -> None:
+    lost: list[object] = []
+    lease = place.client(lease=4, shortest_lease=1).acquire(entity, on_lost=lost.append)
+    with proxy.black_hole() as hole:
+        until(lambda: hole.met.is_set(), "a renewal")
+        assert lease.is_held()
+    until(lambda: lease.remaining_s > 3, "another renewal")
+    assert lost == []
+
+
+def test_a_waiter_keeps_its_place_through_a_silence(place: Far, proxy: Proxy, near: LockClient, entity: str) -> None:
+    holder = near.acquire(entity)
+    locks = place.client(lease=60, shortest_lease=2)
+    first = meanwhile(lambda: locks.acquire(entity))
+    until(lambda: place.queue_of(entity) == 1)
+    with proxy.black_hole() as hole:
+        second = meanwhile(lambda: place.near.client().acquire(entity))
+        until(lambda: place.queue_of(entity) == 2)
+        holder.release()
+        until(lambda: hole.met.is_set(), "a look")
+    lease = outcome(first)
+    lease.release()
+    assert outcome(second).fencing_token == lease.fencing_token + 1 == holder.fencing_token + 2
+
+
+def test_connections_that_are_refused_are_tried_again(
+    place: Far, emulator: Emulator, kind: Kind, loop: Loop, entity: str
+) -> None:
+    with Proxy(emulator.endpoint) as closed:
+        wire = Wire()
+        behind = Emulated(kind, loop, closed.url, place.table_name, {})
+        locks = behind.client(wire=wire)
+        waiting = meanwhile(lambda: locks.acquire(entity))
+        until(lambda: len(wire.sent) > 2, "a third try")
+        closed.listen()
+        lease = outcome(waiting)
+        assert (place.holders_of(entity), place.token_of(entity)) == (1, lease.fencing_token)
+        behind.close()

@@ -1,0 +1,38 @@
+"""Many operating-system processes that count in one item in bad weather."""
+
+from dataclasses import replace
+
+import pytest
+from client.places import until
+from client.programs import Counter, Programs, Shared
+from history.kept import Kept
+from ticketlock_local.emulator import Emulator
+from wire.works import INCREMENTS, count_in_bad_weather
+
+from ticketlock import LockClient
+
+PROCESSES = 3
+
+
+@pytest.fixture
+def beside_the_table(shared: Shared, emulator: Emulator) -> Shared:
+    return replace(shared, endpoint=emulator.endpoint)
+
+
+def is_healed(locks: LockClient, entity: str) -> bool:
+    """Whether nobody is counted who is not there, once the lock has been taken and left."""
+    locks.acquire(entity).release()
+    item = locks.inspect(entity).item
+    return item is not None and item.waiting == 0
+
+
+@pytest.mark.usefixtures("bad_weather")
+def test_they_lose_none_of_their_increments_and_take_turns(
+    programs: Programs, shared: Shared, beside_the_table: Shared, kept: Kept
+) -> None:
+    programs.all_at_once(count_in_bad_weather, PROCESSES)
+    counted = Counter(beside_the_table).read()
+    assert counted == PROCESSES * INCREMENTS == len(kept.read().updates)
+    with beside_the_table.locks() as locks:
+        until(lambda: is_healed(locks, shared.entity))
+        kept.check({shared.entity: locks.inspect(shared.entity)}, {shared.entity: counted})

@@ -1,0 +1,29 @@
+"""What processes do under a lock in bad weather."""
+
+from collections.abc import Callable
+
+import boto3
+from client.programs import Counter, Shared, meet_the_others, say
+
+from ticketlock import Lease, LockClient
+
+INCREMENTS = 6
+
+
+def count_in_bad_weather(shared: Shared) -> None:
+    """Read a counter, and write it back with one more in a transaction under the lock."""
+    counter = Counter(shared)
+    # A user's own client, which repeats its reads, also those whose replies break off.
+    counter.client = boto3.client("dynamodb", endpoint_url=shared.endpoint)
+    # No lease of a test that takes turns must end, however busy the machine is.
+    with LockClient(shared.table, client=shared.client(), lease=60, record_wait=600) as locks:
+        recorded = shared.recorded(locks)
+        meet_the_others()
+        for _ in range(INCREMENTS):
+            with recorded.acquire(shared.entity) as held:
+                held.update(counter.read(), _in_a_transaction(counter, held.lease))
+    say("done")
+
+
+def _in_a_transaction(counter: Counter, lease: Lease) -> Callable[[int], object]:
+    return lambda value: lease.transact_write([{"Put": {**counter.table, "Item": counter.item(value)}}])
