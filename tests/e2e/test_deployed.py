@@ -4,7 +4,9 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from e2e.cloud import SHORT_LEASE_S, Cloud
+from e2e.cloud import SHORT_LEASE_S, Cloud, Ended
+from history.kept import Kept
+from ticketlock_local.demo_checks import events
 
 from ticketlock import LockName
 from ticketlock._items import row_key
@@ -22,21 +24,23 @@ def example(cloud: Cloud) -> Any:
     return task
 
 
+def all_succeeded(kept: Kept, cloud: Cloud, *arns: str) -> list[Ended]:
+    """Wait for the ends of executions, all of which succeed, and keep what their histories tell."""
+    ended = [cloud.ended(arn) for arn in arns]
+    kept.write(event for arn in arns for event in events(cloud.story(arn)))
+    assert [each.status for each in ended] == ["SUCCEEDED"] * len(arns)
+    assert all(each.held_until_ms is not None for each in kept.read().acquisitions)
+    return ended
+
+
 def test_ten_executions_on_one_entity_run_one_at_a_time_in_the_order_of_their_tickets(
-    either: Cloud, entity: str
+    either: Cloud, entity: str, kept: Kept
 ) -> None:
-    arns = [either.sleep(entity, 0.3) for _ in range(EXECUTIONS)]
-    ended = [either.ended(arn) for arn in arns]
-    assert [each.status for each in ended] == ["SUCCEEDED"] * EXECUTIONS
-    by_grant = sorted(ended, key=lambda each: each.output["lock"]["fencingToken"])
-    for earlier, later in pairwise(by_grant):
-        assert earlier.output["endedMs"] <= later.output["startedMs"]
-    tickets = [each.ticket or 0 for each in by_grant]
-    assert len(set(tickets)) == EXECUTIONS
-    # The one slip that is allowed: a grant that was under way while the row was being written.
-    overtaken = {mine: sum(other > mine for other in tickets[:place]) for place, mine in enumerate(tickets)}
-    assert max(overtaken.values()) <= 1, tickets
-    assert either.is_free(entity)
+    ended = all_succeeded(kept, either, *(either.sleep(entity, 0.3) for _ in range(EXECUTIONS)))
+    assert len({each.ticket for each in ended}) == EXECUTIONS
+    by_grant = sorted((each.output for each in ended), key=lambda output: output["lock"]["fencingToken"])
+    assert all(earlier["endedMs"] <= later["startedMs"] for earlier, later in pairwise(by_grant))
+    kept.check({entity: either.lock(entity)})
 
 
 def test_executions_on_several_entities_run_side_by_side(cloud: Cloud, entity: str) -> None:
@@ -153,7 +157,7 @@ def test_a_record_wait_that_ends_leaves_the_queue(either: Cloud, entity: str) ->
     assert either.ended(holder).status == "SUCCEEDED"
 
 
-def test_readers_run_side_by_side_and_a_writer_alone(either: Cloud, entity: str) -> None:
+def test_readers_run_side_by_side_and_a_writer_alone(either: Cloud, entity: str, kept: Kept) -> None:
     holder = either.sleep(entity, 8)
     either.wait_until_held(entity)
     readers: list[str] = []
@@ -161,19 +165,18 @@ def test_readers_run_side_by_side_and_a_writer_alone(either: Cloud, entity: str)
         readers.append(either.sleep(entity, 5, shared=True))
         either.wait_until_queued(entity, *readers)
     writer = either.sleep(entity, 0)
-    assert [either.ended(arn).status for arn in (holder, *readers, writer)] == ["SUCCEEDED"] * 4
-    first, second, last = (either.ended(arn).output for arn in (*readers, writer))
+    _, first, second, last = (each.output for each in all_succeeded(kept, either, holder, *readers, writer))
     assert max(first["startedMs"], second["startedMs"]) < min(first["endedMs"], second["endedMs"])
     assert max(first["endedMs"], second["endedMs"]) <= last["startedMs"]
-    assert either.is_free(entity)
+    kept.check({entity: either.lock(entity)})
 
 
-def test_as_many_run_at_once_as_there_are_permits(cloud: Cloud, entity: str) -> None:
-    ended = [cloud.ended(arn) for arn in [cloud.sleep(entity, 3, permits=2) for _ in range(3)]]
-    assert [each.status for each in ended] == ["SUCCEEDED"] * 3
+def test_as_many_run_at_once_as_there_are_permits(cloud: Cloud, entity: str, kept: Kept) -> None:
+    ended = all_succeeded(kept, cloud, *(cloud.sleep(entity, 3, permits=2) for _ in range(3)))
     first, second, third = sorted((each.output for each in ended), key=lambda output: output["lock"]["fencingToken"])
     assert second["startedMs"] < first["endedMs"]
     assert third["startedMs"] >= min(first["endedMs"], second["endedMs"])
+    kept.check({entity: cloud.lock(entity)})
     refused = cloud.ended(cloud.sleep(entity, 0))
     assert (refused.error, refused.cause.partition(",")[0]) == ("PermitsMismatch", "the lock has 2 permits")
     assert cloud.is_free(entity)
