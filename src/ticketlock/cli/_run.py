@@ -100,4 +100,6 @@ def _released(lease: Lease, name: str) -> bool:
         return False
     except TableError as error:
         click.echo(f"ticketlock: '{name}' was not released, and goes free with its lease: {error}", err=True)
+        # Or the end of this process would try it again, for as long.
+        lease.detach()
     return True

@@ -1,0 +1,20 @@
+"""`ticketlock run` whose lock cannot be released when its program has ended."""
+
+import pytest
+
+from ticketlock import LockClient
+from ticketlock.cli._run import _released
+from ticketlock.testing import Fault, ManualClock, MemoryDynamoDB
+
+
+def test_what_cannot_be_released_is_said_and_not_tried_again_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = ManualClock()
+    memory = MemoryDynamoDB(clock=clock)
+    with LockClient("locks", client=memory.client, clocks=clock, sleep=clock.sleep) as locks:
+        lease = locks.acquire("order-42")
+        with memory.outage(Fault.REQUEST_LOST):
+            assert _released(lease, "order-42")
+            tries = len(memory.sent)
+            locks.close()
+    assert len(memory.sent) == tries
+    assert capsys.readouterr().err.startswith("ticketlock: 'order-42' was not released, and goes free with its lease")
