@@ -7,7 +7,7 @@ from client.programs import Counter, Shared, meet_the_others, say
 
 from ticketlock import Lease, LockClient
 
-INCREMENTS = 6
+INCREMENTS = 5
 
 
 def count_in_bad_weather(shared: Shared) -> None:
