@@ -95,7 +95,7 @@ def grant_read(grantee: iam.IGrantable, *, table: dynamodb.ITable) -> iam.Grant:
     grant = _on_table(
         grantee,
         table,
-        ("dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Query"),
+        ("dynamodb:GetItem", "dynamodb:Query"),
         _LOCKS_ONLY,
     )
     grant = grant.combine(

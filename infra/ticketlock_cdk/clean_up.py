@@ -6,7 +6,6 @@ from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_lambda_destinations as destinations
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
@@ -62,13 +61,15 @@ class CleanUp(Construct):
         acknowledge(self.dead_letter_queue, "SQS3", reason="It is a dead-letter queue itself.")
         if encryption_key is not None:
             let_rules_use(encryption_key, self)
-        function.configure_async_invoke(
-            retry_attempts=2,
-            max_event_age=Duration.hours(6),
-            # By its ARN: the CDK's own grant on a queue with a key has wildcards among its actions.
-            on_failure=destinations.SqsDestination(
-                sqs.Queue.from_queue_arn(self, "Failures", self.dead_letter_queue.queue_arn)
-            ),
+        function.configure_async_invoke(retry_attempts=2, max_event_age=Duration.hours(6))
+        # By hand: the grant of the CDK's own destination lets the function look at the queue too, which Lambda does not
+        # ask for: https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-retain-records.html
+        on_failure = lambda_.CfnEventInvokeConfig.OnFailureProperty(destination=self.dead_letter_queue.queue_arn)
+        invoke_config = function.node.find_child("EventInvokeConfig").node.default_child
+        assert isinstance(invoke_config, lambda_.CfnEventInvokeConfig)
+        invoke_config.destination_config = lambda_.CfnEventInvokeConfig.DestinationConfigProperty(on_failure=on_failure)
+        function.add_to_role_policy(
+            iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[self.dead_letter_queue.queue_arn])
         )
         if encryption_key is not None:
             let_send(function, encryption_key)

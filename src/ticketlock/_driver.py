@@ -151,7 +151,7 @@ class Driver:
                     return Reply(False, meaning.items, now, meaning.refused)
                 if isinstance(meaning, TableError):
                     if isinstance(request, TaskAnswer):
-                        raise _without_the_token(meaning, error) from None
+                        raise _without_the_token(meaning, request) from None
                     raise meaning from error
                 perhaps_applied |= meaning.perhaps_applied and not isinstance(
                     request, Read | Scan | TimeCheck | Closing | Describing
@@ -161,7 +161,7 @@ class Driver:
                     given_up = OutcomeUnknown if perhaps_applied else RequestNotApplied
                     over = given_up(f"gave up after {attempt + 1} attempts: {error}")
                     if isinstance(request, TaskAnswer):
-                        raise _without_the_token(over, error) from None
+                        raise _without_the_token(over, request) from None
                     raise over from error
                 yield Sleep(pause_ms)
             else:
@@ -216,10 +216,9 @@ class Driver:
             return self._time.at(reading)
 
 
-def _without_the_token(meaning: TableError, error: BotoCoreError | ClientError) -> TableError:
-    """The same, for a log: what the service says of a task's answer may quote the token that it refuses."""
-    code = error.response.get("Error", {}).get("Code") if isinstance(error, ClientError) else None
-    return type(meaning)(f"a callback task could not be answered: {code or type(error).__name__}")
+def _without_the_token(meaning: TableError, answer: TaskAnswer) -> TableError:
+    """The same, for a log: what the service says may quote the token that it refuses."""
+    return type(meaning)(str(meaning).replace(answer.task_token, "..."))
 
 
 def _answer(answer: TaskAnswer) -> Call:

@@ -299,8 +299,6 @@ NOT_SHOWN = {
     **{(step, "xray:PutTelemetryRecords"): LAMBDAS_OWN for step in STEPS},
     **{(step, "xray:PutTraceSegments"): LAMBDAS_OWN for step in STEPS},
     ("clean_up", "sqs:SendMessage"): LAMBDAS_OWN,
-    ("clean_up", "sqs:GetQueueAttributes"): "Beside SendMessage in the CDK's own grant.",
-    ("clean_up", "sqs:GetQueueUrl"): "Beside SendMessage in the CDK's own grant.",
 }
 
 

@@ -103,12 +103,12 @@ def test_a_client_may_use_the_key_of_the_table(everything, found, key):
 def test_an_operator_may_read_and_list_and_write_nothing(everything, found, table):
     allowed = granted(found, everything.operator)
     on_the_table = {action: one for action, one in allowed.items() if action.startswith("dynamodb:")}
-    assert set(on_the_table) == {f"dynamodb:{name}" for name in ("BatchGetItem", "GetItem", "Query", "Scan")}
+    assert set(on_the_table) == {f"dynamodb:{name}" for name in ("GetItem", "Query", "Scan")}
     assert all(one["Resource"] == table for one in on_the_table.values())
     assert set(allowed) - set(on_the_table) == READS_THE_KEY
 
 
-@pytest.mark.parametrize("action", ["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Query"])
+@pytest.mark.parametrize("action", ["dynamodb:GetItem", "dynamodb:Query"])
 def test_an_operator_reads_by_a_key_that_is_no_sessions(action, everything, found):
     assert granted(found, everything.operator)[action]["Condition"] == {
         "ForAllValues:StringNotLike": {"dynamodb:LeadingKeys": ["session#*"]},

@@ -88,8 +88,6 @@ def test_a_step_may_do_nothing_else(typical):
     more = {
         "release": {"states:DescribeExecution", "states:StopExecution"},
         "clean_up": {
-            "sqs:GetQueueAttributes",
-            "sqs:GetQueueUrl",
             "sqs:SendMessage",
             "states:DescribeExecution",
             "states:StopExecution",

@@ -57,7 +57,7 @@ def _leading_key(parameters: Mapping[str, Any]) -> str:
 def allows(statements: Sequence[Statement], asked: Asked) -> bool:
     """Whether some statement allows it; none of ours denies."""
     return any(
-        asked.action in _listed(statement["Action"])
+        asked.action in listed(statement["Action"])
         and all(
             _holds(operator, values, asked.context.get(key))
             for operator, keys in statement.get("Condition", {}).items()
@@ -68,7 +68,7 @@ def allows(statements: Sequence[Statement], asked: Asked) -> bool:
 
 
 def _holds(operator: str, allowed: Any, given: Sequence[str] | None) -> bool:
-    patterns = _listed(allowed)
+    patterns = listed(allowed)
     match operator:
         case "Null":
             return (given is None) == (patterns == ["true"])
@@ -89,7 +89,8 @@ def _like(value: str, pattern: str) -> bool:
     return re.fullmatch("".join(parts), value, re.DOTALL) is not None
 
 
-def _listed(value: Any) -> list[str]:
+def listed(value: Any) -> list[str]:
+    """One text, or several, of a policy."""
     return value if isinstance(value, list) else [value]
 
 

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 import yaml  # type: ignore[import-untyped]  # ships no types
+from botocore.exceptions import ClientError
 from cli.pages import blocks, text
-from security.policy import Guarded, Statement, allows, asked_by
+from security.policy import Guarded, Statement, allows, asked_by, listed
 from security.workflows import Table
 
 from ticketlock import Claim, Grant, LockName, LockTable, TableRefused
+from ticketlock._fencing import condition_check
 from ticketlock._items import Session
 
 LEASE_MS = 60_000
@@ -41,6 +43,9 @@ def live(table: LockTable, lock: LockName, pass_time: Callable[[float], None]) -
     grant = table.take_ticket(me, None)
     assert isinstance(grant, Grant)
     table.renew(me, grant.fencing_token)
+    check = condition_check("locks", lock, "me", grant.fencing_token, native=False)
+    own_write = {"Delete": {"TableName": "locks", "Key": {"pk": {"S": lock.entity}, "sk": {"S": "own"}}}}
+    table.client.transact_write_items(TransactItems=[check, own_write])  # type: ignore[list-item]
     table.set_data(me, grant.fencing_token, "seen")
     for claim in (dying, other):
         found = table.take_ticket(claim, None)
@@ -66,6 +71,37 @@ def test_all_that_a_client_does_with_its_locks_is_allowed(policy: Callable[[], l
     guarded = Guarded(table.memory, policy())
     live(table.over(guarded), OURS, table.clock.advance)
     assert guarded.refused == []
+
+
+def actions(policy: str) -> list[str]:
+    return [action for each in of_table_page(policy) for action in listed(each["Action"])]
+
+
+def without(policy: str, action: str) -> list[Statement]:
+    return [
+        {**each, "Action": [one for one in listed(each["Action"]) if one != action]} for each in of_table_page(policy)
+    ]
+
+
+def operates(table: LockTable, lock: LockName) -> None:
+    """All that an operator does who only looks."""
+    table.inspect(lock)
+    list(table.list_locks())
+
+
+@pytest.mark.parametrize(
+    ("policy", "does", "action"),
+    [
+        *(("UseLocks", live, action) for action in sorted(set(actions("UseLocks")))),
+        *(("ReadLocks", lambda table, lock, _: operates(table, lock), action) for action in actions("ReadLocks")),
+    ],
+)
+def test_without_any_one_of_its_actions_a_policy_is_not_enough(
+    policy: str, does: Callable[..., None], action: str, table: Table
+) -> None:
+    client = table.over(Guarded(table.memory, without(policy, action)))
+    with pytest.raises((ClientError, TableRefused), match=f"not authorized to perform: {action}$"):
+        does(client, OURS, table.clock.advance)
 
 
 def test_a_client_calls_the_workflow_that_waits_behind_it(table: Table) -> None:
