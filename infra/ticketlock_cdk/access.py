@@ -31,12 +31,8 @@ _LOCKS_ONLY: dict[str, dict[str, object]] = {
     "ForAllValues:StringNotLike": {"dynamodb:LeadingKeys": [_SESSIONS]},
     "Null": {"dynamodb:LeadingKeys": "false"},
 }
-_SESSIONS_ONLY: dict[str, dict[str, object]] = {
-    "ForAllValues:StringLike": {"dynamodb:LeadingKeys": [_SESSIONS]},
-    "Null": {"dynamodb:LeadingKeys": "false"},
-}
 _CALLS: dict[str, dict[str, object]] = {
-    **_SESSIONS_ONLY,
+    "ForAllValues:StringLike": {"dynamodb:LeadingKeys": [_SESSIONS]},
     "ForAllValues:StringEquals": {"dynamodb:Attributes": list(_CALLED)},
     "Null": {"dynamodb:LeadingKeys": "false", "dynamodb:Attributes": "false"},
     # Otherwise all attributes come back, whatever the list says.
@@ -133,7 +129,8 @@ def let_write_sessions(machine: sfn.StateMachine, table: dynamodb.ITable) -> Non
         iam.PolicyStatement(
             actions=["dynamodb:UpdateItem"],
             resources=[table.table_arn],
-            conditions=_SESSIONS_ONLY,
+            # An update always names its key, so that nothing has to demand it.
+            conditions={"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [_SESSIONS]}},
         )
     )
     if table.encryption_key is not None:
