@@ -35,6 +35,13 @@ class Far(Emulated):
         assert item is not None
         return item.fencing_token
 
+    def lease_until_ms(self, entity: str) -> int:
+        """When the lease of its only holder ends, in table time."""
+        item = self.table.inspect(LockName(entity)).item
+        assert item is not None
+        (holder,) = item.holders
+        return holder.lease_until_ms
+
 
 def is_grant(sent: Sent) -> bool:
     """Whether it would make its sender a holder."""

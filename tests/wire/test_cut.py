@@ -43,6 +43,17 @@ def test_a_grant_of_a_turn_is_found_once(
     assert (place.holders_of(entity), place.queue_of(entity)) == (1, 0)
 
 
+def test_a_refusal_is_understood(
+    place: Far, proxy: Proxy, locks: LockClient, near: LockClient, entity: str, mishap: Mishap
+) -> None:
+    holder = near.acquire(entity)
+    trouble = proxy.trouble(mishap, is_grant)
+    assert locks.try_acquire(entity) is None
+    assert trouble.met.is_set()
+    assert place.queue_of(entity) == 0
+    holder.renew()
+
+
 @pytest.mark.parametrize("is_meant", [is_ticket, is_row])
 def test_a_waiter_has_one_place(
     place: Far, proxy: Proxy, locks: LockClient, near: LockClient, entity: str, mishap: Mishap, is_meant: Any

@@ -43,6 +43,18 @@ def test_a_grant_that_arrives_late_does_not_get_in_beside_the_next_holder(
     assert (place.holders_of(entity), place.token_of(entity)) == (1, following.fencing_token)
 
 
+def test_a_grant_that_arrives_when_nobody_holds_or_waits_is_in_the_way_until_the_end_of_its_first_lease(
+    place: Far, proxy: Proxy, impatient: LockClient, entity: str, late: Late
+) -> None:
+    proxy.trouble(late, is_grant)
+    lease = impatient.acquire(entity)
+    until_ms = place.lease_until_ms(entity)
+    lease.release()
+    arrives(late)
+    assert place.token_of(entity) == lease.fencing_token + 1
+    assert place.lease_until_ms(entity) <= until_ms
+
+
 def test_a_grant_of_a_turn_that_arrives_late_is_refused_though_nobody_holds_the_lock(
     place: Far, proxy: Proxy, impatient: LockClient, near: LockClient, entity: str, late: Late
 ) -> None:
