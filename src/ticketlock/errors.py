@@ -152,4 +152,6 @@ def shown(value: object) -> str:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError):
         text = repr(value)
+    # Half a surrogate pair can be sent to nobody: not as a function's reply, nor into a log.
+    text = text.encode(errors="backslashreplace").decode()
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."

@@ -87,6 +87,11 @@ def test_a_value_is_shown_as_the_json_that_it_was(value: object, text: str) -> N
     assert InvalidLockRequest("entity", value, "text").value == text
 
 
+def test_half_a_surrogate_pair_is_shown_as_it_is_written() -> None:
+    """JSON has it, UTF-8 does not: a text with it could not be sent as a reply."""
+    assert InvalidLockRequest("entity", "order \ud800", "text").value == r'"order \ud800"'
+
+
 def test_a_task_that_is_not_allowed_names_the_targets_that_are() -> None:
     error = TaskNotAllowed("task.functionArn", "arn:other" + "x" * 400, (ARN, ARN + "2"))
     assert error.field == "task.functionArn"
