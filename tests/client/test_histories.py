@@ -9,6 +9,7 @@ from history.crowd import Crowd, holding, waiting
 from history.kept import Kept
 from history.works import (
     alone,
+    reading,
     write_in_a_transaction,
     write_unfenced,
     write_with_the_token,
@@ -16,6 +17,8 @@ from history.works import (
 )
 from ticketlock_local.history.model import Verdict, judge
 from ticketlock_local.history.record import operations, outcome
+
+GRANTS = 100
 
 
 def is_applied(programs: Programs, work: Callable[[Shared], None]) -> tuple[bool, bool]:
@@ -66,19 +69,19 @@ def test_processes_that_are_suspended_and_killed_at_random_keep_every_promise_to
 ) -> None:
     crowd, lock = Crowd(shared, programs, kept), alone(shared.entity)
     crowd.grow(6)
+    crowd.come_and_go(GRANTS)
     holder = crowd.suspend(holding, lock)
     waiter, victim = crowd.suspend(waiting, lock), crowd.suspend(waiting, lock)
     crowd.kill(victim)
+    crowd.kill(crowd.suspend(holding, reading(shared.entity)))
     crowd.outlast_a_lease(lock)
     crowd.resume(holder)
     crowd.resume(waiter)
-    crowd.kill(crowd.suspend(holding, lock))
-    crowd.outlast_a_lease(lock)
     crowd.end()
 
     assert crowd.verdict().failures == ()
     outcomes = [(each[0].action, outcome(each)) for each in operations(kept.events())]
-    assert outcomes.count(("acquire", "applied")) >= 100
+    assert outcomes.count(("acquire", "applied")) > GRANTS
     # The one that was killed while it waited; the one whose lease ended while it was suspended.
-    assert outcomes.count(("acquire", "unknown")) == 1
-    assert outcomes.count(("release", "refused")) == 1
+    assert outcomes.count(("acquire", "unknown")) >= 1
+    assert outcomes.count(("release", "refused")) >= 1

@@ -61,6 +61,14 @@ class Crowd:
             tell(process, "go on")
         self._free += started
 
+    def come_and_go(self, grants: int) -> None:
+        """Wait until locks were granted so many times."""
+        granted = ("acquire", "applied")
+        until(
+            lambda: sum((each.action, each.kind) == granted for each in self._kept.events()) >= grants,
+            f"{grants} grants",
+        )
+
     def suspend(self, who: Who, entity: str) -> Process:
         """Suspend a process that holds a lock, or waits for it."""
         found: list[Process] = []

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
+from botocore.exceptions import BotoCoreError
 from client.programs import Counter, Shared, meet_the_others, say
 from history.recorded import RecordedLease
 
@@ -130,7 +131,7 @@ def come_and_go(shared: Shared) -> None:
                         counter = counters[entity]
                         lease.update(counter.read(), _in_a_transaction(counter, lease))
                     lease.look()
-            except (RecordWaitExceeded, TableError):
+            except (RecordWaitExceeded, TableError, BotoCoreError):
                 # Recorded as refused, or unknown.
                 pass
             over.wait(random.uniform(0, _LONGEST_PAUSE_S))

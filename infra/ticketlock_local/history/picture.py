@@ -133,7 +133,10 @@ class Picture:
         for span in lane.spans:
             x, height = self._x(span.from_ms), _HEIGHTS[span.kind]
             width = max(1.0, self._x(span.until_ms) - x)
-            self._rect(x, middle - height / 2, width, height, hue[span.kind], radius=1.5)
+            box = self._rect(x, middle - height / 2, width, height, hue[span.kind], radius=1.5)
+            if span.label:
+                # Shown under the pointer, however narrow it is.
+                ElementTree.SubElement(box, "title").text = _printable(span.label)
             if span.label and width >= _LABEL_WIDTH:
                 self._text(x + 4, middle + 4, span.label, size=10, fill=_CARD)
         for mark in lane.marks:
@@ -157,9 +160,9 @@ class Picture:
 
     def _rect(
         self, x: float, y: float, width: float, height: float, fill: str, *, radius: float, stroke: str = "none"
-    ) -> None:
+    ) -> ElementTree.Element:
         box = {"x": _number(x), "y": _number(y), "width": _number(width), "height": _number(height)}
-        self._add("rect", attributes={**box, "rx": _number(radius), "fill": fill, "stroke": stroke})
+        return self._add("rect", attributes={**box, "rx": _number(radius), "fill": fill, "stroke": stroke})
 
     def _text(
         self,
@@ -175,8 +178,10 @@ class Picture:
         look = {"font-size": f"{size}", "font-weight": weight, "fill": fill, "text-anchor": anchor}
         self._add("text", text, {"x": _number(x), "y": _number(y), **look})
 
-    def _add(self, tag: str, text: str | None = None, attributes: dict[str, str] | None = None) -> None:
-        ElementTree.SubElement(self._svg, tag, attributes or {}).text = None if text is None else _printable(text)
+    def _add(self, tag: str, text: str | None = None, attributes: dict[str, str] | None = None) -> ElementTree.Element:
+        added = ElementTree.SubElement(self._svg, tag, attributes or {})
+        added.text = None if text is None else _printable(text)
+        return added
 
 
 def short(number: int | None) -> str:
