@@ -172,6 +172,8 @@ class Driver:
     def _send(self, request: Request) -> Actions[Any]:
         if isinstance(request, Closing):
             return (yield from _close(request.execution))
+        if isinstance(request, Describing):
+            return (yield from _describe(request.execution))
         return (yield self._call(request))
 
     def _call(self, request: Request) -> Call:
@@ -184,8 +186,6 @@ class Driver:
             return Call("dynamodb", "get_item", {**table, **request.parameters()})
         if isinstance(request, TaskAnswer):
             return _answer(request)
-        if isinstance(request, Describing):
-            return Call("stepfunctions", "describe_execution", {"executionArn": request.execution})
         if isinstance(request, Transaction):
             items = [{write.operation: {**table, **write.parameters()}} for write in request.writes]
             return Call("dynamodb", "transact_write_items", {"TransactItems": items})
@@ -228,13 +228,19 @@ def _answer(answer: TaskAnswer) -> Call:
     return Call("stepfunctions", "send_task_failure", failure)
 
 
+def _describe(execution: str) -> Actions[Any]:
+    described = yield Call("stepfunctions", "describe_execution", {"executionArn": execution})
+    if "status" not in described:
+        raise _sdk.BrokenReply()
+    return described
+
+
 def _close(execution: str) -> Actions[Any]:
     """Stop an execution, unless it is closed already."""
-    describe = Call("stepfunctions", "describe_execution", {"executionArn": execution})
-    if not is_closed((yield describe)):
+    if not is_closed((yield from _describe(execution))):
         over = {"error": "Abandoned", "cause": "the execution that started it is over"}
         yield Call("stepfunctions", "stop_execution", {"executionArn": execution, **over})
-        if not is_closed((yield describe)):
+        if not is_closed((yield from _describe(execution))):
             raise StillRunning()
     return {}
 

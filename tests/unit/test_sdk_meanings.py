@@ -35,6 +35,7 @@ from ticketlock import (
     TableNotFound,
     TableRefused,
 )
+from ticketlock._requests import Closing, Describing
 from ticketlock._sdk import Refusal, TryAgain, check_client, check_lease, date_ms, make_client, meaning
 from ticketlock._time import Moment
 from ticketlock._writes import renew
@@ -241,13 +242,14 @@ def table_that_answers(status: int, sent: bytes, announced: int) -> Iterator[Loc
         serving = threading.Thread(target=server.serve_forever, args=(0.01,))
         serving.start()
         try:
-            made = make_client(
-                region_name="us-east-1",
-                endpoint_url=f"http://127.0.0.1:{server.server_port}",
-                aws_access_key_id="test",
-                aws_secret_access_key="test",
-            )
-            yield LockTable("locks", client=made, give_up_after_ms=100)
+            there: Any = {
+                "region_name": "us-east-1",
+                "endpoint_url": f"http://127.0.0.1:{server.server_port}",
+                "aws_access_key_id": "test",
+                "aws_secret_access_key": "test",
+            }
+            step_functions = boto3.client("stepfunctions", config=Config(retries=ONE_ATTEMPT), **there)
+            yield LockTable("locks", client=make_client(**there), step_functions=step_functions, give_up_after_ms=100)
         finally:
             server.shutdown()
             serving.join()
@@ -274,6 +276,15 @@ def test_a_write_whose_reply_broke_off_is_unknown(broken_off: LockTable) -> None
 def test_a_read_whose_reply_broke_off_is_repeated_and_given_up_by_name(broken_off: LockTable) -> None:
     with pytest.raises(RequestNotApplied):
         broken_off.inspect(LockName("order-42"))
+
+
+@pytest.mark.parametrize("request_of", [Closing, Describing])
+def test_a_description_of_an_execution_that_broke_off_is_repeated_and_given_up_by_name(
+    broken_off: LockTable, request_of: type[Closing | Describing]
+) -> None:
+    request = request_of("arn:aws:states:us-east-1:123456789012:execution:child:name")
+    with pytest.raises(RequestNotApplied):
+        broken_off.perform(request)
 
 
 @pytest.mark.parametrize("body", [b"", b'{"message": "Forbidden"}', b"<html>Forbidden</html>"])
