@@ -15,7 +15,7 @@ NODE_PACKAGES   := node_modules/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install check audit test docs demo bench bench-peer engines soak proof local local-down clean
+.PHONY: help install check audit test docs demo bench bench-peer engines soak proof replay local local-down clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -73,6 +73,9 @@ soak: install ## load and soak: 500 waiters, 5,000 locks, an hour compressed
 
 proof: install ## random schedules with faults, every schedule of two machines, every broken lock: 20 minutes
 	PYTHONPATH=tests $(BIN) -m property.proof
+
+replay: install ## one schedule of `make proof` again, made shorter: make replay ARGS='--seed 17'
+	@PYTHONPATH=tests $(BIN) -m property.explore $(ARGS)
 
 local: install ## start an emulator, deploy to it, leave it running
 	$(LOCAL) up

@@ -208,7 +208,7 @@ class Driver:
             return moment
         if date_ms is None:
             raise TableRefused("the replies of the service carry no Date: does something in between take it out?")
-        # This machine was frozen on the way, or its clock was set: the reply does not tell the time any more.
+        # This machine stood still on the way, or its clock was set: the reply does not tell the time any more.
         return (yield from self.now())
 
     def _moment(self, reading: Reading) -> Moment | None:

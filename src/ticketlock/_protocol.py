@@ -453,7 +453,7 @@ class Contender:
                 )
             built = self.now
             reply = yield from self.ask(write.settle_lease(self.claim, holder.fencing_token, until_ms, built))
-            until_ms = built.latest_ms + lease_ms
+            until_ms = write.settled_until_ms(self.claim, until_ms, built)
             if not reply.applied:
                 found = LockItem.parse(reply.item) if reply.item is not None else None
                 held = self._held_with(found, holder.fencing_token)

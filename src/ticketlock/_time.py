@@ -5,8 +5,8 @@ sending the request and receiving the reply the table's clock stood in [D, D + 2
 fraction, one because the header may be written at either end of the work. Each reply thus bounds the difference
 between the table's clock and this machine's; the bounds are intersected over replies (Marzullo's idea: the truth lies
 in every interval) and widened with age for drift. Bounds that contradict each other start anew; old ones, and those
-from before the machine's clocks were set or stood still, are forgotten. A process that knows no bounds asks the table
-before it begins: nothing is ever written or judged by the wall clock.
+from before the machine's clocks were set or stood still, are forgotten; a reply that took long is not taken in. A
+process that knows no bounds asks the table before it begins: nothing is ever written or judged by the wall clock.
 
 Nothing here reads a clock: readings come in as arguments.
 """
@@ -17,6 +17,9 @@ from dataclasses import dataclass
 _DATE_RESOLUTION_MS = 2_000
 # Ten times what a bad quartz does, twice the fastest slewing of an NTP daemon: 1 ms a second.
 _DRIFT_PER_MS = 0.001
+# A process that stood still on the way of its first question would know the time no better than by as much, and lease
+# for as much longer.
+_SLOWEST_MS = 5_000
 # By then drift may have widened the bounds by 0.6 s at either end: better to ask again.
 _FORGOTTEN_AFTER_MS = 600_000
 # The two local clocks part by this much only when one of them was set, or the machine was frozen.
@@ -90,6 +93,8 @@ class TableTime:
         self._forget_if_the_clocks_parted(sent)
         if self._forget_if_the_clocks_parted(received):
             # Frozen on the way, or set: nobody knows how long ago the reply was written.
+            return
+        if received.local_ms - sent.local_ms > _SLOWEST_MS:
             return
         low: float = date_ms - received.local_ms
         high: float = date_ms + _DATE_RESOLUTION_MS - sent.local_ms

@@ -252,8 +252,16 @@ def renew(claim: Claim, fencing_token: int, now: Moment) -> Write:
 
 
 def settle_lease(claim: Claim, fencing_token: int, seen_lease_until_ms: int, now: Moment) -> Write:
-    """Give a grant that is not reported yet a whole lease, if nothing has changed it since it was seen."""
+    """Give a grant that is not reported yet a whole lease, if nothing has changed it since it was seen.
+
+    Never a shorter one, though the table's time may be known better than before, by more than has passed.
+    """
     return _lease(claim, fencing_token, now, only_if.MY_LEASE_IS_AS_I_SAW, seen_lease_until_ms=seen_lease_until_ms)
+
+
+def settled_until_ms(claim: Claim, seen_lease_until_ms: int, now: Moment) -> int:
+    """The end of the lease that ``settle_lease`` writes."""
+    return max(seen_lease_until_ms, now.latest_ms + claim.lease_ms)
 
 
 def release(claim: Claim, fencing_token: int, mean_hold_ms: int, now: Moment, data_left: str | None) -> Write:
@@ -412,16 +420,13 @@ def _grant(
     )
 
 
-def _lease(
-    claim: Claim, fencing_token: int, now: Moment, *conditions: str, seen_lease_until_ms: int | None = None
-) -> Write:
+def _lease(claim: Claim, fencing_token: int, now: Moment, *conditions: str, seen_lease_until_ms: int = 0) -> Write:
     values = _lock_values(claim, now) | {
         ":token": number(fencing_token),
         ":now": number(now.latest_ms),
-        ":lease_until": number(now.latest_ms + claim.lease_ms),
+        ":lease_until": number(settled_until_ms(claim, seen_lease_until_ms, now)),
+        ":seen_lease": number(seen_lease_until_ms),
     }
-    if seen_lease_until_ms is not None:
-        values |= {":seen_lease": number(seen_lease_until_ms)}
     return Write(
         "Update",
         lock_key(claim.lock),

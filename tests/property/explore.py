@@ -1,18 +1,20 @@
 """Random schedules of the simulated world.
 
-``python -m property.explore --from 0 --to 1000`` searches, ``--seed 17`` runs one again and makes it shorter.
+``make replay ARGS='--seed 17'`` runs one again, and makes it shorter if it breaks a promise.
 """
 
+import argparse
 import sys
-import time
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 
-from property.broken import BrokenLock
+from property import scripts
+from property.broken import BROKEN_LOCKS, BrokenLock
 from property.chance import Chance, Recorded, Seeded, shrunk
-from property.invariants import Broken, nothing_left
-from property.scripts import LEASE_MS, client, operator
-from property.world import OPERATOR, TABLE, Faults, World
+from property.faults import Faults
+from property.invariants import Broken
+from property.world import OPERATOR, World
 
 # How often, in thousandths, when it happens at all.
 _RATES = Faults(
@@ -24,8 +26,8 @@ _RATES = Faults(
     conflict=15,
     crash=2,
     pause=4,
-    jump=1,
     freeze=1,
+    jump=1,
     expire=1,
 )
 _MOST_STEPS = 20_000
@@ -39,29 +41,42 @@ def mixed(chance: Chance) -> Faults:
     return Faults(**{name: rate * [1, 0, 5][chance.pick(3)] for name, rate in asdict(_RATES).items()})
 
 
+def begun(chance: Chance, faults: Faults) -> World:
+    """A world with its machines, about to begin."""
+    permits = [1, 1, 1, 2, 3][chance.pick(5)]
+    world = World(chance, faults, permits, calls=chance.pick(2) == 1)
+    rounds = 1 + chance.pick(3)
+    for number in range(2 + chance.pick(7)):
+        world.add("abcdefgh"[number], scripts.client(rounds))
+    if chance.pick(8) == 7:
+        world.add(OPERATOR, scripts.operator())
+    return world
+
+
 def run(chance: Chance) -> World:
     """One schedule, to its end.
 
     Raises:
-        Broken: a promise was broken.
+        Broken: a promise was broken; its note tells what went wrong before, and who was granted.
     """
-    permits = [1, 1, 1, 2, 3][chance.pick(5)]
-    world = World(chance, mixed(chance), permits)
-    rounds = 1 + chance.pick(3)
-    for number in range(2 + chance.pick(7)):
-        world.add("abcdefgh"[number], client(rounds))
-    if chance.pick(8) == 7:
-        world.add(OPERATOR, operator())
+    world = begun(chance, mixed(chance))
+    try:
+        _goes_on_to_its_end(world)
+        world.witness.is_left_to_itself()
+    except Broken as broken:
+        broken.add_note("\n".join(world.witness.log))
+        raise
+    return world
+
+
+def _goes_on_to_its_end(world: World) -> None:
     while world.step():
-        if world.steps == _MOST_STEPS // 2:
+        if world.steps > _MOST_STEPS // 2:
             # From here on nothing fails any more: everybody has to come to an end.
             world.faults = Faults()
             world.late.clear()
         if world.steps > _MOST_STEPS:
             raise Broken(f"liveness: after {_MOST_STEPS} steps somebody is still waiting")
-    world.time.now_ms += LEASE_MS + 5_000
-    nothing_left(world.memory.items(TABLE), world.time.now_ms)
-    return world
 
 
 def fails(picked: Sequence[int]) -> bool:
@@ -92,31 +107,49 @@ def first_broken(lock: BrokenLock, seeds: Iterable[int]) -> Caught | None:
     return None
 
 
-def main(arguments: Sequence[str]) -> int:
+def replay(seed: int, lock: str | None = None) -> str:
+    """The command that shows a broken promise again, and makes its schedule shorter."""
+    named = f' --lock "{lock}"' if lock is not None else ""
+    return f"make replay ARGS='--seed {seed}{named}'"
+
+
+def shown_again(seed: int) -> str:
+    """What a schedule breaks, in as few and as dull choices as can be found; and what happened before."""
+    chance = Seeded(seed)
+    try:
+        world = run(chance)
+    except Broken as broken:
+        picked = shrunk(chance.picked, fails)
+        told = [f"seed {seed}: {broken}", f"after {len(picked):,} choices in place of {len(chance.picked):,}:"]
+    else:
+        return f"seed {seed}: {world.steps} steps, {world.witness.grants} grants, every promise kept"
+    try:
+        run(Recorded(picked))
+    except Broken as again:
+        told += [str(again), *again.__notes__]
+    return "\n".join(told)
+
+
+def main() -> None:
     """Explore; prints what was found."""
-    options = dict(zip(arguments[::2], map(int, arguments[1::2]), strict=True))
-    first, last = (options["--seed"],) * 2 if "--seed" in options else (options["--from"], options["--to"])
-    began, steps, grants, broken = time.perf_counter(), 0, 0, 0
-    for seed in range(first, last + 1):
-        chance = Seeded(seed)
-        try:
-            world = run(chance)
-        except Broken as error:
-            broken += 1
-            print(f"seed {seed}: {error}")
-            if "--seed" in options:
-                picked = shrunk(chance.picked, fails)
-                print(f"shrunk to {len(picked)} choices: {picked}")
-                try:
-                    run(Recorded(picked))
-                except Broken as again:
-                    print(again)
-        else:
-            steps, grants = steps + world.steps, grants + world.grants
-    count = last - first + 1
-    print(f"{count} schedules, {steps} steps, {grants} grants, {broken} broken, {time.perf_counter() - began:.1f} s")
-    return 1 if broken else 0
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--from", dest="first", type=int, default=0)
+    parser.add_argument("--to", dest="last", type=int, default=999)
+    parser.add_argument("--seed", type=int, help="run this one again, and make it shorter")
+    parser.add_argument("--lock", choices=[lock.name for lock in BROKEN_LOCKS], help="a broken lock in its place")
+    asked = parser.parse_args()
+    lock = next((lock for lock in BROKEN_LOCKS if lock.name == asked.lock), None)
+    with lock.instead() if lock is not None else nullcontext():
+        if asked.seed is not None:
+            print(shown_again(asked.seed))
+            return
+        for seed in range(asked.first, asked.last + 1):
+            try:
+                run(Seeded(seed))
+            except Broken as broken:
+                sys.exit(f"{broken}\n{replay(seed, asked.lock)}")
+        print(f"{asked.last + 1 - asked.first:,} schedules, every promise kept")
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main()

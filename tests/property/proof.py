@@ -1,4 +1,4 @@
-"""``make proof``: the whole search. Random schedules with faults, every schedule of two machines, every broken lock.
+"""``make proof``, the simulated world: every broken lock, every schedule of two machines, random schedules with faults.
 
 Each part says how many schedules it ran and what it found; a broken promise comes with the command that shows it again.
 """
@@ -6,20 +6,23 @@ Each part says how many schedules it ran and what it found; a broken promise com
 import argparse
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
 
-from property.broken import BROKEN_LOCKS, BrokenLock
+from property.broken import BROKEN_LOCKS, FOUND, BrokenLock
 from property.chance import Seeded
 from property.every import KINDS, Kind, every
-from property.explore import Caught, first_broken, run
+from property.explore import Caught, first_broken, replay, run
 from property.invariants import Broken
+from property.stateful import told_by_hypothesis
+from property.world import World
 from rich.console import Console
 from rich.table import Table
 
 _A_CHUNK = 250
-_HUNTED = 5_000
+_HUNTED = 10_000
+_RULED = 500
 
 
 @dataclass
@@ -27,18 +30,28 @@ class Found:
     """What a part of the search has found.
 
     Attributes:
+        longest_idle_ms: for how long a lock that somebody wanted was left unused at most.
         broken: each with the command that shows it again.
     """
 
     schedules: int = 0
     steps: int = 0
     grants: int = 0
+    longest_idle_ms: float = 0
     broken: list[str] = field(default_factory=list)
+
+    def saw(self, world: World) -> None:
+        """A schedule that came to its end."""
+        self.schedules += 1
+        self.steps += world.steps
+        self.grants += world.witness.grants
+        self.longest_idle_ms = max(self.longest_idle_ms, world.witness.longest_idle_ms)
 
     def add(self, other: "Found") -> None:
         self.schedules += other.schedules
         self.steps += other.steps
         self.grants += other.grants
+        self.longest_idle_ms = max(self.longest_idle_ms, other.longest_idle_ms)
         self.broken += other.broken
 
 
@@ -46,14 +59,19 @@ def random_ones(seeds: Iterable[int]) -> Found:
     """Random schedules with faults."""
     found = Found()
     for seed in seeds:
-        found.schedules += 1
         try:
-            world = run(Seeded(seed))
+            found.saw(run(Seeded(seed)))
         except Broken as broken:
-            found.broken.append(f"{broken}: PYTHONPATH=tests python -m property.explore --seed {seed}")
-        else:
-            found.steps += world.steps
-            found.grants += world.grants
+            found.broken.append(f"{broken}: {replay(seed)}")
+    return found
+
+
+def ruled_ones(seed: int) -> Found:
+    """Schedules by Hypothesis' rules, from a seed of its own."""
+    found = Found()
+    failure = told_by_hypothesis(seed, _RULED, found.saw)
+    if failure is not None:
+        found.broken.append(f"by Hypothesis from seed {seed}: {failure}")
     return found
 
 
@@ -62,11 +80,9 @@ def all_of(kind: Kind) -> Found:
     found = Found()
     try:
         for world in every(kind):
-            found.schedules += 1
-            found.steps += world.steps
-            found.grants += world.grants
+            found.saw(world)
     except Broken as broken:
-        found.broken.append(f"{kind.name}, schedule {found.schedules}: {broken}")
+        found.broken.append("\n".join([str(broken), *broken.__notes__]))
     return found
 
 
@@ -82,46 +98,82 @@ def chunks(schedules: int) -> Iterator[range]:
         yield range(first, min(first + _A_CHUNK, schedules))
 
 
-def main() -> int:
-    """Search; prints the tables; 1 if a promise was broken, or a broken lock was not caught."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--schedules", type=int, default=100_000)
-    options.add_argument("--workers", type=int, default=2)
-    asked = options.parse_args()
-    console, began, failed = Console(), time.perf_counter(), False
-    with ProcessPoolExecutor(asked.workers) as pool:
-        # In one process after the other: each broken lock is put in the place of the real one while it is hunted.
-        hunts: list[tuple[BrokenLock, Future[tuple[Caught | None, float]]]] = [
-            (lock, pool.submit(caught, number)) for number, lock in enumerate(BROKEN_LOCKS)
-        ]
-        table = Table("broken lock", "as in", "caught by", "at schedule", "after, s", title="Broken locks")
-        for lock, hunt in hunts:
-            prey, took_s = hunt.result()
-            failed |= prey is None
-            name, seed = (prey.promise, str(prey.seed)) if prey is not None else ("NOT CAUGHT", "-")
-            table.add_row(lock.name, lock.seen_in, name, seed, f"{took_s:.1f}")
-        console.print(table)
+class Report:
+    """What is printed, as it comes, and whether all is well."""
 
-        table = Table("two machines", "schedules", "grants", "broken", title="Every schedule")
+    def __init__(self) -> None:
+        self.console = Console()
+        self.failures: list[str] = []
+
+    def hunts(self, hunts: Sequence[tuple[BrokenLock, Future[tuple[Caught | None, float]]]]) -> None:
+        """Every broken lock, and by what it was caught."""
+        for title, is_one in (
+            (
+                "Broken locks: what others ship, and this one without one of its precautions",
+                lambda lock: lock not in FOUND,
+            ),
+            ("Bugs of this lock that the search has found, put back", lambda lock: lock in FOUND),
+        ):
+            table = Table("broken", "as in", "caught by", "shown again by", title=title)
+            for lock, hunt in hunts:
+                if not is_one(lock):
+                    continue
+                prey, took_s = hunt.result()
+                if prey is None:
+                    self.failures.append(f"not caught in {_HUNTED:,} schedules, {took_s:.0f} s: {lock.name}")
+                    table.add_row(lock.name, lock.seen_in, "NOT CAUGHT", "-")
+                else:
+                    table.add_row(lock.name, lock.seen_in, prey.promise, replay(prey.seed, lock.name))
+            self.console.print(table)
+
+    def counts(self, title: str, parts: Iterable[tuple[str, Future[Found]]], *, each: bool) -> None:
+        """How many schedules, and what they found; a line for each part or for all."""
+        table = Table("", "schedules", "steps", "grants", "unused at most, s", "broken", title=title)
         total = Found()
-        for kind, future in [(kind, pool.submit(all_of, kind)) for kind in KINDS]:
+        for name, future in parts:
             found = future.result()
             total.add(found)
-            table.add_row(kind.name, f"{found.schedules:,}", f"{found.grants:,}", str(len(found.broken)))
-        table.add_row("all", f"{total.schedules:,}", f"{total.grants:,}", str(len(total.broken)))
-        console.print(table)
+            if each:
+                table.add_row(*_row(name, found))
+        table.add_row(*_row("all", total))
+        self.console.print(table)
+        self.failures += total.broken
 
-        random = Found()
-        for future in [pool.submit(random_ones, seeds) for seeds in chunks(asked.schedules)]:
-            random.add(future.result())
-    table = Table("random schedules", "steps", "grants", "broken", title="Up to eight machines, with faults")
-    table.add_row(f"{random.schedules:,}", f"{random.steps:,}", f"{random.grants:,}", str(len(random.broken)))
-    console.print(table)
-    for line in total.broken + random.broken:
-        console.print(line, style="red")
-    console.print(f"{time.perf_counter() - began:.0f} s")
-    return int(failed or bool(total.broken or random.broken))
+
+def _row(name: str, found: Found) -> tuple[str, ...]:
+    counted = (f"{number:,}" for number in (found.schedules, found.steps, found.grants))
+    return name, *counted, f"{found.longest_idle_ms / 1_000:.1f}", str(len(found.broken))
+
+
+def main() -> None:
+    """Search; prints the tables; fails if a promise was broken, or a broken lock was not caught."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--schedules", type=int, default=100_000)
+    parser.add_argument("--ruled", type=int, default=5_000)
+    parser.add_argument("--workers", type=int, default=2)
+    asked = parser.parse_args()
+    report, began = Report(), time.perf_counter()
+    with ProcessPoolExecutor(asked.workers) as pool:
+        # In one process after the other: each broken lock is put in the place of the real one while it is hunted.
+        report.hunts([(lock, pool.submit(caught, number)) for number, lock in enumerate(BROKEN_LOCKS)])
+        report.counts(
+            "Every schedule of two machines", [(kind.name, pool.submit(all_of, kind)) for kind in KINDS], each=True
+        )
+        report.counts(
+            "Schedules by Hypothesis, step by step",
+            [("", pool.submit(ruled_ones, seed)) for seed in range(asked.ruled // _RULED)],
+            each=False,
+        )
+        report.counts(
+            "Random schedules of up to nine machines, with faults",
+            [("", pool.submit(random_ones, seeds)) for seeds in chunks(asked.schedules)],
+            each=False,
+        )
+    for failure in report.failures:
+        report.console.print(failure, style="red", markup=False)
+    report.console.print(f"{len(report.failures)} failures, {time.perf_counter() - began:.0f} s")
+    sys.exit(bool(report.failures))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,49 +1,64 @@
 """What the machines of the simulated world do: acquire, hold, renew, release, give up."""
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
-from property.world import Machine, World
+from property.clocks import Machine
+from property.invariants import LEASE_MS
+from property.world import World
 
 from ticketlock import Grant, LockName, Place, Position
 from ticketlock._acquiring import acquire, leave
+from ticketlock._calls import await_call, check_turn, release
 from ticketlock._driver import Actions, Driver, Sleep
+from ticketlock._items import Session
 from ticketlock._operate import set_limit
 from ticketlock._pace import Bounds, Pace
 from ticketlock._protocol import Contender
 from ticketlock._requests import Steps
 from ticketlock._time import Moment
-from ticketlock._writes import Claim
-from ticketlock.errors import LockLost, RecordWaitExceeded, TableError
+from ticketlock._writes import Claim, mint_ticket
+from ticketlock.errors import LockLost, OutcomeUnknown, RecordWaitExceeded, RequestNotApplied, TableError
 
-LEASE_MS = 20_000
 CLIENTS = Bounds(5, 400)
 # One look is enough: whoever holds has left by then.
 ONCE = Bounds(3_000, 3_000)
 Script = Callable[[World, Machine, Driver], Actions[None]]
+FIVE_WEEKS_MS = 35 * 24 * 3_600_000
+"""Until time to live may have deleted everything."""
+RECORD_WAITS_MS = (None, 0, 2_000, 30_000, 90_000)
 
 
 def client(rounds: int = 2) -> Script:
-    """So many acquisitions, each shared or not, with a wait that is over or not, as a client's or as a workflow's."""
+    """So many acquisitions, each shared or not, with a record wait or not, as a client's or as a workflow's."""
 
     def script(world: World, machine: Machine, driver: Driver) -> Actions[None]:
-        for owner in world.owners(machine):
+        for owner in itertools.islice(world.owners(machine), rounds):
             shared = world.permits == 1 and world.chance.pick(4) == 3
-            claim = Claim(world.lock, owner, LEASE_MS, permits=world.permits, shared=shared)
-            wait_ms = [None, 0, 2_000, 30_000, 90_000][world.chance.pick(5)]
-            if world.chance.pick(3) == 2:
-                acquisition = step_by_step(driver, claim, wait_ms)
+            session = Session(machine.name, owner) if world.chance.pick(3) == 2 else None
+            claim = Claim(world.lock, owner, LEASE_MS, permits=world.permits, shared=shared, session=session)
+            wait_ms = RECORD_WAITS_MS[world.chance.pick(5)]
+            if session is None:
+                others_wait = world.chance.pick(4) == 3
+                acquisition = at_once(world, driver, claim, wait_ms, others_wait=others_wait)
             else:
-                acquisition = at_once(driver, claim, wait_ms, others_wait=world.chance.pick(4) == 3)
-            yield from hold(world, machine, driver, claim, acquisition, _holds_ms(world))
-            if owner.endswith(f"/{rounds}"):
-                return
+                acquisition = step_by_step(world, machine, driver, claim, wait_ms)
+            yield from hold(world, machine, driver, claim, wait_ms, acquisition, _holds_ms(world))
+            if world.chance.pick(16) == 15:
+                yield Sleep(FIVE_WEEKS_MS)
 
     return script
 
 
 def at_once(
-    driver: Driver, claim: Claim, wait_ms: int | None, bounds: Bounds = CLIENTS, *, others_wait: bool = False
+    world: World,
+    driver: Driver,
+    claim: Claim,
+    wait_ms: int | None,
+    bounds: Bounds = CLIENTS,
+    *,
+    others_wait: bool = False,
 ) -> Actions[Grant]:
     """Acquire as the Python client does."""
     pace = Pace(bounds)
@@ -53,7 +68,7 @@ def at_once(
             Contender(claim, now),
             wait_ms,
             pace,
-            then_call=False,
+            then_call=world.calls,
             on_wait=lambda _: None,
             jitter=lambda: 0.5,
             others_wait=others_wait,
@@ -62,14 +77,20 @@ def at_once(
     return (yield from driver.run(steps))
 
 
-def step_by_step(driver: Driver, claim: Claim, wait_ms: int | None) -> Actions[Grant]:
+def step_by_step(world: World, machine: Machine, driver: Driver, claim: Claim, wait_ms: int | None) -> Actions[Grant]:
     """Acquire as a workflow does, whose steps know of each other only what they have said."""
     found = yield from driver.run(lambda now: Contender(claim, now).take_ticket(wait_ms))
     until_ms = None if wait_ms is None else (yield from driver.now()).likely_ms + wait_ms
-    while isinstance(found, Position):
-        yield Sleep(5_000)
-        found = yield from _checked(driver, claim, found.place, until_ms)
-    return found
+    look = check_turn if world.calls else Contender.check_turn
+    for park in itertools.count():
+        if isinstance(found, Grant):
+            return found
+        if world.calls and claim.session is not None and wait_ms is None:
+            yield from _parked(world, machine, driver, claim, found.place, park)
+        else:
+            yield Sleep(5_000)
+        found = yield from _looked(driver, claim, found.place, until_ms, look)
+    raise AssertionError("unreachable")
 
 
 def hold(
@@ -77,28 +98,32 @@ def hold(
     machine: Machine,
     driver: Driver,
     claim: Claim,
+    wait_ms: int | None,
     acquisition: Actions[Grant],
     holds_ms: Iterable[int],
 ) -> Actions[None]:
     """Acquire, renew after each of these times, release."""
+    witness = world.witness
+    witness.asks(machine, claim.owner, wait_ms)
     try:
         grant = yield from acquisition
     except RecordWaitExceeded:
-        world.served.add(claim.owner)
+        witness.gave_up(claim.owner)
         return
     except TableError:
-        world.served.add(claim.owner)
+        witness.gave_up(claim.owner)
         with suppress(TableError, LockLost):
-            yield from driver.run(lambda now: leave(Contender(claim, now), then_call=False))
+            yield from driver.run(lambda now: leave(Contender(claim, now), then_call=world.calls))
         return
-    belief = world.believes(machine, claim, grant)
+    belief = witness.believes(machine, claim, grant)
+    free = release if world.calls else Contender.release
     try:
         for ms in holds_ms:
             yield Sleep(ms)
             grant = yield from _renewed(driver, claim, grant)
-            world.believes(machine, claim, grant, belief)
+            witness.believes(machine, claim, grant, belief)
         belief.over = True
-        yield from driver.run(lambda now: Contender(claim, now).release(grant))
+        yield from driver.run(lambda now: free(Contender(claim, now), grant))
     except (LockLost, TableError):
         belief.over = True
 
@@ -108,15 +133,25 @@ def holder(*, shared: bool) -> Script:
 
     def script(world: World, machine: Machine, driver: Driver) -> Actions[None]:
         claim = Claim(world.lock, f"{machine.name}/1", LEASE_MS, shared=shared)
-        yield from hold(world, machine, driver, claim, at_once(driver, claim, None, ONCE), [1])
+        acquisition = at_once(world, driver, claim, None, ONCE)
+        yield from hold(world, machine, driver, claim, None, acquisition, [1])
 
     return script
 
 
-def _holds_ms(world: World) -> Iterator[int]:
-    """How long it works between one renewal and the next."""
-    for _ in range(world.chance.pick(5)):
-        yield [1, 50, 3_000, LEASE_MS // 2, LEASE_MS][world.chance.pick(5)]
+def dead(how: str) -> Script:
+    """Dies while it holds the lock, or waits for it (``waiter``), or has a ticket and no row yet (``joiner``)."""
+
+    def script(world: World, machine: Machine, driver: Driver) -> Actions[None]:
+        claim = Claim(world.lock, f"{machine.name}/1", LEASE_MS)
+        if how == "holder":
+            yield from driver.run(lambda now: Contender(claim, now).take_ticket(0))
+        elif how == "waiter":
+            yield from driver.run(lambda now: Contender(claim, now).join())
+        else:
+            yield from driver.run(lambda now: Contender(claim, now).ask(mint_ticket(claim, now)))
+
+    return script
 
 
 def operator() -> Script:
@@ -125,16 +160,39 @@ def operator() -> Script:
     def script(world: World, _: Machine, driver: Driver) -> Actions[None]:
         for permits in (world.chance.pick(4), world.chance.pick(4), world.permits):
             yield Sleep([100, 3_000, 20_000][world.chance.pick(3)])
-            world.most_permits = max(world.most_permits, permits)
-            while not (yield from _limited(driver, world.lock, permits)):
+            world.witness.most_permits = max(world.witness.most_permits, permits)
+            while not (yield from _limited(world, driver, world.lock, permits)):
                 pass
 
     return script
 
 
-def _limited(driver: Driver, lock: LockName, permits: int) -> Actions[bool]:
+def _parked(world: World, machine: Machine, driver: Driver, claim: Claim, place: Place, park: int) -> Actions[None]:
+    """Park as a callback task, until it is called, or half a lease is over."""
+    session, task_token = claim.session, f"{claim.owner} parks {park}"
+    assert session is not None
+    with world.task(machine, task_token):
+        ends_at_ms = world.time.now_ms + LEASE_MS / 2
+        # A function that fails: its task goes on until its time-out.
+        with suppress(OutcomeUnknown, RequestNotApplied):
+            yield from driver.run(
+                lambda now: await_call(Contender(claim, now), place, session, task_token, park, lambda _: True)
+            )
+        if task_token not in machine.called:
+            machine.waits_for_task = task_token
+            yield Sleep(ends_at_ms - world.time.now_ms)
+            machine.waits_for_task = None
+
+
+def _holds_ms(world: World) -> Iterator[int]:
+    """How long it works between one renewal and the next."""
+    for _ in range(world.chance.pick(5)):
+        yield [1, 50, 3_000, LEASE_MS // 2, LEASE_MS][world.chance.pick(5)]
+
+
+def _limited(world: World, driver: Driver, lock: LockName, permits: int) -> Actions[bool]:
     try:
-        yield from driver.run(lambda now: set_limit(lock, permits, now, then_call=False))
+        yield from driver.run(lambda now: set_limit(lock, permits, now, then_call=world.calls))
     except TableError:
         return False
     return True
@@ -144,5 +202,11 @@ def _renewed(driver: Driver, claim: Claim, held: Grant) -> Actions[Grant]:
     return (yield from driver.run(lambda now: Contender(claim, now).renew(held.fencing_token)))
 
 
-def _checked(driver: Driver, claim: Claim, place: Place, until_ms: int | None) -> Actions[Grant | Position]:
-    return (yield from driver.run(lambda now: Contender(claim, now).check_turn(place, until_ms)))
+def _looked(
+    driver: Driver,
+    claim: Claim,
+    place: Place,
+    until_ms: int | None,
+    look: Callable[[Contender, Place, int | None], Steps[Grant | Position]],
+) -> Actions[Grant | Position]:
+    return (yield from driver.run(lambda now: look(Contender(claim, now), place, until_ms)))

@@ -5,124 +5,50 @@ fail. Nothing here waits: a schedule of hours takes milliseconds.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, ReadTimeoutError
 from property.chance import Chance
-from property.invariants import Belief, Standing, counts, exclusion, fencing, limit, no_overtaking
+from property.clocks import Machine, Pending, TrueTime
+from property.faults import JUMPS_MS, ON_A_MACHINE, ON_A_REQUEST, PAUSES_MS, Faults
+from property.witness import TABLE, Witness
 
 from ticketlock import LockName
 from ticketlock._driver import Actions, Call, Driver, Sleep
-from ticketlock._items import Item, LockItem, Row, is_lock_item
-from ticketlock._outcomes import Grant
-from ticketlock._time import Reading
-from ticketlock._writes import Claim
 from ticketlock.testing import MemoryDynamoDB
 
-BEGIN_MS = 1_800_000_000_000
-TABLE = "locks"
 OPERATOR = "operator"
-
-
-@dataclass
-class Faults:
-    """How often what goes wrong, in thousandths of the choices; all 0 is a world without faults."""
-
-    request_lost: int = 0
-    reply_lost: int = 0
-    late: int = 0
-    twice: int = 0
-    throttled: int = 0
-    conflict: int = 0
-    crash: int = 0
-    pause: int = 0
-    jump: int = 0
-    freeze: int = 0
-    expire: int = 0
-
-
-@dataclass
-class TrueTime:
-    """The time of the table, which drifts by nothing; its servers' clocks differ by less than a second."""
-
-    now_ms: float = BEGIN_MS
-    skew_ms: int = 0
-
-    def read(self) -> Reading:
-        return Reading(0, int(self.now_ms + self.skew_ms))
-
-
-@dataclass
-class Machine:
-    """One machine's clocks, and what it is about to do."""
-
-    world: "World"
-    name: str
-    rate: float
-    wall_is_off_ms: float
-    local_ms: float = 5_000_000
-    read_at_ms: float = BEGIN_MS
-    actions: Actions[None] | None = None
-    pending: "Pending | None" = None
-    wakes_at_ms: float = 0
-    paused_until_ms: float = 0
-    looked: int = 0
-
-    def read(self) -> Reading:
-        self._go_on()
-        return Reading(int(self.local_ms), int(self.world.time.now_ms + self.wall_is_off_ms))
-
-    def freeze(self, ms: float) -> None:
-        """Stand still together with the local clock."""
-        self._go_on()
-        self.read_at_ms += ms
-        self.paused_until_ms = max(self.paused_until_ms, self.read_at_ms)
-
-    def _go_on(self) -> None:
-        now_ms = self.world.time.now_ms
-        if now_ms > self.read_at_ms:
-            self.local_ms += (now_ms - self.read_at_ms) * self.rate
-            self.read_at_ms = now_ms
-
-    @property
-    def is_over(self) -> bool:
-        return self.actions is None
-
-
-@dataclass
-class Pending:
-    """A request on its way."""
-
-    call: Call
-    applied: bool = False
-    answer: Any = None
-    error: BotoCoreError | ClientError | None = None
+_READS = ("query", "get_item")
+_TIMED_OUT_MS = 2_000
+_A_DAY_MS = 24 * 3_600_000
 
 
 @dataclass
 class World:
-    """Everything there is; ``step`` lets one thing happen."""
+    """Everything there is; ``step`` lets one thing happen.
+
+    Attributes:
+        calls: whether whoever frees the lock calls the next one in line.
+        late: copies of requests that are still to arrive, and who sent them.
+        tasks: the callback tasks that wait for their answers.
+    """
 
     chance: Chance
     faults: Faults
     permits: int = 1
+    calls: bool = False
     time: TrueTime = field(default_factory=TrueTime)
     lock: LockName = field(default_factory=lambda: LockName("entity"))
 
     def __post_init__(self) -> None:
         self.memory = MemoryDynamoDB(lock_table=TABLE, clock=self.time)
+        self.witness = Witness(self.time, self.memory, self.lock, self.permits)
         self.machines: list[Machine] = []
-        self.late: list[tuple[Call, str]] = []
-        self.beliefs: list[Belief] = []
+        self.late: list[tuple[Call, Machine]] = []
+        self.tasks: dict[str, Machine] = {}
         self.steps = 0
-        self.rows: dict[int, Standing] = {}
-        self.item: LockItem | None = None
-        self.grants = 0
-        self.log: list[str] = []
-        self.most_permits = self.permits
-        # Owners who wait no more: a late copy may put a row of theirs into the queue.
-        self.served: set[str] = set()
 
     def add(
         self,
@@ -137,10 +63,27 @@ class World:
             rate = 1 + (self.chance.pick(9) - 4) / 10_000
         if wall_is_off_ms is None:
             wall_is_off_ms = [0, 0, 0, 300, -300, 240_000, -240_000][self.chance.pick(7)]
-        machine = Machine(self, name, rate, wall_is_off_ms)
+        machine = Machine(self.time, name, rate, wall_is_off_ms)
         machine.actions = script(self, machine, Driver(TABLE, machine, 8_000, jitter=self._jitter))
         self.machines.append(machine)
         self._resume(machine, lambda actions: next(actions))
+
+    def owners(self, machine: Machine) -> Iterator[str]:
+        """Identities of one machine's acquisitions."""
+        number = 0
+        while True:
+            number += 1
+            yield f"{machine.name}/{number}"
+
+    @contextmanager
+    def task(self, machine: Machine, task_token: str) -> Iterator[None]:
+        """A callback task of Step Functions, open within the block."""
+        self.tasks[task_token] = machine
+        machine.called.discard(task_token)
+        try:
+            yield
+        finally:
+            self.tasks.pop(task_token, None)
 
     def _jitter(self) -> float:
         return self.chance.pick(8) / 8 if self.faults != Faults() else 0.5
@@ -149,81 +92,159 @@ class World:
 
     def step(self) -> bool:
         """Let one thing happen; False when nobody has anything left to do."""
-        self.steps += 1
-        if not any(not machine.is_over for machine in self.machines):
+        if self.is_over:
             return False
-        if self._something_fails():
-            return True
-        ready = self.ready()
-        # Time passes when nobody is ready, and now and then before somebody goes.
-        if not ready or self.chance.pick(10) == 9:
-            self._pass_time(ready)
-            return True
-        self._go_on(ready[self.chance.pick(len(ready))])
+        if not self._something_fails():
+            ready = self.ready()
+            # Time passes when nobody is ready, and now and then before somebody goes.
+            if not ready or self.chance.pick(10) == 9:
+                self.let_time_pass([1, 5, 20, 100, 700][self.chance.pick(5)] if ready else 0)
+            else:
+                self.go_on(ready[self.chance.pick(len(ready))])
         return True
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody has anything left to do."""
+        return all(machine.is_over for machine in self.machines)
 
     def ready(self) -> list[Machine]:
         """Who may go on now."""
-        return [machine for machine in self.machines if self._is_ready(machine)]
+        return [machine for machine in self.machines if machine.is_ready()]
 
-    def let_time_pass(self) -> bool:
-        """Until somebody is ready; False when nobody will be."""
-        if all(machine.is_over for machine in self.machines):
-            return False
-        self._pass_time([])
-        return True
+    def let_time_pass(self, ms: float = 0) -> None:
+        """So long; or, with 0, until somebody is ready."""
+        self.steps += 1
+        if ms == 0:
+            until_ms = min(machine.ready_at_ms() for machine in self.machines if not machine.is_over)
+            ms = max(1, until_ms - self.time.now_ms)
+        self.time.now_ms += ms
+        if ms > _A_DAY_MS and self.chance.pick(2):
+            self.expires()
+        # The next reply comes from a server whose clock is another one.
+        self.time.skew_ms = [0, 450, -450][self.chance.pick(3)] if self.faults != Faults() else 0
+        self.witness.sees_time()
+
+    def go_on(self, machine: Machine) -> None:
+        """Let a machine go on: its request is applied or meets a fault, or it hears the answer, or it wakes."""
+        self.steps += 1
+        pending = machine.pending
+        if pending is None:
+            self._resume(machine, lambda actions: actions.send(None))
+        elif not pending.applied:
+            fault = self._drawn(ON_A_REQUEST)
+            if fault is None or not self.befalls(fault, machine):
+                self._apply(machine, pending)
+        else:
+            machine.pending = None
+            error = pending.error
+            if error is not None:
+                self._resume(machine, lambda actions: actions.throw(error))
+            else:
+                self._resume(machine, lambda actions: actions.send(pending.answer))
 
     def go_on_at_once(self, machine: Machine, fault: str | None) -> None:
         """Let a machine go on; its request is applied and answered at once, unless this befalls it."""
         pending = machine.pending
         if fault == "crash":
-            machine.actions = None
-            self._is_no_more(machine)
+            self.strikes(fault, machine)
         elif pending is None:
-            self._go_on(machine)
+            self.go_on(machine)
         else:
-            if fault is None or not self._befalls(fault, machine, pending):
+            if fault is None or not self.befalls(fault, machine):
                 self._apply(machine, pending)
-            self._go_on(machine)
+            self.go_on(machine)
+
+    # What fails.
 
     def late_one_arrives(self, which: int) -> None:
         """A copy of a request arrives after everybody has forgotten it."""
-        call, name = self.late.pop(which)
-        self.log.append(f"{self.steps}: a late copy of {name}'s request arrives")
-        self._perform(Pending(call), name, late=True)
+        self.steps += 1
+        call, sender = self.late.pop(which)
+        self.witness.log.append(f"{self.steps}: a late copy of {sender.name}'s {call.operation} arrives")
+        self._perform(Pending(call), sender, late=True)
+        self.witness.struck()
 
-    def _is_ready(self, machine: Machine) -> bool:
-        if machine.is_over or machine.paused_until_ms > self.time.now_ms:
-            return False
-        return machine.pending is not None or machine.wakes_at_ms <= self.time.now_ms
+    def expires(self) -> None:
+        """Time to live deletes whatever it may."""
+        self.steps += 1
+        if self.memory.expire() and self.witness.reads_table:
+            self.witness.sees_table(self.steps)
 
-    def _pass_time(self, ready: list[Machine]) -> None:
-        if ready:
-            self.time.now_ms += [1, 5, 20, 100, 700][self.chance.pick(5)]
+    def strikes(self, fault: str, victim: Machine, how: int = 0) -> None:
+        """One of the faults of machines strikes this one.
+
+        Args:
+            how: which of its kinds: how long, how far.
+        """
+        self.steps += 1
+        told = fault
+        if fault == "jump":
+            victim.wall_is_off_ms = JUMPS_MS[how]
+            told = f"its wall clock is off by {JUMPS_MS[how]} ms"
+        elif fault == "crash":
+            victim.crash()
+            self.witness.is_no_more(victim)
         else:
-            waits = [
-                max(machine.paused_until_ms, machine.wakes_at_ms if machine.pending is None else 0)
-                for machine in self.machines
-                if not machine.is_over
-            ]
-            self.time.now_ms = max(self.time.now_ms + 1, min(waits))
-        self.time.skew_ms = [0, 450, -450][self.chance.pick(3)]
+            told = f"{fault} for {PAUSES_MS[how]} ms"
+            (victim.freeze if fault == "freeze" else victim.pause)(PAUSES_MS[how])
+        self.witness.log.append(f"{self.steps}: {victim.name}: {told}")
+        self.witness.struck(victim.paused_until_ms)
 
-    def _go_on(self, machine: Machine) -> None:
+    def befalls(self, fault: str, machine: Machine) -> bool:
+        """One of the faults of requests befalls the one that a machine has on its way, if it can."""
         pending = machine.pending
-        if pending is None:
-            self._resume(machine, lambda actions: actions.send(None))
-            return
-        if not pending.applied:
-            if not self._meets_a_fault(machine, pending):
-                self._apply(machine, pending)
-            return
-        machine.pending = None
-        if pending.error is not None:
-            error = pending.error
-            self._resume(machine, lambda actions: actions.throw(error))
+        assert pending is not None
+        if pending.call.operation in _READS and fault in ("conflict", "late", "twice"):
+            return False
+        if fault == "request_lost":
+            self._fails(pending, ConnectTimeoutError(endpoint_url="world"))
+        elif fault == "throttled":
+            self._fails(pending, _answered("ThrottlingException", pending.call.operation))
+        elif fault == "conflict":
+            self._fails(pending, _answered("TransactionConflictException", pending.call.operation))
+        elif fault == "reply_lost":
+            self._perform(pending, machine)
+            self._fails(pending, ReadTimeoutError(endpoint_url="world"))
         else:
-            self._resume(machine, lambda actions: actions.send(pending.answer))
+            self.late.append((pending.call, machine))
+            if fault == "twice":
+                self._apply(machine, pending)
+            else:
+                self._fails(pending, ReadTimeoutError(endpoint_url="world"))
+        self.witness.log.append(f"{self.steps}: {machine.name}'s {pending.call.operation}: {fault}")
+        self.witness.struck()
+        return True
+
+    def _something_fails(self) -> bool:
+        if self.late and self.chance.pick(50) == 49:
+            self.late_one_arrives(self.chance.pick(len(self.late)))
+            return True
+        fault = self._drawn((*ON_A_MACHINE, "expire"))
+        if fault == "expire":
+            self.expires()
+        elif fault is not None:
+            alive = [machine for machine in self.machines if not machine.is_over]
+            victim = alive[self.chance.pick(len(alive))]
+            # An operator who has closed the lock opens it again.
+            if fault != "crash" or victim.name != OPERATOR:
+                self.strikes(fault, victim, 0 if fault == "crash" else self.chance.pick(4))
+        return fault is not None
+
+    def _drawn(self, faults: tuple[str, ...]) -> str | None:
+        drawn = self.chance.pick(1_000) - 1
+        for fault in faults:
+            drawn -= getattr(self.faults, fault)
+            if -getattr(self.faults, fault) <= drawn < 0:
+                return fault
+        return None
+
+    def _fails(self, pending: Pending, error: BotoCoreError | ClientError) -> None:
+        pending.applied, pending.answer, pending.error = True, None, error
+        if isinstance(error, ReadTimeoutError):
+            self.time.now_ms += _TIMED_OUT_MS
+
+    # What is done.
 
     def _resume(self, machine: Machine, go: Callable[[Actions[None]], Call | Sleep]) -> None:
         assert machine.actions is not None
@@ -239,170 +260,34 @@ class World:
             machine.pending = Pending(action)
 
     def _apply(self, machine: Machine, pending: Pending) -> None:
-        self._perform(pending, machine.name)
+        self._perform(pending, machine)
         pending.applied = True
-        machine.looked = max(machine.looked, self.steps) if self._tells(pending) else machine.looked
-
-    def _tells(self, pending: Pending) -> bool:
-        """Whether the reply tells the state of the lock: the first page of a look, or a refusal."""
+        # The reply tells the state of the lock: the first page of a look, or a refusal.
         is_look = pending.call.operation == "query" and "ExclusiveStartKey" not in pending.call.parameters
-        return is_look or isinstance(pending.error, ClientError)
+        if is_look or isinstance(pending.error, ClientError):
+            machine.looked = self.steps
 
-    # What fails.
-
-    def _something_fails(self) -> bool:
-        drawn = self.chance.pick(1_000)
-        if self.late and drawn >= 980:
-            self.late_one_arrives(self.chance.pick(len(self.late)))
-            return True
-        drawn -= 1
-        for fault in ("crash", "pause", "freeze", "jump", "expire"):
-            rate = getattr(self.faults, fault)
-            if 0 <= drawn < rate:
-                self._strikes(fault)
-                return True
-            drawn -= rate
-        return False
-
-    def _strikes(self, fault: str) -> None:
-        """One fault strikes a machine, or the table."""
-        if fault == "expire":
-            self.memory.expire()
+    def _perform(self, pending: Pending, sender: Machine, *, late: bool = False) -> None:
+        if pending.call.service == "stepfunctions":
+            self._answer(pending)
             return
-        victim = self._anybody()
-        if fault == "jump":
-            victim.wall_is_off_ms = [0, 90_000, -90_000, 240_000][self.chance.pick(4)]
-            self.log.append(f"{self.steps}: the wall clock of {victim.name} is off by {victim.wall_is_off_ms} ms")
-        elif fault != "crash":
-            ms = [500, 3_000, 30_000, 70_000][self.chance.pick(4)]
-            self.log.append(f"{self.steps}: {victim.name}: {fault} for {ms} ms")
-            if fault == "freeze":
-                victim.freeze(ms)
-            else:
-                victim.paused_until_ms = self.time.now_ms + ms
-        # An operator who has closed the lock opens it again.
-        elif victim.name != OPERATOR:
-            self.log.append(f"{self.steps}: {victim.name} crashes")
-            victim.actions = None
-            self._is_no_more(victim)
-
-    def _anybody(self) -> Machine:
-        alive = [machine for machine in self.machines if not machine.is_over]
-        return alive[self.chance.pick(len(alive))]
-
-    def _is_no_more(self, machine: Machine) -> None:
-        for belief in self.beliefs:
-            if belief.owner.startswith(machine.name + "/"):
-                belief.over = True
-
-    def _meets_a_fault(self, machine: Machine, pending: Pending) -> bool:
-        drawn = self.chance.pick(1_000) - 1
-        for fault in ("request_lost", "throttled", "conflict", "reply_lost", "late", "twice"):
-            rate = getattr(self.faults, fault)
-            if 0 <= drawn < rate:
-                return self._befalls(fault, machine, pending)
-            drawn -= rate
-        return False
-
-    def _befalls(self, fault: str, machine: Machine, pending: Pending) -> bool:
-        """One fault befalls a request, if it can."""
-        is_write = pending.call.operation not in ("query", "get_item")
-        if fault == "request_lost":
-            self._fails(pending, ConnectTimeoutError(endpoint_url="world"))
-        elif fault == "throttled":
-            self._fails(pending, _answered("ThrottlingException", pending.call.operation))
-        elif fault == "reply_lost":
-            self.log.append(f"{self.steps}: the reply to {machine.name} is lost")
-            self._perform(pending, machine.name)
-            self._fails(pending, ReadTimeoutError(endpoint_url="world"))
-        elif not is_write:
-            return False
-        elif fault == "conflict":
-            self._fails(pending, _answered("TransactionConflictException", pending.call.operation))
-        elif fault == "late":
-            self.late.append((pending.call, machine.name))
-            self._fails(pending, ReadTimeoutError(endpoint_url="world"))
-        else:
-            self.late.append((pending.call, machine.name))
-            self._apply(machine, pending)
-        return True
-
-    def _fails(self, pending: Pending, error: BotoCoreError | ClientError) -> None:
-        pending.applied, pending.answer, pending.error = True, None, error
-        if isinstance(error, ReadTimeoutError):
-            self.time.now_ms += 2_000
-
-    # What the table does, and what has to hold.
-
-    def _perform(self, pending: Pending, name: str, *, late: bool = False) -> None:
         client: Any = self.memory
-        before = self.item
         try:
             pending.answer = getattr(client, pending.call.operation)(**pending.call.parameters)
         except ClientError as error:
             pending.error = error
-        if pending.call.operation in ("query", "get_item"):
-            return
-        self._look_at_the_table(before, name, late=late)
+        if pending.call.operation not in _READS:
+            self.witness.sees_write(self.steps, sender, late=late)
 
-    def _look_at_the_table(self, before: LockItem | None, name: str, *, late: bool) -> None:
-        raw: Item | None = None
-        rows: dict[int, Standing] = {}
-        for item in self.memory.items(TABLE):
-            if is_lock_item(item):
-                raw = item
-            else:
-                row = Row.parse(item)
-                known = self.rows.get(row.ticket)
-                rows[row.ticket] = Standing(row, known.since if known is not None else self.steps)
-        self.item = LockItem.parse(raw) if raw is not None else None
-        counts(self.item, raw)
-        fencing(before, self.item)
-        if self.item is not None:
-            limit(before, self.item)
-        old = {holder.owner for holder in before.holders} if before is not None else set()
-        for holder in self.item.holders if self.item is not None else ():
-            if holder.owner not in old:
-                self.grants += 1
-                self.served.add(holder.owner)
-                self.log.append(f"{self.steps}: {holder.owner} is granted {holder.fencing_token}")
-                if not late:
-                    self._granted(holder.owner, holder.shared, before, rows, name)
-        self.rows = rows
-
-    def _granted(self, owner: str, shared: bool, before: LockItem | None, rows: dict[int, Standing], name: str) -> None:
-        machine = next(each for each in self.machines if each.name == name)
-        gone = [each.row for ticket, each in self.rows.items() if ticket not in rows and each.row.owner == owner]
-        no_overtaking(
-            gone[0] if gone else None,
-            before,
-            [each for each in self.rows.values() if each.row.owner not in self.served],
-            machine.looked,
-            self.time.now_ms,
-            shared=shared,
-            permits=before.permits if before is not None else self.permits,
-            owner=owner,
-        )
-
-    def believes(self, machine: Machine, claim: Claim, grant: Grant, belief: Belief | None = None) -> Belief:
-        """A holder hears of its grant, or of its renewal."""
-        left_ms = (grant.deadline_ms - machine.read().local_ms) / machine.rate
-        until_ms = self.time.now_ms + left_ms
-        if belief is None:
-            belief = Belief(claim.owner, claim.shared, grant.fencing_token, until_ms)
-            self.beliefs = [each for each in self.beliefs if not each.over and each.until_ms > self.time.now_ms]
-            self.beliefs.append(belief)
+    def _answer(self, pending: Pending) -> None:
+        """Step Functions answers the call that ends a callback task."""
+        task_token = pending.call.parameters["taskToken"]
+        machine = self.tasks.pop(task_token, None)
+        pending.answer = {}
+        if machine is None:
+            pending.error = _answered("TaskTimedOut", pending.call.operation)
         else:
-            belief.until_ms = max(belief.until_ms, until_ms)
-        exclusion(self.beliefs, self.time.now_ms, self.most_permits)
-        return belief
-
-    def owners(self, machine: Machine) -> Iterator[str]:
-        """Identities of one machine's acquisitions."""
-        number = 0
-        while True:
-            number += 1
-            yield f"{machine.name}/{number}"
+            machine.answered(task_token)
 
 
 def _answered(code: str, operation: str) -> ClientError:

@@ -51,6 +51,11 @@ def test_a_slow_reply_widens_the_bounds_by_its_delay() -> None:
     assert DATE_MS + 2_700 <= moment.latest_ms <= DATE_MS + 2_701
 
 
+def test_a_reply_that_took_longer_than_five_seconds_tells_nothing() -> None:
+    assert told(received_ms=5_000).at(reading(5_000)) is not None
+    assert told(received_ms=5_001).at(reading(5_001)) is None
+
+
 def test_a_further_date_tightens_the_bounds() -> None:
     table_time = told()
     table_time.observe(DATE_MS + 1_000, reading(10), reading(10))

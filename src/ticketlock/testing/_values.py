@@ -125,17 +125,17 @@ def order_of(value: Value) -> tuple[str, Any]:
 
 def copy_of(value: Value) -> Value:
     """A copy that shares nothing with it."""
-    ((kind, content),) = value.items()
-    if kind == "M":
-        return {"M": copy_of_item(content)}
-    if kind == "L":
-        return {"L": [copy_of(each) for each in content]}
-    return {kind: list(content) if isinstance(content, list) else content}
+    if "M" in value:
+        return {"M": copy_of_item(value["M"])}
+    if "L" in value:
+        return {"L": [copy_of(each) for each in value["L"]]}
+    return {kind: list(content) if isinstance(content, list) else content for kind, content in value.items()}
 
 
 def copy_of_item(item: Item) -> Item:
     """A copy that shares nothing with it."""
-    return {name: copy_of(value) for name, value in item.items()}
+    # Scalars, as most are, are copied here: what the simulated world does most.
+    return {name: value.copy() if "S" in value or "N" in value else copy_of(value) for name, value in item.items()}
 
 
 def size_of(item: Item) -> int:

@@ -1,0 +1,86 @@
+"""What others have published or shipped."""
+
+from dataclasses import replace
+from typing import Any
+
+from property import scripts
+from property.broken import published
+from property.broken.lock import ALWAYS, BrokenLock, without
+
+from ticketlock import _conditions, _driver, _queue, _writes
+from ticketlock._driver import Driver
+from ticketlock._requests import Write
+from ticketlock._time import Moment, Reading
+
+_renew = _writes.renew
+_moment = Driver._moment
+
+
+def _reviving_renewal(claim: Any, fencing_token: int, now: Any) -> Write:
+    made = _renew(claim, fencing_token, now)
+    holder = {"M": _writes._holder(claim, now)}
+    return replace(
+        made,
+        update="SET #me = :holder, #my_token = :token",
+        condition=ALWAYS,
+        values={**made.values, ":holder": holder},
+    )
+
+
+def _moment_by_the_wall_clock(driver: Driver, reading: Reading) -> Moment:
+    return _moment(driver, reading) or Moment(reading.local_ms, reading.wall_ms, reading.wall_ms, reading.wall_ms)
+
+
+BROKEN_ELSEWHERE = (
+    BrokenLock(
+        "the protocol as it was published",
+        "Distributed Locking in DynamoDB (2020)",
+        ((scripts, "client", published.client), (scripts, "operator", lambda: published.client(0))),
+    ),
+    BrokenLock(
+        "a heartbeat that revives",
+        "the same: its only condition is that the row exists",
+        ((_writes, "renew", _reviving_renewal),),
+    ),
+    BrokenLock(
+        "a release without a condition",
+        "dynalock, dynamodblock: it frees whoever holds the lock now",
+        ((_writes, "release", without(_writes.release, _conditions.I_HOLD_WITH_MY_TOKEN)),),
+    ),
+    BrokenLock(
+        "wall clocks",
+        "the published protocol, and every lock that compares two machines' clocks",
+        ((_queue, "is_over", lambda until_ms, now: until_ms < (now.wall_ms or 0)),),
+    ),
+    BrokenLock(
+        "a lease written by the wall clock",
+        "the same, for as long as a process has heard nothing of the table",
+        ((_driver.Driver, "_moment", _moment_by_the_wall_clock),),
+    ),
+    BrokenLock(
+        "time to live as expiry",
+        "locks that compare the attribute of time to live, in whole seconds",
+        ((_queue, "is_over", lambda until_ms, now: until_ms // 1_000 <= now.latest_ms // 1_000),),
+    ),
+    BrokenLock(
+        "count, then insert",
+        "sfn-concurrency-lease: the limit is looked at, and not asked for by the write",
+        (
+            (
+                _writes,
+                "take_at_once",
+                without(_writes.take_at_once, _conditions.A_PERMIT_IS_FREE, _conditions.NOBODY_SHARES),
+            ),
+        ),
+    ),
+    BrokenLock(
+        "'<>' for the limit",
+        "the AWS sample of a Step Functions semaphore: it never recovers from a lower limit",
+        ((_writes, "_ROOM", ("held <> permits", _conditions.NOBODY_SHARES)),),
+    ),
+    BrokenLock(
+        "an expired holder removed though it has renewed",
+        "locks that delete what they have read",
+        ((_conditions, "expired_holder_as_seen", lambda _: ALWAYS),),
+    ),
+)

@@ -1,0 +1,63 @@
+"""Bugs of this lock that the search has found: each put back, so that it can be seen again, and is found again."""
+
+from dataclasses import fields, replace
+from typing import Any
+
+from property.broken.lock import ALWAYS, BrokenLock
+
+from ticketlock import _conditions, _protocol, _queue, _writes
+from ticketlock._items import LockItem
+from ticketlock._queue import Queue, look
+from ticketlock._requests import Steps
+from ticketlock._time import _DATE_RESOLUTION_MS, Reading, TableTime
+
+_observe = TableTime.observe
+
+
+class _Roomy(LockItem):
+    """There is always room."""
+
+    def room(self, **_: Any) -> int:
+        return 1
+
+
+def _look_without_room(me: Any, until: Any, patience_ms: int | None = None) -> Steps[Queue]:
+    queue = yield from look(me, until, patience_ms)
+    if until is not _queue.somebody_lives or queue.item is None:
+        return queue
+    values = {each.name: getattr(queue.item, each.name) for each in fields(queue.item)}
+    return replace(queue, item=_Roomy(**values))
+
+
+def _observe_after_a_freeze(time: TableTime, date_ms: int, sent: Reading, received: Reading) -> None:
+    _observe(time, date_ms, sent, received)
+    if time._bounds is None:
+        time._bounds = (
+            date_ms - received.local_ms,
+            date_ms + _DATE_RESOLUTION_MS - sent.local_ms,
+            received.local_ms,
+        )
+
+
+FOUND = (
+    BrokenLock(
+        "past the count without a look at the room",
+        "a reader that found the queue empty came in beside a writer that was granted meanwhile",
+        ((_protocol, "look", _look_without_room),),
+    ),
+    BrokenLock(
+        "the Date of a reply to a frozen machine",
+        "a machine that was frozen on the way of a reply, its local clock with it, took the table's time for earlier",
+        ((TableTime, "observe", _observe_after_a_freeze),),
+    ),
+    BrokenLock(
+        "a lease settled by what is known now",
+        "a lease was made shorter by its own owner, who knew the table's time better by then: no harm was seen in it",
+        ((_writes, "settled_until_ms", lambda claim, _, now: now.latest_ms + claim.lease_ms),),
+    ),
+    BrokenLock(
+        "a limit without a number",
+        "a late copy of an operator's request closed the lock again, long after it had been opened",
+        ((_conditions, "LIMIT_AS_I_SAW", ALWAYS), (_conditions, "NO_LIMIT_SET_YET", ALWAYS)),
+    ),
+)

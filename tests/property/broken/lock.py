@@ -1,0 +1,47 @@
+"""A lock that is broken on purpose, by one change."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest.mock import patch
+
+from ticketlock._requests import Write
+
+ALWAYS = "attribute_exists(pk)"
+
+
+@dataclass(frozen=True)
+class BrokenLock:
+    """One change, and who made it.
+
+    Attributes:
+        name: what is wrong.
+        seen_in: where it comes from.
+        changes: what is replaced: module or class, attribute, value.
+    """
+
+    name: str
+    seen_in: str
+    changes: tuple[tuple[Any, str, Any], ...]
+
+    @contextmanager
+    def instead(self) -> Iterator[None]:
+        """Within the block the lock is this one."""
+        with ExitStack() as stack:
+            for module, attribute, value in self.changes:
+                stack.enter_context(patch.object(module, attribute, value))
+            yield
+
+
+def without(original: Callable[..., Write], *conditions: str) -> Callable[..., Write]:
+    """A write that asks for less."""
+
+    def write(*args: Any, **kwargs: Any) -> Write:
+        made = original(*args, **kwargs)
+        condition = made.condition
+        for each in conditions:
+            condition = condition.replace(each, ALWAYS)
+        return replace(made, condition=condition)
+
+    return write

@@ -1,0 +1,144 @@
+"""This lock without one of its precautions: what models of it have broken on the way, and each condition left out."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from property.broken.lock import ALWAYS, BrokenLock, without
+
+from ticketlock import _conditions, _protocol, _queue, _writes
+from ticketlock._items import Row, lock_key, number
+from ticketlock._names import LockName
+from ticketlock._queue import Queue, look
+from ticketlock._requests import Steps, Transaction, Write
+
+_take_my_turn = _writes.take_my_turn
+_take_past_the_count = _writes.take_past_the_count
+_delete_dead_row = _writes.delete_dead_row
+_withdraw = _writes.withdraw
+_sort_in = _queue._sort_in
+_TAKES = ("take_at_once", "take_over", "take_past_the_count")
+
+
+def _turn_clears_the_flag(*args: Any, **kwargs: Any) -> Transaction:
+    made = _take_my_turn(*args, **kwargs)
+    grant, row = made.writes
+    update = (grant.update or "").replace("waiting = waiting - :one", "waiting = :zero")
+    return Transaction((replace(grant, update=update), row))
+
+
+def _first_without(original: Callable[..., Transaction], condition: str) -> Callable[..., Transaction]:
+    """A transaction whose write of the lock item asks for less."""
+
+    def transaction(*args: Any, **kwargs: Any) -> Transaction:
+        first, *others = original(*args, **kwargs).writes
+        return Transaction((replace(first, condition=first.condition.replace(condition, ALWAYS)), *others))
+
+    return transaction
+
+
+def _turn_of_a_holder(*args: Any, **kwargs: Any) -> Transaction:
+    made = _first_without(_take_my_turn, _conditions.NOT_A_HOLDER_YET)(*args, **kwargs)
+    return Transaction(made.writes[:1])
+
+
+def _heal_without_void(*args: Any, **kwargs: Any) -> Write:
+    made = _take_past_the_count(*args, **kwargs)
+    return replace(made, update=(made.update or "").replace(", voidUpTo = :issued", ""))
+
+
+def _sweep_and_count(lock: LockName, row: Row) -> Transaction:
+    fewer = Write(
+        "Update",
+        lock_key(lock),
+        update="SET waiting = waiting - :one",
+        condition=_conditions.SOMEBODY_IS_COUNTED,
+        values={":one": number(1), ":zero": number(0)},
+    )
+    return Transaction((_delete_dead_row(lock, row), fewer))
+
+
+def _first_page(me: Any, until: Any, patience_ms: int | None = None) -> Steps[Queue]:
+    """A look that takes one page for the whole."""
+    return (yield from look(me, (lambda _: True) if until is _queue.somebody_lives else until, patience_ms))
+
+
+def _sorted_in_as_alive(me: Any, queue: Queue, row: Row) -> None:
+    _sort_in(me, queue, replace(row, lease_until_ms=me.now.latest_ms))
+
+
+def _dropped(condition: str, why: str) -> BrokenLock:
+    return BrokenLock(f"without the condition {condition}", why, ((_conditions, condition, ALWAYS),))
+
+
+BROKEN_MODELS = (
+    BrokenLock(
+        "expiry judged by the upper end of table time",
+        "a model of this lock: the margins left out",
+        ((_queue, "is_over", lambda until_ms, now: until_ms < now.latest_ms),),
+    ),
+    BrokenLock(
+        "a flag 'queue is empty' in place of the count",
+        "a model of this lock",
+        ((_writes, "take_my_turn", _turn_clears_the_flag),),
+    ),
+    BrokenLock(
+        "a count that is put back without declaring tickets void",
+        "a model of this lock",
+        ((_writes, "take_past_the_count", _heal_without_void),),
+    ),
+    BrokenLock(
+        "a partial page taken for the whole queue",
+        "a model of this lock",
+        ((_protocol, "look", _first_page),),
+    ),
+    BrokenLock(
+        "a sweep that lowers the count",
+        "a model of this lock: a late copy of a row's PutItem is swept as well, and was counted off already",
+        ((_writes, "delete_dead_row", _sweep_and_count),),
+    ),
+    BrokenLock(
+        "a grant to one who holds already",
+        "a model of this lock: a repeated request counts a permit twice",
+        (
+            *((_writes, take, without(getattr(_writes, take), _conditions.NOT_A_HOLDER_YET)) for take in _TAKES),
+            (_writes, "take_my_turn", _turn_of_a_holder),
+        ),
+    ),
+    BrokenLock(
+        "a turn without the token that was seen",
+        "a model of this lock: a Query is no snapshot",
+        ((_writes, "take_my_turn", _first_without(_take_my_turn, _conditions.NO_GRANT_SINCE_I_LOOKED)),),
+    ),
+    BrokenLock(
+        "a turn with a ticket that is void",
+        "a model of this lock: a ticket that was declared void comes to life",
+        ((_writes, "take_my_turn", _first_without(_take_my_turn, _conditions.MY_TICKET_IS_NOT_VOID)),),
+    ),
+    BrokenLock(
+        "a holder that withdraws",
+        "a model of this lock: a ticket that was granted meanwhile is counted off twice",
+        ((_writes, "withdraw", _first_without(_withdraw, _conditions.NOT_A_HOLDER_YET)),),
+    ),
+    BrokenLock(
+        "tokens that begin anew with a new item",
+        "a model of this lock: time to live has deleted the item",
+        ((_writes, "_TOKEN", "if_not_exists(fencingToken, :zero)"),),
+    ),
+    BrokenLock(
+        "a waiter that died is waited for",
+        "locks whose queue has no leases",
+        ((_queue, "_sort_in", _sorted_in_as_alive),),
+    ),
+    _dropped("MY_LEASE_GROWS", "a late renewal shortens the lease"),
+    _dropped("MY_LEASE_IS_AS_I_SAW", "a grant found again is given a lease that others may have judged already"),
+    _dropped("NO_TICKET_SINCE_I_LOOKED", "somebody has joined since the queue was read to its end"),
+    _dropped("PERMITS_AS_I_SAW", "the limit was lowered since it was read"),
+    _dropped("ROW_LEASE_GROWS", "a late extension shortens a row's lease"),
+    _dropped("ROW_IS_AS_I_SAW", "a row is swept though it was extended"),
+    BrokenLock(
+        "a row that is put again",
+        "a model of this lock: a late copy takes back an extension",
+        ((_conditions, "NO_SUCH_ROW", "attribute_exists(pk) OR attribute_not_exists(pk)"),),
+    ),
+)

@@ -1,0 +1,68 @@
+"""The clients of the protocol of "Distributed Locking in DynamoDB" (2020), in the simulated world.
+
+They are better than the published ones where that is not the point: a waiter keeps its row alive, and a holder believes
+in its lease for six seconds less than it has asked for, which are more than all clocks and their rounding differ by.
+"""
+
+import itertools
+from collections.abc import Callable
+
+from contract.published import PublishedContender
+from property.clocks import Machine
+from property.invariants import LEASE_MS
+from property.scripts import Script
+from property.world import World
+
+from ticketlock._driver import Actions, Driver, Sleep
+from ticketlock._time import Moment
+from ticketlock._writes import Claim
+from ticketlock.errors import TableError
+
+_MARGIN_MS = 6_000
+
+
+def client(rounds: int = 2) -> Script:
+    """So many acquisitions by the published protocol."""
+
+    def script(world: World, machine: Machine, driver: Driver) -> Actions[None]:
+        # Its items are not ours.
+        world.witness.reads_table = False
+        for owner in itertools.islice(world.owners(machine), rounds):
+            claim = Claim(world.lock, owner, LEASE_MS)
+            world.witness.asks(machine, owner, None)
+            try:
+                yield from _holds(world, machine, driver, claim)
+            except TableError:
+                world.witness.is_no_more(machine)
+
+    return script
+
+
+def _holds(world: World, machine: Machine, driver: Driver, claim: Claim) -> Actions[None]:
+    def me(now: Moment) -> PublishedContender:
+        return PublishedContender(world.lock, LEASE_MS, now)
+
+    ticket = yield from driver.run(lambda now: me(now).join())
+    until_ms = yield from _beats(world, driver, me, ticket)
+    while until_ms is not None and not (yield from driver.run(lambda now: me(now).look(ticket))):
+        yield Sleep(1_000)
+        until_ms = yield from _beats(world, driver, me, ticket)
+    belief = None
+    for ms in [1_000] * world.chance.pick(4):
+        if until_ms is not None:
+            belief = world.witness.believes_until(claim, ticket, until_ms, belief)
+            yield Sleep(ms)
+            until_ms = yield from _beats(world, driver, me, ticket)
+    if belief is not None:
+        belief.over = True
+    world.witness.is_no_more(machine)
+    yield from driver.run(lambda now: me(now).release(ticket))
+
+
+def _beats(
+    world: World, driver: Driver, me: Callable[[Moment], PublishedContender], ticket: int
+) -> Actions[float | None]:
+    """Until when it may believe; None without a row."""
+    sent_ms = world.time.now_ms
+    there = yield from driver.run(lambda now: me(now).heartbeat(ticket))
+    return sent_ms + LEASE_MS - _MARGIN_MS if there else None

@@ -1,0 +1,101 @@
+"""The time of the simulated world, which only it knows; and machines, whose clocks tell another one."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from ticketlock._driver import Actions, Call
+from ticketlock._time import Reading
+
+BEGIN_MS = 1_800_000_000_000
+
+
+@dataclass
+class TrueTime:
+    """The time of the table, which drifts by nothing; its servers' clocks differ by less than a second."""
+
+    now_ms: float = BEGIN_MS
+    skew_ms: int = 0
+
+    def read(self) -> Reading:
+        return Reading(0, int(self.now_ms + self.skew_ms))
+
+
+@dataclass
+class Pending:
+    """A request on its way."""
+
+    call: Call
+    applied: bool = False
+    answer: Any = None
+    error: BotoCoreError | ClientError | None = None
+
+
+@dataclass
+class Machine:
+    """One machine's clocks, and what it is about to do.
+
+    Attributes:
+        rate: how fast its local clock goes.
+        wall_is_off_ms: by how much its wall clock is wrong.
+        looked: the step of its last look at the lock.
+        called: the callback tasks of its that were answered.
+    """
+
+    time: TrueTime
+    name: str
+    rate: float
+    wall_is_off_ms: float
+    local_ms: float = 5_000_000
+    read_at_ms: float = BEGIN_MS
+    actions: Actions[None] | None = None
+    pending: Pending | None = None
+    wakes_at_ms: float = 0
+    paused_until_ms: float = 0
+    looked: int = 0
+    waits_for_task: str | None = None
+    called: set[str] = field(default_factory=set)
+
+    def read(self) -> Reading:
+        self._go_on()
+        return Reading(int(self.local_ms), int(self.time.now_ms + self.wall_is_off_ms))
+
+    def pause(self, ms: float) -> None:
+        """Do nothing for a while; the clocks go on."""
+        self.paused_until_ms = max(self.paused_until_ms, self.time.now_ms + ms)
+
+    def freeze(self, ms: float) -> None:
+        """Stand still together with the local clock."""
+        self._go_on()
+        self.read_at_ms += ms
+        self.paused_until_ms = max(self.paused_until_ms, self.read_at_ms)
+
+    def answered(self, task_token: str) -> None:
+        """One of its callback tasks is answered: if it waits for that, it goes on."""
+        self.called.add(task_token)
+        if self.waits_for_task == task_token:
+            self.wakes_at_ms = min(self.wakes_at_ms, self.time.now_ms)
+
+    def crash(self) -> None:
+        self.actions = None
+
+    def is_ready(self) -> bool:
+        """Whether it may go on now."""
+        if self.actions is None or self.paused_until_ms > self.time.now_ms:
+            return False
+        return self.pending is not None or self.wakes_at_ms <= self.time.now_ms
+
+    def ready_at_ms(self) -> float:
+        """When it may go on if nothing happens to it."""
+        return max(self.paused_until_ms, self.wakes_at_ms if self.pending is None else 0)
+
+    @property
+    def is_over(self) -> bool:
+        return self.actions is None
+
+    def _go_on(self) -> None:
+        now_ms = self.time.now_ms
+        if now_ms > self.read_at_ms:
+            self.local_ms += (now_ms - self.read_at_ms) * self.rate
+            self.read_at_ms = now_ms
