@@ -1,9 +1,11 @@
 """The same contract on every engine."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from contract.engines import Engine, counting_engine_names, engine_named, engine_names
+from contract.promises import kept_by
 from contract.stopped import Execution
 from contract.waiting_line import Line
 from contract.world import Process, World
@@ -38,9 +40,18 @@ def engine(request: pytest.FixtureRequest, url_of: Callable[[str], str]) -> Iter
         yield named
 
 
+@pytest.fixture(scope="module")
+def onlooker(engine: Engine) -> Any:
+    """A client that no test disturbs."""
+    return engine.client()
+
+
 @pytest.fixture
-def world(engine: Engine) -> World:
-    return World(engine)
+def world(engine: Engine, onlooker: Any, request: pytest.FixtureRequest) -> Iterator[World]:
+    world = World(engine)
+    yield world
+    with kept_by(request):
+        world.keeps_its_promises(onlooker)
 
 
 @pytest.fixture

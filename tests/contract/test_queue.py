@@ -267,7 +267,15 @@ def test_tickets_of_38_digits_keep_their_order(world: World, alice: Process, bob
 
 
 @pytest.mark.parametrize(
-    "change", ["SET waiting = :zero", "SET voidUpTo = issued + :zero", "SET fencingToken = fencingToken + :one"]
+    "change",
+    [
+        pytest.param(
+            "SET waiting = :zero",
+            marks=pytest.mark.leaves_a_promise_broken("the count is set to less than stand in the queue"),
+        ),
+        "SET voidUpTo = issued + :zero",
+        "SET fencingToken = fencingToken + :one",
+    ],
 )
 def test_a_turn_is_refused_when_the_lock_is_not_as_it_was_seen(
     world: World, alice: Process, bob: Process, lock: LockName, change: str

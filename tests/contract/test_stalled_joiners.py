@@ -373,6 +373,7 @@ def test_schedules_that_only_swap_requests_which_cannot_tell_show_nothing_new(wo
     assert {race.outcome() for race in few.races} == {race.outcome() for race in all_of_them.races}
 
 
+@pytest.mark.leaves_a_promise_broken("the published protocol's rows are others")
 def test_in_the_published_protocol_a_stalled_holder_revives_its_row_with_a_successor_inside(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:

@@ -4,6 +4,7 @@ The engine's requests are real. Only the Date header of its replies is rewritten
 that a lease can end without anybody waiting for it.
 """
 
+import itertools
 import json
 import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -15,6 +16,8 @@ import boto3
 from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ReadTimeoutError
 from contract.engines import Engine
+from contract.promises import counts_are_kept, stored, tokens_grow
+from ticketlock_local.history.model import Acquisition
 
 from ticketlock import Claim, Grant, LockName, LockTable, Position
 from ticketlock._items import LockItem, is_lock_item
@@ -42,8 +45,18 @@ T = TypeVar("T")
 
 @dataclass
 class World:
+    """Its time, and what its processes did.
+
+    Attributes:
+        entities: those whose items a process has asked to change.
+        grants: each when its owner was first told of it, by a clock that ticks whenever somebody asks or is told.
+    """
+
     engine: Engine
     now_ms: int = 1_800_000_000_000
+    entities: set[str] = field(default_factory=set)
+    grants: dict[tuple[LockName, str, int], Acquisition] = field(default_factory=dict)
+    ticks: Iterator[int] = field(default_factory=itertools.count)
 
     def advance(self, ms: int) -> None:
         self.now_ms += ms
@@ -54,6 +67,41 @@ class World:
 
     def lock(self, namespace: str = "default") -> LockName:
         return LockName(f"entity-{uuid.uuid4().hex}", namespace)
+
+    def told(self, found: object, asked: int) -> None:
+        """Somebody was told something; if it is a grant that is new, it counts."""
+        if isinstance(found, Grant):
+            told = Acquisition(
+                process=found.owner,
+                entity=f"{found.lock.namespace}/{found.lock.entity}",
+                outcome="applied",
+                invoked_ms=asked,
+                looked_ms=asked,
+                granted_ms=next(self.ticks),
+                fencing_token=found.fencing_token,
+            )
+            self.grants.setdefault((found.lock, found.owner, found.fencing_token), told)
+
+    def keeps_its_promises(self, client: Any) -> None:
+        """Ask the table, with a client that the test has not had, and whoever was granted a lock."""
+        tokens_grow(self.grants.values())
+        for entity in self.entities:
+            counts_are_kept(stored(client, self.engine.table_name, entity), self.now_ms)
+
+
+class Table(LockTable):
+    """The table of a process; the world is told of every grant."""
+
+    def __init__(self, process: "Process", **more: Any) -> None:
+        self._world = process.world
+        name = process.world.engine.table_name
+        super().__init__(name, client=process.client, clocks=process, sleep=process.sleep, **more)
+
+    def run(self, steps: Callable[[Moment], Steps[T]], *, sleep: Callable[[float], object] | None = None) -> T:
+        asked = next(self._world.ticks)
+        found = super().run(steps, sleep=sleep)
+        self._world.told(found, asked)
+        return found
 
 
 @dataclass
@@ -76,7 +124,7 @@ class Process:
         self.client = world.engine.client()
         self.client.meta.events.register("provide-client-params.dynamodb", self._before)
         self.client.meta.events.register("after-call.dynamodb", self._after)
-        self.table = LockTable(world.engine.table_name, client=self.client, clocks=self, sleep=self.sleep)
+        self.table = Table(self)
         if not cold:
             self.table.now()
 
@@ -88,6 +136,8 @@ class Process:
 
     def _before(self, params: dict[str, Any], model: Any, **_: Any) -> None:
         self.sent.append(Sent(model.name, params))
+        if model.name == "UpdateItem":  # Nothing else makes a lock item.
+            self.world.entities.add(params["Key"]["pk"]["S"])
 
     def _after(self, parsed: dict[str, Any], **_: Any) -> None:
         parsed["ResponseMetadata"]["HTTPHeaders"]["date"] = formatdate(self.world.now_ms // 1_000, usegmt=True)
@@ -141,6 +191,7 @@ class Stepper(Generic[T]):
 
     def __init__(self, process: Process, steps: Callable[[Moment], Steps[T]]) -> None:
         self._process = process
+        self._asked = next(process.world.ticks)
         self._steps: Generator[Request, Any, T] = steps(process.table.now())
         self.touched = Touched()
         self.done = False
@@ -176,6 +227,7 @@ class Stepper(Generic[T]):
             self.next_request = move()
         except StopIteration as end:
             self.done, self.result, self.next_request = True, end.value, None
+            self._process.world.told(end.value, self._asked)
         except Exception as error:
             self.done, self.error, self.next_request = True, error, None
 
@@ -254,8 +306,7 @@ class TaskService:
         """The table in a process, its requests to Step Functions answered here."""
         client: Any = boto3.client("stepfunctions")
         client.meta.events.register("before-call.sfn", self._over_the_wire)
-        name = process.world.engine.table_name
-        return LockTable(name, client=process.client, step_functions=client, clocks=process, sleep=process.sleep)
+        return Table(process, step_functions=client)
 
     def _over_the_wire(self, model: Any, params: Mapping[str, Any], **_: Any) -> tuple[AWSResponse, dict[str, Any]]:
         """What a handler of ``before-call`` returns is taken for the reply."""
