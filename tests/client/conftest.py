@@ -1,5 +1,6 @@
 """Both clients, on the emulator and in a time that a test moves."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -9,6 +10,7 @@ from client.in_a_loop import Loop
 from client.places import Emulated, Kind, Moved, some_entity
 from client.programs import Programs, Shared
 from contract.engines import create_table
+from contract.promises import counts_are_kept, kept_by, stored
 from history.kept import Kept
 from ticketlock_local.emulator import Emulator
 
@@ -42,18 +44,27 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 @pytest.fixture
 def place(
-    kind: Kind, loop: Loop, emulator: Emulator, lock_table: str, sdk_clients: dict[Any, Any]
+    kind: Kind,
+    loop: Loop,
+    emulator: Emulator,
+    lock_table: str,
+    sdk_clients: dict[Any, Any],
+    request: pytest.FixtureRequest,
 ) -> Iterator[Emulated]:
     place = Emulated(kind, loop, emulator.endpoint, lock_table, sdk_clients)
     yield place
     place.close()
+    with kept_by(request):
+        place.keeps_its_promises()
 
 
 @pytest.fixture
-def moved(kind: Kind, loop: Loop) -> Iterator[Moved]:
+def moved(kind: Kind, loop: Loop, request: pytest.FixtureRequest) -> Iterator[Moved]:
     place = Moved(kind, loop)
     yield place
     place.close()
+    with kept_by(request):
+        place.keeps_its_promises()
 
 
 @pytest.fixture
@@ -88,6 +99,7 @@ def programs(shared: Shared) -> Iterator[Programs]:
         yield running
     finally:
         running.end()
+    counts_are_kept(stored(shared.client(), shared.table, shared.entity), int(time.time() * 1_000))
 
 
 @pytest.fixture
@@ -96,5 +108,7 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def memory(clock: ManualClock) -> MemoryDynamoDB:
-    return MemoryDynamoDB(clock=clock)
+def memory(clock: ManualClock) -> Iterator[MemoryDynamoDB]:
+    memory = MemoryDynamoDB(clock=clock)
+    yield memory
+    counts_are_kept(memory.items(), clock.read().wall_ms)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, cast
 
 from client.in_a_loop import InALoop, Loop
+from contract.promises import counts_are_kept, stored
 
 from ticketlock import LockClient, LockName, LockTable, aio
 from ticketlock._clocks import Clocks
@@ -24,6 +25,7 @@ T = TypeVar("T")
 
 PATIENCE_S = 30.0
 _READ_TIMEOUT_S = 2.0
+_SENT = "provide-client-params.dynamodb"
 _TICK_S = 0.005
 
 
@@ -145,6 +147,10 @@ class Place(ABC):
     def client(self, *, wire: Wire | None = None, lease: float = 60, **options: Any) -> LockClient:
         """A lock client of this kind."""
 
+    @abstractmethod
+    def keeps_its_promises(self) -> None:
+        """Ask the table, about the locks of this place's clients."""
+
     def close(self) -> None:
         for client in self._clients:
             client.close()
@@ -190,6 +196,8 @@ class Emulated(Place):
         self.endpoint = endpoint
         self.table_name = table_name
         self._shared = shared
+        self._watched: list[Any] = []
+        self._entities: set[str] = set()
         self.table = LockTable(table_name, client=self.dynamodb("threads", _READ_TIMEOUT_S))
 
     def client(self, *, wire: Wire | None = None, lease: float = 60, **options: Any) -> LockClient:
@@ -200,8 +208,30 @@ class Emulated(Place):
 
     def dynamodb(self, kind: Kind, read_timeout_s: float, wire: Wire | None = None) -> Any:
         """A client of the SDK; one without a wire is shared, for each takes a while to make."""
-        if wire is None and (kind, read_timeout_s) in self._shared:
-            return self._shared[kind, read_timeout_s]
+        made = self._shared.get((kind, read_timeout_s)) if wire is None else None
+        if made is None:
+            made = self._made_anew(kind, read_timeout_s, wire)
+        if made not in self._watched:
+            made.meta.events.register(_SENT, self._note)
+            self._watched.append(made)
+        return made
+
+    def close(self) -> None:
+        super().close()
+        for client in self._watched:
+            client.meta.events.unregister(_SENT, self._note)
+
+    def keeps_its_promises(self) -> None:
+        # The emulator's clock is this machine's.
+        now_ms = int(time.time() * 1_000)
+        for entity in self._entities:
+            counts_are_kept(stored(self.table.client, self.table_name, entity), now_ms)
+
+    def _note(self, params: Mapping[str, Any], model: Any, **_: Any) -> None:
+        if model.name == "UpdateItem" and params["TableName"] == self.table_name:
+            self._entities.add(params["Key"]["pk"]["S"])
+
+    def _made_anew(self, kind: Kind, read_timeout_s: float, wire: Wire | None) -> Any:
         config = {**CLIENT_SETTINGS, "read_timeout": read_timeout_s}
         if kind == "tasks":
             made = self._loop.dynamodb(endpoint_url=self.endpoint, config=config)
@@ -239,6 +269,9 @@ class Moved(Place):
             dynamodb = _Awaited(dynamodb)
         clocks = clocks if clocks is not None else self.clock
         return self._made("locks", dynamodb, {"lease": lease, "clocks": clocks, **options})
+
+    def keeps_its_promises(self) -> None:
+        counts_are_kept(self.memory.items(), self.clock.read().wall_ms)
 
     @contextmanager
     def time_flies(self, times: float = 20) -> Iterator[None]:

@@ -12,6 +12,7 @@ from client.conftest import entity, kind, lock_table, loop, programs, sdk_client
 from client.in_a_loop import Loop
 from client.places import Emulated, Kind
 from client.programs import Shared
+from contract.promises import kept_by
 from history.kept import Kept
 from ticketlock_local.cloud import client_environment
 from ticketlock_local.emulator import Emulator
@@ -59,6 +60,7 @@ def place(
     lock_table: str,
     sdk_clients: dict[Any, Any],
     far_sdk_clients: dict[Any, Any],
+    request: pytest.FixtureRequest,
 ) -> Iterator[Far]:
     near = Emulated(kind, loop, emulator.endpoint, lock_table, sdk_clients)
     far = Far(kind, loop, proxy, near, far_sdk_clients)
@@ -67,6 +69,8 @@ def place(
     proxy.clear_up()
     far.close()
     near.close()
+    with kept_by(request):
+        far.keeps_its_promises()
 
 
 @pytest.fixture
