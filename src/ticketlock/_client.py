@@ -391,13 +391,12 @@ class LockClient:
             _log.warning("a place in the queue of %r was not given up, and ends by itself: %s", asked.claim.lock, error)
 
     def _renew(self, lease: Lease) -> None:
-        began = self._clocks.read()
         try:
             grant = self._table.renew(lease._claim, lease.fencing_token)
         except LockLost as lost:
             self._lose(lease, str(lost))
             raise
-        lease._renewed(grant, began)
+        lease._renewed(grant)
         _log.debug("renewed %r", lease)
 
     def _release(self, lease: Lease, data_left: str | None) -> None:

@@ -73,7 +73,7 @@ class BaseLease:
         self._holds = 1
         self._in_danger = False
         self._renewing = False
-        self._take_in(grant, clocks.read())
+        self._take_in(grant)
 
     @property
     def lock(self) -> LockName:
@@ -143,9 +143,9 @@ class BaseLease:
 
     # What the client and its keeper do with it.
 
-    def _take_in(self, grant: Grant, began: Reading) -> None:
-        """Take over a grant's deadline, unless a later one is known; ``began`` was read before its last request."""
-        deadline = Reading(grant.deadline_ms, began.wall_ms + grant.deadline_ms - began.local_ms)
+    def _take_in(self, grant: Grant) -> None:
+        """Take over a grant's deadline, unless a later one is known."""
+        deadline = Reading(grant.deadline_ms, grant.deadline_wall_ms)
         known: Reading | None = getattr(self, "_deadline", None)
         if known is None or deadline.local_ms >= known.local_ms:
             self._grant = grant
@@ -205,10 +205,10 @@ class BaseLease:
         asked = self._doubted or self._renewing or not self._heartbeat
         return not asked and reading.wall_ms >= self._deadline.wall_ms
 
-    def _renewed(self, grant: Grant, began: Reading) -> None:
+    def _renewed(self, grant: Grant) -> None:
         with self._mutex:
             self._renewing = False
-            self._take_in(grant, began)
+            self._take_in(grant)
 
     def _not_renewed(self, reading: Reading) -> None:
         with self._mutex:

@@ -17,6 +17,8 @@ class Grant:
         fencing_token: greater than that of every earlier grant of this lock, unchanged by renewals.
         lease_until_ms: the end of the lease in table time, milliseconds since the epoch.
         deadline_ms: on the local clock, the moment from which on the holder must not count on the lock any more.
+        deadline_wall_ms: the same moment on the wall clock, as it was when the lock was known to be held: a machine
+            that is frozen afterwards, its local clock with it, finds it over by this one.
         since_ms: about when the lock was granted, table time.
         mean_hold_ms: how long recent holders kept it, for statistics; None before the first release.
         took_over: how many expired holders this grant removed.
@@ -32,6 +34,7 @@ class Grant:
     deadline_ms: int
     since_ms: int
     mean_hold_ms: int | None
+    deadline_wall_ms: int = 0
     took_over: int = 0
     data_left: str | None = None
     next_may_enter: bool = False

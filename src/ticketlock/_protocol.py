@@ -447,6 +447,7 @@ class Contender:
                     fencing_token=holder.fencing_token,
                     lease_until_ms=until_ms,
                     deadline_ms=deadline_ms,
+                    deadline_wall_ms=self.now.wall_ms + deadline_ms - self.now.local_ms,
                     since_ms=holder.since_ms,
                     mean_hold_ms=item.mean_hold_ms,
                     data_left=item.data_left,

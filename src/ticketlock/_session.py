@@ -217,7 +217,12 @@ def _renewed(me: Contender, held: Grant) -> Steps[tuple[Grant, LockLost | None]]
         renewed = yield from me.renew(held.fencing_token)
     except LockLost as lost:
         return held, lost
-    return replace(held, lease_until_ms=renewed.lease_until_ms, deadline_ms=renewed.deadline_ms), None
+    return replace(
+        held,
+        lease_until_ms=renewed.lease_until_ms,
+        deadline_ms=renewed.deadline_ms,
+        deadline_wall_ms=renewed.deadline_wall_ms,
+    ), None
 
 
 def _release_in_place(me: Contender, held: Grant) -> Steps[LockLost | None]:

@@ -53,7 +53,7 @@ class Moment:
     local_ms: int
     earliest_ms: int
     latest_ms: int
-    wall_ms: int | None = None
+    wall_ms: int
 
     @property
     def likely_ms(self) -> int:
@@ -62,13 +62,11 @@ class Moment:
         What the wall clock says, as far as the bounds allow: machines whose clocks are kept agree to a millisecond or
         so, where the bounds are seconds apart. One whose clock is wrong is at the edge of its bounds.
         """
-        if self.wall_ms is None:
-            return (self.earliest_ms + self.latest_ms) // 2
         return min(max(self.wall_ms, self.earliest_ms), self.latest_ms)
 
     def local_of(self, table_ms: int) -> int:
-        """The first moment of the local clock at which table time may have reached ``table_ms``."""
-        return self.local_ms + table_ms - self.latest_ms
+        """The first moment of the local clock, which may be slow, at which table time may have reached ``table_ms``."""
+        return self.local_ms + int((table_ms - self.latest_ms) / (1 + _DRIFT_PER_MS))
 
 
 class TableTime:

@@ -115,6 +115,15 @@ def test_the_deadline_of_a_holder_comes_before_anybody_may_judge_its_lease_over(
     assert isinstance(bob.take(bob.claim(lock)), Position)
 
 
+def test_a_grant_says_its_deadline_on_both_clocks_of_one_moment(world: World, alice: Process, lock: LockName) -> None:
+    """Found by a random schedule: a machine was frozen after its grant, while it called the next one in line."""
+    claim = alice.claim(lock)
+    for grant in (alice.granted(claim), alice.granted(claim)):
+        reading = alice.read()
+        assert grant.deadline_wall_ms - reading.wall_ms == grant.deadline_ms - reading.local_ms > 0
+        world.advance(LEASE_MS // 2)
+
+
 def test_a_cold_process_asks_for_the_time_once(world: World, lock: LockName) -> None:
     cold = world.process(cold=True)
     claim = cold.claim(lock)

@@ -257,7 +257,7 @@ def test_an_unknown_update_may_be_in_the_counter_or_not(value: int, names: set[s
 
 # What is left.
 
-NOW = Moment(local_ms=0, earliest_ms=5_000, latest_ms=5_000)
+NOW = Moment(local_ms=0, earliest_ms=5_000, latest_ms=5_000, wall_ms=5_000)
 
 
 def left_by(events: Sequence[Event], *, lease_until_ms: int) -> tuple[str, ...]:

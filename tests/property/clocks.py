@@ -24,12 +24,19 @@ class TrueTime:
 
 @dataclass
 class Pending:
-    """A request on its way."""
+    """A request on its way.
+
+    Attributes:
+        first: of a look that is no snapshot: what it would have found when it began.
+        began: the step at which it did.
+    """
 
     call: Call
     applied: bool = False
     answer: Any = None
     error: BotoCoreError | ClientError | None = None
+    first: Any = None
+    began: int | None = None
 
 
 @dataclass

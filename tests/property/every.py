@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from property.chance import Chance, Recorded
 from property.clocks import Machine
-from property.faults import ON_A_REQUEST, Faults
+from property.faults import ON_A_REQUEST, Faults, may_befall
 from property.invariants import Broken
 from property.scripts import dead, holder
 from property.world import World
@@ -75,7 +75,7 @@ class Kind:
 KINDS = (
     Kind("a free lock, no fault", 5, 0),
     Kind("a free lock, one fault", 2, 1),
-    Kind("a free lock, two faults", 0, 2),
+    Kind("a free lock, two faults", 0, 2, ("reply_lost", "late", "crash")),
     Kind("a dead holder", 4, 0, before="holder"),
     Kind("a dead holder, one fault", 1, 1, before="holder"),
     Kind("a dead waiter", 4, 0, before="waiter"),
@@ -145,8 +145,7 @@ def _possible(kind: Kind, machine: Machine) -> tuple[str, ...]:
         return ()
     if pending.applied:
         return tuple(fault for fault in ("crash", "pause", "freeze") if fault in kind.of)
-    is_write = pending.call.operation not in ("query", "get_item")
-    return tuple(fault for fault in kind.of if is_write or fault not in ("conflict", "late", "twice"))
+    return tuple(fault for fault in kind.of if fault not in ON_A_REQUEST or may_befall(fault, pending.call.operation))
 
 
 def _meets(world: World, machine: Machine, fault: str) -> None:

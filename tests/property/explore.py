@@ -22,6 +22,7 @@ _RATES = Faults(
     reply_lost=20,
     late=15,
     twice=15,
+    torn=40,
     throttled=10,
     conflict=15,
     crash=2,
@@ -45,8 +46,8 @@ def begun(chance: Chance, faults: Faults) -> World:
     """A world with its machines, about to begin."""
     permits = [1, 1, 1, 2, 3][chance.pick(5)]
     world = World(chance, faults, permits, calls=chance.pick(2) == 1)
-    rounds = 1 + chance.pick(3)
-    for number in range(2 + chance.pick(7)):
+    rounds = [1, 1, 2, 2, 3][chance.pick(5)]
+    for number in range([2, 3, 3, 4, 4, 5, 6, 8][chance.pick(8)]):
         world.add("abcdefgh"[number], scripts.client(rounds))
     if chance.pick(8) == 7:
         world.add(OPERATOR, scripts.operator())

@@ -2,8 +2,12 @@
 
 from dataclasses import dataclass
 
-ON_A_REQUEST = ("request_lost", "throttled", "conflict", "reply_lost", "late", "twice")
+ON_A_REQUEST = ("request_lost", "throttled", "conflict", "reply_lost", "late", "twice", "torn")
 ON_A_MACHINE = ("crash", "pause", "freeze", "jump")
+ONLY_ON_WRITES = ("conflict", "late", "twice")
+ONLY_ON_READS = ("torn",)
+READS = ("query", "get_item")
+ON_ANYTHING = (*ON_A_MACHINE, "expire")
 PAUSES_MS = (500, 3_000, 30_000, 70_000)
 JUMPS_MS = (0, 90_000, -90_000, 240_000)
 
@@ -17,6 +21,7 @@ class Faults:
         reply_lost: it is applied, and nobody hears of it.
         late: it is applied after its sender gave it up.
         twice: it is applied, and a copy of it arrives later.
+        torn: a look is no snapshot: of what it finds some is as it was, and some as it became meanwhile.
         throttled, conflict: it is refused, and may be repeated.
         crash: a machine is gone for ever.
         pause: it stands still, for up to three leases and a half; its clocks go on.
@@ -29,6 +34,7 @@ class Faults:
     reply_lost: int = 0
     late: int = 0
     twice: int = 0
+    torn: int = 0
     throttled: int = 0
     conflict: int = 0
     crash: int = 0
@@ -36,3 +42,25 @@ class Faults:
     freeze: int = 0
     jump: int = 0
     expire: int = 0
+
+    def __post_init__(self) -> None:
+        self._sums: dict[tuple[str, ...], int] = {
+            names: sum(getattr(self, name) for name in names) for names in (ON_A_REQUEST, ON_ANYTHING)
+        }
+
+    def which(self, names: tuple[str, ...], drawn: int) -> str | None:
+        """The fault that a number from 0 to 999 stands for; mostly none, and never for the dullest."""
+        if not 0 < drawn <= self._sums[names]:
+            return None
+        for name in names:
+            drawn -= getattr(self, name)
+            if drawn <= 0:
+                return name
+        return None
+
+
+def may_befall(fault: str, operation: str) -> bool:
+    """Whether a request of this operation can meet the fault."""
+    if operation in READS:
+        return fault not in ONLY_ON_WRITES and (fault not in ONLY_ON_READS or operation == "query")
+    return fault not in ONLY_ON_READS

@@ -15,8 +15,6 @@ RARELY_CAUGHT = {
     "'<>' for the limit",
     "an expired holder removed though it has renewed",
     "a turn without the token that was seen",
-    "a turn with a ticket that is void",
-    "a holder that withdraws",
     "without the condition MY_LEASE_IS_AS_I_SAW",
     "without the condition PERMITS_AS_I_SAW",
     "without the condition ROW_IS_AS_I_SAW",

@@ -92,7 +92,8 @@ class Witness:
 
     def believes(self, machine: Machine, claim: Claim, grant: Grant, belief: Belief | None = None) -> Belief:
         """A holder hears of its grant, or of its renewal."""
-        left_ms = (grant.deadline_ms - machine.read().local_ms) / machine.rate
+        reading = machine.read()
+        left_ms = min((grant.deadline_ms - reading.local_ms) / machine.rate, grant.deadline_wall_ms - reading.wall_ms)
         return self.believes_until(claim, grant.fencing_token, self.time.now_ms + left_ms, belief)
 
     def believes_until(self, claim: Claim, fencing_token: int, until_ms: float, belief: Belief | None = None) -> Belief:
@@ -135,11 +136,13 @@ class Witness:
         granted = [each for each in self.item.holders if each.owner not in old] if self.item is not None else []
         self.served |= {holder.owner for holder in granted}
         waiting = [each.row for each in rows.values() if each.row.owner not in self.served]
+        gone = [row for row in waiting if row.ticket not in self.rows]
+        if before is not None and self.item is not None and self.item.waiting < before.waiting:
+            # They have withdrawn, and will hear of it.
+            self.served |= {row.owner for row in gone}
         counts(self.item, raw, [row for row in self._rows() if row.owner not in self.served])
         leases_grow(before, self.item, waiting, {row.ticket: row for row in self._rows()})
-        no_eviction(
-            self.item, [row for row in waiting if row.ticket not in self.rows], self.time.now_ms, by=sender.name
-        )
+        no_eviction(self.item, gone, self.time.now_ms, by=sender.name)
         fencing(before, self.item, self.highest_token)
         if self.item is not None:
             limit(before, self.item)

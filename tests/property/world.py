@@ -12,7 +12,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, ReadTimeoutError
 from property.chance import Chance
 from property.clocks import Machine, Pending, TrueTime
-from property.faults import JUMPS_MS, ON_A_MACHINE, ON_A_REQUEST, PAUSES_MS, Faults
+from property.faults import JUMPS_MS, ON_A_REQUEST, ON_ANYTHING, PAUSES_MS, READS, Faults, may_befall
 from property.witness import TABLE, Witness
 
 from ticketlock import LockName
@@ -20,9 +20,20 @@ from ticketlock._driver import Actions, Call, Driver, Sleep
 from ticketlock.testing import MemoryDynamoDB
 
 OPERATOR = "operator"
-_READS = ("query", "get_item")
 _TIMED_OUT_MS = 2_000
 _A_DAY_MS = 24 * 3_600_000
+# AWS refuses a request that arrives more than five minutes after the time it was signed with:
+# https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv.html
+_LATEST_MS = 5 * 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """A copy of a request that is still to arrive."""
+
+    call: Call
+    sender: Machine
+    sent_ms: float
 
 
 @dataclass
@@ -31,7 +42,7 @@ class World:
 
     Attributes:
         calls: whether whoever frees the lock calls the next one in line.
-        late: copies of requests that are still to arrive, and who sent them.
+        late: copies of requests that are still to arrive.
         tasks: the callback tasks that wait for their answers.
     """
 
@@ -46,7 +57,7 @@ class World:
         self.memory = MemoryDynamoDB(lock_table=TABLE, clock=self.time)
         self.witness = Witness(self.time, self.memory, self.lock, self.permits)
         self.machines: list[Machine] = []
-        self.late: list[tuple[Call, Machine]] = []
+        self.late: list[Late] = []
         self.tasks: dict[str, Machine] = {}
         self.steps = 0
 
@@ -119,6 +130,7 @@ class World:
             until_ms = min(machine.ready_at_ms() for machine in self.machines if not machine.is_over)
             ms = max(1, until_ms - self.time.now_ms)
         self.time.now_ms += ms
+        self.late = [copy for copy in self.late if self.time.now_ms - copy.sent_ms <= _LATEST_MS]
         if ms > _A_DAY_MS and self.chance.pick(2):
             self.expires()
         # The next reply comes from a server whose clock is another one.
@@ -132,7 +144,7 @@ class World:
         if pending is None:
             self._resume(machine, lambda actions: actions.send(None))
         elif not pending.applied:
-            fault = self._drawn(ON_A_REQUEST)
+            fault = self.faults.which(ON_A_REQUEST, self.chance.pick(1_000))
             if fault is None or not self.befalls(fault, machine):
                 self._apply(machine, pending)
         else:
@@ -160,9 +172,9 @@ class World:
     def late_one_arrives(self, which: int) -> None:
         """A copy of a request arrives after everybody has forgotten it."""
         self.steps += 1
-        call, sender = self.late.pop(which)
-        self.witness.log.append(f"{self.steps}: a late copy of {sender.name}'s {call.operation} arrives")
-        self._perform(Pending(call), sender, late=True)
+        copy = self.late.pop(which)
+        self.witness.log.append(f"{self.steps}: a late copy of {copy.sender.name}'s {copy.call.operation} arrives")
+        self._perform(Pending(copy.call), copy.sender, late=True)
         self.witness.struck()
 
     def expires(self) -> None:
@@ -195,9 +207,11 @@ class World:
         """One of the faults of requests befalls the one that a machine has on its way, if it can."""
         pending = machine.pending
         assert pending is not None
-        if pending.call.operation in _READS and fault in ("conflict", "late", "twice"):
+        if not may_befall(fault, pending.call.operation):
             return False
-        if fault == "request_lost":
+        if fault == "torn":
+            pending.first, pending.began = self.memory.client.query(**pending.call.parameters), self.steps
+        elif fault == "request_lost":
             self._fails(pending, ConnectTimeoutError(endpoint_url="world"))
         elif fault == "throttled":
             self._fails(pending, _answered("ThrottlingException", pending.call.operation))
@@ -207,7 +221,7 @@ class World:
             self._perform(pending, machine)
             self._fails(pending, ReadTimeoutError(endpoint_url="world"))
         else:
-            self.late.append((pending.call, machine))
+            self.late.append(Late(pending.call, machine, self.time.now_ms))
             if fault == "twice":
                 self._apply(machine, pending)
             else:
@@ -220,7 +234,7 @@ class World:
         if self.late and self.chance.pick(50) == 49:
             self.late_one_arrives(self.chance.pick(len(self.late)))
             return True
-        fault = self._drawn((*ON_A_MACHINE, "expire"))
+        fault = self.faults.which(ON_ANYTHING, self.chance.pick(1_000))
         if fault == "expire":
             self.expires()
         elif fault is not None:
@@ -230,14 +244,6 @@ class World:
             if fault != "crash" or victim.name != OPERATOR:
                 self.strikes(fault, victim, 0 if fault == "crash" else self.chance.pick(4))
         return fault is not None
-
-    def _drawn(self, faults: tuple[str, ...]) -> str | None:
-        drawn = self.chance.pick(1_000) - 1
-        for fault in faults:
-            drawn -= getattr(self.faults, fault)
-            if -getattr(self.faults, fault) <= drawn < 0:
-                return fault
-        return None
 
     def _fails(self, pending: Pending, error: BotoCoreError | ClientError) -> None:
         pending.applied, pending.answer, pending.error = True, None, error
@@ -265,7 +271,7 @@ class World:
         # The reply tells the state of the lock: the first page of a look, or a refusal.
         is_look = pending.call.operation == "query" and "ExclusiveStartKey" not in pending.call.parameters
         if is_look or isinstance(pending.error, ClientError):
-            machine.looked = self.steps
+            machine.looked = pending.began or self.steps
 
     def _perform(self, pending: Pending, sender: Machine, *, late: bool = False) -> None:
         if pending.call.service == "stepfunctions":
@@ -276,8 +282,22 @@ class World:
             pending.answer = getattr(client, pending.call.operation)(**pending.call.parameters)
         except ClientError as error:
             pending.error = error
-        if pending.call.operation not in _READS:
+        if pending.first is not None and pending.error is None:
+            pending.answer = self._torn(pending.first, pending.answer)
+        if pending.call.operation not in READS:
             self.witness.sees_write(self.steps, sender, late=late)
+
+    def _torn(self, first: Any, then: Any) -> Any:
+        """A reply of which each item is as it was at first, or as it became."""
+        last = first.get("LastEvaluatedKey", then.get("LastEvaluatedKey"))
+        was, became = ({item["sk"]["S"]: item for item in reply["Items"]} for reply in (first, then))
+        items = []
+        for sk in sorted(was.keys() | became.keys()):
+            # The dullest: the lock item as it was, the rows as they became.
+            found = (was if sk.endswith("/") ^ bool(self.chance.pick(2)) else became).get(sk)
+            if found is not None and (last is None or sk <= last["sk"]["S"]):
+                items.append(found)
+        return {**then, "Items": items, **({"LastEvaluatedKey": last} if last is not None else {})}
 
     def _answer(self, pending: Pending) -> None:
         """Step Functions answers the call that ends a callback task."""

@@ -11,7 +11,7 @@ from ticketlock import LockState
 from ticketlock._items import Holder, LockItem, Row
 from ticketlock._time import Moment
 
-NOW = Moment(local_ms=0, earliest_ms=0, latest_ms=0)
+NOW = Moment(local_ms=0, earliest_ms=0, latest_ms=0, wall_ms=0)
 
 
 def done(name: str, place: int, *, ticket: int | None = None, **other: Any) -> Execution:

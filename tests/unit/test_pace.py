@@ -29,7 +29,7 @@ def seen(
     at_ms: int = 0,
     token: int = 1,
 ) -> Position:
-    now = Moment(NOW.local_ms + at_ms, NOW.earliest_ms + at_ms, NOW.latest_ms + at_ms, (NOW.wall_ms or 0) + at_ms)
+    now = Moment(NOW.local_ms + at_ms, NOW.earliest_ms + at_ms, NOW.latest_ms + at_ms, NOW.wall_ms + at_ms)
     return Position(
         place=Place(7, now.latest_ms + row_ms),
         ahead=turns,

@@ -268,7 +268,7 @@ def broken_off(request: pytest.FixtureRequest) -> Iterator[LockTable]:
 
 
 def test_a_write_whose_reply_broke_off_is_unknown(broken_off: LockTable) -> None:
-    renewal = renew(Claim(LockName("order-42"), "me", 60_000), 7, Moment(0, 0, 0))
+    renewal = renew(Claim(LockName("order-42"), "me", 60_000), 7, Moment(0, 0, 0, 0))
     with pytest.raises(OutcomeUnknown):
         broken_off.perform(renewal)
 

@@ -19,7 +19,7 @@ def sleep_ms(ahead: int, leaves_in_ms: int | None, mean_hold_ms: int | None, jit
         next_free_ms=None if leaves_in_ms is None else NOW_MS + leaves_in_ms,
         mean_hold_ms=mean_hold_ms,
         holders=("owner",),
-        now=Moment(0, NOW_MS, NOW_MS),
+        now=Moment(0, NOW_MS, NOW_MS, NOW_MS),
     )
     return next_look_ms(position, lease_ms=LEASE_MS, shortest_ms=SHORTEST_MS, longest_ms=LONGEST_MS, jitter=jitter)
 
@@ -70,7 +70,7 @@ def parking(
         next_free_ms=None,
         mean_hold_ms=None,
         holders=() if lease_over_in_ms is None else ("owner",),
-        now=Moment(0, NOW_MS, NOW_MS),
+        now=Moment(0, NOW_MS, NOW_MS, NOW_MS),
         lease_over_ms=None if lease_over_in_ms is None else NOW_MS + lease_over_in_ms,
     )
     return next_sleep(position, lease_ms=LEASE_MS, poll_ms=POLL_MS, rest_ms=rest_ms, slack_ms=slack_ms)
@@ -85,7 +85,7 @@ def polling(waited_ms: int = 0, *, lease_ms: int = LEASE_MS, rest_ms: int | None
         next_free_ms=NOW_MS - 10**9,
         mean_hold_ms=None,
         holders=("owner",),
-        now=Moment(0, NOW_MS, NOW_MS),
+        now=Moment(0, NOW_MS, NOW_MS, NOW_MS),
     )
     sleep = next_look(position, lease_ms=lease_ms, poll_ms=POLL_MS, waited_ms=waited_ms, rest_ms=rest_ms, jitter=0.5)
     assert sleep.status == "waiting"

@@ -364,13 +364,12 @@ class LockClient:
         self._asking.drop(lease)
 
     async def _renew(self, lease: Lease) -> None:
-        began = self._clocks.read()
         try:
             grant = await self._table.contend(lease._claim, lambda me: me.renew(lease.fencing_token))
         except LockLost as lost:
             self._lose(lease, str(lost))
             raise
-        lease._renewed(grant, began)
+        lease._renewed(grant)
         _log.debug("renewed %r", lease)
 
     def _in_the_background(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":

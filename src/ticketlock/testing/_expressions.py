@@ -20,7 +20,7 @@ from ticketlock.testing._tree import (
     Update,
     Value,
 )
-from ticketlock.testing._values import ORDERED_TYPES, Item, canonical, copy_of, order_of
+from ticketlock.testing._values import ORDERED_TYPES, Item, canonical, copy_of, copy_of_item, order_of
 from ticketlock.testing._values import Value as Found
 
 _KINDS: tuple[Kind, ...] = (
@@ -153,7 +153,7 @@ class Expressions:
     def projected(self, item: Item) -> Item:
         """A copy of what a read hands out of an item."""
         if self._projection is None:
-            return {name: copy_of(value) for name, value in item.items()}
+            return copy_of_item(item)
         shown: Item = {}
         for path in self._projection:
             *above, last = self.steps(path)

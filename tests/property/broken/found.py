@@ -5,13 +5,15 @@ from typing import Any
 
 from property.broken.lock import ALWAYS, BrokenLock
 
-from ticketlock import _conditions, _protocol, _queue, _writes
+from ticketlock import _conditions, _protocol, _queue, _time, _writes
 from ticketlock._items import LockItem
+from ticketlock._outcomes import Grant
 from ticketlock._queue import Queue, look
 from ticketlock._requests import Steps
 from ticketlock._time import _DATE_RESOLUTION_MS, Reading, TableTime
 
 _observe = TableTime.observe
+_NEVER_MS = 10**15
 
 
 class _Roomy(LockItem):
@@ -39,7 +41,17 @@ def _observe_after_a_freeze(time: TableTime, date_ms: int, sent: Reading, receiv
         )
 
 
+def _grant_without_a_wall_clock(**values: Any) -> Grant:
+    return Grant(**{**values, "deadline_wall_ms": _NEVER_MS})
+
+
 FOUND = (
+    BrokenLock(
+        "a deadline on the local clock alone",
+        "a machine frozen between its grant and its lease, while it called the next one, its local clock with it, took "
+        "the grant for as fresh as before",
+        ((_protocol, "Grant", _grant_without_a_wall_clock),),
+    ),
     BrokenLock(
         "past the count without a look at the room",
         "a reader that found the queue empty came in beside a writer that was granted meanwhile",
@@ -53,7 +65,10 @@ FOUND = (
     BrokenLock(
         "a lease settled by what is known now",
         "a lease was made shorter by its own owner, who knew the table's time better by then: no harm was seen in it",
-        ((_writes, "settled_until_ms", lambda claim, _, now: now.latest_ms + claim.lease_ms),),
+        (
+            (_time, "_SLOWEST_MS", 600_000),
+            (_writes, "settled_until_ms", lambda claim, _, now: now.latest_ms + claim.lease_ms),
+        ),
     ),
     BrokenLock(
         "a limit without a number",

@@ -15,7 +15,6 @@ from ticketlock._requests import Steps, Transaction, Write
 _take_my_turn = _writes.take_my_turn
 _take_past_the_count = _writes.take_past_the_count
 _delete_dead_row = _writes.delete_dead_row
-_withdraw = _writes.withdraw
 _sort_in = _queue._sort_in
 _TAKES = ("take_at_once", "take_over", "take_past_the_count")
 
@@ -109,16 +108,6 @@ BROKEN_MODELS = (
         "a turn without the token that was seen",
         "a model of this lock: a Query is no snapshot",
         ((_writes, "take_my_turn", _first_without(_take_my_turn, _conditions.NO_GRANT_SINCE_I_LOOKED)),),
-    ),
-    BrokenLock(
-        "a turn with a ticket that is void",
-        "a model of this lock: a ticket that was declared void comes to life",
-        ((_writes, "take_my_turn", _first_without(_take_my_turn, _conditions.MY_TICKET_IS_NOT_VOID)),),
-    ),
-    BrokenLock(
-        "a holder that withdraws",
-        "a model of this lock: a ticket that was granted meanwhile is counted off twice",
-        ((_writes, "withdraw", _first_without(_withdraw, _conditions.NOT_A_HOLDER_YET)),),
     ),
     BrokenLock(
         "tokens that begin anew with a new item",
