@@ -79,7 +79,8 @@ def test_a_renewal_gives_a_whole_lease(world: World, alice: Process, lock: LockN
     grant = alice.granted(claim)
     world.advance(LEASE_MS // 2)
     renewed = alice.table.renew(claim, grant.fencing_token)
-    assert renewed.deadline_ms - alice.read().local_ms == LEASE_MS
+    # Less what a slow clock may lose meanwhile.
+    assert 0.999 * LEASE_MS <= renewed.deadline_ms - alice.read().local_ms <= LEASE_MS
 
 
 def test_a_record_wait_of_0_fails_at_once_when_somebody_holds(alice: Process, bob: Process, lock: LockName) -> None:
