@@ -11,10 +11,12 @@ from contextlib import ExitStack, contextmanager
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
 from cli.processes import Command
+from contract.promises import counts_are_kept, kept_by, stored
 from ticketlock_local.cloud import client_arguments, client_environment
 from ticketlock_local.emulator import Emulator
 
@@ -42,36 +44,45 @@ def environment(emulator: Emulator, table_name: str) -> dict[str, str]:
     }
 
 
+@pytest.fixture(scope="session")
+def dynamodb(emulator: Emulator) -> Any:
+    return make_client(endpoint_url=emulator.endpoint, region_name="us-east-1")
+
+
 @pytest.fixture
 def entity() -> str:
     return f"order-{uuid.uuid4().hex[:8]}"
 
 
 @pytest.fixture
-def locks(emulator: Emulator, table_name: str) -> Iterator[LockClient]:
+def locks(dynamodb: Any, table_name: str) -> Iterator[LockClient]:
     """Locks of the same table, for the test itself."""
-    client = make_client(endpoint_url=emulator.endpoint, region_name="us-east-1")
-    with LockClient(table_name, client=client) as made:
+    with LockClient(table_name, client=dynamodb) as made:
         yield made
 
 
 @pytest.fixture
-def command(environment: dict[str, str]) -> Iterator[Command]:
+def command(
+    environment: dict[str, str], dynamodb: Any, table_name: str, entity: str, request: pytest.FixtureRequest
+) -> Iterator[Command]:
     with ExitStack() as stack:
         yield Command(environment, stack)
+    with kept_by(request):
+        counts_are_kept(stored(dynamodb, table_name, entity), int(time.time() * 1_000))
 
 
 class _Answers(BaseHTTPRequestHandler):
     """A service that answers each request in the same way."""
 
-    code: str
-    ahead_s = 0
+    server: "_Service"
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
-        content = json.dumps({"__type": f"com.amazonaws.dynamodb.v20120810#{self.code}", "message": "no"}).encode()
+        content = json.dumps(
+            {"__type": f"com.amazonaws.dynamodb.v20120810#{self.server.code}", "message": "no"}
+        ).encode()
         self.send_response_only(400)
-        self.send_header("Date", formatdate(time.time() + self.ahead_s, usegmt=True))
+        self.send_header("Date", formatdate(time.time() + self.server.ahead_s, usegmt=True))
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
@@ -80,9 +91,23 @@ class _Answers(BaseHTTPRequestHandler):
         pass
 
 
+class _Service(ThreadingHTTPServer):
+    """That service.
+
+    Args:
+        code: of the error that it answers.
+        ahead_s: how far its clock is ahead of ours.
+    """
+
+    def __init__(self, code: str, ahead_s: int) -> None:
+        super().__init__(("127.0.0.1", 0), _Answers)
+        self.code = code
+        self.ahead_s = ahead_s
+
+
 @contextmanager
-def _answering(answers: type[_Answers]) -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), answers) as server:
+def _answering(code: str, ahead_s: int = 0) -> Iterator[str]:
+    with _Service(code, ahead_s) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         try:
@@ -95,32 +120,19 @@ def _answering(answers: type[_Answers]) -> Iterator[str]:
 @pytest.fixture
 def throttling() -> Iterator[str]:
     """The URL of a service that is always busy."""
-
-    class Throttles(_Answers):
-        code = "ThrottlingException"
-
-    with _answering(Throttles) as url:
+    with _answering("ThrottlingException") as url:
         yield url
 
 
 @pytest.fixture
 def denying() -> Iterator[str]:
     """The URL of a service that permits nothing."""
-
-    class Denies(_Answers):
-        code = "AccessDeniedException"
-
-    with _answering(Denies) as url:
+    with _answering("AccessDeniedException") as url:
         yield url
 
 
 @pytest.fixture
 def an_hour_ahead() -> Iterator[str]:
     """The URL of a service whose clock is an hour ahead of ours."""
-
-    class Ahead(_Answers):
-        code = "AccessDeniedException"
-        ahead_s = 3_600
-
-    with _answering(Ahead) as url:
+    with _answering("AccessDeniedException", ahead_s=3_600) as url:
         yield url
