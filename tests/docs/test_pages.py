@@ -23,7 +23,8 @@ from ticketlock.testing import MemoryDynamoDB
 ROOT = Path(__file__).parents[2]
 PAGES = ("docs/client.md", "docs/coming-from.md", "docs/pessimistic.md")
 DECISIONS = tuple(f"docs/decisions/{path.name}" for path in ROOT.glob("docs/decisions/*"))
-OWN_PAGES = (*PAGES, "SECURITY.md", "docs/features.md", "docs/threat-model.md", *DECISIONS)
+OF_TESTS = ("docs/engines.md", "docs/guarantees.md", "docs/threat-model.md")
+OWN_PAGES = (*PAGES, "SECURITY.md", "docs/features.md", *OF_TESTS, *DECISIONS)
 ORDERS: dict[str, Any] = {
     "AttributeDefinitions": [{"AttributeName": "id", "AttributeType": "S"}],
     "KeySchema": [{"AttributeName": "id", "KeyType": "HASH"}],

@@ -1,0 +1,69 @@
+"""The pages that name tests, beside the tests: what is named is there."""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+from docs.test_pages import ROOT, text
+
+PAGES = {"docs/guarantees.md": "", "docs/threat-model.md": "tests/security", "docs/engines.md": "tests/contract"}
+"""Each with the folder of those that it names without one."""
+
+
+def named(page: str) -> list[str]:
+    """What stands in backticks and is a test, or of the tests."""
+    prose = re.sub(r"^```.*?^```$", "", text(page), flags=re.DOTALL | re.MULTILINE)
+    return re.findall(r"`((?:tests/|test_)[^`]*)`", prose)
+
+
+@cache
+def functions_of(path: Path) -> frozenset[str]:
+    """Methods, too."""
+    tree = ast.walk(ast.parse(path.read_text()))
+    return frozenset(each.name for each in tree if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+@cache
+def functions_of_all_tests() -> frozenset[str]:
+    return frozenset[str]().union(*(functions_of(path) for path in ROOT.glob("tests/**/test_*.py")))
+
+
+def is_there(name: str, folder: str) -> bool:
+    """A test by its name; a folder; a file, or several (``test_clean_up_*.py``); a function (``a_file.py::name``)."""
+    path, _, function = name.partition("::")
+    if path.startswith("test_") and not path.endswith(".py"):
+        return path in functions_of_all_tests()
+    found = list(ROOT.glob(path if path.startswith("tests/") else f"{folder}/{path}"))
+    return bool(found) and all(not function or function in functions_of(each) for each in found)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_test_that_a_page_names_is_there(page: str) -> None:
+    names = named(page)
+    assert names
+    assert [name for name in names if not is_there(name, PAGES[page])] == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tests/contract/test_that_nobody_wrote.py",
+        "tests/contract/test_grants.py::test_that_nobody_wrote",
+        "test_that_nobody_wrote",
+        "test_that_nobody_wrote_*.py",
+        "test_grants.py",
+        "tests/nowhere",
+    ],
+)
+def test_a_test_that_is_not_there_is_missed(name: str) -> None:
+    assert not is_there(name, "tests/client")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_command_that_a_page_names_is_there(page: str) -> None:
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    named_here = set(re.findall(r"`make ([\w-]+)", text(page)))
+    assert named_here
+    assert named_here - set(targets) == set()
