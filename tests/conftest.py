@@ -1,4 +1,4 @@
-"""What every suite shares: the emulator, started once a session, stopped with it; and how workers share the tests."""
+"""What every suite shares: the emulator, started once a session, a table in memory, and how workers share the tests."""
 
 import os
 from collections.abc import Iterator
@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 from ticketlock_local.emulator import Emulator
+
+from ticketlock.testing import ManualClock, MemoryDynamoDB
 
 # No test may reach an account, or a profile's settings, by accident; whoever names an endpoint means it.
 _NOBODY = {
@@ -31,6 +33,16 @@ pytest_plugins = ["history.kept"]
 def emulator() -> Iterator[Emulator]:
     with Emulator() as running:
         yield running
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def memory(clock: ManualClock) -> MemoryDynamoDB:
+    return MemoryDynamoDB(clock=clock)
 
 
 # `pytest --numprocesses`: each worker is a process with a session, so with an emulator, of its own.

@@ -103,12 +103,6 @@ def programs(shared: Shared) -> Iterator[Programs]:
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def memory(clock: ManualClock) -> Iterator[MemoryDynamoDB]:
-    memory = MemoryDynamoDB(clock=clock)
+def memory(memory: MemoryDynamoDB, clock: ManualClock) -> Iterator[MemoryDynamoDB]:
     yield memory
     counts_are_kept(memory.items(), clock.read().wall_ms)

@@ -24,16 +24,6 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "history.jsonl"
 
 
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def memory(clock: ManualClock) -> MemoryDynamoDB:
-    return MemoryDynamoDB(clock=clock)
-
-
 def client(memory: MemoryDynamoDB, clock: ManualClock) -> LockClient:
     return LockClient("locks", client=memory.client, clocks=clock, lease=60, heartbeat=False)
 
