@@ -8,6 +8,7 @@ raised. So repeats, deadlines and the time of the table have one home for both.
 import itertools
 import random
 import threading
+import uuid
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
@@ -138,11 +139,14 @@ class Driver:
             last_ms = min(last_ms, request.not_after_local_ms)
             if started_ms > last_ms:
                 raise RequestNotApplied("not sent: it would have come too late")
+        # The same in every attempt: DynamoDB applies a transaction once in ten minutes, and says so each time
+        # (https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html).
+        identity = uuid.uuid4().hex
         perhaps_applied = False
         for attempt in itertools.count():
             sent = self.clocks.read()
             try:
-                response = yield from self._send(request)
+                response = yield from self._send(request, identity)
                 items = _items(request, response)
             except (BotoCoreError, ClientError) as error:
                 meaning = _sdk.meaning(error)
@@ -169,14 +173,14 @@ class Driver:
                 return Reply(True, items, now, last_key=response.get("LastEvaluatedKey"))
         raise AssertionError("unreachable")
 
-    def _send(self, request: Request) -> Actions[Any]:
+    def _send(self, request: Request, identity: str) -> Actions[Any]:
         if isinstance(request, Closing):
             return (yield from _close(request.execution))
         if isinstance(request, Describing):
             return (yield from _describe(request.execution))
-        return (yield self._call(request))
+        return (yield self._call(request, identity))
 
-    def _call(self, request: Request) -> Call:
+    def _call(self, request: Request, identity: str) -> Call:
         table = {"TableName": self._table_name}
         if isinstance(request, Read):
             return Call("dynamodb", "query", {**table, **request.parameters()})
@@ -188,7 +192,8 @@ class Driver:
             return _answer(request)
         if isinstance(request, Transaction):
             items = [{write.operation: {**table, **write.parameters()}} for write in request.writes]
-            return Call("dynamodb", "transact_write_items", {"TransactItems": items})
+            parameters = {"TransactItems": items, "ClientRequestToken": identity}
+            return Call("dynamodb", "transact_write_items", parameters)
         assert isinstance(request, Write)
         operation = {"Update": "update_item", "Put": "put_item", "Delete": "delete_item"}[request.operation]
         returns = {} if request.returns == "NONE" else {"ReturnValues": request.returns}

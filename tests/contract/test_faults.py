@@ -100,6 +100,23 @@ def test_a_withdrawal_whose_reply_was_lost_is_a_withdrawal(alice: Process, bob: 
     assert counts(bob, lock) == (1, 0, 0)
 
 
+def test_a_transaction_is_repeated_under_the_token_that_it_was_sent_with(
+    alice: Process, bob: Process, lock: LockName
+) -> None:
+    """Found by a random schedule: late copies of the first attempt and of the row counted off a second waiter."""
+    alice.granted(alice.claim(lock))
+    claim = bob.claim(lock)
+    place = bob.queued(claim).place
+    bob.faults = [reply_lost]
+    before = len(bob.sent)
+    assert bob.table.withdraw(claim, place.ticket) is None
+    tokens = [
+        sent.parameters["ClientRequestToken"] for sent in bob.sent[before:] if sent.operation == "TransactWriteItems"
+    ]
+    assert len(tokens) == 2
+    assert len(set(tokens)) == 1
+
+
 def test_throttling_and_conflicts_are_waited_out(alice: Process, lock: LockName) -> None:
     # The hook raises after the engine has applied the write, so the repeat finds the grant: what counts is the way out.
     alice.faults = [refused_with("ThrottlingException"), refused_with("TransactionConflictException")]

@@ -6,13 +6,15 @@ from typing import Any
 from property.broken.lock import ALWAYS, BrokenLock
 
 from ticketlock import _conditions, _protocol, _queue, _time, _writes
+from ticketlock._driver import Call, Driver
 from ticketlock._items import LockItem
 from ticketlock._outcomes import Grant
 from ticketlock._queue import Queue, look
-from ticketlock._requests import Steps
+from ticketlock._requests import Request, Steps
 from ticketlock._time import _DATE_RESOLUTION_MS, Reading, TableTime
 
 _observe = TableTime.observe
+_call = Driver._call
 _NEVER_MS = 10**15
 
 
@@ -45,7 +47,19 @@ def _grant_without_a_wall_clock(**values: Any) -> Grant:
     return Grant(**{**values, "deadline_wall_ms": _NEVER_MS})
 
 
+def _call_without_a_token(driver: Driver, request: Request, identity: str) -> Call:
+    call = _call(driver, request, identity)
+    kept = {name: value for name, value in call.parameters.items() if name != "ClientRequestToken"}
+    return replace(call, parameters=kept)
+
+
 FOUND = (
+    BrokenLock(
+        "a transaction without a token",
+        "a late copy of a withdrawal's first attempt found the row that a late copy of its PutItem had put back, and "
+        "counted off somebody else",
+        ((Driver, "_call", _call_without_a_token),),
+    ),
     BrokenLock(
         "a deadline on the local clock alone",
         "a machine frozen between its grant and its lease, while it called the next one, its local clock with it, took "
