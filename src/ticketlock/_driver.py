@@ -135,16 +135,18 @@ class Driver:
         last_ms = started_ms + self._give_up_after_ms
         if isinstance(request, Read | TaskAnswer) and request.patience_ms is not None:
             last_ms = min(last_ms, started_ms + request.patience_ms)
-        if isinstance(request, Write) and request.not_after_local_ms is not None:
-            last_ms = min(last_ms, request.not_after_local_ms)
-            if started_ms > last_ms:
-                raise RequestNotApplied("not sent: it would have come too late")
+        too_late_ms = request.not_after_local_ms if isinstance(request, Write) else None
+        if too_late_ms is not None:
+            last_ms = min(last_ms, too_late_ms)
         # The same in every attempt: DynamoDB applies a transaction once in ten minutes, and says so each time
         # (https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html).
         identity = uuid.uuid4().hex
         perhaps_applied = False
         for attempt in itertools.count():
             sent = self.clocks.read()
+            if too_late_ms is not None and sent.local_ms > too_late_ms:
+                given_up = OutcomeUnknown if perhaps_applied else RequestNotApplied
+                raise given_up("not sent: it would have come too late")
             try:
                 response = yield from self._send(request, identity)
                 items = _items(request, response)

@@ -156,7 +156,10 @@ class Contender:
                 built, gone = self.now, expired(queue.item, self.now)
                 if queue.item.room(shared=self.claim.shared, gone=gone) <= 0:
                     return None
-                heal = self._is_old(queue.item)
+                heal = self._is_old(queue.item) and len(queue.dead) <= _SWEPT_A_LOOK
+                # What heals declares every row void: whoever was dead at the look may have come alive meanwhile.
+                if heal and (yield from self._swept_a_live_row(queue)):
+                    continue
                 reply = yield from self.ask(write.take_past_the_count(self.claim, built, queue.item, gone, heal=heal))
         return None
 

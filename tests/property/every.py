@@ -103,6 +103,7 @@ def run(kind: Kind, chance: Chance) -> World:
     """
     # Whatever else is drawn is dull.
     world = World(Recorded([]), Faults())
+    world.witness.is_fair = kind.faults == 0 and kind.before is None
     if kind.before is not None:
         world.add("c", dead(kind.before), rate=1, wall_is_off_ms=0)
         while not world.is_over:

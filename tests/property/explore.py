@@ -35,10 +35,12 @@ _MOST_STEPS = 20_000
 
 
 def mixed(chance: Chance) -> Faults:
-    """Some faults never, some as usual, some often: what all of them at once would hide shows itself.
+    """Some faults never, some as usual, some often: what all of them at once would hide shows itself. Or none at all.
 
     Groce et al., "Swarm Testing" (2012).
     """
+    if chance.pick(8) == 0:
+        return Faults()
     return Faults(**{name: rate * [1, 0, 5][chance.pick(3)] for name, rate in asdict(_RATES).items()})
 
 
@@ -61,12 +63,17 @@ def run(chance: Chance) -> World:
         Broken: a promise was broken; its note tells what went wrong before, and who was granted.
     """
     world = begun(chance, mixed(chance))
+    world.witness.is_fair = world.faults == Faults()
     try:
         _goes_on_to_its_end(world)
         world.witness.is_left_to_itself()
     except Broken as broken:
         broken.add_note("\n".join(world.witness.log))
         raise
+    except Exception as error:
+        unexpected = Broken(f"an error that nobody expected: {error!r}")
+        unexpected.add_note("\n".join(world.witness.log))
+        raise unexpected from error
     return world
 
 

@@ -115,7 +115,8 @@ def limit(before: LockItem | None, after: LockItem) -> None:
         if holder.owner in old:
             continue
         others = [each for each in after.holders if each.owner != holder.owner]
-        if any(each.shared != holder.shared for each in others) or (not holder.shared and len(others) >= permits):
+        is_full = permits == 0 or (not holder.shared and len(others) >= permits)
+        if is_full or any(each.shared != holder.shared for each in others):
             raise Broken(f"limit: {holder.owner} was granted beside {[each.owner for each in others]}")
 
 
@@ -181,7 +182,11 @@ def record_wait(waited_ms: float, record_wait_ms: int) -> None:
 
 
 def nothing_left(items: Sequence[Item], now_ms: float) -> None:
-    """Once everybody has left, nobody holds and nobody waits."""
+    """Once everybody has left, nobody holds and nobody waits.
+
+    Args:
+        now_ms: the true time; leases that are over by then hold nothing.
+    """
     for item in items:
         if is_lock_item(item):
             held = [holder for holder in LockItem.parse(item).holders if holder.lease_until_ms >= now_ms]

@@ -110,7 +110,8 @@ def hold(
     except RecordWaitExceeded:
         witness.gave_up(claim.owner)
         return
-    except TableError:
+    except TableError as error:
+        witness.met(error)
         witness.gave_up(claim.owner)
         with suppress(TableError, LockLost):
             yield from driver.run(lambda now: leave(Contender(claim, now), then_call=world.calls))
@@ -124,7 +125,8 @@ def hold(
             witness.believes(machine, claim, grant, belief)
         belief.over = True
         yield from driver.run(lambda now: free(Contender(claim, now), grant))
-    except (LockLost, TableError):
+    except (LockLost, TableError) as error:
+        witness.met(error, belief)
         belief.over = True
 
 

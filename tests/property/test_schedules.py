@@ -12,6 +12,9 @@ SCHEDULES, A_TEST = 400, 50
 REVIVING = next(lock for lock in BROKEN_LOCKS if lock.name == "a heartbeat that revives")
 # `make proof` looks for these for longer.
 RARELY_CAUGHT = {
+    "a count that is put back without declaring tickets void",
+    "a partial page taken for the whole queue",
+    "a withdrawal that does nothing",
     "'<>' for the limit",
     "an expired holder removed though it has renewed",
     "a turn without the token that was seen",

@@ -7,6 +7,7 @@ from property.invariants import (
     LEASE_MS,
     REQUESTS_MS,
     Belief,
+    Broken,
     Standing,
     counts,
     exclusion,
@@ -50,6 +51,7 @@ class Witness:
         served: owners who wait no more; a late copy may put a row of theirs into the queue.
         longest_idle_ms: for how long the lock was left unused at most though somebody waited and nothing went wrong.
         reads_table: whether the items are ours.
+        is_fair: whether nothing goes wrong in this world: then nobody meets an error, and everybody leaves nothing.
     """
 
     time: TrueTime
@@ -57,6 +59,8 @@ class Witness:
     lock: LockName
     permits: int
     reads_table: bool = True
+    is_fair: bool = False
+    has_lost: bool = False
     grants: int = 0
     highest_token: int = 0
     most_permits: int = 0
@@ -81,6 +85,7 @@ class Witness:
 
     def asks(self, machine: Machine, owner: str, record_wait_ms: int | None) -> None:
         """An acquisition begins."""
+        machine.looked = 0
         self.waiting[owner] = Waiting(self.time.now_ms, record_wait_ms, machine)
 
     def gave_up(self, owner: str) -> None:
@@ -107,6 +112,13 @@ class Witness:
             belief.until_ms = max(belief.until_ms, until_ms)
         exclusion(self.beliefs, self.time.now_ms, self.most_permits)
         return belief
+
+    def met(self, error: Exception, belief: Belief | None = None) -> None:
+        """An acquisition, or a hold, has ended with an error."""
+        if self.is_fair and (belief is None or belief.until_ms > self.time.now_ms):
+            raise Broken(f"liveness: nothing went wrong, and yet: {error!r}")
+        # A hold that is over for its holder, and not yet for the others.
+        self.has_lost = True
 
     def is_no_more(self, machine: Machine) -> None:
         """A machine has crashed: it believes nothing, and waits for nothing."""
@@ -143,6 +155,8 @@ class Witness:
         counts(self.item, raw, [row for row in self._rows() if row.owner not in self.served])
         leases_grow(before, self.item, waiting, {row.ticket: row for row in self._rows()})
         no_eviction(self.item, gone, self.time.now_ms, by=sender.name)
+        if self.is_fair and any(row.owner not in self.served for row in gone):
+            raise Broken(f"no eviction: nothing went wrong, and yet {sender.name} gave its place up")
         fencing(before, self.item, self.highest_token)
         if self.item is not None:
             limit(before, self.item)
@@ -152,13 +166,16 @@ class Witness:
             self._used_at_ms = max(self._used_at_ms, self.time.now_ms)
             self.log.append(f"{step}: {holder.owner} is granted {holder.fencing_token}")
             if not late:
-                self._passes(holder.owner, holder.shared, before, rows, sender)
+                self._passes(step, holder.owner, holder.shared, before, rows, sender)
 
     def is_left_to_itself(self) -> None:
         """Everybody has come to an end, and every lease as well."""
-        self.time.now_ms += LEASE_MS + REQUESTS_MS
-        if self.reads_table:
+        if not self.reads_table:
+            return
+        if self.is_fair and not self.has_lost:
             nothing_left(self.items(), self.time.now_ms)
+        self.time.now_ms += LEASE_MS + REQUESTS_MS
+        nothing_left(self.items(), self.time.now_ms)
 
     def sees_table(self, step: int) -> Item | None:
         """The items stand as they do; returns the lock item."""
@@ -181,14 +198,15 @@ class Witness:
         return self.item is not None and self.item.permits == 0
 
     def _passes(
-        self, owner: str, shared: bool, before: LockItem | None, rows: dict[int, Standing], sender: Machine
+        self, step: int, owner: str, shared: bool, before: LockItem | None, rows: dict[int, Standing], sender: Machine
     ) -> None:
         gone = [each.row for ticket, each in rows.items() if ticket not in self.rows and each.row.owner == owner]
         no_overtaking(
             gone[0] if gone else None,
             before,
             [each for each in rows.values() if each.row.owner not in self.served],
-            sender.looked,
+            # Without a look it rests on what stands at the write itself.
+            sender.looked or step,
             self.time.now_ms,
             shared=shared,
             permits=before.permits if before is not None else self.permits,

@@ -71,7 +71,7 @@ class World:
     ) -> None:
         """Another machine, which does as the script says, with clocks of any kind unless told otherwise."""
         if rate is None:
-            rate = 1 + (self.chance.pick(9) - 4) / 10_000
+            rate = 1 + (self.chance.pick(9) - 4) / 4_000
         if wall_is_off_ms is None:
             wall_is_off_ms = [0, 0, 0, 300, -300, 240_000, -240_000][self.chance.pick(7)]
         machine = Machine(self.time, name, rate, wall_is_off_ms)
@@ -216,7 +216,7 @@ class World:
         elif fault == "throttled":
             self._fails(pending, _answered("ThrottlingException", pending.call.operation))
         elif fault == "conflict":
-            self._fails(pending, _answered("TransactionConflictException", pending.call.operation))
+            self._fails(pending, _conflict(pending.call.operation))
         elif fault == "reply_lost":
             self._perform(pending, machine)
             self._fails(pending, ReadTimeoutError(endpoint_url="world"))
@@ -308,6 +308,14 @@ class World:
             pending.error = _answered("TaskTimedOut", pending.call.operation)
         else:
             machine.answered(task_token)
+
+
+def _conflict(operation: str) -> ClientError:
+    if operation != "transact_write_items":
+        return _answered("TransactionConflictException", operation)
+    error = _answered("TransactionCanceledException", operation)
+    error.response["CancellationReasons"] = [{"Code": "TransactionConflict"}, {"Code": "None"}]
+    return error
 
 
 def _answered(code: str, operation: str) -> ClientError:

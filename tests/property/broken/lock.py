@@ -1,4 +1,4 @@
-"""A lock that is broken on purpose, by one change."""
+"""A lock that is broken on purpose."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager

@@ -1,4 +1,9 @@
-"""This lock without one of its precautions: what models of it have broken on the way, and each condition left out."""
+"""This lock without one of its precautions: what models of it have broken on the way, and conditions left out.
+
+Not listed are those that another one covers: a ticket that is void (who declares it void mints a token, which a turn
+asks for as well), a count that nobody is in, a row of somebody else (a ticket is minted once), the room beside the
+expired. And a renewal after the lease: it revives nothing that was taken, as the contract's tests show.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,8 +14,10 @@ from property.broken.lock import ALWAYS, BrokenLock, without
 from ticketlock import _conditions, _protocol, _queue, _writes
 from ticketlock._items import Row, lock_key, number
 from ticketlock._names import LockName
+from ticketlock._outcomes import Released
+from ticketlock._protocol import Contender
 from ticketlock._queue import Queue, look
-from ticketlock._requests import Steps, Transaction, Write
+from ticketlock._requests import Steps, TimeCheck, Transaction, Write
 
 _take_my_turn = _writes.take_my_turn
 _take_past_the_count = _writes.take_past_the_count
@@ -66,6 +73,15 @@ def _sorted_in_as_alive(me: Any, queue: Queue, row: Row) -> None:
     _sort_in(me, queue, replace(row, lease_until_ms=me.now.latest_ms))
 
 
+def _released_by_nothing(me: Contender, *_: Any, **__: Any) -> Steps[Released]:
+    yield from me.ask(TimeCheck())
+    return Released(held_ms=0, lease_was_over=False)
+
+
+def _withdrawn_by_nothing(me: Contender, _: int) -> Steps[None]:
+    yield from me.ask(TimeCheck())
+
+
 def _dropped(condition: str, why: str) -> BrokenLock:
     return BrokenLock(f"without the condition {condition}", why, ((_conditions, condition, ALWAYS),))
 
@@ -119,6 +135,17 @@ BROKEN_MODELS = (
         "locks whose queue has no leases",
         ((_queue, "_sort_in", _sorted_in_as_alive),),
     ),
+    BrokenLock(
+        "a release that does nothing",
+        "a lease that does all the work",
+        ((Contender, "release", _released_by_nothing),),
+    ),
+    BrokenLock(
+        "a withdrawal that does nothing",
+        "a lease that does all the work",
+        ((Contender, "withdraw", _withdrawn_by_nothing),),
+    ),
+    _dropped("NOBODY_WAITS", "a newcomer goes past those who wait"),
     _dropped("MY_LEASE_GROWS", "a late renewal shortens the lease"),
     _dropped("MY_LEASE_IS_AS_I_SAW", "a grant found again is given a lease that others may have judged already"),
     _dropped("NO_TICKET_SINCE_I_LOOKED", "somebody has joined since the queue was read to its end"),
