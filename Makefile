@@ -65,7 +65,7 @@ bench: install ## what a lock costs, how fast it is handed over, under load, and
 bench-peer: install ## the hand-over beside that of another lock, from PyPI
 	$(BIN) benchmarks/peer.py
 
-engines: install ## the contract on every engine, dynoxide too where there is a cargo to build it
+engines: install ## the contract on every engine, dynoxide too where cargo can build it
 	PYTHONPATH=tests $(BIN) -m contract.every_engine --numprocesses $(WORKERS)
 
 soak: install ## load and soak: 500 waiters, 5,000 locks, an hour compressed

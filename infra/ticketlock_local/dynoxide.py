@@ -17,6 +17,7 @@ from ticketlock_local.processes import end_group, living_members, wait_until
 # Without what this project does not use: import of exports, encryption, an MCP server.
 _CRATE = ("dynoxide-rs@3.1.0", "--locked", "--no-default-features", "--features", "http-server,native-sqlite,cli")
 _FOLDER = BUILD / "dynoxide"
+_STAMP = "built-from.txt"
 _LAUNCHER = Path(__file__).with_name("while_owned.py")
 _START_TIMEOUT_S = 30.0
 # Everything is in memory: there is nothing to write down.
@@ -24,30 +25,37 @@ _STOP_GRACE_S = 1.0
 _PORT_ATTEMPTS = 5
 
 
-def dynoxide_program() -> Path:
+def dynoxide_program(folder: Path = _FOLDER) -> Path:
     """Return the program, which is built once, and anew whenever the pin changes; that takes minutes.
+
+    Args:
+        folder: of the build. It is replaced by a complete one, or stays as it is.
 
     Raises:
         CargoMissing: it is not built, and there is no cargo.
         EmulatorError: cargo could not build it.
     """
-    program = _FOLDER / "bin" / "dynoxide"
-    stamp = _FOLDER / "built-from.txt"
-    pin = " ".join(_CRATE)
+    program, stamp, pin = folder / "bin" / "dynoxide", folder / _STAMP, " ".join(_CRATE)
     with exclusive("dynoxide"):
-        # The stamp is written last, so an interrupted build counts as none.
         if not (program.exists() and stamp.exists() and stamp.read_text() == pin):
             cargo = shutil.which("cargo")
             if cargo is None:
                 raise CargoMissing("dynoxide is not built, and there is no cargo to build it with: https://rustup.rs")
-            shutil.rmtree(_FOLDER, ignore_errors=True)
-            print(f"Building {_CRATE[0]} into {_FOLDER}: some minutes ...", file=sys.stderr)
-            command = [cargo, "install", *_CRATE, "--root", str(_FOLDER)]
-            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-            if done.returncode != 0:
-                raise EmulatorError(f"{' '.join(command)} failed:\n{done.stdout}")
-            stamp.write_text(pin)
+            print(f"Building {_CRATE[0]} into {folder}: some minutes ...", file=sys.stderr)
+            fresh = folder.with_name(f"{folder.name}.new")
+            shutil.rmtree(fresh, ignore_errors=True)
+            _build(cargo, fresh)
+            (fresh / _STAMP).write_text(pin)
+            shutil.rmtree(folder, ignore_errors=True)
+            fresh.rename(folder)
     return program
+
+
+def _build(cargo: str, folder: Path) -> None:
+    command = [cargo, "install", *_CRATE, "--root", str(folder)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode != 0:
+        raise EmulatorError(f"{' '.join(command)} failed:\n{done.stdout}")
 
 
 @contextmanager

@@ -1,0 +1,69 @@
+"""dynoxide is built beside the old build, which stays until the new one is complete."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from ticketlock_local.dynoxide import dynoxide_program
+from ticketlock_local.errors import CargoMissing, EmulatorError
+
+FAILS = "print('no network: [registry] unreachable'); sys.exit(101)"
+BUILDS = "bin = Path(sys.argv[-1], 'bin'); bin.mkdir(parents=True); (bin / 'dynoxide').write_text('new')"
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """A program that was built from another pin."""
+    program = tmp_path / "dynoxide" / "bin" / "dynoxide"
+    program.parent.mkdir(parents=True)
+    program.write_text("old")
+    return program
+
+
+@pytest.fixture
+def folder(old: Path) -> Path:
+    return old.parents[1]
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """All that is on PATH."""
+    path = tmp_path / "path"
+    path.mkdir()
+    monkeypatch.setenv("PATH", str(path))
+    return path
+
+
+def cargo(path: Path, does: str) -> None:
+    program = path / "cargo"
+    program.write_text(f"#!{sys.executable} -I\nimport sys\nfrom pathlib import Path\n{does}\n")
+    program.chmod(0o755)
+
+
+def test_a_cargo_that_fails_is_told_with_what_it_says_and_the_old_build_stays(
+    path: Path, folder: Path, old: Path
+) -> None:
+    cargo(path, FAILS)
+    with pytest.raises(EmulatorError, match=r"no network: \[registry\] unreachable"):
+        dynoxide_program(folder)
+    assert old.read_text() == "old"
+
+
+def test_no_cargo_is_told_and_the_old_build_stays(path: Path, folder: Path, old: Path) -> None:  # noqa: ARG001 an empty PATH
+    with pytest.raises(CargoMissing):
+        dynoxide_program(folder)
+    assert old.read_text() == "old"
+
+
+def test_a_build_takes_the_place_of_the_old_one_and_is_made_once(path: Path, folder: Path) -> None:
+    cargo(path, BUILDS)
+    assert dynoxide_program(folder).read_text() == "new"
+    cargo(path, FAILS)
+    assert dynoxide_program(folder).read_text() == "new"
+    assert [each.name for each in folder.parent.iterdir() if each.name.startswith("dynoxide")] == ["dynoxide"]
+
+
+def test_what_an_interrupted_build_has_left_is_cleared_away(path: Path, folder: Path) -> None:
+    folder.with_name("dynoxide.new").joinpath("bin").mkdir(parents=True)
+    cargo(path, BUILDS)
+    assert dynoxide_program(folder).read_text() == "new"
