@@ -13,14 +13,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from contract.engines import Engine, table_of_its_own
-from contract.units import Billed, MeteredWorld, Step, figure, life_of_a_lock
+from contract.units import OTHERS, Billed, MeteredWorld, Step, figure, life_of_a_lock
 from rich.console import Console
 from rich.table import Table
 from ticketlock_local.cloud import client_environment
 from ticketlock_local.dynoxide import dynoxide
 from ticketlock_local.errors import LocalCloudError
-
-CROWD = 40
 
 
 @contextmanager
@@ -69,7 +67,7 @@ def main() -> int:
     console, differing = Console(width=115), 0
     try:
         with chosen(options.parse_args().endpoint) as engine:
-            for others in (0, CROWD):
+            for others in (0, OTHERS):
                 steps = list(life_of_a_lock(MeteredWorld(engine), others))
                 title = f"Beside {others} other holders, each with 256 bytes of data" if others else "One holder"
                 console.print(table(f"{title}: capacity units, by the rules and by {engine.name}", steps))

@@ -3,17 +3,14 @@
 What a condition refuses comes back as an error, and the API's errors tell no units: there the rule stands alone.
 """
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from contract.capacity import item_bytes
 from contract.engines import Engine, counting_engine_names
 from contract.stopped import Execution
-from contract.units import DATA, TASK_TOKEN, Billed, MeteredWorld, Step, figure, life_of_a_lock
+from contract.units import DATA, OTHERS, TASK_TOKEN, MeteredWorld, life_of_a_lock
 from contract.world import World
-
-OTHERS = 40
 
 pytestmark = pytest.mark.parametrize("engine", counting_engine_names(), indirect=True)
 
@@ -24,18 +21,6 @@ def test_the_engine_bills_every_request_as_the_rules_say(engine: Engine, others:
         assert step.requests
         for request in step.requests:
             assert request.by_engine == (None if request.refused else request.by_rule), (step.name, request)
-
-
-def test_the_page_tells_what_is_counted(engine: Engine) -> None:
-    lives = [list(life_of_a_lock(MeteredWorld(engine), others)) for others in (0, OTHERS)]
-    counted = [
-        [alone.name, *(figure(each.by_rule for each in sent) for sent in (*by_kind(alone), *by_kind(among_others)))]
-        for alone, among_others in zip(*lives, strict=True)
-    ]
-    page = (Path(__file__).parents[2] / "docs/engines.md").read_text()
-    _, _, table = page.partition("| step |")
-    lines = [line for line in table.splitlines() if line.startswith("| ")]
-    assert [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines] == counted
 
 
 def test_the_rules_and_the_engine_agree_on_every_items_size_to_the_byte(world: World) -> None:
@@ -67,10 +52,6 @@ def items_of_every_kind(world: World) -> list[dict[str, Any]]:
         )["Items"]
     assert len(found) == 4
     return found
-
-
-def by_kind(step: Step) -> tuple[list[Billed], list[Billed], list[Billed]]:
-    return step.writes, step.refused, step.reads
 
 
 def told_units(world: World, item: dict[str, Any]) -> float:
