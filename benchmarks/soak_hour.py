@@ -116,7 +116,7 @@ class Wire:
         self.meta = world.memory.meta
         self.is_cut = False
         self._world = world
-        # The step of the look that a task's next write rests on.
+        # The step of the look that a task's next write rests on; each acquisition is a task of its own.
         self._looked: dict[str, int] = {}
 
     def __getattr__(self, operation: str) -> Any:
@@ -146,7 +146,7 @@ class Wire:
         if isinstance(fault, Fault):
             world.memory.faults.append(fault)
         try:
-            answer = world.apply(operation, parameters, self._looked.get(me, 0))
+            answer = world.apply(operation, parameters, self._looked.get(me))
         except BotoCoreError:
             await asyncio.sleep(_TIME_OUT_S)
             raise
@@ -328,13 +328,13 @@ class _World:
         async def arrive() -> None:
             await asyncio.sleep(random.uniform(0.1, _LATE_BY_S))
             with suppress(ClientError):
-                self.apply(operation, parameters, 0, late=True)
+                self.apply(operation, parameters, None, late=True)
 
         copy = asyncio.create_task(arrive())
         self._late.add(copy)
         copy.add_done_callback(self._late.discard)
 
-    def apply(self, operation: str, parameters: Mapping[str, Any], looked: int, *, late: bool = False) -> Any:
+    def apply(self, operation: str, parameters: Mapping[str, Any], looked: int | None, *, late: bool = False) -> Any:
         """The table answers; of what has changed there is a witness."""
         self.step += 1
         self.looks += operation == "query"
@@ -347,6 +347,8 @@ class _World:
                 entity = _entity_of(parameters)
                 now_ms = self.clock.wall_ms
                 witness = self.witnesses[int(entity.partition("-")[2])]
+                # Without a look it rests on what stands at the write itself.
+                looked = self.step if looked is None else looked
                 witness.sees_write(self._partition(entity), self.step, looked, now_ms, late=late)
 
     def _partition(self, entity: str) -> Any:

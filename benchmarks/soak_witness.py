@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from property.invariants import Belief, Broken, Standing, counts, exclusion, limit, no_overtaking
+from property.invariants import Belief, Broken, Standing, counts, exclusion, fencing, limit, no_overtaking
 
 from ticketlock._items import Item, LockItem, Row, is_lock_item
 from ticketlock.aio import Lease
@@ -66,8 +66,15 @@ class Witness:
         left = _owners(rows_before.values()) - _owners(self._rows.values())
         old = {holder.owner for holder in before.holders} if before is not None else set()
         new = [each for each in self._item.holders if each.owner not in old] if self._item is not None else []
+        served = self._served | left | {holder.owner for holder in new}
         with self._accused():
-            self._keeps_its_counts(before, raw)
+            counts(self._item, raw, [each.row for each in self._rows.values() if each.row.owner not in served])
+        with self._accused():
+            fencing(before, self._item, self.token)
+        if self._item is not None:
+            self.token = max(self.token, self._item.fencing_token)
+            with self._accused():
+                limit(before, self._item)
         for holder in new:
             self.grants += 1
             if late:
@@ -83,20 +90,7 @@ class Witness:
                     permits=self.permits,
                     owner=holder.owner,
                 )
-        self._served |= left | {holder.owner for holder in new}
-
-    def _keeps_its_counts(self, before: LockItem | None, raw: Item | None) -> None:
-        counts(self._item, raw)
-        if self._item is None:
-            return
-        limit(before, self._item)
-        known = {each.owner: each.fencing_token for each in before.holders} if before is not None else {}
-        for holder in self._item.holders:
-            if holder.fencing_token != known.get(holder.owner, holder.fencing_token):
-                raise Broken(f"fencing: the token of {holder.owner} was changed")
-            if holder.owner not in known and holder.fencing_token <= self.token:
-                raise Broken(f"fencing: {holder.owner} was granted {holder.fencing_token} after {self.token}")
-        self.token = max(self.token, self._item.fencing_token)
+        self._served = served
 
     @contextmanager
     def _accused(self) -> Iterator[None]:

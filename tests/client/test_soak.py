@@ -7,6 +7,7 @@ from clients import Check
 from soak import judged, judged_hour, waiters
 from soak_hour import Scale, hour
 
+from ticketlock import _conditions
 from ticketlock._queue import Queue
 
 SHORT = Scale(minutes=1, locks=6, machines=10)
@@ -29,6 +30,13 @@ def test_a_waiter_that_does_not_wait_for_those_before_it_is_seen_to_overtake(mon
         return self.item is not None and self.item.room(shared=self.claim.shared) > 0
 
     monkeypatch.setattr(Queue, "may_enter", finds_room)
+    assert any("no overtaking" in told for told in hour(SHORT).broken)
+
+
+def test_a_newcomer_that_goes_past_those_who_wait_is_seen_to_overtake_without_a_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_conditions, "NOBODY_WAITS", "waiting >= :zero")
     assert any("no overtaking" in told for told in hour(SHORT).broken)
 
 
