@@ -23,6 +23,8 @@ from rich.table import Table
 _A_CHUNK = 250
 _HUNTED = 10_000
 _RULED = 500
+# A command that shows something again is on one line, also in a log.
+_LINE = 220
 
 
 @dataclass
@@ -102,7 +104,7 @@ class Report:
     """What is printed, as it comes, and whether all is well."""
 
     def __init__(self) -> None:
-        self.console = Console()
+        self.console = Console() if sys.stdout.isatty() else Console(width=_LINE)
         self.failures: list[str] = []
 
     def hunts(self, hunts: Sequence[tuple[BrokenLock, Future[tuple[Caught | None, float]]]]) -> None:
@@ -157,7 +159,7 @@ def main() -> None:
         # In one process after the other: each broken lock is put in the place of the real one while it is hunted.
         report.hunts([(lock, pool.submit(caught, number)) for number, lock in enumerate(BROKEN_LOCKS)])
         report.counts(
-            "Every schedule of two machines", [(kind.name, pool.submit(all_of, kind)) for kind in KINDS], each=True
+            "Every schedule of two machines, up to a bound", [(kind.name, pool.submit(all_of, kind)) for kind in KINDS], each=True
         )
         report.counts(
             "Schedules by Hypothesis, step by step",

@@ -1,0 +1,25 @@
+"""Where the promises end: schedules that break one, as the guarantees say."""
+
+import pytest
+from property.chance import Recorded
+from property.faults import Faults
+from property.invariants import Broken
+from property.scripts import FIVE_WEEKS_MS, holder
+from property.world import World
+
+
+def test_a_request_that_is_built_before_the_item_is_deleted_and_sent_weeks_later_takes_the_token_back() -> None:
+    world = World(Recorded([]), Faults())
+    for name in "ab":
+        world.add(name, holder(shared=False), rate=1, wall_is_off_ms=0)
+    late, other = world.machines
+    # It has asked for the time, and is about to take the lock.
+    while late.pending is None or late.pending.call.operation != "update_item":
+        world.go_on(late)
+    late.pause(FIVE_WEEKS_MS)
+    while not other.is_over:
+        world.go_on(other) if other.is_ready() else world.let_time_pass(1_000)
+    world.time.now_ms += FIVE_WEEKS_MS
+    world.expires()
+    with pytest.raises(Broken, match="fencing: a/1 was granted"):
+        world.go_on(late)
