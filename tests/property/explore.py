@@ -56,13 +56,16 @@ def begun(chance: Chance, faults: Faults) -> World:
     return world
 
 
-def run(chance: Chance) -> World:
+def run(chance: Chance, faults: Faults | None = None) -> World:
     """One schedule, to its end.
+
+    Args:
+        faults: what goes wrong; None for a mixture.
 
     Raises:
         Broken: a promise was broken; its note tells what went wrong before, and who was granted.
     """
-    world = begun(chance, mixed(chance))
+    world = begun(chance, faults or mixed(chance))
     world.witness.is_fair = world.faults == Faults()
     try:
         _goes_on_to_its_end(world)
@@ -87,10 +90,10 @@ def _goes_on_to_its_end(world: World) -> None:
             raise Broken(f"liveness: after {_MOST_STEPS} steps somebody is still waiting")
 
 
-def fails(picked: Sequence[int]) -> bool:
+def fails(picked: Sequence[int], faults: Faults | None = None) -> bool:
     """Whether a recorded schedule breaks a promise."""
     try:
-        run(Recorded(picked))
+        run(Recorded(picked), faults)
     except Broken:
         return True
     return False
@@ -109,7 +112,7 @@ def first_broken(lock: BrokenLock, seeds: Iterable[int]) -> Caught | None:
     with lock.instead():
         for seed in seeds:
             try:
-                run(Seeded(seed))
+                run(Seeded(seed), lock.shown_by)
             except Broken as broken:
                 return Caught(seed, str(broken).partition(":")[0])
     return None
@@ -121,18 +124,18 @@ def replay(seed: int, lock: str | None = None) -> str:
     return f"make replay ARGS='--seed {seed}{named}'"
 
 
-def shown_again(seed: int) -> str:
+def shown_again(seed: int, faults: Faults | None = None) -> str:
     """What a schedule breaks, in as few and as dull choices as can be found; and what happened before."""
     chance = Seeded(seed)
     try:
-        world = run(chance)
+        world = run(chance, faults)
     except Broken as broken:
-        picked = shrunk(chance.picked, fails)
+        picked = shrunk(chance.picked, lambda tried: fails(tried, faults))
         told = [f"seed {seed}: {broken}", f"after {len(picked):,} choices in place of {len(chance.picked):,}:"]
     else:
         return f"seed {seed}: {world.steps} steps, {world.witness.grants} grants, every promise kept"
     try:
-        run(Recorded(picked))
+        run(Recorded(picked), faults)
     except Broken as again:
         told += [str(again), *again.__notes__]
     return "\n".join(told)
@@ -147,13 +150,14 @@ def main() -> None:
     parser.add_argument("--lock", choices=[lock.name for lock in BROKEN_LOCKS], help="a broken lock in its place")
     asked = parser.parse_args()
     lock = next((lock for lock in BROKEN_LOCKS if lock.name == asked.lock), None)
+    faults = lock.shown_by if lock is not None else None
     with lock.instead() if lock is not None else nullcontext():
         if asked.seed is not None:
-            print(shown_again(asked.seed))
+            print(shown_again(asked.seed, faults))
             return
         for seed in range(asked.first, asked.last + 1):
             try:
-                run(Seeded(seed))
+                run(Seeded(seed), faults)
             except Broken as broken:
                 sys.exit(f"{broken}\n{replay(seed, asked.lock)}")
         print(f"{asked.last + 1 - asked.first:,} schedules, every promise kept")

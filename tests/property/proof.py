@@ -159,7 +159,9 @@ def main() -> None:
         # In one process after the other: each broken lock is put in the place of the real one while it is hunted.
         report.hunts([(lock, pool.submit(caught, number)) for number, lock in enumerate(BROKEN_LOCKS)])
         report.counts(
-            "Every schedule of two machines, up to a bound", [(kind.name, pool.submit(all_of, kind)) for kind in KINDS], each=True
+            "Every schedule of two machines, up to a bound",
+            [(kind.name, pool.submit(all_of, kind)) for kind in KINDS],
+            each=True,
         )
         report.counts(
             "Schedules by Hypothesis, step by step",

@@ -4,17 +4,20 @@ from dataclasses import fields, replace
 from typing import Any
 
 from property.broken.lock import ALWAYS, BrokenLock
+from property.faults import Faults
 
 from ticketlock import _conditions, _protocol, _queue, _time, _writes
 from ticketlock._driver import Call, Driver
 from ticketlock._items import LockItem
 from ticketlock._outcomes import Grant
+from ticketlock._protocol import Contender
 from ticketlock._queue import Queue, look
 from ticketlock._requests import Request, Steps
 from ticketlock._time import _DATE_RESOLUTION_MS, Reading, TableTime
 
 _observe = TableTime.observe
 _call = Driver._call
+_settled = Contender._settled
 _NEVER_MS = 10**15
 
 
@@ -43,8 +46,9 @@ def _observe_after_a_freeze(time: TableTime, date_ms: int, sent: Reading, receiv
         )
 
 
-def _grant_without_a_wall_clock(**values: Any) -> Grant:
-    return Grant(**{**values, "deadline_wall_ms": _NEVER_MS})
+def _settled_by_the_local_clock(me: Contender, *args: Any) -> Steps[Grant | None]:
+    grant = yield from _settled(me, *args)
+    return replace(grant, deadline_wall_ms=_NEVER_MS) if grant is not None else None
 
 
 def _call_without_a_token(driver: Driver, request: Request, identity: str) -> Call:
@@ -59,12 +63,14 @@ FOUND = (
         "a late copy of a withdrawal's first attempt found the row that a late copy of its PutItem had put back, and "
         "counted off somebody else",
         ((Driver, "_call", _call_without_a_token),),
+        Faults(twice=150, late=50),
     ),
     BrokenLock(
         "a deadline on the local clock alone",
         "a machine frozen between its grant and its lease, while it called the next one, its local clock with it, took "
         "the grant for as fresh as before",
-        ((_protocol, "Grant", _grant_without_a_wall_clock),),
+        ((Contender, "_settled", _settled_by_the_local_clock),),
+        Faults(freeze=10),
     ),
     BrokenLock(
         "past the count without a look at the room",
@@ -75,6 +81,7 @@ FOUND = (
         "the Date of a reply to a frozen machine",
         "a machine that was frozen on the way of a reply, its local clock with it, took the table's time for earlier",
         ((TableTime, "observe", _observe_after_a_freeze),),
+        Faults(freeze=10),
     ),
     BrokenLock(
         "a lease settled by what is known now",
@@ -83,10 +90,12 @@ FOUND = (
             (_time, "_SLOWEST_MS", 600_000),
             (_writes, "settled_until_ms", lambda claim, _, now: now.latest_ms + claim.lease_ms),
         ),
+        Faults(pause=20),
     ),
     BrokenLock(
         "a limit without a number",
         "a late copy of an operator's request closed the lock again, long after it had been opened",
         ((_conditions, "LIMIT_AS_I_SAW", ALWAYS), (_conditions, "NO_LIMIT_SET_YET", ALWAYS)),
+        Faults(twice=150, late=50),
     ),
 )

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
+from property.faults import Faults
+
 from ticketlock._requests import Write
 
 ALWAYS = "attribute_exists(pk)"
@@ -19,11 +21,13 @@ class BrokenLock:
         name: what is wrong.
         seen_in: where it comes from.
         changes: what is replaced: module or class, attribute, value.
+        shown_by: the faults in which it shows; None for a mixture drawn for each schedule.
     """
 
     name: str
     seen_in: str
     changes: tuple[tuple[Any, str, Any], ...]
+    shown_by: Faults | None = None
 
     @contextmanager
     def instead(self) -> Iterator[None]:
