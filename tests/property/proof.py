@@ -25,6 +25,7 @@ _HUNTED = 10_000
 _RULED = 500
 # A command that shows something again is on one line, also in a log.
 _LINE = 220
+_TOLD = 10_000
 
 
 @dataclass
@@ -137,6 +138,8 @@ class Report:
             total.add(found)
             if each:
                 table.add_row(*_row(name, found))
+            elif total.schedules // _TOLD > (total.schedules - found.schedules) // _TOLD:
+                self.console.print(f"{total.schedules:,} schedules, {len(total.broken)} broken", style="dim")
         table.add_row(*_row("all", total))
         self.console.print(table)
         self.failures += total.broken

@@ -240,8 +240,8 @@ class World:
         elif fault is not None:
             alive = [machine for machine in self.machines if not machine.is_over]
             victim = alive[self.chance.pick(len(alive))]
-            # An operator who has closed the lock opens it again.
-            if fault != "crash" or victim.name != OPERATOR:
+            # An operator who has closed the lock opens it again, and soon: whoever waits polls until then.
+            if fault == "jump" or victim.name != OPERATOR:
                 self.strikes(fault, victim, 0 if fault == "crash" else self.chance.pick(4))
         return fault is not None
 
