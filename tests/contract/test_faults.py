@@ -8,7 +8,7 @@ import pytest
 from botocore.exceptions import ClientError
 from contract.world import LEASE_MS, Process, World, reply_lost
 
-from ticketlock import Grant, LockName, OutcomeUnknown, Position, RequestNotApplied
+from ticketlock import Grant, LockName, OutcomeUnknown, Place, Position, RequestNotApplied
 from ticketlock import _writes as write
 from ticketlock._requests import Write
 
@@ -150,6 +150,23 @@ def test_a_crash_between_number_and_row_costs_the_next_one_a_look_and_then_nothi
     assert counts(alice, lock) == (1, 0, 0)
     healer.table.release(claim, healed)
     assert next_one.operations(lambda: next_one.granted(next_one.claim(lock))) == ["UpdateItem"]
+
+
+def test_a_waiter_that_comes_alive_between_a_look_and_the_healing_keeps_its_place(
+    world: World, alice: Process, bob: Process, carol: Process, lock: LockName
+) -> None:
+    """Found by a random schedule."""
+    first, waiting = alice.claim(lock), bob.claim(lock)
+    grant = alice.granted(first)
+    place = bob.queued(waiting).place
+    alice.table.release(first, grant)
+    world.advance(LEASE_MS + 5_000)
+    newcomer = carol.steps(carol.claim(lock), lambda me: me.take_ticket(None))
+    newcomer.step()
+    newcomer.step()
+    assert isinstance(bob.table.contend(waiting, lambda me: me.extend(place)), Place)
+    assert isinstance(newcomer.to_the_end(), Position)
+    assert isinstance(bob.table.check_turn(waiting, place, None), Grant)
 
 
 def test_a_young_number_without_a_row_is_not_declared_void(
