@@ -86,7 +86,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     """Say in the report of a test that has failed where its history is."""
     report = yield
     kept = getattr(item, "funcargs", {}).get("kept")
-    if report.failed and kept is not None:
+    # What fails while the test is taken down may come after its history has gone.
+    if report.failed and kept is not None and kept.path.exists():
         item.stash[_failed] = True
         reason = str(report.longrepr).splitlines()[-1] if report.longrepr else ""
         report.sections.append(("history", kept.draw(reason)))
