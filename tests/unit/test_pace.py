@@ -265,3 +265,12 @@ def test_after_short_holds_a_long_one_is_not_asked_for_all_the_time() -> None:
     changing = line(20, suddenly, 100)
     assert max(idle for at_ms, idle in changing.idle_ms if at_ms > 20_000) < LONGEST_MS + 50
     assert changing.looks_after(40_000) < 150
+
+
+def test_the_first_in_line_at_a_closed_lock_looks_more_and_more_rarely() -> None:
+    """Found by a random schedule: an operator had closed the lock, and the first in line asked 70 times a second."""
+    pace, at_ms, looks = Pace(Bounds()), 0.0, 0
+    while at_ms < 20_000:
+        at_ms += sleep_ms(seen(0, free_in_ms=None, at_ms=int(at_ms)), pace=pace)
+        looks += 1
+    assert looks < 150
