@@ -268,9 +268,10 @@ class World:
     def _apply(self, machine: Machine, pending: Pending) -> None:
         self._perform(pending, machine)
         pending.applied = True
-        # The reply tells the state of the lock: the first page of a look, or a refusal.
+        # The reply tells the state of the lock: the first page of a look, or a refusal that brings the lock item.
         is_look = pending.call.operation == "query" and "ExclusiveStartKey" not in pending.call.parameters
-        if is_look or isinstance(pending.error, ClientError):
+        is_of_the_lock = pending.call.parameters.get("Key", {}).get("sk", {"S": ""})["S"].endswith("/")
+        if is_look or (is_of_the_lock and isinstance(pending.error, ClientError)):
             machine.looked = pending.began or self.steps
 
     def _perform(self, pending: Pending, sender: Machine, *, late: bool = False) -> None:
