@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +50,8 @@ def audit(sources: Sources | None = None) -> int:
     asked = _Audit(sources if sources is not None else Sources())
     verdicts = [
         _tell("the packages of requirements.txt, as installed", asked.installed),
-        *(_tell(file, lambda file=file: asked.pinned(ROOT / file)) for file in _PINNED),  # type: ignore[misc]
-        _tell("package-lock.json", lambda: asked.locked(ROOT)),
+        *(_tell(file, partial(asked.pinned, ROOT / file)) for file in _PINNED),
+        _tell("package-lock.json", partial(asked.locked, ROOT)),
     ]
     return int(not all(verdicts))
 

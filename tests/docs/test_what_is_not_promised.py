@@ -78,16 +78,6 @@ class BehindACache:
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def memory(clock: ManualClock) -> MemoryDynamoDB:
-    return MemoryDynamoDB(clock=clock)
-
-
-@pytest.fixture
 def first(memory: MemoryDynamoDB, clock: ManualClock) -> Iterator[LockClient]:
     with client_of(memory, clock) as locks:
         yield locks

@@ -9,7 +9,7 @@ from history.lines import ENTITY, FOREVER_MS, Client, Reference, event, good_his
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ticketlock_local.history.model import Verdict, judge, overtakings
-from ticketlock_local.history.record import Event, history
+from ticketlock_local.history.record import Event, Kind, history
 
 from ticketlock import LockState
 from ticketlock._items import Holder, LockItem, Row
@@ -47,7 +47,7 @@ def test_whatever_a_good_lock_does_passes(events: list[Event]) -> None:
 class WithoutAQueue(Reference):
     """Whoever finds room comes in."""
 
-    def rows_before(self, client: Client) -> list[Client]:  # noqa: ARG002
+    def rows_before(self, _: Client) -> list[Client]:
         return []
 
 
@@ -236,9 +236,9 @@ def test_one_who_gave_up_and_one_who_was_not_heard_of_again_were_overtaken_by_no
 # Updates.
 
 
-def update(process: str, found: int, at_ms: int, kind: str = "applied") -> list[Event]:
+def update(process: str, found: int, at_ms: int, kind: Kind = "applied") -> list[Event]:
     sent = event(process, "invoked", at_ms, action="update", found=found)
-    return [sent] if kind == "unknown" else [sent, replace(sent, kind=kind, local_ms=at_ms + 1)]  # type: ignore[arg-type]  # one of them
+    return [sent] if kind == "unknown" else [sent, replace(sent, kind=kind, local_ms=at_ms + 1)]
 
 
 def test_updates_one_after_the_other_are_all_in_the_counter() -> None:

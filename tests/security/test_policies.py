@@ -43,9 +43,9 @@ def live(table: LockTable, lock: LockName, pass_time: Callable[[float], None]) -
     grant = table.take_ticket(me, None)
     assert isinstance(grant, Grant)
     table.renew(me, grant.fencing_token)
-    check = condition_check("locks", lock, "me", grant.fencing_token, native=False)
-    own_write = {"Delete": {"TableName": "locks", "Key": {"pk": {"S": lock.entity}, "sk": {"S": "own"}}}}
-    table.client.transact_write_items(TransactItems=[check, own_write])  # type: ignore[list-item]
+    check: Any = condition_check("locks", lock, "me", grant.fencing_token, native=False)
+    own_write: Any = {"Delete": {"TableName": "locks", "Key": {"pk": {"S": lock.entity}, "sk": {"S": "own"}}}}
+    table.client.transact_write_items(TransactItems=[check, own_write])
     table.set_data(me, grant.fencing_token, "seen")
     for claim in (dying, other):
         found = table.take_ticket(claim, None)

@@ -49,7 +49,8 @@ def test_a_cargo_that_fails_is_told_with_what_it_says_and_the_old_build_stays(
     assert old.read_text() == "old"
 
 
-def test_no_cargo_is_told_and_the_old_build_stays(path: Path, folder: Path, old: Path) -> None:  # noqa: ARG001 an empty PATH
+@pytest.mark.usefixtures("path")
+def test_no_cargo_is_told_and_the_old_build_stays(folder: Path, old: Path) -> None:
     with pytest.raises(CargoMissing):
         dynoxide_program(folder)
     assert old.read_text() == "old"

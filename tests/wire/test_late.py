@@ -1,6 +1,6 @@
 """Requests that arrive long after they were given up and sent again: they change nothing any more."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from client.places import PATIENCE_S, is_release, is_renewal, meanwhile, outcome, until
@@ -9,6 +9,7 @@ from wire.mishaps import Late
 from wire.proxy import Proxy
 
 from ticketlock import LockClient
+from ticketlock.testing import Sent
 
 # A quarter of it is the time-out after which a request is sent again.
 LEASE_S = 2
@@ -32,10 +33,17 @@ def arrives(late: Late) -> None:
     assert late.arrived.wait(PATIENCE_S)
 
 
-def test_a_grant_that_arrives_late_does_not_get_in_beside_the_next_holder(
-    place: Far, proxy: Proxy, impatient: LockClient, near: LockClient, entity: str, late: Late
+@pytest.mark.parametrize("what", [is_grant, is_release])
+def test_a_grant_or_a_release_that_arrives_late_leaves_the_next_holder_alone(
+    place: Far,
+    proxy: Proxy,
+    impatient: LockClient,
+    near: LockClient,
+    entity: str,
+    late: Late,
+    what: Callable[[Sent], bool],
 ) -> None:
-    proxy.trouble(late, is_grant)
+    proxy.trouble(late, what)
     impatient.acquire(entity).release()
     following = near.acquire(entity, record_wait=0)
     arrives(late)
@@ -79,17 +87,6 @@ def test_a_renewal_that_arrives_late_revives_nothing(
     lease.release()
     arrives(late)
     assert place.is_free(entity)
-
-
-def test_a_release_that_arrives_late_leaves_the_next_holder_alone(
-    place: Far, proxy: Proxy, impatient: LockClient, near: LockClient, entity: str, late: Late
-) -> None:
-    proxy.trouble(late, is_release)
-    impatient.acquire(entity).release()
-    following = near.acquire(entity, record_wait=0)
-    arrives(late)
-    following.renew()
-    assert place.holders_of(entity) == 1
 
 
 def test_a_row_that_arrives_late_is_no_second_place(
