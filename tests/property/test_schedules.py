@@ -1,10 +1,12 @@
 """A part of the search that ``make proof`` makes: every promise is kept on every schedule; a broken lock breaks one."""
 
+import shlex
+
 import pytest
 from property.broken import BROKEN_LOCKS, FOUND, BrokenLock
 from property.chance import Recorded, Seeded, shrunk
 from property.every import KINDS, every
-from property.explore import fails, first_broken, run
+from property.explore import fails, first_broken, replay, run
 from property.invariants import Broken
 from property.stateful import told_by_hypothesis
 
@@ -15,7 +17,7 @@ RARELY_CAUGHT = {
     "a count that is put back without declaring tickets void",
     "a partial page taken for the whole queue",
     "a withdrawal that does nothing",
-    "'<>' for the limit",
+    "not equal for the limit",
     "an expired holder removed though it has renewed",
     "a turn without the token that was seen",
     "without the condition MY_LEASE_IS_AS_I_SAW",
@@ -46,6 +48,12 @@ def test_every_schedule_of_two_machines_at_a_free_lock_keeps_every_promise() -> 
 )
 def test_a_broken_lock_is_caught(lock: BrokenLock) -> None:
     assert first_broken(lock, range(200)) is not None
+
+
+@pytest.mark.parametrize("lock", BROKEN_LOCKS, ids=lambda lock: lock.name)
+def test_the_command_that_shows_a_broken_lock_again_is_read_as_it_is_meant(lock: BrokenLock) -> None:
+    _, _, arguments = shlex.split(replay(17, lock.name))
+    assert shlex.split(arguments.removeprefix("ARGS=")) == ["--seed", "17", "--lock", lock.name]
 
 
 def test_a_broken_lock_is_told_as_a_short_story() -> None:

@@ -74,8 +74,8 @@ BROKEN_ELSEWHERE = (
         ),
     ),
     BrokenLock(
-        "'<>' for the limit",
-        "the AWS sample of a Step Functions semaphore: it never recovers from a lower limit",
+        "not equal for the limit",
+        "the AWS sample of a Step Functions semaphore, by <>: it never recovers from a lower limit",
         ((_writes, "_ROOM", ("held <> permits", _conditions.NOBODY_SHARES)),),
     ),
     BrokenLock(

@@ -93,7 +93,7 @@ BROKEN_MODELS = (
         ((_queue, "is_over", lambda until_ms, now: until_ms < now.latest_ms),),
     ),
     BrokenLock(
-        "a flag 'queue is empty' in place of the count",
+        "a flag for an empty queue in place of the count",
         "a model of this lock",
         ((_writes, "take_my_turn", _turn_clears_the_flag),),
     ),
