@@ -144,7 +144,8 @@ class LockClient:
             shared: hold it together with others who share it; nobody who waits for it alone is overtaken.
             reentrant: hold it once more, if this thread holds it already.
             heartbeat: whether it is renewed in the background.
-            owner: the identity of this acquisition, if you have one: a repeated call with it gets the same grant.
+            owner: the identity of this acquisition, if you have one: a repeated call with it gets the same grant. What
+                is broken off then leaves the grant, which others may have, to its lease.
             on_lost: called once, on a thread of its own, if the lock is lost before it is released.
             on_danger: called once, on a thread of its own, when the deadline comes near because renewals fail.
             danger: how near that is; a quarter of the lease otherwise. The heartbeat keeps it beyond half of it.
@@ -172,21 +173,17 @@ class LockClient:
             asked.claim,
             grant,
             self._clocks,
+            has_own_identity=asked.has_own_identity,
             heartbeat=self._heartbeat if heartbeat is None else heartbeat,
             on_lost=on_lost,
             on_danger=on_danger,
             danger_ms=asked.danger_ms,
         )
-        made._client = self
         try:
-            self._asking.keep(caller, made)
-        except ClientClosed:
-            made.release(best_effort=True)
+            return self._keep(made, caller)
+        except BaseException:
+            made._give_back()
             raise
-        if made._is_watched():
-            self._watch(made)
-        _log.debug("acquired %r", made)
-        return made
 
     def try_acquire(self, entity: str | LockName, **more: Any) -> Lease | None:
         """Take a lock if it is free; None if anybody holds it or waits for it.
@@ -216,7 +213,8 @@ class LockClient:
             more: as in ``acquire``.
 
         Raises:
-            RecordWaitExceeded: not all of them could be had in time; those that were are released, the last one first.
+            RecordWaitExceeded: not all of them could be had in time; those that were are released, the last one first,
+                or with ``owner`` left to their leases.
         """
         wait_ms = self._asking.wait_ms(record_wait)
         began_ms = self._clocks.read().local_ms
@@ -288,16 +286,13 @@ class LockClient:
             claim,
             grant,
             self._clocks,
+            has_own_identity=False,
             heartbeat=heartbeat,
             on_lost=None,
             on_danger=None,
             danger_ms=None,
         )
-        made._client = self
-        self._asking.keep(owner, made)
-        if heartbeat:
-            self._keeper.watch(made)
-        return made
+        return self._keep(made, owner)
 
     def inspect(self, entity: str | LockName, *, namespace: str | None = None) -> LockState:
         """Read a lock, its holders and its whole queue."""
@@ -390,6 +385,19 @@ class LockClient:
         except TicketLockError as error:
             _log.warning("a place in the queue of %r was not given up, and ends by itself: %s", asked.claim.lock, error)
 
+    def _keep(self, made: Lease, caller: object) -> Lease:
+        made._client = self
+        self._asking.keep(caller, made)
+        if made._is_watched():
+            try:
+                self._keeper.watch(made)
+            except RuntimeError:
+                # No thread can be started: a lock that nobody renews is not handed out.
+                self._forget(made)
+                raise
+        _log.debug("acquired %r", made)
+        return made
+
     def _renew(self, lease: Lease) -> None:
         try:
             grant = self._table.renew(lease._claim, lease.fencing_token)
@@ -421,17 +429,10 @@ class LockClient:
             raise lease._lost()
         _log.debug("released %r", lease)
 
-    def _watch(self, lease: Lease) -> None:
-        try:
-            self._keeper.watch(lease)
-        except RuntimeError:
-            # No thread can be started: a lock that nobody renews is not handed out.
-            lease.release(best_effort=True)
-            raise
-
     def _forget(self, lease: Lease) -> None:
         self._keeper.forget(lease)
         self._asking.drop(lease)
+        self._keeper.settle()
 
     def _tend(self, lease: Lease, due: Due) -> None:
         if due == "renew":

@@ -117,7 +117,13 @@ class Lease(BaseLease):
         self._check_process()
         self._detached = True
         self._client._forget(self)
-        self._client._keeper.settle()
+
+    def _give_back(self) -> None:
+        """End it as it was found: nobody has worked under it. A grant that others may have as well is left to them."""
+        if self._has_own_identity:
+            self.release(best_effort=True, data_left=self.data_left)
+        elif self._mark_released() != "still held":
+            self._client._forget(self)
 
     def __enter__(self) -> Self:
         self._check_not_released()
@@ -166,8 +172,8 @@ class LeaseGroup:
         self._for_each(lambda lease: lease.__exit__(kind, error, traceback))
 
     def _give_back(self) -> None:
-        """Free them as they were found: nobody has worked under them."""
-        self._for_each(lambda lease: lease.release(best_effort=True, data_left=lease.data_left))
+        """End them as they were found: nobody has worked under them."""
+        self._for_each(lambda lease: lease._give_back())
 
     def _for_each(self, end: Callable[[Lease], None]) -> None:
         """The last one first, each of them, whatever becomes of the others."""

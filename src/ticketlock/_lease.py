@@ -48,6 +48,7 @@ class BaseLease:
         grant: Grant,
         clocks: Clocks,
         *,
+        has_own_identity: bool,
         heartbeat: bool,
         on_lost: Callable[[Self], object] | None,
         on_danger: Callable[[Self], object] | None,
@@ -61,6 +62,8 @@ class BaseLease:
         self.data_left = grant.data_left
         self._table_name = table_name
         self._claim = claim
+        # Whether its owner was made for it; otherwise somebody else with the same owner may work under its grant.
+        self._has_own_identity = has_own_identity
         self._data = claim.data
         self._clocks = clocks
         self._heartbeat = heartbeat

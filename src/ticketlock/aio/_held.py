@@ -78,6 +78,13 @@ class Lease(BaseLease):
         self._detached = True
         self._client._forget(self)
 
+    async def _give_back(self) -> None:
+        """End it as it was found: nobody has worked under it. A grant that others may have as well is left to them."""
+        if self._has_own_identity:
+            await self.release(best_effort=True, data_left=self.data_left)
+        elif self._mark_released() != "still held":
+            self._client._forget(self)
+
     async def __aenter__(self) -> Self:
         self._check_not_released()
         return self
@@ -120,8 +127,8 @@ class LeaseGroup:
         await self._to_the_end(self._for_each(lambda lease: lease.__aexit__(kind, error, traceback)))
 
     async def _give_back(self) -> None:
-        """Free them as they were found: nobody has worked under them."""
-        await self._for_each(lambda lease: lease.release(best_effort=True, data_left=lease.data_left))
+        """End them as they were found: nobody has worked under them."""
+        await self._for_each(lambda lease: lease._give_back())
 
     async def _to_the_end(self, work: Coroutine[Any, Any, None]) -> None:
         """Also if the caller is cancelled: each of the locks is freed."""

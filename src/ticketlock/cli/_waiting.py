@@ -174,6 +174,6 @@ def stand_in_line(settings: Settings, wish: Wish, signals: Signals, **options: A
     number = signals.ending()
     if number is not None:
         # It came with the grant: whoever sent it does not want the lock any more.
-        lease.release(best_effort=True)
+        lease._give_back()
         raise Ended(None, after_signal(number))
     return lease
