@@ -17,10 +17,12 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryFile
 from typing import Any
 
 from client_runs import overtakers
@@ -35,6 +37,7 @@ from soak_crowd import KINDS, Done, Kind, Share, Turn
 from soak_hour import Hour, Scale, hour
 from soak_witness import Left, left_in
 from ticketlock_local.cloud import client_arguments
+from ticketlock_local.processes import wait_until
 
 from ticketlock._sdk import make_client
 
@@ -48,8 +51,12 @@ MOST_TIMES_THE_REQUESTS = 2
 # The client's maps know a thousand locks each, and forget them all at once.
 MOST_GROWTH_KIB = 1_024
 MOST_REMEMBERED = 3_100
+# On average, one worker; some are held for half that.
+MOST_S_FOR_A_LOCK = 10
 _BESIDE = Path(__file__).parent
 _TIMEOUT_S = 400.0
+# Of each of them: when all fail, they fail alike.
+_REASONS_TOLD = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +115,26 @@ def crowd(shares: Mapping[Kind, tuple[int, int, int, int]], hold_s: float) -> Cr
     with memory_server() as endpoint:
         Ours.make_table(endpoint, "locks")
         runs = [asdict(Share(endpoint, "locks", kind, *share, hold_s)) for kind, share in shares.items()]
-        done = [Done.parse(said) for said in _said("soak_crowd.py", runs)]
+        done = [Done.parse(each) for each in said("soak_crowd.py", runs)]
         pages = make_client(**client_arguments(endpoint)).get_paginator("scan").paginate(TableName="locks")
         left = left_in([item for page in pages for item in page["Items"]])
+    return seen_of(done, left)
+
+
+def seen_of(done: Sequence[Done], left: Left) -> Crowd:
+    """What processes did together.
+
+    Args:
+        done: by each.
+        left: in the table afterwards.
+
+    Raises:
+        SystemExit: nobody was granted a lock, so nothing can be counted; it tells why.
+    """
     turns = sorted((turn for each in done for turn in each.turns), key=lambda turn: turn.stay.granted_s or 0)
+    failed = [error for each in done for error in each.failed]
+    if not turns:
+        raise SystemExit("\n".join(["nobody was granted a lock:", *failed[:_REASONS_TOLD]]))
     by_lock: dict[int, list[Turn]] = defaultdict(list)
     for turn in turns:
         by_lock[turn.lock].append(turn)
@@ -121,7 +144,7 @@ def crowd(shares: Mapping[Kind, tuple[int, int, int, int]], hold_s: float) -> Cr
             requests[operation] += times
     return Crowd(
         turns=turns,
-        failed=[error for each in done for error in each.failed],
+        failed=failed,
         seconds=(turns[-1].stay.granted_s or 0) - min(turn.began_s for turn in turns),
         requests=requests,
         beyond_the_slip=sum(_beyond_the_slip(of_one) for of_one in by_lock.values()),
@@ -137,19 +160,32 @@ def _beyond_the_slip(turns: Sequence[Turn]) -> int:
     return sum(max(0, len(overtakers(stay, stays)) - 1) for stay in stays)
 
 
-def _said(script: str, runs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What processes print, which run together; none outlives this."""
-    command = [sys.executable, str(_BESIDE / script)]
-    started = [subprocess.Popen([*command, json.dumps(run)], stdout=subprocess.PIPE, text=True) for run in runs]
-    try:
-        said = [process.communicate(timeout=_TIMEOUT_S)[0] for process in started]
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
-    if any(process.returncode for process in started):
-        raise SystemExit(f"{script} has failed, see above")
-    return said
+def said(script: str, runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What processes print, which run together; none outlives this, nor another that fails."""
+    with ExitStack() as stack:
+        printed = [stack.enter_context(TemporaryFile("w+")) for _ in runs]
+        started = [
+            subprocess.Popen([sys.executable, str(_BESIDE / script), json.dumps(run)], stdout=file)
+            for run, file in zip(runs, printed, strict=True)
+        ]
+
+        def ended() -> bool:
+            codes = [process.poll() for process in started]
+            return any(codes) or None not in codes
+
+        try:
+            in_time = wait_until(ended, timeout_s=_TIMEOUT_S)
+        finally:
+            for process in started:
+                process.kill()
+                process.wait()
+        if not in_time:
+            raise SystemExit(f"{script} has not come to its end in {_TIMEOUT_S:.0f} s")
+        if any(process.returncode for process in started):
+            raise SystemExit(f"{script} has failed, see above")
+        for file in printed:
+            file.seek(0)
+        return [file.read() for file in printed]
 
 
 def judged(name: str, crowd: Crowd, *, asked: int, locks: int) -> list[Check]:
@@ -160,7 +196,7 @@ def judged(name: str, crowd: Crowd, *, asked: int, locks: int) -> list[Check]:
         Check(f"{name}: nobody is overtaken beyond the one slip", crowd.beyond_the_slip == 0),
         Check(f"{name}: tokens rise from grant to grant", crowd.tokens_fell == 0),
         Check(f"{name}: only lock items are left", (left.locks, left.rows) == (locks, 0)),
-        Check(f"{name}: nobody is counted", (left.held, left.waiting) == (0, 0)),
+        Check(f"{name}: nobody holds, and nobody is counted", left.is_idle),
     ]
 
 
@@ -200,7 +236,7 @@ def judged_hour(seen: Hour) -> list[Check]:
         Check("hour: nobody starves", seen.starved == 0),
         Check("hour: nobody loses a lock that is renewed", lost == 0),
         Check("hour: closed clients leave no task and remember nothing", (seen.tasks, seen.remembered) == (0, 0)),
-        Check("hour: leases over, nobody is counted", (after_leases.held, after_leases.waiting) == (0, 0)),
+        Check("hour: leases over, nobody holds, and nobody is counted", after_leases.is_idle),
         Check("hour: a day later no row is left", after_a_day.rows == 0),
         Check("hour: four weeks later nothing is left", (after_weeks.locks, after_weeks.rows) == (0, 0)),
     ]
@@ -235,16 +271,16 @@ def lives(seconds: float) -> dict[str, Lived]:
     """Let a client of each kind live, on one table."""
     with memory_server() as endpoint:
         Ours.make_table(endpoint, "locks")
-        said = _said(
-            "soak_client.py", [asdict(Life(endpoint, "locks", kind, seconds)) for kind in ("threads", "tasks")]
-        )
-    return {kind: lived(each) for kind, each in zip(KINDS, said, strict=True)}
+        printed = said("soak_client.py", [asdict(Life(endpoint, "locks", kind, seconds)) for kind in KINDS])
+    return {kind: lived(each) for kind, each in zip(KINDS, printed, strict=True)}
 
 
-def judged_life(kind: str, life: Lived) -> list[Check]:
+def judged_life(kind: str, life: Lived, seconds: float) -> list[Check]:
     """What has to be so of a long life."""
     first, last = life.first, life.last
     return [
+        Check(f"life, {kind}: no worker fails", not life.failed),
+        Check(f"life, {kind}: it takes locks all along", life.cycles >= WORKERS * seconds / MOST_S_FOR_A_LOCK),
         Check(f"life, {kind}: memory does not grow", last.traced_kib - first.traced_kib <= MOST_GROWTH_KIB),
         Check(f"life, {kind}: threads do not grow", last.threads <= first.threads + 1),
         Check(f"life, {kind}: files do not grow", last.files <= first.files + 1),
@@ -261,6 +297,7 @@ def shown_lives(seconds: float, seen: Mapping[str, Lived]) -> Table:
         table.add_column(kind, justify="right")
     table.add_row("locks taken", *(f"{life.cycles}" for life in seen.values()))
     table.add_row("gave up", *(f"{life.gave_up}" for life in seen.values()))
+    table.add_row("failed", *(f"{len(life.failed)}" for life in seen.values()))
     for name in asdict(next(iter(seen.values())).first):
         moments = [(life.first, life.last, life.closed) for life in seen.values()]
         table.add_row(name, *(", ".join(f"{getattr(used, name):,.1f}" for used in each) for each in moments))
@@ -274,12 +311,14 @@ def main() -> int:
     less = 10 if parser.parse_args().quick else 1
     console = Console(width=110)
     checks: list[Check] = []
+    reasons: dict[str, Sequence[str]] = {}
 
     few, many = (number // less for number in WAITERS)
     crowds = {f"{number}": waiters(number) for number in (few, many)}
     console.print(shown("waiters, one lock, all at once", crowds))
     for name, each in crowds.items():
         checks += judged(f"{name} waiters", each, asked=int(name) // 2 * 2, locks=1)
+        reasons[f"{name} waiters"] = each.failed
     times = crowds[f"{many}"].requests_a_grant / crowds[f"{few}"].requests_a_grant
     more = f"{many} waiters ask less than {MOST_TIMES_THE_REQUESTS} times as often for a grant as {few}"
     checks.append(Check(more, times < MOST_TIMES_THE_REQUESTS))
@@ -288,22 +327,26 @@ def main() -> int:
     contended = pairs(locks)
     console.print(shown(f"{locks} locks, two contenders each", {"": contended}))
     checks += judged("pairs", contended, asked=2 * locks, locks=locks)
+    reasons["pairs"] = contended.failed
 
     scale = Scale(minutes=60 / less)
     seen = hour(scale)
     console.print(shown_hour(scale, seen))
     checks += judged_hour(seen)
+    reasons["hour"] = seen.broken
 
     lived_s = LIFE_S / less
     clients = lives(lived_s)
     console.print(shown_lives(lived_s, clients))
     for kind, life in clients.items():
-        checks += judged_life(kind, life)
+        checks += judged_life(kind, life, lived_s)
+        reasons[f"life, {kind}"] = life.failed
 
     for check in checks:
         print(f"{'PASS  ' if check.kept else 'FAILED'} {check.text}")
-    for broken in seen.broken[:20]:
-        print(f"FAILED {broken}")
+    for name, told in reasons.items():
+        for reason in told[:_REASONS_TOLD]:
+            print(f"FAILED {name}: {reason}")
     return 0 if all(check.kept for check in checks) else 1
 
 

@@ -12,7 +12,10 @@ import sys
 import threading
 import time
 import tracemalloc
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
@@ -71,12 +74,14 @@ class Lived:
     Attributes:
         cycles: locks taken and released.
         gave_up: record waits that were over.
+        failed: what else ended a worker before its time.
         first, last: the means of the first quarter, and of the last.
         closed: after the client was closed.
     """
 
     cycles: int
     gave_up: int
+    failed: Sequence[str]
     first: Used
     last: Used
     closed: Used
@@ -86,47 +91,52 @@ def read(said: str) -> Lived:
     """What a process has printed."""
     fields = json.loads(said)
     first, last, closed = (Used(**fields[name]) for name in ("first", "last", "closed"))
-    return Lived(fields["cycles"], fields["gave_up"], first, last, closed)
+    return Lived(fields["cycles"], fields["gave_up"], fields["failed"], first, last, closed)
 
 
-class _Watched:
-    """The process, looked at by a thread of its own, which is not counted."""
+@contextmanager
+def _watched(client: Any) -> Iterator[list[Used]]:
+    """Look at the process, by a thread of its own, which is not counted."""
+    seen: list[Used] = []
+    over = threading.Event()
 
-    def __init__(self, client: Any) -> None:
-        self.cycles = self.gave_up = 0
-        self._client = client
-        self._process = psutil.Process(os.getpid())
-        self._seen: list[Used] = []
-        self._over = threading.Event()
-        self._watcher = threading.Thread(target=self._watch)
-        tracemalloc.start()
-        self._watcher.start()
+    def watch() -> None:
+        seen.append(_look(client, watchers=1))
+        while not over.wait(_SAMPLE_EVERY_S):
+            seen.append(_look(client, watchers=1))
 
-    def _watch(self) -> None:
-        while not self._over.wait(_SAMPLE_EVERY_S):
-            self._seen.append(self._look(watchers=1))
+    tracemalloc.start()
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        watcher.join()
 
-    def _look(self, watchers: int) -> Used:
-        asking = self._client._asking
-        maps = (asking._held, asking._hand_over_ms, asking._crowded_until_ms, asking._distrusted_until_ms)
-        return Used(
-            # asyncio's own, for names of hosts, stay until its loop ends.
-            threads=sum(not each.name.startswith("asyncio_") for each in threading.enumerate()) - watchers,
-            files=self._process.num_fds(),
-            traced_kib=tracemalloc.get_traced_memory()[0] / 1_024,
-            rss_kib=self._process.memory_info().rss / 1_024,
-            remembered=sum(map(len, maps)) + len(self._client._waiters),
-        )
 
-    def end(self) -> Lived:
-        """The client is closed: what is left, and what was before."""
-        self._over.set()
-        self._watcher.join()
-        # The first moments fill pools, maps and caches.
-        seen = self._seen[len(self._seen) // 5 :]
-        quarter = len(seen) // 4
-        first, last = _mean(seen[:quarter]), _mean(seen[-quarter:])
-        return Lived(self.cycles, self.gave_up, first, last, self._look(watchers=0))
+def _look(client: Any, watchers: int = 0) -> Used:
+    asking = client._asking
+    maps = (asking._held, asking._hand_over_ms, asking._crowded_until_ms, asking._distrusted_until_ms)
+    process = psutil.Process(os.getpid())
+    return Used(
+        # asyncio's own, for names of hosts, stay until its loop ends.
+        threads=sum(not each.name.startswith("asyncio_") for each in threading.enumerate()) - watchers,
+        files=process.num_fds(),
+        traced_kib=tracemalloc.get_traced_memory()[0] / 1_024,
+        rss_kib=process.memory_info().rss / 1_024,
+        remembered=sum(map(len, maps)) + len(client._waiters),
+    )
+
+
+def _lived(workers: Sequence[Counter[str] | BaseException], seen: Sequence[Used], closed: Used) -> Lived:
+    """What came of each worker, and what was seen."""
+    became = sum((each for each in workers if isinstance(each, Counter)), Counter[str]())
+    failed = [repr(each) for each in workers if isinstance(each, BaseException)]
+    # The first moments fill pools, maps and caches.
+    seen = seen[len(seen) // 5 :]
+    quarter = max(1, len(seen) // 4)
+    return Lived(became["taken"], became["gave up"], failed, _mean(seen[:quarter]), _mean(seen[-quarter:]), closed)
 
 
 def _mean(seen: Sequence[Used]) -> Used:
@@ -146,24 +156,22 @@ def by_threads(life: Life) -> Lived:
     """Live as a client for threads."""
     ends_at = time.monotonic() + life.seconds
     with LockClient(life.table, client=make_client(**client_arguments(life.endpoint)), lease=LEASE_S) as locks:
-        watched = _Watched(locks)
 
-        def work() -> None:
+        def work() -> Counter[str]:
+            became = Counter[str]()
             while time.monotonic() < ends_at:
                 lock, record_wait, hold_s = _wish()
                 try:
                     with locks.acquire(lock, record_wait=record_wait):
                         time.sleep(hold_s)
-                    watched.cycles += 1
+                    became["taken"] += 1
                 except RecordWaitExceeded:
-                    watched.gave_up += 1
+                    became["gave up"] += 1
+            return became
 
-        threads = [threading.Thread(target=work) for _ in range(WORKERS)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    return watched.end()
+        with _watched(locks) as seen, ThreadPoolExecutor(WORKERS) as pool:
+            workers = [pool.submit(work) for _ in range(WORKERS)]
+    return _lived([worker.exception() or worker.result() for worker in workers], seen, _look(locks))
 
 
 async def by_tasks(life: Life) -> Lived:
@@ -171,20 +179,22 @@ async def by_tasks(life: Life) -> Lived:
     ends_at = time.monotonic() + life.seconds
     options = client_arguments(life.endpoint)
     async with aio.LockClient(life.table, client_options=options, lease=LEASE_S) as locks:
-        watched = _Watched(locks)
 
-        async def work() -> None:
+        async def work() -> Counter[str]:
+            became = Counter[str]()
             while time.monotonic() < ends_at:
                 lock, record_wait, hold_s = _wish()
                 try:
                     async with locks.acquire(lock, record_wait=record_wait):
                         await asyncio.sleep(hold_s)
-                    watched.cycles += 1
+                    became["taken"] += 1
                 except RecordWaitExceeded:
-                    watched.gave_up += 1
+                    became["gave up"] += 1
+            return became
 
-        await asyncio.gather(*(work() for _ in range(WORKERS)))
-    return watched.end()
+        with _watched(locks) as seen:
+            workers = await asyncio.gather(*(work() for _ in range(WORKERS)), return_exceptions=True)
+    return _lived(workers, seen, _look(locks))
 
 
 _BY: dict[Kind, Callable[[Life], Lived]] = {

@@ -121,6 +121,11 @@ class Left:
     waiting: int
     holders: int
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody holds, and nobody is counted."""
+        return self.held == self.waiting == self.holders == 0
+
 
 def left_in(items: Sequence[Item]) -> Left:
     """Count what stands in a table."""

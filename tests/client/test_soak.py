@@ -1,11 +1,17 @@
 """``make soak``, for minutes in the place of an hour: what it judges is so, and it sees what is broken."""
 
+import time
 from collections.abc import Iterable
+from dataclasses import asdict, replace
 
 import pytest
 from clients import Check
-from soak import judged, judged_hour, waiters
+from memory_server import memory_server
+from soak import judged, judged_hour, judged_life, said, seen_of, waiters
+from soak_client import WORKERS, Life, Lived, Used, read
+from soak_crowd import KINDS, Done, Kind
 from soak_hour import Scale, hour
+from soak_witness import Left
 
 from ticketlock import _conditions
 from ticketlock._queue import Queue
@@ -42,3 +48,48 @@ def test_a_newcomer_that_goes_past_those_who_wait_is_seen_to_overtake_without_a_
 
 def test_waiters_of_two_processes_each_get_their_turn_and_leave_nothing() -> None:
     assert broken(judged("10 waiters", waiters(10), asked=10, locks=1)) == []
+
+
+def test_where_nobody_is_granted_a_lock_it_is_told_why() -> None:
+    with pytest.raises(SystemExit, match="the table has gone"):
+        seen_of([Done(failed=["the table has gone"])], Left(locks=0, rows=0, held=0, waiting=0, holders=0))
+
+
+def test_one_process_that_fails_ends_the_others() -> None:
+    began = time.monotonic()
+    with memory_server() as endpoint, pytest.raises(SystemExit, match="has failed"):
+        said("soak_client.py", [asdict(Life(endpoint, "locks", "threads", seconds=120)), {"no": "life"}])
+    assert time.monotonic() - began < 60
+
+
+STEADY = Used(threads=20, files=30, traced_kib=9_000, rss_kib=90_000, remembered=40)
+WELL = Lived(cycles=9_000, gave_up=100, failed=[], first=STEADY, last=STEADY, closed=replace(STEADY, threads=1))
+
+
+def test_a_client_that_neither_fails_nor_grows_lives_well() -> None:
+    assert broken(judged_life("threads", WELL, seconds=60)) == []
+
+
+@pytest.mark.parametrize(
+    ("life", "fault"),
+    [
+        (replace(WELL, failed=["LockLost()"]), "no worker fails"),
+        (replace(WELL, cycles=WORKERS), "it takes locks all along"),
+        (replace(WELL, last=replace(STEADY, traced_kib=20_000)), "memory does not grow"),
+        (replace(WELL, last=replace(STEADY, threads=22)), "threads do not grow"),
+        (replace(WELL, last=replace(STEADY, files=32)), "files do not grow"),
+        (replace(WELL, last=replace(STEADY, remembered=4_000)), "what is remembered is bounded"),
+        (replace(WELL, closed=replace(STEADY, threads=2)), "no thread outlives the client"),
+    ],
+)
+def test_what_befalls_a_long_life_is_seen(life: Lived, fault: str) -> None:
+    assert broken(judged_life("threads", life, seconds=60)) == [f"life, threads: {fault}"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_client_whose_workers_all_fail_says_so_and_comes_to_its_end(kind: Kind) -> None:
+    with memory_server() as endpoint:
+        (printed,) = said("soak_client.py", [asdict(Life(endpoint, "no-table", kind, seconds=120))])
+    life = read(printed)
+    assert len(life.failed) == WORKERS
+    assert f"life, {kind}: no worker fails" in broken(judged_life(kind, life, seconds=120))
