@@ -1,16 +1,21 @@
 """Holders that are killed or suspended: how soon somebody else has the lock, and what they find out themselves."""
 
+import inspect
 import os
 import signal
 import time
 from collections.abc import Callable
 
 import pytest
-from client.programs import Programs, Shared, heard, hold, tell
+from client.programs import LEASE_S, Programs, Shared, heard, hold, tell
 
-from ticketlock import Lease, LockClient
+from ticketlock import Lease, LockClient, _time
+from ticketlock._queue import EXPIRY_MARGIN_MS
 
-WITHIN_MS = 2_000
+SURELY_OVER_MS = EXPIRY_MARGIN_MS + _time._DATE_RESOLUTION_MS
+"""How long after a lease's end in the table everybody who asks for the time takes it for over."""
+LONGEST_REPLY_MS = int(LEASE_S / 4 * 1_000)
+"""What these clients wait for."""
 
 
 def lease_until_ms(shared: Shared) -> int:
@@ -35,7 +40,13 @@ def killed_holder(programs: Programs) -> int:
     return token
 
 
-def test_a_lock_of_a_killed_process_is_taken_within_two_seconds_of_its_lease(
+def longest_look_ms() -> int:
+    """That of the first in line, by the client's default."""
+    _, longest_s = inspect.signature(LockClient).parameters["check_every"].default
+    return int(longest_s * 1_000)
+
+
+def test_a_lock_of_a_killed_process_is_taken_soon_after_its_lease_as_the_guarantees_have_it(
     programs: Programs, shared: Shared
 ) -> None:
     token = killed_holder(programs)
@@ -43,7 +54,8 @@ def test_a_lock_of_a_killed_process_is_taken_within_two_seconds_of_its_lease(
     with shared.locks() as locks, locks.acquire(shared.entity) as lease:
         taken_ms = time.time() * 1_000
         assert lease.fencing_token > token
-    assert until_ms < taken_ms <= until_ms + WITHIN_MS
+    # The reply that told the time; on top, the look that finds it over, and the transaction.
+    assert until_ms < taken_ms <= until_ms + SURELY_OVER_MS + longest_look_ms() + 3 * LONGEST_REPLY_MS
 
 
 def try_it(locks: LockClient, entity: str) -> Lease | None:
@@ -59,13 +71,16 @@ def test_whoever_has_never_seen_a_stale_lock_takes_it_at_the_first_try(
     programs: Programs, shared: Shared, ask: Callable[[LockClient, str], Lease | None]
 ) -> None:
     token = killed_holder(programs)
-    sleep_until(lease_until_ms(shared) + WITHIN_MS)
-    with shared.locks() as locks:
-        began = time.monotonic()
+    sleep_until(lease_until_ms(shared) + SURELY_OVER_MS)
+    sent: list[str] = []
+    client = shared.client()
+    client.meta.events.register("provide-client-params.dynamodb", lambda model, **_: sent.append(model.name))
+    with LockClient(shared.table, client=client, lease=LEASE_S) as locks:
         lease = ask(locks, shared.entity)
+        # The time, a try that the stale holder refuses, and one that takes its place.
+        assert sent == ["GetItem", "UpdateItem", "UpdateItem"]
         assert lease is not None
         assert lease.fencing_token > token
-        assert time.monotonic() - began < 1
 
 
 def test_a_process_that_was_suspended_past_its_lease_knows_at_once_that_it_does_not_hold(

@@ -61,19 +61,23 @@ def test_my_turn_is_one_query_and_one_transaction(alice: Process, bob: Process, 
     assert bob.operations(lambda: bob.look(second, position)) == ["Query", "TransactWriteItems"]
 
 
-@pytest.mark.parametrize("extra", [0, 10_000])
-def test_a_look_reads_the_same_few_items_behind_1_and_behind_10_000(engine: Engine, extra: int) -> None:
+@pytest.mark.parametrize("permits", [1, 3])
+@pytest.mark.parametrize("extra", [2, 10_000])
+def test_a_look_reads_one_row_more_than_permits_behind_a_few_and_behind_10_000(
+    engine: Engine, extra: int, permits: int
+) -> None:
     with table_of_its_own(engine) as roomy:
         world = World(roomy)
         alice, bob, last, lock = world.process(), world.process(), world.process(), world.lock()
-        alice.granted(alice.claim(lock))
-        ahead = bob.claim(lock)
+        for _ in range(permits):
+            alice.granted(alice.claim(lock, permits=permits))
+        ahead = bob.claim(lock, permits=permits)
         first = bob.queued(ahead)
         stand_in_line(world, alice, lock, first.place.ticket, extra)
-        claim = last.claim(lock)
+        claim = last.claim(lock, permits=permits)
         position = last.queued(claim)
         assert last.operations(lambda: last.look(claim, position)) == ["Query"]
-        assert last.sent[-1].response["ScannedCount"] == 3
+        assert last.sent[-1].response["ScannedCount"] == 1 + permits + 1
         assert position.ahead == extra + 1
 
 

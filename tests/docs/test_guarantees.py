@@ -1,21 +1,52 @@
 """docs/guarantees.md says what the code says, and names every example of what is not promised."""
 
+import math
 import re
 
 from docs.test_named_tests import functions_of
-from docs.test_pages import ROOT, rows, text
+from docs.test_pages import ROOT, defaults, rows, text
 
-from ticketlock import _time
+from ticketlock import LockClient, _time
 from ticketlock._queue import EXPIRY_MARGIN_MS
 
 PAGE = "docs/guarantees.md"
+DRIFT_MS = _time._FORGOTTEN_AFTER_MS * _time._DRIFT_PER_MS
+
+
+def parts_of_the_bound() -> dict[str, str]:
+    return {part: at_most for part, _, at_most in (row for row in rows(PAGE, "3. Liveness") if len(row) == 3)}
 
 
 def test_the_bound_of_liveness_has_the_numbers_of_the_code() -> None:
-    most = {part: at_most for part, _, at_most in (row for row in rows(PAGE, "3. Liveness") if len(row) == 3)}
+    most = parts_of_the_bound()
     assert (most["1 s"], most["2 s"]) == (f"{EXPIRY_MARGIN_MS // 1_000} s", f"{_time._DATE_RESOLUTION_MS // 1_000} s")
     assert most["reply"] == f"{_time._SLOWEST_MS // 1_000} s"
-    assert most["drift"] == f"{_time._FORGOTTEN_AFTER_MS * _time._DRIFT_PER_MS / 1_000:.1f} s"
+    assert most["drift"] == f"{DRIFT_MS / 1_000:.1f} s"
+
+
+def told(sentence: str) -> list[float]:
+    """The numbers of a sentence of the page, which may be broken anywhere."""
+    found = re.search(sentence.replace(" ", r"\s+"), text(PAGE))
+    assert found is not None, sentence
+    return [float(number) for number in found.groups()]
+
+
+def rounded_up(ms: float) -> float:
+    return math.ceil(ms / 100) / 10
+
+
+def test_what_the_page_reckons_by_the_bound_of_liveness_is_so() -> None:
+    _, longest_look_s = defaults(LockClient)["check_every"]
+    assert told(r"the longest of `check_every`, ([\d.]+) s unless set") == [longest_look_s]
+    lease_s, reply_ms, crash_s = told(
+        r"With a lease of (\d+) s and replies of (\d+) ms, the first in line has the lock ([\d.]+) s after"
+    )
+    uncertain_ms = _time._DATE_RESOLUTION_MS + reply_ms + DRIFT_MS
+    judged_ms = EXPIRY_MARGIN_MS + uncertain_ms + longest_look_s * 1_000
+    assert crash_s == rounded_up(lease_s * 1_000 + uncertain_ms + judged_ms)
+    more_s, of_replies_ms = told(r"for ([\d.]+) s more at the latest, where replies take (\d+) ms")
+    assert of_replies_ms == reply_ms
+    assert more_s == rounded_up(judged_ms)
 
 
 def test_each_example_of_what_is_not_promised_is_linked_where_it_stands() -> None:
