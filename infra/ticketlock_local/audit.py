@@ -17,6 +17,7 @@ from typing import Any
 from ticketlock_local.checkout import ROOT
 
 _TIMEOUT_S = 300.0
+_ANSWER_TOLD = 200
 _FAMOUS_PYTHON = ("jinja2", "2.4.1")
 _FAMOUS_NODE = ("lodash", "4.17.0")
 # Each with all that it needs, so that nothing is left to resolve.
@@ -33,6 +34,19 @@ class _Unanswered(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class _Known:
+    """What is known of one list of packages.
+
+    Attributes:
+        advisories: about its packages.
+        unanswered: why nobody said anything, of packages or of the whole list.
+    """
+
+    advisories: Sequence[str]
+    unanswered: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Sources:
     """Who is asked.
 
@@ -46,45 +60,52 @@ class Sources:
 
 
 def audit(sources: Sources | None = None) -> int:
-    """Return 0 only when every pinned package was asked about, and none has an advisory."""
+    """Return 0 only when every pinned package was asked about, and none has an advisory.
+
+    Returns:
+        1 when one has an advisory, else 2 when one was not asked about.
+    """
     asked = _Audit(sources if sources is not None else Sources())
-    verdicts = [
-        _tell("the packages of requirements.txt, as installed", asked.installed),
-        *(_tell(file, partial(asked.pinned, ROOT / file)) for file in _PINNED),
-        _tell("package-lock.json", partial(asked.locked, ROOT)),
+    known = [
+        _told("the packages of requirements.txt, as installed", asked.installed),
+        *(_told(file, partial(asked.pinned, ROOT / file)) for file in _PINNED),
+        _told("package-lock.json", partial(asked.locked, ROOT)),
     ]
-    return int(not all(verdicts))
+    if any(each.advisories for each in known):
+        return 1
+    return 2 if any(each.unanswered for each in known) else 0
 
 
-def _tell(what: str, ask: Callable[[], Sequence[str]]) -> bool:
-    """Print what is known of one list of packages; whether it is clean."""
+def _told(what: str, ask: Callable[[], _Known]) -> _Known:
+    """What is known of one list of packages, which is printed too."""
     try:
-        found = ask()
+        known = ask()
     except _Unanswered as unanswered:
-        print(f"not audited: {what}, because {unanswered}")
-        return False
-    for advisory in found:
+        known = _Known((), [str(unanswered)])
+    for advisory in known.advisories:
         print(f"vulnerable: {advisory} ({what})")
-    if not found:
+    for why in known.unanswered:
+        print(f"not audited: {what}, because {why}")
+    if not known.advisories and not known.unanswered:
         print(f"no known vulnerability: {what}")
-    return not found
+    return known
 
 
 class _Audit:
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
 
-    def installed(self) -> list[str]:
+    def installed(self) -> _Known:
         """Advisories about what this interpreter has installed, but for ticketlock itself."""
         self._prove(self._osv)
         return self._pip_audit("--skip-editable")
 
-    def pinned(self, file: Path) -> list[str]:
+    def pinned(self, file: Path) -> _Known:
         """Advisories about the packages of a requirements file."""
         self._prove(self._osv)
         return self._requirements(file)
 
-    def locked(self, folder: Path) -> list[str]:
+    def locked(self, folder: Path) -> _Known:
         """Advisories about the packages of a folder's package-lock.json."""
         self._prove(self._npm)
         return self._npm_audit(folder)
@@ -104,12 +125,12 @@ class _Audit:
         """The same of the npm registry."""
         return _unproven("the npm registry", _FAMOUS_NODE, self._famous_node)
 
-    def _famous_python(self, folder: Path) -> list[str]:
+    def _famous_python(self, folder: Path) -> _Known:
         file = folder / "requirements.txt"
         file.write_text("{}=={}\n".format(*_FAMOUS_PYTHON))
         return self._requirements(file)
 
-    def _famous_node(self, folder: Path) -> list[str]:
+    def _famous_node(self, folder: Path) -> _Known:
         name, version = _FAMOUS_NODE
         root = {"name": "famous", "version": "0.0.0", "dependencies": {name: version}}
         packages = {"": root, f"node_modules/{name}": {"version": version}}
@@ -118,50 +139,62 @@ class _Audit:
         (folder / "package-lock.json").write_text(json.dumps(lock))
         return self._npm_audit(folder)
 
-    def _requirements(self, file: Path) -> list[str]:
+    def _requirements(self, file: Path) -> _Known:
         return self._pip_audit("--no-deps", "--disable-pip", "--requirement", str(file))
 
-    def _pip_audit(self, *what: str) -> list[str]:
+    def _pip_audit(self, *what: str) -> _Known:
         source = ("--vulnerability-service", "osv", "--osv-url", self._sources.osv_url)
         form = ("--format", "json", "--desc", "off", "--progress-spinner", "off")
-        answer = _json([sys.executable, "-m", "pip_audit", *source, *form, *what])
-        found: list[str] = []
-        for package in answer["dependencies"]:
-            if "skip_reason" in package and package["name"] != "ticketlock":
-                raise _Unanswered(package["skip_reason"])
-            found += [
-                f"{package['name']} {package['version']}: {advisory['id']}" for advisory in package.get("vulns", [])
-            ]
-        return found
+        return _asked([sys.executable, "-m", "pip_audit", *source, *form, *what], ROOT, _by_pip_audit)
 
-    def _npm_audit(self, folder: Path) -> list[str]:
+    def _npm_audit(self, folder: Path) -> _Known:
         registry = self._sources.npm_registry
         more = [] if registry is None else ["--registry", registry]
         command = ["npm", "audit", "--package-lock-only", "--json", "--no-update-notifier", *more]
-        answer = _json(command, folder)
-        if "vulnerabilities" not in answer:
-            raise _Unanswered(str(answer.get("message") or answer.get("error") or answer))
-        return [f"{name}: {each['severity']}, {each['range']}" for name, each in answer["vulnerabilities"].items()]
+        return _asked(command, folder, _by_npm)
 
 
-def _unproven(source: str, famous: tuple[str, str], ask: Callable[[Path], list[str]]) -> str:
+def _by_pip_audit(answer: Any) -> _Known:
+    packages = [package for package in answer["dependencies"] if package["name"] != "ticketlock"]
+    return _Known(
+        [
+            f"{package['name']} {package['version']}: {advisory['id']}"
+            for package in packages
+            for advisory in package.get("vulns", [])
+        ],
+        [f"{package['name']}: {package['skip_reason']}" for package in packages if "skip_reason" in package],
+    )
+
+
+def _by_npm(answer: Any) -> _Known:
+    if "vulnerabilities" not in answer:
+        raise _Unanswered(str(answer.get("message") or answer.get("error") or answer))
+    return _Known([f"{name}: {each['severity']}, {each['range']}" for name, each in answer["vulnerabilities"].items()])
+
+
+def _unproven(source: str, famous: tuple[str, str], ask: Callable[[Path], _Known]) -> str:
     try:
         with tempfile.TemporaryDirectory(prefix="ticketlock-audit-") as folder:
             known = ask(Path(folder))
     except _Unanswered as unanswered:
         return str(unanswered)
-    return "" if known else "{} knows no advisory about {} {}, which has several".format(source, *famous)
+    if known.advisories:
+        return ""
+    return next(iter(known.unanswered), "{} knows no advisory about {} {}, which has several".format(source, *famous))
 
 
-def _json(command: Sequence[str], folder: Path = ROOT) -> dict[str, Any]:
-    """What a tool printed. Its exit code says no more: failures and findings have the same one."""
+def _asked(command: Sequence[str], folder: Path, read: Callable[[Any], _Known]) -> _Known:
+    """What a tool answers. Its exit code says no more: failures and findings have the same one."""
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise _Unanswered(str(error)) from error
     try:
-        answer: dict[str, Any] = json.loads(done.stdout)
+        answer = json.loads(done.stdout)
     except ValueError:
         said = done.stderr.strip() or f"it ended with status {done.returncode}"
         raise _Unanswered(said.splitlines()[-1]) from None
-    return answer
+    try:
+        return read(answer)
+    except (AttributeError, KeyError, TypeError):
+        raise _Unanswered(f"this answer is not understood: {done.stdout.strip()[:_ANSWER_TOLD]}") from None

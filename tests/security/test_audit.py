@@ -4,10 +4,12 @@ import gzip
 import json
 import re
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -98,7 +100,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
 def test_sources_that_cannot_be_reached_leave_everything_not_audited(
     unreachable: Sources, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert audit(unreachable) == 1
+    assert audit(unreachable) == 2
     told = lines(capsys)
     assert len(told) == len(audits._PINNED) + 2
     assert [
@@ -111,7 +113,7 @@ def test_sources_that_know_nothing_about_anything_leave_everything_not_audited(
 ) -> None:
     """As a mirror does that has packages and no advisories."""
     with advisories({}) as sources:
-        assert audit(sources) == 1
+        assert audit(sources) == 2
     told = lines(capsys)
     assert told
     assert [line for line in told if "not audited" not in line or "knows no advisory about" not in line] == []
@@ -141,6 +143,46 @@ def test_an_advisory_about_a_pinned_package_is_told_and_fails(capsys: pytest.Cap
     told = [line for line in lines(capsys) if line.startswith("vulnerable: ")]
     untold = {file for file, name in ONE_OF_EACH.items() if not any(name in line and file in line for line in told)}
     assert untold == set()
+
+
+@pytest.fixture
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder whose ``npm`` and ``pip_audit`` are run in the place of the real ones; they answer nothing yet."""
+    answer(tmp_path / "npm", None)
+    answer(tmp_path / "pip_audit.py", None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return tmp_path
+
+
+def answer(tool: Path, value: Any) -> None:
+    tool.write_text(f"#!{sys.executable} -I\nprint({json.dumps(value)!r})\n")
+    tool.chmod(0o755)
+
+
+def test_what_is_found_is_told_beside_packages_that_nobody_answered_for(
+    tools: Path, unreachable: Sources, capsys: pytest.CaptureFixture[str]
+) -> None:
+    skipped = [{"name": name, "skip_reason": "it is on no index"} for name in ("mine", "yours")]
+    flawed = {"name": "theirs", "version": "1.0", "vulns": [{"id": "PYSEC-2026-1"}]}
+    answer(tools / "pip_audit.py", {"dependencies": [skipped[0], flawed, skipped[1]]})
+    assert audit(unreachable) == 1
+    for_one_list = [line for line in lines(capsys) if "functions/requirements.txt" in line]
+    assert for_one_list == [
+        "vulnerable: theirs 1.0: PYSEC-2026-1 (functions/requirements.txt)",
+        "not audited: functions/requirements.txt, because mine: it is on no index",
+        "not audited: functions/requirements.txt, because yours: it is on no index",
+    ]
+
+
+@pytest.mark.parametrize("value", [None, [], {"dependencies": [{}]}, {"vulnerabilities": ["lodash"]}, "busy"])
+def test_an_answer_that_is_not_understood_leaves_everything_not_audited(
+    value: Any, tools: Path, unreachable: Sources, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for tool in ("npm", "pip_audit.py"):
+        answer(tools / tool, value)
+    assert audit(unreachable) == 2
+    assert [line for line in lines(capsys) if not line.startswith("not audited: ")] == []
 
 
 def version_in(file: str, name: str) -> str:
