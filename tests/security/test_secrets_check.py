@@ -2,12 +2,18 @@
 
 import base64
 import hashlib
+import json
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from ticketlock_local import secrets_check
+from ticketlock_local.checkout import ROOT
 from ticketlock_local.errors import LocalCloudError
 from ticketlock_local.secrets_check import check_secrets
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="an unpacked archive is tested without git")
 
 
 def made_up(length: int) -> str:
@@ -61,5 +67,41 @@ def test_what_is_not_tracked_is_not_looked_at(tree: Path) -> None:
 
 
 def test_where_nothing_is_tracked_nothing_is_called_clean(tmp_path: Path) -> None:
+    git("init", "--quiet", folder=tmp_path)
     with pytest.raises(LocalCloudError, match="no tracked file"):
         check_secrets(tmp_path)
+
+
+def test_an_unpacked_archive_is_let_through_and_it_is_said_that_nobody_looked(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "settings.py").write_text(SECRETS["its secret"]())
+    assert check_secrets(tmp_path) == 0
+    assert "NO SECRET WAS LOOKED FOR" in capfd.readouterr().err
+
+
+def test_an_archive_is_let_through_without_git_and_a_checkout_is_not(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    monkeypatch.setenv("PATH", str(archive))
+    assert check_secrets(archive) == 0
+    with pytest.raises(LocalCloudError, match="'git'"):
+        check_secrets(tree)
+
+
+def test_without_detect_secrets_nothing_is_called_clean(tree: Path) -> None:
+    with pytest.raises(LocalCloudError, match="no-such-hook"):
+        check_secrets(tree, hook=tree / "no-such-hook")
+
+
+def test_a_baseline_of_another_version_passes_and_stays_as_it_is(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = json.dumps(json.loads((ROOT / ".secrets.baseline").read_text()) | {"version": "1.4.0"})
+    baseline = tmp_path / "baseline"
+    baseline.write_text(old)
+    monkeypatch.setattr(secrets_check, "_BASELINE", baseline)
+    assert check_secrets(tree) == 0
+    assert baseline.read_text() == old
