@@ -11,7 +11,7 @@ from ticketlock._asking import Seconds
 from ticketlock._lease import BaseLease
 from ticketlock._names import duration_ms, text
 from ticketlock._writes import DATA_BYTES, MAX_LEASE_MS
-from ticketlock.errors import TableError, TicketLockError
+from ticketlock.errors import LockLost, TableError, TicketLockError
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -35,9 +35,7 @@ class Lease(BaseLease):
             LockLost: the lock is not held any more.
             TableError: the table could not be used; the lease runs on until its end.
         """
-        self._check_process()
-        if self._state != "held":
-            raise self._lost()
+        self._check_held()
         self._client._renew(self)
 
     def ensure(self, at_least: Seconds) -> None:
@@ -126,7 +124,7 @@ class Lease(BaseLease):
             self._client._forget(self)
 
     def __enter__(self) -> Self:
-        self._check_not_released()
+        self._check_held()
         return self
 
     def __exit__(
@@ -164,6 +162,12 @@ class LeaseGroup:
         self._for_each(lambda lease: lease.release())
 
     def __enter__(self) -> Self:
+        try:
+            for lease in self.leases:
+                lease._check_held()
+        except LockLost:
+            self._for_each(lambda lease: lease.release(best_effort=True))
+            raise
         return self
 
     def __exit__(

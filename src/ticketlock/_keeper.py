@@ -7,6 +7,7 @@ that hangs delays no other lease's, nor the news that its own is over. The last 
 import logging
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ _LONGEST_WAIT_S = 5.0
 _LINGERS_S = 0.05
 _MANY_IN_A_ROW = 5
 _MOST_THREADS = 128
+_SETTLES_WITHIN_S = 0.05
 # By less than this the two clocks part without anything being due sooner: a lease is renewed half of it before its end.
 _CLOCKS_PART_MS = 100
 
@@ -84,9 +86,10 @@ class Keeper:
     def _join(self) -> None:
         with self._changed:
             idle = [] if self._leases else [each for each in self._threads if each is not threading.current_thread()]
+        # Those that wait end at once; those whose requests hang end with them.
+        last_s = time.monotonic() + _SETTLES_WITHIN_S
         for thread in idle:
-            # Those that wait end at once; one whose request hangs ends with it.
-            thread.join(0.05)
+            thread.join(max(0.0, last_s - time.monotonic()))
 
     @property
     def threads(self) -> int:
@@ -139,7 +142,7 @@ class Keeper:
                 due_ms = self._leases[lease]
                 if due_ms <= reading.local_ms:
                     due = lease._take_due(reading)
-                    self._leases[lease] = lease._due_ms()
+                    self._leases[lease] = lease._due_ms(reading)
                     if due == "lost" or lease._state != "held":
                         del self._leases[lease]
                     if due is None:
@@ -155,7 +158,7 @@ class Keeper:
             return None
 
     def _look_at(self, lease: "Lease") -> None:
-        self._leases[lease] = due_ms = lease._due_ms()
+        self._leases[lease] = due_ms = lease._due_ms(self._clocks.read())
         if due_ms < self._looks_at_ms:
             self._changed.notify_all()
 
@@ -164,7 +167,7 @@ class Keeper:
         wall_ahead_ms = reading.wall_ms - reading.local_ms
         if abs(wall_ahead_ms - self._wall_ahead_ms) > _CLOCKS_PART_MS:
             self._wall_ahead_ms = wall_ahead_ms
-            self._leases = {lease: lease._due_ms() for lease in self._leases}
+            self._leases = {lease: lease._due_ms(reading) for lease in self._leases}
 
     def _linger(self) -> bool:
         """Wait for the next lease for a moment, if many came in a row; whether one has come, and perhaps gone."""

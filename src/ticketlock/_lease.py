@@ -147,14 +147,11 @@ class BaseLease:
     # What the client and its keeper do with it.
 
     def _take_in(self, grant: Grant) -> None:
-        """Take over a grant's deadline, unless a later one is known."""
-        deadline = Reading(grant.deadline_ms, grant.deadline_wall_ms)
-        known: Reading | None = getattr(self, "_deadline", None)
-        if known is None or deadline.local_ms >= known.local_ms:
-            self._grant = grant
-            self._deadline = deadline
-            self._doubted = False
-            self._renew_at_ms = deadline.local_ms - self._claim.lease_ms // 2
+        self._grant = grant
+        self._deadline = Reading(grant.deadline_ms, grant.deadline_wall_ms)
+        # Whether the table was asked because of the wall clock, and has not confirmed the lease yet.
+        self._doubted = False
+        self._renew_at_ms = grant.deadline_ms - self._claim.lease_ms // 2
 
     def _remaining_ms(self, reading: Reading) -> int:
         """By whichever of the two clocks is nearer to the end."""
@@ -176,11 +173,11 @@ class BaseLease:
     def _is_watched(self) -> bool:
         return self._heartbeat or any(self._callbacks.values())
 
-    def _due_ms(self) -> int:
+    def _due_ms(self, reading: Reading) -> int:
         """When something is due next, on the local clock."""
+        if self._is_doubtful(reading):
+            return reading.local_ms
         due = [self._deadline.local_ms]
-        if self._is_doubtful(self._clocks.read()):
-            return self._clocks.read().local_ms
         if not self._in_danger:
             due.append(self._deadline.local_ms - self._danger_ms)
         if self._heartbeat and not self._renewing:
@@ -205,13 +202,18 @@ class BaseLease:
 
     def _is_doubtful(self, reading: Reading) -> bool:
         """Whether the wall clock alone says that it is over, set, or frozen with the other: the table is asked once."""
-        asked = self._doubted or self._renewing or not self._heartbeat
-        return not asked and reading.wall_ms >= self._deadline.wall_ms
+        is_asked = self._doubted or self._renewing
+        return self._heartbeat and not is_asked and reading.wall_ms >= self._deadline.wall_ms
 
     def _renewed(self, grant: Grant) -> None:
+        """Go by a renewal's deadline, unless a later renewal is known.
+
+        It may be nearer than the one before: after a clock was set the table's time is known less well.
+        """
         with self._mutex:
             self._renewing = False
-            self._take_in(grant)
+            if grant.lease_until_ms >= self._grant.lease_until_ms:
+                self._take_in(grant)
 
     def _not_renewed(self, reading: Reading) -> None:
         with self._mutex:
@@ -243,9 +245,10 @@ class BaseLease:
             self._state = "released"
             return was
 
-    def _check_not_released(self) -> None:
-        if self._state == "released":
-            raise LockLost(f"the lease on {self.entity!r} was released: acquire the lock again")
+    def _check_held(self) -> None:
+        self._check_process()
+        if self._state != "held":
+            raise self._lost()
 
     def _lost(self) -> LockLost:
         return LockLost(f"the lease of fencing token {self.fencing_token} on {self.entity!r} is over")

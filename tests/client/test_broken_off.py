@@ -9,7 +9,16 @@ from client.in_a_loop import Loop
 from client.places import Emulated, Moved, some_entity, until
 from ticketlock_local.emulator import Emulator
 
-from ticketlock import Claim, InvalidLockRequest, LockClient, LockLost, RecordWaitExceeded, aio, create_table
+from ticketlock import (
+    Claim,
+    InvalidLockRequest,
+    LockClient,
+    LockLost,
+    OutcomeUnknown,
+    RecordWaitExceeded,
+    aio,
+    create_table,
+)
 from ticketlock.testing import Fault, ManualClock, MemoryDynamoDB
 
 
@@ -157,8 +166,25 @@ def test_the_thread_of_many_leases_in_a_row_is_gone_a_moment_after_the_last(memo
 def test_a_lease_that_was_released_is_not_entered_again(locks: LockClient, entity: str) -> None:
     with locks.acquire(entity) as lease:
         pass
-    with pytest.raises(LockLost, match="released"), lease:
-        pass
+    with pytest.raises(LockLost, match="is over"), lease:
+        pytest.fail("entered")
+
+
+def test_a_lease_whose_release_failed_is_not_entered(moved: Moved, entity: str) -> None:
+    lease = moved.client().acquire(entity)
+    with moved.memory.outage(Fault.REPLY_LOST), moved.time_flies(), pytest.raises(OutcomeUnknown):
+        lease.release()
+    with pytest.raises(LockLost), lease:
+        pytest.fail("entered")
+
+
+def test_a_lease_that_was_lost_is_not_entered(place: Emulated, locks: LockClient, entity: str) -> None:
+    lease = locks.acquire(entity)
+    place.lose(entity)
+    with pytest.raises(LockLost):
+        lease.renew()
+    with pytest.raises(LockLost), lease:
+        pytest.fail("entered")
 
 
 def test_a_machine_that_was_frozen_asks_the_table_and_tells_the_loss(moved: Moved, entity: str) -> None:

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from client.places import Moved, meanwhile, outcome, until
+from client.places import Moved, Wire, meanwhile, outcome, until
 
 from ticketlock import LockClient, LockLost, Position, RecordWaitExceeded
 from ticketlock._time import Reading
@@ -84,6 +84,24 @@ def test_a_wall_clock_that_is_set_forward_is_taken_for_a_freeze_until_the_table_
     machine.set_wall(machine.wall_ms + 1_000 * FOUR_MINUTES_S)
     assert not lease.is_held()
     lease.ensure(30)
+    assert lease.is_held()
+
+
+def test_a_lease_that_was_renewed_is_held_though_the_wall_clock_was_set_meanwhile(
+    moved: Moved, machine: ManualClock, entity: str
+) -> None:
+    wire = Wire()
+    locks = moved.client(wire=wire, clocks=machine, heartbeat=False)
+    # Replies around the turn of a second tell the table's time to a few milliseconds, and what follows to a second.
+    for _ in range(100):
+        machine.advance(0.01)
+        locks.inspect(entity)
+    lease = locks.acquire(entity)
+    with wire.renewals_held_back(entity) as gate:
+        renewing = meanwhile(lease.renew)
+        assert gate.reached.wait(30)
+        machine.set_wall(machine.wall_ms + 1_000 * FOUR_MINUTES_S)
+    outcome(renewing)
     assert lease.is_held()
 
 

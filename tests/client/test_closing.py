@@ -1,9 +1,10 @@
 """The end of a client: what it holds is freed, its waiters are woken, nothing of it lives on."""
 
 import threading
+import time
 
 import pytest
-from client.places import Emulated, Wire, is_release, meanwhile, outcome, until
+from client.places import Emulated, Moved, Wire, is_release, is_renewal, meanwhile, outcome, until
 
 from ticketlock import ClientClosed, LockClient, RecordWaitExceeded
 
@@ -175,6 +176,20 @@ class TestThreads:
             with locks.acquire(entity):
                 assert _heartbeats() == 1
             assert _heartbeats() == 0
+
+    def test_the_end_of_the_last_lease_waits_once_for_all_renewals_that_hang(self, moved: Moved, entity: str) -> None:
+        wire = Wire()
+        locks = moved.client(wire=wire, lease=1)
+        leases = [locks.acquire(f"{entity}{number}") for number in range(100)]
+        with wire.held_back(is_renewal):
+            moved.clock.advance(0.6)
+            until(lambda: _heartbeats() > len(leases))
+            for lease in leases[:-1]:
+                lease.detach()
+            began_s = time.monotonic()
+            leases[-1].detach()
+            # A twentieth of a second for each of them would be five.
+            assert time.monotonic() - began_s < 2.5
 
     def test_one_thread_watches_any_number_of_leases(self, locks: LockClient, entity: str) -> None:
         for number in range(20):

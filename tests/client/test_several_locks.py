@@ -83,13 +83,34 @@ def test_a_group_of_which_one_was_lost_is_not_held(place: Emulated, locks: LockC
 def test_the_end_of_a_group_of_which_one_was_lost_says_so_and_frees_the_others(
     place: Emulated, locks: LockClient, entities: list[str]
 ) -> None:
+    def work() -> None:
+        with locks.acquire_all(entities) as group:
+            place.lose(entities[1])
+            with pytest.raises(LockLost):
+                group.leases[1].renew()
+
+    with pytest.raises(LockLost):
+        work()
+    assert all(place.is_free(each) for each in entities)
+
+
+def test_a_group_of_which_one_was_lost_is_not_entered_and_the_others_are_freed(
+    place: Emulated, locks: LockClient, entities: list[str]
+) -> None:
     group = locks.acquire_all(entities)
     place.lose(entities[1])
     with pytest.raises(LockLost):
         group.leases[1].renew()
     with pytest.raises(LockLost), group:
-        pass
+        pytest.fail("entered")
     assert all(place.is_free(each) for each in entities)
+
+
+def test_a_group_that_was_released_is_not_entered_again(locks: LockClient, entities: list[str]) -> None:
+    with locks.acquire_all(entities) as group:
+        pass
+    with pytest.raises(LockLost), group:
+        pytest.fail("entered")
 
 
 def test_a_group_is_released_by_hand(place: Emulated, locks: LockClient, entities: list[str]) -> None:

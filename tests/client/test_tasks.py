@@ -2,16 +2,19 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
+from client.in_a_loop import Loop
 from client.places import Emulated, Kind, Moved, some_entity
 from client.places import until as until_told
 
 from ticketlock import AlreadyHeld, ClientClosed, LockLost, RecordWaitExceeded, aio
 from ticketlock._sdk import CLIENT_SETTINGS
+from ticketlock.testing import Fault
 
 PATIENCE_S = 30
 
@@ -63,6 +66,60 @@ def test_an_acquisition_is_awaited_and_its_lease_entered(place: Emulated, run: A
 
     run(work)
     assert place.is_free(entity)
+
+
+def test_tasks_that_enter_one_acquisition_leave_each_what_it_has_entered(
+    place: Emulated, run: Any, entity: str
+) -> None:
+    async def work(locks: aio.LockClient) -> None:
+        once = locks.acquire(entity, permits=2)
+        first_has_left = asyncio.Event()
+        second_is_in = asyncio.Event()
+
+        async def second() -> None:
+            async with once as lease:
+                second_is_in.set()
+                await first_has_left.wait()
+                assert lease.is_held()
+                await lease.renew()
+
+        async with once:
+            beside = asyncio.create_task(second())
+            await second_is_in.wait()
+        first_has_left.set()
+        await beside
+
+    run(work)
+    assert place.is_free(entity)
+
+
+def test_an_acquisition_that_one_task_has_entered_is_left_by_another(place: Emulated, run: Any, entity: str) -> None:
+    async def work(locks: aio.LockClient) -> None:
+        stack = AsyncExitStack()
+        await asyncio.create_task(stack.enter_async_context(locks.acquire(entity)))
+        await stack.aclose()
+        assert await asyncio.to_thread(place.is_free, entity)
+
+    run(work)
+
+
+def test_a_release_that_fails_after_its_caller_was_cancelled_is_logged(
+    moved: Moved, loop: Loop, entity: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    lease: Any = moved.client().acquire(entity)
+
+    async def release() -> None:
+        releasing = asyncio.create_task(lease._inner.release())
+        # Until it waits for the table.
+        await asyncio.sleep(0)
+        releasing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await releasing
+
+    with moved.memory.outage(Fault.REQUEST_LOST), moved.time_flies():
+        loop.do(release)
+        until_told(lambda: "failed to release" in caplog.text)
+    assert entity in caplog.text
 
 
 def test_an_acquisition_that_is_neither_does_nothing(place: Emulated, run: Any, entity: str) -> None:

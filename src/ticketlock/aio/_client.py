@@ -47,24 +47,31 @@ H = TypeVar("H", bound=Lease | LeaseGroup)
 
 
 class Acquiring(Awaitable[H]):
-    """An acquisition that has not begun: ``await`` it, or enter it with ``async with``."""
+    """An acquisition that has not begun: ``await`` it, or enter it with ``async with``.
+
+    Each time is one of its own, and several tasks may be inside at once: each leaves what it has entered itself.
+    """
 
     def __init__(self, begin: Callable[[], Coroutine[Any, Any, H]]) -> None:
         self._begin = begin
-        self._held: H | None = None
+        self._entered: list[tuple[asyncio.Task[Any] | None, H]] = []
 
     def __await__(self) -> Generator[Any, None, H]:
         return self._begin().__await__()
 
     async def __aenter__(self) -> H:
-        self._held = await self._begin()
-        return self._held
+        held = await self._begin()
+        self._entered.append((asyncio.current_task(), held))
+        return held
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        assert self._held is not None
-        await self._held.__aexit__(kind, error, traceback)
+        caller = asyncio.current_task()
+        # The last of its own; or of all, in a task that has entered none, as where an exit stack is handed on.
+        own = [index for index, (task, _) in enumerate(self._entered) if task is caller]
+        _, held = self._entered.pop(own[-1] if own else -1)
+        await held.__aexit__(kind, error, traceback)
 
 
 class LockClient:
@@ -190,7 +197,7 @@ class LockClient:
                     rest = rest_s(wait_ms, self._clocks.read().local_ms - began_ms)
                     leases.append(await self.acquire(lock, record_wait=rest, **more))
             except BaseException:
-                await asyncio.shield(self._in_the_background(LeaseGroup(leases)._give_back()))
+                await self._to_the_end(LeaseGroup(leases)._give_back(), "to give back a part of a group")
                 raise
             return LeaseGroup(leases)
 
@@ -323,7 +330,7 @@ class LockClient:
             raise
         except BaseException as error:
             # To its end, also if the caller is cancelled once more.
-            await asyncio.shield(self._in_the_background(self._give_up(waiter, asked)))
+            await self._to_the_end(self._give_up(waiter, asked), f"to leave the queue of {asked.claim.lock!r}")
             if isinstance(error, WaitEnded):
                 raise error.error from None
             if isinstance(error, asyncio.CancelledError) and self._asking.is_closed:
@@ -374,24 +381,26 @@ class LockClient:
         lease._renewed(grant)
         _log.debug("renewed %r", lease)
 
-    def _in_the_background(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """A task that goes on when its caller is cancelled, and that `close` waits for."""
+    async def _to_the_end(self, work: Coroutine[Any, Any, None], what: str) -> None:
+        """In a task that goes on when its caller is cancelled, and that `close` waits for.
+
+        Args:
+            what: what it does, for the log where nobody else hears of its failure.
+        """
         task = asyncio.create_task(work)
         self._leaving.add(task)
-        task.add_done_callback(self._has_left)
-        return task
-
-    def _has_left(self, task: "asyncio.Task[None]") -> None:
-        self._leaving.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            # Of nobody's, if its caller was cancelled; otherwise the caller hears of it as well.
-            _log.debug("in the background: %s", error)
+        task.add_done_callback(self._leaving.discard)
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(functools.partial(_log_failure, what))
+            raise
 
     async def _release(self, lease: Lease, data_left: str | None) -> None:
         was = lease._mark_released()
         if was == "still held" or was == "released":
             return
-        await asyncio.shield(self._in_the_background(self._free(lease, was, data_left)))
+        await self._to_the_end(self._free(lease, was, data_left), f"to release {lease.lock!r}")
 
     async def _free(self, lease: Lease, was: State, data_left: str | None) -> None:
         if lease._keeping is not None:
@@ -417,7 +426,8 @@ class LockClient:
         renewal: asyncio.Task[None] | None = None
         try:
             while lease._state == "held":
-                wait_s = (lease._due_ms() - self._clocks.read().local_ms) / 1_000
+                reading = self._clocks.read()
+                wait_s = (lease._due_ms(reading) - reading.local_ms) / 1_000
                 if wait_s > 0:
                     wait_s = min(wait_s, _LONGEST_SLEEP_S)
                     if renewal is None:
@@ -479,6 +489,11 @@ def _make_client(options: Mapping[str, Any]) -> Any:
     from aiobotocore.session import get_session
 
     return get_session().create_client("dynamodb", **{"config": AioConfig(**_sdk.CLIENT_SETTINGS), **options})
+
+
+def _log_failure(what: str, task: "asyncio.Task[None]") -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.warning("it failed %s, after the caller was cancelled: %s", what, error)
 
 
 def _page(request: Scan) -> Callable[[Any], Steps[tuple[list[LockSummary], Scan | None]]]:

@@ -12,7 +12,7 @@ from ticketlock._asking import Seconds
 from ticketlock._lease import BaseLease
 from ticketlock._names import duration_ms, text
 from ticketlock._writes import DATA_BYTES, MAX_LEASE_MS
-from ticketlock.errors import TableError, TicketLockError
+from ticketlock.errors import LockLost, TableError, TicketLockError
 
 if TYPE_CHECKING:
     from ticketlock.aio._client import LockClient
@@ -30,9 +30,7 @@ class Lease(BaseLease):
 
     async def renew(self) -> None:
         """A whole new lease, now; see ``ticketlock.Lease.renew``."""
-        self._check_process()
-        if self._state != "held":
-            raise self._lost()
+        self._check_held()
         await self._client._renew(self)
 
     async def ensure(self, at_least: Seconds) -> None:
@@ -86,7 +84,7 @@ class Lease(BaseLease):
             self._client._forget(self)
 
     async def __aenter__(self) -> Self:
-        self._check_not_released()
+        self._check_held()
         return self
 
     async def __aexit__(
@@ -116,24 +114,30 @@ class LeaseGroup:
 
     async def release(self) -> None:
         """Free them all, the last one first; see ``ticketlock.LeaseGroup.release``."""
-        await self._to_the_end(self._for_each(lambda lease: lease.release()))
+        await self._to_the_end(lambda lease: lease.release())
 
     async def __aenter__(self) -> Self:
+        try:
+            for lease in self.leases:
+                lease._check_held()
+        except LockLost:
+            await self._to_the_end(lambda lease: lease.release(best_effort=True))
+            raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._to_the_end(self._for_each(lambda lease: lease.__aexit__(kind, error, traceback)))
+        await self._to_the_end(lambda lease: lease.__aexit__(kind, error, traceback))
 
     async def _give_back(self) -> None:
         """End them as they were found: nobody has worked under them."""
         await self._for_each(lambda lease: lease._give_back())
 
-    async def _to_the_end(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _to_the_end(self, end: Callable[[Lease], Coroutine[Any, Any, None]]) -> None:
         """Also if the caller is cancelled: each of the locks is freed."""
-        client = self.leases[0]._client
-        await asyncio.shield(client._in_the_background(work))
+        locks = [lease.lock for lease in self.leases]
+        await self.leases[0]._client._to_the_end(self._for_each(end), f"to release {locks}")
 
     async def _for_each(self, end: Callable[[Lease], Coroutine[Any, Any, None]]) -> None:
         """The last one first, each of them, whatever becomes of the others."""
