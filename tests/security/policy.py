@@ -38,14 +38,26 @@ def asked_by(operation: str, parameters: Mapping[str, Any]) -> Iterator[Asked]:
     context: dict[str, Sequence[str]] = {}
     if operation != "scan":
         context["dynamodb:LeadingKeys"] = [_leading_key(parameters)]
-    if "ProjectionExpression" in parameters:
-        # "a list of the attributes accessed by the request", the keys in its conditions too
-        named = f"{parameters['ProjectionExpression']} {parameters.get('KeyConditionExpression', '')}"
-        names = set(re.findall(r"(?<![:#\w])\w+", named)) - {"AND", "begins_with"}
+    if names := _attributes(parameters):
         context["dynamodb:Attributes"] = sorted(names)
     if "Select" in parameters:
         context["dynamodb:Select"] = [parameters["Select"]]
     yield Asked("dynamodb:" + operation.title().replace("_", ""), context)
+
+
+# No value (:me), nothing nested (a.b, a[0]), no function (size(a)): a name, or what stands for one (#me).
+_NAME = re.compile(r"(?<![:#\w.\[])(#\w+|[A-Za-z_]\w*)(?!\w|\s*\()")
+_WORDS = frozenset({"ADD", "AND", "BETWEEN", "DELETE", "IN", "NOT", "OR", "REMOVE", "SET"})
+_OLD_PARAMETERS = ("AttributesToGet", "AttributeUpdates", "Expected", "KeyConditions", "QueryFilter", "ScanFilter")
+
+
+def _attributes(parameters: Mapping[str, Any]) -> set[str]:
+    """The attributes accessed by a request: those on the top level that any of its parameters names."""
+    aliases = parameters.get("ExpressionAttributeNames", {})
+    expressions = [text for name, text in parameters.items() if name.endswith("Expression")]
+    named = {aliases.get(name, name) for text in expressions for name in _NAME.findall(text)}
+    others = (set(parameters.get(name, ())) for name in ("Key", "Item", *_OLD_PARAMETERS))
+    return named.union(*others) - _WORDS
 
 
 def _leading_key(parameters: Mapping[str, Any]) -> str:

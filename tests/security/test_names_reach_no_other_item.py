@@ -12,6 +12,7 @@ import pytest
 from botocore.exceptions import ClientError
 from hypothesis import assume, given, settings
 from hypothesis import strategies as some
+from security.workflows import FUNCTION, ticket_event
 
 from ticketlock import Claim, Grant, InvalidLockRequest, LockName, LockTable, Position, RecordWaitExceeded
 from ticketlock._items import Session, lock_key, row_key
@@ -20,6 +21,7 @@ from ticketlock.workflow import Workflow
 
 LEASE_MS = 60_000
 EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:serialize:e-1"
+TASK = {"functionArn": FUNCTION}
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
 MOST_BYTES = {"pk": 2_048, "sk": 1_024}
 
@@ -247,27 +249,6 @@ def test_a_name_is_refused_before_any_request_or_it_is_one_of_a_lock(entity: str
     assert len(place.memory.sent) == sent
 
 
-def event(request: Any, **more: Any) -> dict[str, Any]:
-    """What the first step of the serialised workflow gets, or of a fragment where a place is given."""
-    return {
-        "request": request,
-        "execution": EXECUTION,
-        "targets": ["arn:aws:lambda:us-east-1:123456789012:function:work"],
-        "defaultRecordWaitSeconds": "Infinity",
-        "defaultPermits": 1,
-        "leaseSeconds": 60,
-        "pollSeconds": 5,
-        "handOver": "callback",
-        "continueMachine": "arn:aws:states:us-east-1:123456789012:stateMachine:continue",
-        "workMachine": "",
-        "pollsAnExecution": 200,
-        "beatsAnExecution": 500,
-    } | more
-
-
-TASK = {"functionArn": "arn:aws:lambda:us-east-1:123456789012:function:work"}
-
-
 @settings(max_examples=100, deadline=None)
 @given(entity=texts, namespace=texts, in_a_fragment=some.booleans())
 def test_a_workflows_input_reaches_its_lock_and_its_own_session_or_nothing(
@@ -282,7 +263,7 @@ def test_a_workflows_input_reaches_its_lock_and_its_own_session_or_nothing(
     # As it arrives: JSON has lone surrogates too.
     named = json.loads(json.dumps({"entity": entity, "namespace": namespace}))
     given_place = {"place": "Payment/4711"} if in_a_fragment else {}
-    asked = event(named if in_a_fragment else {**named, "task": TASK}, **given_place)
+    asked = ticket_event(EXECUTION, named if in_a_fragment else {**named, "task": TASK}, **given_place)
     step = Workflow(place.table).take_ticket(asked)
     # The reply can be sent, whatever stands in it.
     json.dumps(step.reply, ensure_ascii=False).encode()

@@ -32,11 +32,6 @@ def confined() -> list[Statement]:
     return statements
 
 
-@pytest.fixture
-def table() -> Table:
-    return Table()
-
-
 def live(table: LockTable, lock: LockName, pass_time: Callable[[float], None]) -> None:
     """All that a client does with a lock: alone, in line, behind the dead."""
     me, other, dying = (Claim(lock, owner, LEASE_MS) for owner in ("me", "other", "dying"))
@@ -141,21 +136,53 @@ def test_nobody_writes_a_session_or_reads_it_by_its_key(
     assert not allows(of_table_page(policy), asked)
 
 
+NAMED = {"Select": "SPECIFIC_ATTRIBUTES"}
+
+
 @pytest.mark.parametrize("policy", ["UseLocks", "ReadLocks"])
+@pytest.mark.parametrize("operation", ["query", "scan"])
 @pytest.mark.parametrize(
     "more",
     [
         {},
-        {"ProjectionExpression": "pk, sk, taskToken", "Select": "SPECIFIC_ATTRIBUTES"},
-        {"ProjectionExpression": "pk, sk, callToken, finishedToken", "Select": "SPECIFIC_ATTRIBUTES"},
         {"Select": "ALL_ATTRIBUTES"},
+        {"AttributesToGet": ["pk", "taskToken"], **NAMED},
+        {"ProjectionExpression": "pk, sk, taskToken", **NAMED},
+        {"ProjectionExpression": "pk, sk, taskToken[0], waiting", **NAMED},
+        {"ProjectionExpression": "pk, sk, finishedToken", **NAMED},
+        {"ProjectionExpression": "pk, sk, #t", "ExpressionAttributeNames": {"#t": "taskToken"}, **NAMED},
+        # What it does not get it may guess, letter by letter.
+        {"ProjectionExpression": "pk", "FilterExpression": "begins_with(taskToken, :x)", **NAMED},
+        {
+            "ProjectionExpression": "pk",
+            "FilterExpression": "pk = :pk AND NOT #t < :x",
+            "ExpressionAttributeNames": {"#t": "taskToken"},
+            **NAMED,
+        },
+        {"FilterExpression": "size(taskToken) > :x", "Select": "COUNT"},
     ],
 )
-def test_nobody_reads_the_token_of_a_heartbeat(policy: str, more: dict[str, str], table: Table) -> None:
+def test_nobody_reads_the_token_of_a_heartbeat(policy: str, operation: str, more: dict[str, Any], table: Table) -> None:
     key = session_of(table)
-    query = {"KeyConditionExpression": "pk = :pk", "ExpressionAttributeValues": {":pk": key["pk"]}, **more}
-    (asked,) = asked_by("query", query)
+    of_one = {"KeyConditionExpression": "pk = :pk", "ExpressionAttributeValues": {":pk": key["pk"]}}
+    (asked,) = asked_by(operation, {**(of_one if operation == "query" else {}), **more})
     assert not allows(of_table_page(policy), asked)
+
+
+def test_the_same_without_the_token_is_what_the_policies_allow(table: Table) -> None:
+    key = session_of(table)
+    of_one = {"KeyConditionExpression": "#k = :pk", "ExpressionAttributeValues": {":pk": key["pk"]}}
+    aliases = {"ExpressionAttributeNames": {"#k": "pk", "#t": "callToken"}}
+    query = {**of_one, **aliases, "ProjectionExpression": "#k, sk, #t", "FilterExpression": "#t > :x", **NAMED}
+    assert all(allows(of_table_page("UseLocks"), asked) for asked in asked_by("query", query))
+    scan = {"ProjectionExpression": "pk, sk, waiting", "FilterExpression": "held BETWEEN :x AND :y", **NAMED}
+    assert all(allows(of_table_page("ReadLocks"), asked) for asked in asked_by("scan", scan))
+
+
+def test_a_client_lists_nothing(table: Table) -> None:
+    client = table.over(Guarded(table.memory, of_table_page("UseLocks")))
+    with pytest.raises(TableRefused, match=r"dynamodb:Scan"):
+        list(client.list_locks())
 
 
 def test_an_operator_looks_and_lists_and_writes_nothing(table: Table) -> None:

@@ -6,11 +6,6 @@ from security.workflows import LEASE_S, Table
 from ticketlock import LockLost
 
 
-@pytest.fixture
-def table() -> Table:
-    return Table()
-
-
 def test_a_parked_waiter_that_is_called_without_reason_gets_nothing_and_keeps_its_place(table: Table) -> None:
     table.execution("holder").asks("order-42")
     first = table.execution("first").asks("order-42").parks("its token")
@@ -34,8 +29,8 @@ def test_a_heartbeat_that_is_ended_by_a_stranger_costs_the_holder_its_lease(tabl
         holder.finishes()
 
 
-def test_a_token_that_is_used_up_opens_nothing(table: Table) -> None:
-    """A retry of a task brings a new token; only the newest is left in the session, and answered."""
+def test_the_end_of_the_work_answers_the_newest_token_of_the_heartbeat_and_no_other(table: Table) -> None:
+    """A retry of a task brings a new token; only the newest is left in the session."""
     holder = table.execution("holder").asks("order-42")
     for retry, token in enumerate(("old", "new")):
         holder.beats(token, retry)

@@ -10,8 +10,8 @@ SOMEBODY = f"{ARN}:execution:serialize:somebody"
 
 
 @pytest.fixture
-def execution() -> Execution:
-    return Table().execution("mine")
+def execution(table: Table) -> Execution:
+    return table.execution("mine")
 
 
 def status(execution: Execution, request: Any) -> str:
@@ -66,8 +66,8 @@ def test_the_owner_is_the_execution_that_step_functions_names(execution: Executi
     assert turn["work"]["lock"]["owner"] == execution.arn
 
 
-def test_the_work_is_told_the_locks_own_owner_and_token_whatever_its_input_says(execution: Execution) -> None:
-    """The definition merges the lock over the input, which has no `lock` of its own."""
+def test_the_work_is_told_the_locks_own_owner_and_token(execution: Execution) -> None:
+    """The definition merges this over the input, which must have no `lock` of its own."""
     told = {**execution.asks("order-42", {**TASK, "input": {"sku": "tea"}}).turn["work"]}
     assert told == {
         "lock": {
@@ -77,3 +77,38 @@ def test_the_work_is_told_the_locks_own_owner_and_token_whatever_its_input_says(
             "fencingToken": execution.turn["grant"]["fencingToken"],
         }
     }
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({}, "parked"),
+        ({"recordWaitSeconds": 0}, "RecordWaitExceeded"),
+        ({"recordWaitSeconds": 10**6}, "parked"),
+        ({"shared": True}, "parked"),
+        ({"permits": 100}, "PermitsMismatch"),
+        ({"namespace": "another"}, "granted"),
+    ],
+    ids=str,
+)
+def test_whoever_comes_last_frees_nobody_and_overtakes_nobody_whatever_it_asks_for(
+    more: dict[str, Any], told: str, table: Table, execution: Execution
+) -> None:
+    holder, waiter = table.execution("holder").asks("order-42"), table.execution("waiter").asks("order-42")
+    event = execution.ticket_event({"entity": "order-42", "task": TASK, **more})
+    execution.turn = table.workflow.take_ticket(event).reply["lock"]["turn"]
+    assert execution.turn["status"] == told
+    # Or either would raise LockLost.
+    holder.beats("its token")
+    holder.finishes()
+    if told == "parked":
+        assert table.workflow.check_position(execution.event()).reply["status"] == "parked"
+    assert table.workflow.check_position(waiter.event()).reply["status"] == "granted"
+
+
+def test_whoever_calls_the_functions_themselves_is_who_it_says_it_is(table: Table) -> None:
+    holder = table.execution("holder").asks("order-42")
+    forged = table.execution("holder").asks("order-42")
+    assert forged.turn["grant"]["fencingToken"] == holder.turn["grant"]["fencingToken"]
+    forged.finishes()
+    assert table.execution("next").asks("order-42").turn["status"] == "granted"

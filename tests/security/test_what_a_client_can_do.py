@@ -13,11 +13,6 @@ VICTIM, INTRUDER = Claim(LOCK, "victim", LEASE_MS), Claim(LOCK, "intruder", LEAS
 
 
 @pytest.fixture
-def table() -> Table:
-    return Table()
-
-
-@pytest.fixture
 def locks(table: Table) -> LockTable:
     """As everybody has it who may write the table."""
     return table.over(table.memory.client)

@@ -115,6 +115,24 @@ class Table:
         return Execution(self, f"{ARN}:execution:serialize:{name}")
 
 
+def ticket_event(execution: str, request: Any, **more: Any) -> dict[str, Any]:
+    """What the first step of the serialised workflow gets, or of a fragment where a place is given."""
+    return {
+        "request": request,
+        "execution": execution,
+        "targets": [FUNCTION, TARGET],
+        "defaultRecordWaitSeconds": "Infinity",
+        "defaultPermits": 1,
+        "leaseSeconds": LEASE_S,
+        "pollSeconds": 5,
+        "handOver": "callback",
+        "continueMachine": f"{ARN}:stateMachine:continue",
+        "workMachine": "",
+        "pollsAnExecution": 200,
+        "beatsAnExecution": 500,
+    } | more
+
+
 @dataclass
 class Execution:
     """One execution, and the events that its functions get."""
@@ -124,20 +142,7 @@ class Execution:
     turn: Any = None
 
     def ticket_event(self, request: Any, **more: Any) -> dict[str, Any]:
-        return {
-            "request": request,
-            "execution": self.arn,
-            "targets": [FUNCTION, TARGET],
-            "defaultRecordWaitSeconds": "Infinity",
-            "defaultPermits": 1,
-            "leaseSeconds": LEASE_S,
-            "pollSeconds": 5,
-            "handOver": "callback",
-            "continueMachine": f"{ARN}:stateMachine:continue",
-            "workMachine": "",
-            "pollsAnExecution": 200,
-            "beatsAnExecution": 500,
-        } | more
+        return ticket_event(self.arn, request, **more)
 
     def event(self, **more: Any) -> dict[str, Any]:
         return {"turn": self.turn, "leaseSeconds": LEASE_S, "execution": self.arn} | more
