@@ -11,6 +11,7 @@ import threading
 import uuid
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -113,24 +114,51 @@ class Driver:
 
         It is the moment of the call, not of the answer: what a caller has finished by then was finished by then.
         """
-        began = self.clocks.read()
-        moment = self._moment(began)
-        if moment is None:
-            answer = (yield from self.perform(TimeCheck())).now
-            moment = self._moment(began) or answer
-        return moment
+        last_ms = self.clocks.read().local_ms + self._give_up_after_ms
+        while True:
+            began = self.clocks.read()
+            moment = self._moment(began)
+            if moment is None:
+                answer = yield from self._answer(TimeCheck())
+                if _sdk.date_ms(answer.response) is None:
+                    raise TableRefused(
+                        "the replies of the service carry no Date: does something in between take it out?"
+                    )
+                moment = self._moment(began)
+            if moment is not None:
+                return moment
+            # A reply does not tell it that was slow, or came while this machine stood still or its clock was set.
+            if self.clocks.read().local_ms > last_ms:
+                raise RequestNotApplied(f"no reply told the table's time within {self._give_up_after_ms} ms")
 
     def perform(self, request: Request) -> Actions[Reply]:
         """Send a request until it is applied or refused.
 
         Raises:
             RequestNotApplied: given up, and no attempt can have been applied.
-            OutcomeUnknown: given up, and some attempt may have been applied.
+            OutcomeUnknown: given up, and some attempt may have been applied; or one was, and the time is not known
+                since.
             TableError: another one, when repeating cannot help.
         """
         if isinstance(request, Pause):
             yield Sleep(request.ms)
             return Reply(True, (), (yield from self.now()))
+        answer = yield from self._answer(request)
+        now = self._moment(answer.received)
+        if now is None:
+            try:
+                now = yield from self.now()
+            except TableError as error:
+                if not answer.perhaps_applied:
+                    raise
+                raise OutcomeUnknown(f"it was answered, but the table's time is not known since: {error}") from error
+        refusal = answer.refusal
+        if refusal is not None:
+            return Reply(False, refusal.items, now, refusal.refused)
+        return Reply(True, answer.items, now, last_key=answer.response.get("LastEvaluatedKey"))
+
+    def _answer(self, request: Request) -> "Actions[_Answer]":
+        """Send a request until the service has applied or refused it."""
         started_ms = self.clocks.read().local_ms
         last_ms = started_ms + self._give_up_after_ms
         if isinstance(request, Read | TaskAnswer) and request.patience_ms is not None:
@@ -138,9 +166,8 @@ class Driver:
         too_late_ms = request.not_after_local_ms if isinstance(request, Write) else None
         if too_late_ms is not None:
             last_ms = min(last_ms, too_late_ms)
-        # The same in every attempt: DynamoDB applies a transaction once in ten minutes, and says so each time
-        # (https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html).
-        identity = uuid.uuid4().hex
+        send = self._sender(request)
+        writes = not isinstance(request, Read | Scan | TimeCheck | Closing | Describing)
         perhaps_applied = False
         for attempt in itertools.count():
             sent = self.clocks.read()
@@ -148,20 +175,18 @@ class Driver:
                 given_up = OutcomeUnknown if perhaps_applied else RequestNotApplied
                 raise given_up("not sent: it would have come too late")
             try:
-                response = yield from self._send(request, identity)
+                response = yield from send()
                 items = _items(request, response)
             except (BotoCoreError, ClientError) as error:
                 meaning = _sdk.meaning(error)
                 if isinstance(meaning, _sdk.Refusal):
-                    now = yield from self._moment_of(request, sent, getattr(error, "response", None))
-                    return Reply(False, meaning.items, now, meaning.refused)
+                    refused = getattr(error, "response", None)
+                    return _Answer(refused, self._received(request, sent, refused), perhaps_applied, refusal=meaning)
                 if isinstance(meaning, TableError):
                     if isinstance(request, TaskAnswer):
                         raise _without_the_token(meaning, request) from None
                     raise meaning from error
-                perhaps_applied |= meaning.perhaps_applied and not isinstance(
-                    request, Read | Scan | TimeCheck | Closing | Describing
-                )
+                perhaps_applied |= meaning.perhaps_applied and writes
                 pause_ms = self._jitter() * min(_LONGEST_BACKOFF_MS, _FIRST_BACKOFF_MS << attempt)
                 if self.clocks.read().local_ms + pause_ms > last_ms:
                     given_up = OutcomeUnknown if perhaps_applied else RequestNotApplied
@@ -171,18 +196,18 @@ class Driver:
                     raise over from error
                 yield Sleep(pause_ms)
             else:
-                now = yield from self._moment_of(request, sent, response)
-                return Reply(True, items, now, last_key=response.get("LastEvaluatedKey"))
+                return _Answer(response, self._received(request, sent, response), writes, items)
         raise AssertionError("unreachable")
 
-    def _send(self, request: Request, identity: str) -> Actions[Any]:
+    def _sender(self, request: Request) -> Callable[[], Actions[Any]]:
+        """What sends a request, once a call: the same in every attempt."""
         if isinstance(request, Closing):
-            return (yield from _close(request.execution))
+            return partial(_close, request.execution)
         if isinstance(request, Describing):
-            return (yield from _describe(request.execution))
-        return (yield self._call(request, identity))
+            return partial(_describe, request.execution)
+        return partial(_once, self._call(request))
 
-    def _call(self, request: Request, identity: str) -> Call:
+    def _call(self, request: Request) -> Call:
         table = {"TableName": self._table_name}
         if isinstance(request, Read):
             return Call("dynamodb", "query", {**table, **request.parameters()})
@@ -191,36 +216,50 @@ class Driver:
         if isinstance(request, TimeCheck):
             return Call("dynamodb", "get_item", {**table, **request.parameters()})
         if isinstance(request, TaskAnswer):
-            return _answer(request)
+            return _answer_to_task(request)
         if isinstance(request, Transaction):
             items = [{write.operation: {**table, **write.parameters()}} for write in request.writes]
-            parameters = {"TransactItems": items, "ClientRequestToken": identity}
+            # DynamoDB applies a transaction once in ten minutes, and says so to each attempt with this token
+            # (https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html).
+            parameters = {"TransactItems": items, "ClientRequestToken": uuid.uuid4().hex}
             return Call("dynamodb", "transact_write_items", parameters)
         assert isinstance(request, Write)
         operation = {"Update": "update_item", "Put": "put_item", "Delete": "delete_item"}[request.operation]
         returns = {} if request.returns == "NONE" else {"ReturnValues": request.returns}
         return Call("dynamodb", operation, {**table, **request.parameters(), **returns})
 
-    def _moment_of(self, request: Request, sent: Reading, response: Any) -> Actions[Moment]:
-        """The moment of a reply, whose Date tells the table's time; that of another service's does not."""
-        if isinstance(request, TaskAnswer | Closing | Describing):
-            return (yield from self.now())
+    def _received(self, request: Request, sent: Reading, response: Any) -> Reading:
+        """Take in the Date of a reply, which tells the table's time; that of another service's does not."""
         received = self.clocks.read()
-        date_ms = _sdk.date_ms(response)
-        if date_ms is not None:
-            with self._time_lock:
-                self._time.observe(date_ms, sent, received)
-        moment = self._moment(received)
-        if moment is not None:
-            return moment
-        if date_ms is None:
-            raise TableRefused("the replies of the service carry no Date: does something in between take it out?")
-        # This machine stood still on the way, or its clock was set: the reply does not tell the time any more.
-        return (yield from self.now())
+        if not isinstance(request, TaskAnswer | Closing | Describing):
+            date_ms = _sdk.date_ms(response)
+            if date_ms is not None:
+                with self._time_lock:
+                    self._time.observe(date_ms, sent, received)
+        return received
 
     def _moment(self, reading: Reading) -> Moment | None:
         with self._time_lock:
             return self._time.at(reading)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What the service answered to a request.
+
+    Attributes:
+        response: the reply, or that of the error which refused it.
+        received: when it came.
+        perhaps_applied: whether an attempt has written, or may have.
+        items: of an applied request.
+        refusal: of a refused one.
+    """
+
+    response: Any
+    received: Reading
+    perhaps_applied: bool
+    items: tuple[Item | None, ...] = ()
+    refusal: _sdk.Refusal | None = None
 
 
 def _without_the_token(meaning: TableError, answer: TaskAnswer) -> TableError:
@@ -228,7 +267,11 @@ def _without_the_token(meaning: TableError, answer: TaskAnswer) -> TableError:
     return type(meaning)(str(meaning).replace(answer.task_token, "..."))
 
 
-def _answer(answer: TaskAnswer) -> Call:
+def _once(call: Call) -> Actions[Any]:
+    return (yield call)
+
+
+def _answer_to_task(answer: TaskAnswer) -> Call:
     if answer.error is None:
         return Call("stepfunctions", "send_task_success", {"taskToken": answer.task_token, "output": "{}"})
     failure = {"taskToken": answer.task_token, "error": answer.error, "cause": answer.cause or ""}

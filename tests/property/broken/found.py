@@ -51,8 +51,8 @@ def _settled_by_the_local_clock(me: Contender, *args: Any) -> Steps[Grant | None
     return replace(grant, deadline_wall_ms=_NEVER_MS) if grant is not None else None
 
 
-def _call_without_a_token(driver: Driver, request: Request, identity: str) -> Call:
-    call = _call(driver, request, identity)
+def _call_without_a_token(driver: Driver, request: Request) -> Call:
+    call = _call(driver, request)
     kept = {name: value for name, value in call.parameters.items() if name != "ClientRequestToken"}
     return replace(call, parameters=kept)
 
