@@ -107,7 +107,7 @@ def check_items(client: Any, items: Sequence[Mapping[str, Any]]) -> None:
     if model is None:
         return
     shape = model.operation_model("TransactWriteItems").input_shape
-    report = ParamValidator().validate({"TransactItems": list(items)}, shape)
+    report = ParamValidator().validate({"TransactItems": items}, shape)
     if report.has_errors():
         raise InvalidLockRequest("items", f"{len(items)} items", report.generate_report())
 

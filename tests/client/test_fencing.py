@@ -106,6 +106,12 @@ def test_transact_write_writes_while_the_lock_is_held(locks: LockClient, orders:
     assert (orders.state_of("7"), orders.state_of("8")) == ("paid", "open")
 
 
+def test_transact_write_writes_what_it_can_go_through_only_once(locks: LockClient, orders: Orders, entity: str) -> None:
+    once: Any = (orders.put(order, "paid") for order in ("7", "8"))
+    locks.acquire(entity).transact_write(once)
+    assert (orders.state_of("7"), orders.state_of("8")) == ("paid", "paid")
+
+
 def test_transact_write_says_that_the_lock_was_lost_and_writes_nothing(
     place: Emulated, locks: LockClient, orders: Orders, entity: str
 ) -> None:

@@ -54,6 +54,7 @@ class Lease(BaseLease):
         self._check_process()
         patience_ms = duration_ms("patience", patience, 0, MAX_LEASE_MS)
         table = self._client._table
+        items = list(items)
         _sdk.check_items(client if client is not None else table.client, items)
         actions = _fencing.transact_write(self.condition_check(), items, self._clocks, patience_ms)
         await table.drive(actions, dynamodb=client)
