@@ -59,11 +59,14 @@ def resume(lock: LockName, owner: str, lease_ms: int, now: Moment) -> Steps[tupl
     return claim, (yield from Contender(claim, state.now).renew(holder.fencing_token))
 
 
-def release_of(lock: LockName, whose: Callable[[Holder], bool], now: Moment, *, then_call: bool) -> Steps[Released]:
+def release_of(
+    lock: LockName, whose: Callable[[Holder], bool], now: Moment, *, by_force: bool, then_call: bool
+) -> Steps[Released]:
     """Free a lock in its holder's place, who finds out at the next heartbeat.
 
     Args:
         whose: tells the holder.
+        by_force: its work is not done, so the next one finds what it has found.
         then_call: whether the waiters who may enter now are to be called.
 
     Raises:
@@ -87,7 +90,7 @@ def release_of(lock: LockName, whose: Callable[[Holder], bool], now: Moment, *, 
         since_ms=holder.since_ms,
         mean_hold_ms=item.mean_hold_ms,
     )
-    released = yield from me.release(held, data_left=item.data_left)
+    released = yield from me.release(held, data_left=item.data_left if by_force else None)
     if then_call and released.waiting != 0:
         yield from call_next(me)
     return released

@@ -152,22 +152,28 @@ class LockTable:
     def force_release(self, lock: LockName, fencing_token: int) -> Released:
         """Take a lock away from the holder with this fencing token, who finds out at the next heartbeat.
 
+        What the holder before it had left stays for the next.
+
         Raises:
             LockLost: nobody holds it with this token.
         """
         then_call = self._step_functions is not None
         return self.run(
-            lambda now: release_of(lock, lambda each: each.fencing_token == fencing_token, now, then_call=then_call)
+            lambda now: release_of(
+                lock, lambda each: each.fencing_token == fencing_token, now, by_force=True, then_call=then_call
+            )
         )
 
     def release_as(self, lock: LockName, owner: str) -> Released:
-        """Free a lock that was taken with a known owner, perhaps by another process.
+        """Free a lock that was taken with a known owner, perhaps by another process; nothing is left for the next.
 
         Raises:
             LockLost: this owner does not hold it.
         """
         then_call = self._step_functions is not None
-        return self.run(lambda now: release_of(lock, lambda each: each.owner == owner, now, then_call=then_call))
+        return self.run(
+            lambda now: release_of(lock, lambda each: each.owner == owner, now, by_force=False, then_call=then_call)
+        )
 
     def list_locks(self) -> Iterator[LockSummary]:
         """The locks of the table, in no order; sends a Scan a page."""

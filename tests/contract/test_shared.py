@@ -209,6 +209,16 @@ class TestData:
         bob.table.release(second, grant)
         assert carol.granted(carol.claim(lock)).data_left is None
 
+    def test_it_is_gone_also_when_the_next_holder_is_released_by_its_owner_alone(
+        self, alice: Process, bob: Process, carol: Process, lock: LockName
+    ) -> None:
+        claim = alice.claim(lock)
+        alice.table.release(claim, alice.granted(claim), data_left="checkpoint 7")
+        second = bob.claim(lock)
+        assert bob.granted(second).data_left == "checkpoint 7"
+        alice.table.release_as(lock, second.owner)
+        assert carol.granted(carol.claim(lock)).data_left is None
+
 
 class TestForce:
     def test_a_lock_is_taken_away_from_the_holder_with_that_token_only(
@@ -222,3 +232,12 @@ class TestForce:
         with pytest.raises(LockLost):
             alice.table.renew(claim, grant.fencing_token)
         assert isinstance(bob.take(bob.claim(lock)), Grant)
+
+    def test_what_the_one_before_has_left_is_found_by_the_next(
+        self, alice: Process, bob: Process, carol: Process, lock: LockName
+    ) -> None:
+        claim = alice.claim(lock)
+        alice.table.release(claim, alice.granted(claim), data_left="checkpoint 7")
+        taken = bob.granted(bob.claim(lock))
+        alice.table.force_release(lock, taken.fencing_token)
+        assert carol.granted(carol.claim(lock)).data_left == "checkpoint 7"
