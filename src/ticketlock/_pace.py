@@ -82,9 +82,12 @@ class Pace:
             hold_ms = int(min(_HOLD_IN_SHORTEST_SLEEPS * shortest_ms, self._bounds.longest_ms))
         if seen.next_free_ms is not None:
             until_free_ms = seen.next_free_ms - seen.now.likely_ms
+        elif seen.fencing_token is None:
+            # The item was not seen.
+            until_free_ms = 0
         else:
             # Nobody holds it, and yet nobody gets it: it is closed. Overdue since the last grant, or the first look.
-            until_free_ms = 0 if self._token is None else self._unchanged_since_ms - seen.now.local_ms
+            until_free_ms = self._unchanged_since_ms - seen.now.local_ms
         if seen.turns == 0:
             ms = self._in_front_ms(until_free_ms, hold_ms, jitter)
         else:

@@ -27,7 +27,7 @@ def seen(
     mean_hold_ms: int | None = 50,
     row_ms: int = LEASE_MS,
     at_ms: int = 0,
-    token: int = 1,
+    token: int | None = 1,
 ) -> Position:
     now = Moment(NOW.local_ms + at_ms, NOW.earliest_ms + at_ms, NOW.latest_ms + at_ms, NOW.wall_ms + at_ms)
     return Position(
@@ -274,3 +274,11 @@ def test_the_first_in_line_at_a_closed_lock_looks_more_and_more_rarely() -> None
         at_ms += sleep_ms(seen(0, free_in_ms=None, at_ms=int(at_ms)), pace=pace)
         looks += 1
     assert looks < 150
+
+
+def test_the_first_in_line_looks_at_once_again_when_its_look_did_not_see_the_lock() -> None:
+    """Others came in between five times: what a closed lock tells is not told by that."""
+    pace = Pace(Bounds())
+    sleep_ms(seen(0), pace=pace)
+    unseen = seen(0, free_in_ms=None, mean_hold_ms=None, token=None, at_ms=20_000)
+    assert sleep_ms(unseen, pace=pace) < 10
