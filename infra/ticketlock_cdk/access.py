@@ -9,6 +9,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from ticketlock._calls import CALLED
 from ticketlock_cdk.encryption import let_read, let_write
 from ticketlock_cdk.nag import acknowledge_wildcard
 
@@ -23,8 +24,6 @@ _USE = (
     "dynamodb:UpdateItem",
 )
 _SESSIONS = "session#*"
-# Of a session, what a client needs to call a waiter; `ticketlock._calls` asks for no more.
-_CALLED = ("pk", "sk", "callToken")
 # Of a request without keys ForAllValues is true, so that Null has to demand them.
 # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_condition-single-vs-multi-valued-context-keys.html
 _LOCKS_ONLY: dict[str, dict[str, object]] = {
@@ -33,7 +32,7 @@ _LOCKS_ONLY: dict[str, dict[str, object]] = {
 }
 _CALLS: dict[str, dict[str, object]] = {
     "ForAllValues:StringLike": {"dynamodb:LeadingKeys": [_SESSIONS]},
-    "ForAllValues:StringEquals": {"dynamodb:Attributes": list(_CALLED)},
+    "ForAllValues:StringEquals": {"dynamodb:Attributes": list(CALLED)},
     "Null": {"dynamodb:LeadingKeys": "false", "dynamodb:Attributes": "false"},
     # Otherwise all attributes come back, whatever the list says.
     "StringEquals": {"dynamodb:Select": "SPECIFIC_ATTRIBUTES"},
