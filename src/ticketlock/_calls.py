@@ -166,13 +166,13 @@ def _still_waiting(me: Contender, place: Place) -> Steps[Position | None]:
     item = queue.item
     if item is None or place.ticket <= item.void_up_to or item.holder(me.claim.owner) is not None:
         return None
-    ahead = turns = max(0, item.waiting - 1)
     if queue.mine:
         place = Place(queue.mine[0].ticket, queue.mine[0].lease_until_ms)
-        ahead, turns = queue.ahead_of(place.ticket), queue.turns_before(place.ticket)
         if queue.may_enter(place.ticket, expired(item, me.now)):
             return None
     elif queue.surely_lacks(place.ticket):
         return None
     kept = yield from me.extend(place)
-    return me.position(item, kept, ahead, turns) if kept is not None else None
+    if kept is None:
+        return None
+    return me.position(item, kept, queue.ahead_of(kept.ticket), queue.turns_before(kept.ticket))

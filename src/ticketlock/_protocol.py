@@ -153,13 +153,15 @@ class Contender:
                     return queue.mine[0]
                 if queue.live or queue.item is None:
                     return None
-                built, gone = self.now, expired(queue.item, self.now)
+                gone = expired(queue.item, self.now)
                 if queue.item.room(shared=self.claim.shared, gone=gone) <= 0:
                     return None
-                heal = self._is_old(queue.item) and len(queue.dead) <= _SWEPT_A_LOOK
-                # What heals declares every row void: whoever was dead at the look may have come alive meanwhile.
-                if heal and (yield from self._swept_a_live_row(queue)):
+                old = self._is_old(queue.item)
+                if old and (yield from self._swept_a_live_row(queue)):
                     continue
+                # What heals declares every row void: whoever was dead at the look may have come alive meanwhile.
+                heal = old and len(queue.dead) <= _SWEPT_A_LOOK
+                built = self.now
                 reply = yield from self.ask(write.take_past_the_count(self.claim, built, queue.item, gone, heal=heal))
         return None
 
@@ -170,8 +172,10 @@ class Contender:
             The place, and the lock item as the number left it.
 
         Raises:
-            RequestNotApplied, OutcomeUnknown: no number could be followed by its row within a second.
+            RequestNotApplied: no number could be followed by its row within a second.
+            OutcomeUnknown: nor is it known of each row that it does not stand.
         """
+        perhaps_stands = False
         for _ in range(_TRIES):
             minted_at = self.now
             reply = yield from self.ask(write.mint_ticket(self.claim, minted_at))
@@ -183,14 +187,14 @@ class Contender:
             lease_until_ms = self.now.latest_ms + self.claim.lease_ms
             try:
                 reply = yield from self.ask(write.put_row(self.claim, item.issued, minted_at.local_ms, self.now))
-            except (OutcomeUnknown, RequestNotApplied):
+            except (OutcomeUnknown, RequestNotApplied) as error:
                 # The number is too old by now; should its row stand after all, it is found to be mine.
+                perhaps_stands |= isinstance(error, OutcomeUnknown)
                 continue
             if reply.applied or (reply.item is not None and Row.parse(reply.item).owner == self.claim.owner):
                 return Place(item.issued, lease_until_ms), item
-        raise RequestNotApplied(
-            f"in {_TRIES} tries no ticket was followed by its row within {write.JOIN_DEADLINE_MS} ms"
-        )
+        given_up = OutcomeUnknown if perhaps_stands else RequestNotApplied
+        raise given_up(f"in {_TRIES} tries no ticket was followed by its row within {write.JOIN_DEADLINE_MS} ms")
 
     def check_position(self, place: Place) -> Steps[Grant | Position]:
         """Look at the front of the queue; take the lock if it is my turn, else keep my place alive."""
@@ -207,8 +211,7 @@ class Contender:
             place, is_void = yield from self._my_place(queue, place)
             if is_void or item is None or queue.surely_lacks(place.ticket):
                 return (yield from self._join_again())
-            ahead = queue.ahead_of(place.ticket) if queue.mine else place.ticket - self._first_ticket(queue, place)
-            turns = queue.turns_before(place.ticket) if queue.mine else ahead
+            ahead, turns = queue.ahead_of(place.ticket), queue.turns_before(place.ticket)
             if queue.mine and ahead < 2 and (yield from self._swept_a_live_row(queue)):
                 continue
             gone = expired(item, self.now)
@@ -334,9 +337,6 @@ class Contender:
     def _held_with(self, item: LockItem | None, fencing_token: int) -> Holder | None:
         holder = item.holder(self.claim.owner) if item is not None else None
         return holder if holder is not None and holder.fencing_token == fencing_token else None
-
-    def _first_ticket(self, queue: Queue, place: Place) -> int:
-        return min((row.ticket for row in queue.live), default=place.ticket)
 
     def _my_place(self, queue: Queue, place: Place) -> Steps[tuple[Place, bool]]:
         """My place as the queue has it, and whether its number is void. A retried join counts once: the older row."""

@@ -41,11 +41,18 @@ class Queue:
     to_the_end: bool = False
 
     def ahead_of(self, ticket: int) -> int:
-        """How many live rows stand before a ticket."""
-        return sum(row.ticket < ticket for row in self.live)
+        """How many live rows stand before the looker's ticket; where its row was not seen, no fewer than there are."""
+        if self.mine or not self.live:
+            return sum(row.ticket < ticket for row in self.live)
+        return ticket - self.live[0].ticket
 
     def turns_before(self, ticket: int) -> int:
-        """How many turns come before that of a ticket: those who may enter together count once."""
+        """How many turns come before that of the looker's ticket: those who may enter together count once.
+
+        Where its row was not seen, no fewer than there are.
+        """
+        if not self.mine:
+            return self.ahead_of(ticket)
         kinds = [row.shared for row in self.live if row.ticket < ticket]
         permits = max(1, self.item.permits if self.item is not None else 1)
         alone = kinds.count(False) // permits

@@ -135,6 +135,19 @@ def test_a_service_that_keeps_refusing_is_surely_not_applied(alice: Process, loc
         alice.take(alice.claim(lock))
 
 
+@pytest.mark.parametrize("unknown", range(6))
+def test_a_place_that_could_not_be_taken_is_unknown_if_any_of_its_rows_may_stand(
+    alice: Process, bob: Process, lock: LockName, unknown: int
+) -> None:
+    alice.granted(alice.claim(lock))
+    joining = bob.steps(bob.claim(lock), lambda me: me.join())
+    for number in range(1, 6):
+        joining.step()
+        joining.fail(OutcomeUnknown("no reply") if number == unknown else RequestNotApplied("throttled"))
+    assert joining.done
+    assert type(joining.error) is (OutcomeUnknown if unknown else RequestNotApplied)
+
+
 def test_a_crash_between_number_and_row_costs_the_next_one_a_look_and_then_nothing(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:

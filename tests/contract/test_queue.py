@@ -248,6 +248,21 @@ def test_when_the_queue_is_empty_again_a_grant_is_one_write_again(
     assert carol.operations(lambda: carol.granted(carol.claim(lock))) == ["UpdateItem"]
 
 
+def test_a_whole_line_that_died_costs_a_few_acquisitions_and_then_nothing(
+    world: World, alice: Process, bob: Process, lock: LockName
+) -> None:
+    claim = alice.claim(lock)
+    grant = alice.granted(claim)
+    stand_in_line(world, bob, lock, bob.queued(bob.claim(lock)).place.ticket, 59)
+    alice.table.release(claim, grant)
+    world.advance(2 * LEASE_MS)
+    for _ in range(3):
+        claim = bob.claim(lock)
+        bob.table.release(claim, bob.granted(claim))
+    assert bob.table.inspect(lock).rows == ()
+    assert alice.operations(lambda: alice.granted(alice.claim(lock))) == ["UpdateItem"]
+
+
 @pytest.mark.parametrize("engine", exact_engine_names(), indirect=True)
 def test_tickets_of_38_digits_keep_their_order(world: World, alice: Process, bob: Process, lock: LockName) -> None:
     first = alice.claim(lock)
