@@ -12,7 +12,7 @@ from pathlib import Path
 from ticketlock_local.checkout import BUILD, exclusive
 from ticketlock_local.emulator import free_port
 from ticketlock_local.errors import CargoMissing, EmulatorError
-from ticketlock_local.processes import end_group, living_members, wait_until
+from ticketlock_local.processes import end_owned, lives, start_owned, wait_until
 
 # Without what this project does not use: import of exports, encryption, an MCP server.
 _CRATE = ("dynoxide-rs@3.1.0", "--locked", "--no-default-features", "--features", "http-server,native-sqlite,cli")
@@ -59,8 +59,11 @@ def _build(cargo: str, folder: Path) -> None:
 
 
 @contextmanager
-def dynoxide() -> Iterator[str]:
+def dynoxide(folder: Path = _FOLDER) -> Iterator[str]:
     """Run an engine of its own, in memory, on the loopback interface; it lives no longer than this process.
+
+    Args:
+        folder: of the build.
 
     Yields:
         Its URL.
@@ -69,42 +72,32 @@ def dynoxide() -> Iterator[str]:
         CargoMissing: it is not built, and there is no cargo.
         EmulatorError: it could not be built, or does not start.
     """
-    program = dynoxide_program()
-    with tempfile.TemporaryDirectory(prefix="ticketlock-dynoxide-") as folder:
-        log = Path(folder) / "log.txt"
+    program = dynoxide_program(folder)
+    with tempfile.TemporaryDirectory(prefix="ticketlock-dynoxide-") as work_folder:
+        log = Path(work_folder) / "log.txt"
         for _ in range(_PORT_ATTEMPTS):
             port = free_port()
-            with _running([str(program), "--host", "127.0.0.1", "--port", str(port)], log):
-                # Said by this very process, so another's server on the port is not taken for ours.
-                if "listening on" in log.read_text():
+            with _running([str(program), "--host", "127.0.0.1", "--port", str(port)], log) as listens:
+                if listens:
                     yield f"http://127.0.0.1:{port}"
                     return
-            if "in use" not in log.read_text():
-                raise EmulatorError(f"dynoxide does not start; it says:\n{log.read_text()}")
+            said = log.read_text(errors="replace")
+            if "in use" not in said:
+                raise EmulatorError(f"dynoxide does not start; it says:\n{said}")
     raise EmulatorError(f"lost the race for a free port {_PORT_ATTEMPTS} times")
 
 
 @contextmanager
-def _running(command: list[str], log: Path) -> Iterator[None]:
-    """Start it, wait until it says something or has ended, and end it afterwards."""
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-I", _LAUNCHER, *command],
-            env={"PATH": os.defpath},
-            cwd=log.parent,
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+def _running(command: list[str], log: Path) -> Iterator[bool]:
+    """Start it, wait until it listens or has ended, yield whether it listens, and end it."""
+
+    def listens() -> bool:
+        # Said by this very process, so another's server on the port is not taken for ours.
+        return "listening on" in log.read_text(errors="replace")
+
+    process = start_owned([sys.executable, "-I", str(_LAUNCHER), *command], env={"PATH": os.defpath}, log=log)
     try:
-        wait_until(
-            lambda: log.read_text().endswith("\n") or process.pid not in living_members(process.pid),
-            timeout_s=_START_TIMEOUT_S,
-        )
-        yield
+        wait_until(lambda: listens() or not lives(process), timeout_s=_START_TIMEOUT_S)
+        yield listens()
     finally:
-        end_group(process.pid, grace_s=_STOP_GRACE_S)
-        assert process.stdin is not None
-        process.stdin.close()
-        process.wait()
+        end_owned(process, grace_s=_STOP_GRACE_S)

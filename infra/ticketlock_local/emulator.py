@@ -17,7 +17,7 @@ from typing import Self
 from ticketlock_local.errors import EmulatorError
 from ticketlock_local.ministack_process import DETACH
 from ticketlock_local.ministack_venv import ministack_python
-from ticketlock_local.processes import end_group, living_members, wait_until
+from ticketlock_local.processes import end_owned, lives, start_owned, wait_until
 
 # Nothing in it is worth saving; only a function that still runs needs this long.
 STOP_GRACE_S = 2.0
@@ -133,28 +133,14 @@ class Emulator:
         # Health answers with this token, so another emulator that won the port is not taken for ours.
         token = secrets.token_hex(8)
         self._port = port
-        with self.log_path.open("wb") as log:
-            self._process = subprocess.Popen(
-                [python, "-I", _LAUNCHER, self.work_folder],
-                env=self._environment(python, token),
-                cwd=self.work_folder,
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                # Its own group: Ctrl-C reaches us alone, and we can tell and end all that it starts.
-                start_new_session=True,
-            )
-        process = self._process
-
-        def lives() -> bool:
-            # Not Popen.poll: it would reap, and so free the id for others while members of the group live.
-            return process.pid in living_members(process.pid)
+        command = [str(python), "-I", str(_LAUNCHER), str(self.work_folder)]
+        process = self._process = start_owned(command, env=self._environment(python, token), log=self.log_path)
 
         def healthy() -> bool:
             return health(self.endpoint).get("edition") == token
 
-        wait_until(lambda: not lives() or healthy(), timeout_s=_HEALTH_TIMEOUT_S)
-        if lives() and healthy():
+        wait_until(lambda: not lives(process) or healthy(), timeout_s=_HEALTH_TIMEOUT_S)
+        if lives(process) and healthy():
             return True
         log_text = self.log_path.read_text(errors="replace")
         self._end_process()
@@ -182,13 +168,8 @@ class Emulator:
 
     def _end_process(self) -> None:
         process, self._process = self._process, None
-        if process is None:
-            return
-        # Not reaped before the whole group is gone: until then no other process can get its id.
-        end_group(process.pid, grace_s=STOP_GRACE_S)
-        assert process.stdin is not None
-        process.stdin.close()
-        process.wait()
+        if process is not None:
+            end_owned(process, grace_s=STOP_GRACE_S)
 
 
 def health(endpoint: str) -> Mapping[str, object]:

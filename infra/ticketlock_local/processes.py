@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,6 +23,47 @@ def wait_until(condition: Callable[[], bool], *, timeout_s: float) -> bool:
             return False
         time.sleep(_POLL_S)
     return True
+
+
+def start_owned(command: Sequence[str], *, env: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
+    """Start a program in the folder of its log, with a standard input whose other end only this process holds.
+
+    It leads a group of its own: Ctrl-C reaches us alone, and we can tell and end all that it starts.
+
+    Args:
+        command: has to end when its input does, as ``while_owned.py`` makes any.
+        env: the whole environment.
+        log: holds what it prints.
+    """
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            command,
+            env=env,
+            cwd=log.parent,
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def lives(process: subprocess.Popen[bytes]) -> bool:
+    """Whether the leader of a group has not ended."""
+    # Not Popen.poll: it would reap, and so free the id for others while members of the group live.
+    return process.pid in living_members(process.pid)
+
+
+def end_owned(process: subprocess.Popen[bytes], *, grace_s: float) -> None:
+    """End a program that ``start_owned`` has started, and its group.
+
+    Raises:
+        LocalCloudError: a process of the group survived SIGKILL.
+    """
+    # Not reaped before the whole group is gone: until then no other process can get its id.
+    end_group(process.pid, grace_s=grace_s)
+    assert process.stdin is not None
+    process.stdin.close()
+    process.wait()
 
 
 def living_members(group: int) -> list[int]:

@@ -1,10 +1,10 @@
-"""dynoxide is built beside the old build, which stays until the new one is complete."""
+"""dynoxide is built beside the old build, which stays until the new one is complete; it runs when it says so."""
 
 import sys
 from pathlib import Path
 
 import pytest
-from ticketlock_local.dynoxide import dynoxide_program
+from ticketlock_local.dynoxide import dynoxide, dynoxide_program
 from ticketlock_local.errors import CargoMissing, EmulatorError
 
 FAILS = "print('no network: [registry] unreachable'); sys.exit(101)"
@@ -68,3 +68,42 @@ def test_what_an_interrupted_build_has_left_is_cleared_away(path: Path, folder: 
     folder.with_name("dynoxide.new").joinpath("bin").mkdir(parents=True)
     cargo(path, BUILDS)
     assert dynoxide_program(folder).read_text() == "new"
+
+
+WARNS_FIRST = """
+print("warning: no configuration", flush=True)
+time.sleep(0.5)
+print("listening on", sys.argv[-1], flush=True)
+time.sleep(60)
+"""
+MEETS_ANOTHER_AT_FIRST = """
+met = Path("met")
+if not met.exists():
+    met.touch()
+    sys.exit("address already in use")
+print("listening on", sys.argv[-1], flush=True)
+time.sleep(60)
+"""
+GIVES_UP = """
+print("warning: no configuration", flush=True)
+sys.exit("no permission")
+"""
+
+
+def built(path: Path, does: str) -> None:
+    """Let cargo build a program that does this."""
+    program = f"#!{sys.executable} -I\nimport sys\nimport time\nfrom pathlib import Path\n{does}"
+    cargo(path, f"{BUILDS}; (bin / 'dynoxide').write_text({program!r}); (bin / 'dynoxide').chmod(0o755)")
+
+
+@pytest.mark.parametrize("does", [WARNS_FIRST, MEETS_ANOTHER_AT_FIRST])
+def test_it_is_waited_for_until_it_says_that_it_listens(path: Path, folder: Path, does: str) -> None:
+    built(path, does)
+    with dynoxide(folder) as url:
+        assert url.startswith("http://127.0.0.1:")
+
+
+def test_one_that_ends_is_told_with_what_it_says(path: Path, folder: Path) -> None:
+    built(path, GIVES_UP)
+    with pytest.raises(EmulatorError, match="no permission"), dynoxide(folder):
+        pass
