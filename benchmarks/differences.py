@@ -2,7 +2,8 @@
 
     PYTHONPATH=tests python benchmarks/differences.py
 
-Takes about five minutes: time to live is waited for. Without cargo, dynoxide is left out, and said to be.
+Takes about five minutes: time to live is waited for. An engine that does not start is left out, and said to be:
+dynoxide where no cargo can build it. A question at which an engine fails is answered by the error's name.
 """
 
 import os
@@ -12,7 +13,8 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -22,7 +24,7 @@ from rich.table import Table
 from ticketlock_local.cloud import client_environment
 from ticketlock_local.dynoxide import dynoxide
 from ticketlock_local.emulator import Emulator
-from ticketlock_local.errors import CargoMissing
+from ticketlock_local.errors import LocalCloudError
 
 THREADS = 8
 EACH = 50
@@ -68,11 +70,21 @@ def outcome(do: Callable[[], object]) -> str:
     """What a request ends with: ``done``, or the error's name."""
     try:
         do()
-    except ClientError as error:
-        return error.response["Error"]["Code"]
     except Exception as error:  # an engine in this process lets through what it meets inside
-        return type(error).__name__
+        return _name(error)
     return "done"
+
+
+def answer(ask: Callable[[], str]) -> str:
+    """What an engine answers to a question, or the name of the error that it fails with."""
+    try:
+        return ask()
+    except Exception as error:
+        return _name(error)
+
+
+def _name(error: Exception) -> str:
+    return error.response["Error"]["Code"] if isinstance(error, ClientError) else type(error).__name__
 
 
 def in_threads(subject: Subject, do: Callable[[Any], object]) -> Counter[str]:
@@ -100,9 +112,10 @@ def read_units(subject: Subject) -> str:
 
 def _units(send: Callable[[], Any]) -> str:
     try:
-        return f"{send()['ConsumedCapacity']['CapacityUnits']:g}"
+        told = send().get("ConsumedCapacity")
     except NotImplementedError:
-        return "tells none"
+        told = None
+    return "tells none" if told is None else f"{told['CapacityUnits']:g}"
 
 
 def _partition(subject: Subject, items: int, size: int) -> dict[str, Any]:
@@ -162,8 +175,9 @@ def same_token(subject: Subject) -> str:
 
     again = {send(1), send(1)}
     applied = subject.number(key)
-    other = {"done": "applied", "IdempotentParameterMismatchException": "refused"}
-    return f"{'/'.join(again)}, applied {applied}x; other contents {other[send(7)]}"
+    other = send(7)
+    other = {"done": "applied", "IdempotentParameterMismatchException": "refused"}.get(other, other)
+    return f"{'/'.join(again)}, applied {applied}x; other contents {other}"
 
 
 def dates(subject: Subject) -> str:
@@ -315,40 +329,59 @@ QUESTIONS: Sequence[tuple[str, str, Callable[[Subject], str]]] = (
 def answers(engine: Engine) -> Iterator[str]:
     """What an engine answers to all questions, and when time to live takes an item away."""
     subject = Subject(engine)
+    key, began = subject.key(), time.monotonic()
+
+    def is_gone() -> str:
+        while (passed_s := time.monotonic() - began) < TTL_WAIT_S and subject.number(key):
+            time.sleep(1)
+        return f"after {passed_s:.0f} s" if passed_s < TTL_WAIT_S else f"not in {TTL_WAIT_S} s"
+
+    expires = outcome(lambda: _expire(subject, key))
+    for _, _, ask in QUESTIONS:
+        yield answer(partial(ask, subject))
+    yield answer(is_gone) if expires == "done" else expires
+
+
+def _expire(subject: Subject, key: Mapping[str, Any]) -> None:
     subject.client.update_time_to_live(
         **subject.table, TimeToLiveSpecification={"Enabled": True, "AttributeName": "expiresAt"}
     )
-    key, began = subject.key(), time.monotonic()
-    subject.put(key | {"n": {"N": "1"}, "expiresAt": {"N": f"{time.time() - 3_600:.0f}"}})
-    for _, _, ask in QUESTIONS:
-        yield ask(subject)
-    while (passed_s := time.monotonic() - began) < TTL_WAIT_S and subject.number(key):
-        time.sleep(1)
-    yield f"after {passed_s:.0f} s" if passed_s < TTL_WAIT_S else f"not in {TTL_WAIT_S} s"
+    subject.put({**key, "n": {"N": "1"}, "expiresAt": {"N": f"{time.time() - 3_600:.0f}"}})
+
+
+@contextmanager
+def ministack() -> Iterator[str]:
+    """Run one: its URL."""
+    with Emulator() as running:
+        yield running.endpoint
 
 
 def main() -> int:
     """Ask and print."""
     console = Console(width=190)
     with ExitStack() as stack:
-        urls = {"ministack": stack.enter_context(Emulator()).endpoint}
-        try:
-            urls["dynoxide"] = stack.enter_context(dynoxide())
-        except CargoMissing as missing:
-            print(f"Without dynoxide: {missing}", file=sys.stderr)
-        os.environ |= client_environment(urls["ministack"])
+        urls = {}
+        for start in (ministack, dynoxide):
+            try:
+                urls[start.__name__] = stack.enter_context(start())
+            except LocalCloudError as error:
+                print(f"Without {start.__name__}: {error}", file=sys.stderr)
+        os.environ |= client_environment("")
         del os.environ["AWS_ENDPOINT_URL"]
         table = Table("asked", "documented")
         rows = [[text, documented] for text, documented, _ in QUESTIONS]
         rows.append(["an item an hour past its time to live goes", "within days"])
-        for name in ("moto", "memory", *urls):
-            table.add_column(name)
-            with engine_named(name, urls.__getitem__) as engine:
-                for row, answer in zip(rows, answers(engine), strict=True):
-                    row.append(answer)
-        for row in rows:
-            table.add_row(*row)
-        console.print(table)
+        try:
+            for name in ("moto", "memory", *urls):
+                table.add_column(name)
+                with engine_named(name, urls.__getitem__) as engine:
+                    for row, told in zip(rows, answers(engine), strict=True):
+                        row.append(told)
+        finally:
+            # Also what was told before somebody ended it.
+            for row in rows:
+                table.add_row(*row)
+            console.print(table)
     return 0
 
 

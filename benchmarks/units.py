@@ -9,9 +9,10 @@ What a condition refuses is billed too, but no engine tells of it: the API's err
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+from botocore.exceptions import BotoCoreError, ClientError
 from contract.engines import Engine, table_of_its_own
 from contract.units import OTHERS, Billed, MeteredWorld, Step, figure, life_of_a_lock
 from rich.console import Console
@@ -55,28 +56,36 @@ def table(title: str, steps: Sequence[Step]) -> Table:
     return made
 
 
-def differs(request: Billed) -> bool:
-    """Whether the engine tells something else."""
-    return not request.refused and request.by_engine != request.by_rule
+def verdict(requests: Iterable[Billed], name: str) -> tuple[str, int]:
+    """How an engine of this name has counted, in words and as the exit code: 0 when it is as the rules say."""
+    applied = [request for request in requests if not request.refused]
+    told = [request for request in applied if request.by_engine is not None]
+    if not told:
+        return f"{name} tells no units.", 1
+    otherwise = sum(request.by_engine != request.by_rule for request in told)
+    untold = len(applied) - len(told)
+    words = f"{otherwise} requests are counted otherwise by {name}"
+    return f"{words}, and {untold} not at all." if untold else f"{words}.", int(otherwise + untold > 0)
 
 
 def main() -> int:
-    """Count and print; 1 when the engine counts otherwise than the rules, or there is none."""
+    """Count and print; 1 when the engine counts otherwise than the rules or not at all, or there is none."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("endpoint", nargs="?")
-    console, differing = Console(width=115), 0
+    console, requests = Console(width=115), list[Billed]()
     try:
         with chosen(options.parse_args().endpoint) as engine:
             for others in (0, OTHERS):
                 steps = list(life_of_a_lock(MeteredWorld(engine), others))
                 title = f"Beside {others} other holders, each with 256 bytes of data" if others else "One holder"
                 console.print(table(f"{title}: capacity units, by the rules and by {engine.name}", steps))
-                differing += sum(differs(request) for step in steps for request in step.requests)
-    except LocalCloudError as error:
+                requests += (request for step in steps for request in step.requests)
+    except (LocalCloudError, BotoCoreError, ClientError) as error:
         print(error, file=sys.stderr)
         return 1
-    console.print(f"{differing} requests are counted otherwise by {engine.name}.", highlight=False)
-    return 1 if differing else 0
+    words, code = verdict(requests, engine.name)
+    console.print(words, highlight=False)
+    return code
 
 
 if __name__ == "__main__":
