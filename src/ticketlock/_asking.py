@@ -6,16 +6,18 @@ import os
 import socket
 import threading
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from inspect import Signature, signature
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from ticketlock._clocks import Clocks
 from ticketlock._lease import BaseLease
 from ticketlock._names import LockName, duration_ms, record_wait_ms, text
 from ticketlock._outcomes import Position, Released
 from ticketlock._pace import Bounds, Pace
+from ticketlock._time import Reading
 from ticketlock._writes import MAX_LEASE_MS, MIN_LEASE_MS, Claim
 from ticketlock.errors import AlreadyHeld, ClientClosed, InvalidLockRequest
 
@@ -31,6 +33,8 @@ _HOUR_MS = 3_600_000
 _CROWDED_MS = 1_000
 # Long enough for the count to be healed by the first tries that follow.
 _DISTRUSTED_MS = 30_000
+# Less than one request is repeated for.
+_FAILS_FOR_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,15 +225,26 @@ class Asking(Generic[L]):
             if others:
                 self._held[key] = others
 
-    def close(self) -> list[L]:
+    def drop_what_is_over(self, reading: Reading) -> None:
+        """Forget those whose release has failed, and could free nothing any more."""
+        with self._mutex:
+            for key, leases in list(self._held.items()):
+                left = [lease for lease in leases if not lease._has_nothing_to_free(reading)]
+                if left:
+                    self._held[key] = left
+                else:
+                    del self._held[key]
+
+    def close(self, reading: Reading) -> list[L]:
         """Close it to further acquisitions.
 
         Returns:
-            What is held still.
+            What is to be released still.
         """
         with self._mutex:
             self._closed = True
-            return [lease for leases in self._held.values() for lease in leases]
+            every = (lease for leases in self._held.values() for lease in leases)
+            return [lease for lease in every if not lease._has_nothing_to_free(reading)]
 
     def pace(self, lock: LockName) -> Pace:
         """When a waiter for this lock looks, as far as the waits before tell."""
@@ -271,6 +286,26 @@ class Asking(Generic[L]):
         if not locks or len(set(locks)) < len(locks):
             raise InvalidLockRequest("entities", [lock.entity for lock in locks], "at least one, each once")
         return locks
+
+
+def to_release(leases: Iterable[L], clocks: Clocks, forget: Callable[[L], None]) -> Iterator[L]:
+    """Leases to release at last, one after the other, however often they are held.
+
+    Args:
+        forget: takes the rest, once those that could not be released have taken too long together.
+    """
+    failed_ms = 0
+    for lease in leases:
+        lease._holds = 1
+        if failed_ms >= _FAILS_FOR_MS:
+            _log.warning("%r was not released, and ends by itself: the table was out of reach for others", lease)
+            lease._mark_released()
+            forget(lease)
+            continue
+        began_ms = clocks.read().local_ms
+        yield lease
+        if lease._state == "unreleased":
+            failed_ms += clocks.read().local_ms - began_ms
 
 
 def _remember(known: dict[LockName, V], lock: LockName, value: V) -> None:

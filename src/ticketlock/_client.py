@@ -13,7 +13,18 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from ticketlock._acquiring import acquire, leave
-from ticketlock._asking import Asked, Asking, Seconds, WaitEnded, Waits, Wishes, entity_of, rest_s, signature_of
+from ticketlock._asking import (
+    Asked,
+    Asking,
+    Seconds,
+    WaitEnded,
+    Waits,
+    Wishes,
+    entity_of,
+    rest_s,
+    signature_of,
+    to_release,
+)
 from ticketlock._clocks import Clocks, SystemClocks
 from ticketlock._held import Lease, LeaseGroup
 from ticketlock._keeper import Keeper
@@ -305,13 +316,15 @@ class LockClient:
         return self._table.list_locks()
 
     def close(self) -> None:
-        """Release what is held still, and end the heartbeat; waiters of this client get ``ClientClosed``."""
+        """Release what is held still, and end the heartbeat; waiters of this client get ``ClientClosed``.
+
+        Where the table is out of reach it gives up after some seconds; what is left ends by itself.
+        """
         if self._asking._pid != os.getpid():
             return
-        leases = self._asking.close()
+        leases = self._asking.close(self._clocks.read())
         self._closing.set()
-        for lease in leases:
-            lease._holds = 1
+        for lease in to_release(leases, self._clocks, self._forget):
             lease.release(best_effort=True)
         # The process may end after this, and whoever is in the queue then is in others' way for a lease.
         with self._waiter_left:
@@ -420,6 +433,7 @@ class LockClient:
         except BaseException:
             # It may be tried again, by `close` as well.
             lease._state = "lost" if was == "lost" else "unreleased"
+            self._asking.drop_what_is_over(self._clocks.read())
             raise
         finally:
             self._keeper.settle()
@@ -457,6 +471,7 @@ class LockClient:
         _log.error("%r is lost: %s", lease, why)
         self._tell(lease, "lost")
         self._keeper.forget(lease)
+        self._asking.drop(lease)
 
     def _tell(self, lease: Lease, what: Any) -> None:
         callback = lease._callbacks[what]

@@ -229,6 +229,10 @@ class BaseLease:
                 self._state = "lost"
             return was_held
 
+    def _has_nothing_to_free(self, reading: Reading) -> bool:
+        """Whether its release failed, and need not be tried again: it is over since."""
+        return self._state == "unreleased" and self._remaining_ms(reading) == 0
+
     def _hold_again(self) -> bool:
         with self._mutex:
             if self._state == "held":

@@ -6,7 +6,8 @@ import time
 import pytest
 from client.places import Emulated, Moved, Wire, is_release, is_renewal, meanwhile, outcome, until
 
-from ticketlock import ClientClosed, LockClient, RecordWaitExceeded
+from ticketlock import ClientClosed, LockClient, LockLost, RecordWaitExceeded, TableError
+from ticketlock.testing import Fault
 
 
 def test_a_client_that_is_closed_releases_what_it_holds(place: Emulated, locks: LockClient, entity: str) -> None:
@@ -137,6 +138,50 @@ def test_what_cannot_be_released_does_not_keep_the_rest_from_being_released(plac
     locks.close()
     assert place.is_free(entity)
     assert place.is_free(f"{entity}, last")
+
+
+def test_closing_does_not_try_every_lease_where_the_table_is_out_of_reach(moved: Moved, entity: str) -> None:
+    locks = moved.client(lease=600)
+    leases = [locks.acquire(f"{entity}{number}") for number in range(20)]
+    began_ms = moved.clock.read().local_ms
+    with moved.memory.outage(Fault.THROTTLED), moved.time_flies():
+        locks.close()
+    # Each of them is given up after eight seconds.
+    assert moved.clock.read().local_ms - began_ms < 60_000
+    assert not any(lease.is_held() for lease in leases)
+
+
+def test_closing_tries_all_where_one_cannot_be_released(moved: Moved, entity: str) -> None:
+    locks = moved.client(lease=600)
+    first = locks.acquire(entity)
+    leases = [locks.acquire(f"{entity}{number}") for number in range(3)]
+    with moved.memory.outage(Fault.THROTTLED), moved.time_flies(), pytest.raises(TableError):
+        first.release()
+    locks.close()
+    assert moved.is_free(entity)
+    assert all(moved.is_free(lease.entity) for lease in leases)
+
+
+def test_what_could_not_be_released_is_forgotten_when_its_lease_is_over(moved: Moved, entity: str) -> None:
+    wire = Wire()
+    locks = moved.client(wire=wire, lease=60, heartbeat=False)
+    for number in range(3):
+        lease = locks.acquire(f"{entity}{number}")
+        with moved.memory.outage(Fault.THROTTLED), moved.time_flies(), pytest.raises(TableError):
+            lease.release()
+        moved.clock.advance(60)
+        assert len(locks._asking._held) <= 1
+    sent = len(wire.sent)
+    locks.close()
+    assert len(wire.sent) == sent
+
+
+def test_a_lease_that_was_lost_is_forgotten(place: Emulated, locks: LockClient, entity: str) -> None:
+    lease = locks.acquire(entity)
+    place.lose(entity)
+    with pytest.raises(LockLost):
+        lease.renew()
+    assert not locks._asking._held
 
 
 def test_a_lock_that_arrives_while_the_client_is_closed_is_not_kept(place: Emulated, entity: str) -> None:

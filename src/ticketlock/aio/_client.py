@@ -12,7 +12,18 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from ticketlock import _calls, _sdk
 from ticketlock._acquiring import acquire, leave
-from ticketlock._asking import Asked, Asking, Seconds, WaitEnded, Waits, Wishes, entity_of, rest_s, signature_of
+from ticketlock._asking import (
+    Asked,
+    Asking,
+    Seconds,
+    WaitEnded,
+    Waits,
+    Wishes,
+    entity_of,
+    rest_s,
+    signature_of,
+    to_release,
+)
 from ticketlock._clocks import Clocks, SystemClocks
 from ticketlock._lease import State
 from ticketlock._listing import LISTED, LockSummary, list_page
@@ -274,16 +285,14 @@ class LockClient:
 
     async def close(self) -> None:
         """Release what is held still, and end the heartbeats; waiters of this client get ``ClientClosed``."""
-        leases = self._asking.close()
+        leases = self._asking.close(self._clocks.read())
         for waiter in list(self._waiters):
             waiter.cancel()
         # Until each has left the queue. To be cancelled ends this wait, and not what it waits for.
         while under_way := {*self._waiters.values(), *self._leaving}:
             await asyncio.wait(under_way)
-        for lease in leases:
-            if lease._state != "released":
-                lease._holds = 1
-                await lease.release(best_effort=True)
+        for lease in to_release(leases, self._clocks, self._forget):
+            await lease.release(best_effort=True)
         await self._exit.aclose()
 
     async def __aenter__(self) -> Self:
@@ -414,6 +423,7 @@ class LockClient:
         except BaseException:
             # It may be tried again, by `close` as well.
             lease._state = "lost" if was == "lost" else "unreleased"
+            self._asking.drop_what_is_over(self._clocks.read())
             raise
         self._asking.drop(lease)
         self._asking.saw(lease.lock, released, self._clocks.read().local_ms)
@@ -462,6 +472,7 @@ class LockClient:
         if lease._mark_lost():
             _log.error("%r is lost: %s", lease, why)
             self._tell(lease, "lost")
+            self._asking.drop(lease)
 
     def _tell(self, lease: Lease, what: Any) -> None:
         callback = lease._callbacks[what]
