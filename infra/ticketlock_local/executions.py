@@ -156,6 +156,9 @@ def _left(execution: Execution, details: Mapping[str, Any], at: int) -> Executio
         return execution
     turn = json.loads(details["output"])["lock"]["turn"]
     claim, grant, place = (turn.get(part, {}) for part in ("claim", "grant", "place"))
+    if not grant and not place:
+        # A refusal tells no more than that.
+        return execution
     # None in a grant when the reply that named it was lost.
     ticket = grant.get("ticket") or place.get("ticket")
     standings = execution.standings if ticket == execution.ticket else ()

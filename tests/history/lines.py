@@ -11,9 +11,10 @@ from ticketlock_local.history.record import Action, Event, Kind
 ENTITY = "order-42"
 FOREVER_MS = 1_000_000
 _STEP_MS = 10
-_STEPS = 80
+_STEPS = 200
 _ARRIVALS, _CROWDED = 0.3, 8
-_DEATHS = 0.05
+_DEATHS, _UNHEARD = 0.03, 0.1
+_LEASE_MS = 300
 
 
 def event(process: str, kind: Kind, at_ms: int, *, action: Action = "acquire", turn: int = 0, **facts: Any) -> Event:
@@ -51,92 +52,176 @@ def stay(process: str, ticket: int, turn: int, waiters: int, **wishes: Any) -> I
     yield event(process, "applied", granted_ms + 930, action="release")
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Client:
-    """One acquisition in the reference model."""
+    """One acquisition in the reference model.
+
+    Attributes:
+        busy_until_ms: when the answer is there that it waits for.
+        looked_ms: the last look that counts began after this.
+        looked: of a look that found its own turn: the last token that was granted then.
+        row_until_ms: the end of its row's lease.
+        hold_until_ms: the end of its grant's lease.
+    """
 
     name: str
     shared: bool
-    ticket: int
-    stands: bool = False
-    # Of its last look that found its turn: when, and the last token that was granted then.
-    looked: tuple[int, int] | None = None
-    holds: bool = False
+    busy_until_ms: int
+    looked_ms: int
+    ticket: int | None = None
+    row_until_ms: int | None = None
+    looked: int | None = None
+    hold_until_ms: int | None = None
+    has_written: bool = False
+    is_dead: bool = False
 
 
 @dataclass
 class Reference:
-    """A lock with a queue: what may happen next, and the events of what has."""
+    """A lock with a queue: what may happen next, and the events of what has.
+
+    Attributes:
+        counter: what is counted under the lock.
+    """
 
     permits: int
+    chance: Random
     events: list[Event] = field(default_factory=list)
-    _clients: list[Client] = field(default_factory=list)
+    counter: int = 0
     token: int = 100
+    _clients: list[Client] = field(default_factory=list)
+    _issued: int = 0
     _now_ms: int = 100
 
     def choices(self) -> list[tuple[Callable[[Client], None], Client]]:
         """What may happen to whom."""
-        found: list[tuple[Callable[[Client], None], Client]] = []
-        for each in self._clients:
-            if each.holds:
-                found += [(self.release, each), (self.die, each)]
-            elif not each.stands:
-                found += [(self.stand, each), (self.die, each)]
-            else:
-                found += [(self.look, each)] if self._may_enter(each) else []
-                # Only as long as nobody was granted the lock since it looked.
-                if each.looked is not None and each.looked[1] == self.token:
-                    found += [(self.grant, each), (self.grant_unheard, each)]
-                found += [(self.die, each)]
-        return found
+        return [
+            (happens, each)
+            for each in self._clients
+            if not each.is_dead and each.busy_until_ms < self._now_ms
+            for happens in self._next(each)
+        ]
+
+    def _next(self, client: Client) -> list[Callable[[Client], None]]:
+        if client.hold_until_ms is not None:
+            writes = self.permits == 1 and not client.shared and not client.has_written
+            return [self.release, *([self.write] if writes else [])]
+        if client.ticket is None:
+            is_free = self._may_enter(client) and not self.somebody_waits()
+            return [self.take_at_once] if is_free else [*[self.join] * 5, self.refuse]
+        if client.row_until_ms is None:
+            return [self.stand]
+        if client.row_until_ms < self._now_ms:
+            return [self.join, self.refuse]
+        # Only as long as nobody was granted the lock since it looked.
+        if client.looked == self.token:
+            return [self.take_its_turn]
+        return [self.look_and_may_enter] if self._may_enter(client) else [*[self.look] * 9, self.refuse]
+
+    def pass_time(self) -> None:
+        self._now_ms += _STEP_MS
+        # Whoever is dead is in the way until its leases end.
+        self._clients = [each for each in self._clients if not each.is_dead or self._stands(each) or self._holds(each)]
 
     def arrive(self, *, shared: bool) -> None:
-        client = Client(f"client {len(self.events)}", shared, ticket=len(self.events))
+        name = f"client {len(self.events)}"
+        client = Client(name=name, shared=shared, busy_until_ms=0, looked_ms=self._now_ms - 3)
         self._clients.append(client)
         self._tell(client, "invoked", -3, shared=shared, permits=self.permits)
 
+    def take_at_once(self, client: Client) -> None:
+        self._issued += 1
+        # Where the answer was lost, and the grant was found in the item, nobody tells the number.
+        self._grant(client, ticket=self.chance.choice((self._issued, None)))
+
+    def join(self, client: Client) -> None:
+        """Take a number; whoever had one before has lost its place."""
+        self._issued += 1
+        client.ticket, client.row_until_ms, client.looked = self._issued, None, None
+
     def stand(self, client: Client) -> None:
-        client.stands = True
-        self._tell(client, "stands", 3, ticket=client.ticket, until_ms=FOREVER_MS)
+        client.row_until_ms = self._now_ms + _LEASE_MS
+        self._stay(client, "stands", ticket=client.ticket, until_ms=client.row_until_ms)
 
     def look(self, client: Client) -> None:
-        client.looked = self._now_ms - 3, self.token
-        self._now_ms += _STEP_MS
+        """It is somebody else's turn; half-way through its lease the row gets another one."""
+        assert client.row_until_ms is not None
+        if client.row_until_ms < self._now_ms + _LEASE_MS // 2:
+            self.stand(client)
+        else:
+            self._stay(client, "looks")
 
-    def grant(self, client: Client) -> None:
-        assert client.looked is not None
-        self.token += 1
-        client.stands, client.holds = False, True
-        numbers = {"ticket": client.ticket, "fencing_token": self.token, "looked_ms": client.looked[0]}
-        self._tell(client, "applied", 3, **numbers)
+    def look_and_may_enter(self, client: Client) -> None:
+        client.looked, client.looked_ms = self.token, self._now_ms - 3
 
-    def grant_unheard(self, client: Client) -> None:
-        """It is granted the lock, and dies before it hears of it; its lease ends."""
-        self.token += 1
-        self.die(client)
+    def take_its_turn(self, client: Client) -> None:
+        self._grant(client, ticket=client.ticket)
+
+    def refuse(self, client: Client) -> None:
+        """It gives up, and leaves."""
+        self._clients.remove(client)
+        self._tell(client, "refused", 3)
+
+    def write(self, client: Client) -> None:
+        """Count one more, if the lease still runs, and perhaps not hear of it."""
+        client.has_written = True
+        self._tell(client, "invoked", -3, action="update", found=self.counter)
+        is_applied = self._holds(client)
+        self.counter += is_applied
+        if self.chance.random() < _UNHEARD:
+            client.is_dead = True
+        else:
+            self._tell(client, "applied" if is_applied else "refused", 3, action="update")
 
     def release(self, client: Client) -> None:
         self._clients.remove(client)
-        self.events += [
-            event(client.name, "holds", self._now_ms - 4),
-            event(client.name, "invoked", self._now_ms - 3, action="release"),
-            event(client.name, "applied", self._now_ms + 3, action="release"),
-        ]
-        self._now_ms += _STEP_MS
+        if is_applied := self._holds(client):
+            self._tell(client, "holds", -4)
+        self._tell(client, "invoked", -3, action="release")
+        self._tell(client, "applied" if is_applied else "refused", 3, action="release")
 
     def die(self, client: Client) -> None:
-        """Its lease ends, and nobody hears of it any more."""
-        self._clients.remove(client)
+        """Nobody hears of it any more."""
+        client.is_dead = True
+
+    def _grant(self, client: Client, *, ticket: int | None) -> None:
+        self.token += 1
+        client.row_until_ms, client.hold_until_ms = None, self._now_ms + _LEASE_MS
+        if self.chance.random() < _UNHEARD:
+            client.is_dead = True
+            return
+        # Replies may be slow.
+        late_ms = self.chance.choice((3, 3, 4 * _STEP_MS))
+        client.busy_until_ms = self._now_ms + late_ms
+        numbers = {"ticket": ticket, "fencing_token": self.token, "looked_ms": client.looked_ms}
+        self._tell(client, "applied", late_ms, **numbers)
+
+    def _stay(self, client: Client, kind: Kind, **facts: Any) -> None:
+        client.looked_ms = client.busy_until_ms = self._now_ms + 3
+        self._tell(client, kind, 3, **facts)
 
     def _tell(self, client: Client, kind: Kind, after_ms: int, **facts: Any) -> None:
         self.events.append(event(client.name, kind, self._now_ms + after_ms, **facts))
-        self._now_ms += _STEP_MS
 
     def holding(self) -> list[Client]:
-        return [each for each in self._clients if each.holds]
+        return [each for each in self._clients if self._holds(each)]
 
     def rows_before(self, client: Client) -> list[Client]:
-        return [each for each in self._clients if each.stands and each.ticket < client.ticket]
+        return [
+            each
+            for each in self._clients
+            if self._stands(each) and (client.ticket is None or (each.ticket or 0) < client.ticket)
+        ]
+
+    def somebody_waits(self) -> bool:
+        """Whether somebody has a number and was not granted the lock."""
+        return any(each.ticket is not None and each.hold_until_ms is None for each in self._clients)
+
+    def _stands(self, client: Client) -> bool:
+        return client.row_until_ms is not None and client.row_until_ms >= self._now_ms
+
+    def _holds(self, client: Client) -> bool:
+        return client.hold_until_ms is not None and client.hold_until_ms >= self._now_ms
 
     def _may_enter(self, client: Client) -> bool:
         in_the_way = self.rows_before(client) + self.holding()
@@ -145,22 +230,22 @@ class Reference:
         return client.shared or len(in_the_way) < self.permits
 
 
-def told_by(lock: Reference, chance: Random, *, shares: bool) -> list[Event]:
-    """What may be told of a lock: waits, holds, looks that come too late, and now and then a death."""
+def told_by(lock: Reference, *, shares: bool) -> Reference:
+    """What may be told of a lock: waits, holds, looks that come too late, leases that end, and now and then a death."""
+    chance = lock.chance
     for _ in range(_STEPS):
-        choices = [choice for choice in lock.choices() if choice[0] not in (lock.die, lock.grant_unheard)]
-        if chance.random() < _DEATHS:
-            choices = lock.choices()
+        choices = lock.choices()
         if len(choices) < _CROWDED and chance.random() < _ARRIVALS:
             lock.arrive(shared=shares and chance.random() < 0.5)
         elif choices:
             happens, client = chance.choice(choices)
-            happens(client)
-    return lock.events
+            (lock.die if chance.random() < _DEATHS else happens)(client)
+        lock.pass_time()
+    return lock
 
 
 @st.composite
-def good_histories(draw: st.DrawFn) -> list[Event]:
-    """Histories of a lock that is as it should be."""
-    lock = Reference(permits=draw(st.integers(1, 3)))
-    return told_by(lock, draw(st.randoms(use_true_random=True)), shares=draw(st.booleans()))
+def good_locks(draw: st.DrawFn) -> Reference:
+    """Locks that are as they should be, and what was told of them."""
+    lock = Reference(draw(st.integers(1, 3)), draw(st.randoms(use_true_random=True)))
+    return told_by(lock, shares=draw(st.booleans()))

@@ -113,7 +113,9 @@ class _Waiting:
 
     def __call__(self, seen: Position) -> None:
         place = seen.place
-        if self._ticket_and_lease != (place.ticket, place.lease_until_ms):
+        if self._ticket_and_lease == (place.ticket, place.lease_until_ms):
+            self._asking.tell("looks")
+        else:
             self._ticket_and_lease = place.ticket, place.lease_until_ms
             until_ms = seen.now.local_of(place.lease_until_ms)
             self._asking.tell("stands", ticket=place.ticket, until_ms=until_ms)

@@ -5,7 +5,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from client.places import until
+from client.places import meanwhile, until
+from client.places import outcome as outcome_of
 from history.kept import Kept
 from history.lines import ENTITY, line
 from history.picture import drawn
@@ -122,6 +123,23 @@ def test_a_wait_records_since_when_its_row_stands(path: Path, memory: MemoryDyna
     (standing,) = acquisition.standings
     assert acquisition.invoked_ms <= standing.from_ms <= acquisition.looked_ms
     assert acquisition.ticket is not None
+
+
+def test_a_wait_that_ends_without_the_lock_records_its_looks(
+    path: Path, memory: MemoryDynamoDB, clock: ManualClock
+) -> None:
+    with client(memory, clock) as locks, client(memory, clock) as others, others.acquire(ENTITY):
+        recorder = Recorder(path, "0")
+        waits = meanwhile(lambda: RecordedLocks(locks, recorder).acquire(ENTITY, record_wait=20))
+        until(lambda: any(event.kind == "looks" for event in told(path)), "a look")
+        clock.advance(21)
+        with pytest.raises(RecordWaitExceeded):
+            outcome_of(waits)
+    first, second, *looks, last = [event.kind for event in told(path)]
+    assert (first, second, set(looks), last) == ("invoked", "stands", {"looks"}, "refused")
+    (acquisition,) = history(told(path)).acquisitions
+    assert acquisition.ticket is not None
+    assert len(acquisition.standings) == 1
 
 
 def test_a_history_is_drawn_with_its_processes_and_tokens() -> None:

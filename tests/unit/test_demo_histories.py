@@ -4,8 +4,10 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from ticketlock_local.demo_checks import events as recorded
 from ticketlock_local.executions import Execution, read_history
 from ticketlock_local.history.model import Standing
+from ticketlock_local.history.record import history
 from ticketlock_local.timeline import events
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -95,6 +97,16 @@ def test_a_row_surely_stands_from_each_look_to_the_end_of_its_lease() -> None:
     assert run.shared
     lost = read_history("one", [*looks, left(200, "CheckPosition", place(9, 260))])
     assert (lost.ticket, lost.standings) == (9, (Standing(START_MS + 200_000, START_MS + 260_000),))
+
+
+def test_a_wait_that_ends_without_the_lock_stood_in_the_queue_until_its_last_look() -> None:
+    refused = {"lock": {"turn": {"status": "RecordWaitExceeded", "cause": "why"}}}
+    looks = [started(), left(1, "TakeTicket", place(7, 60)), left(40, "CheckPosition", place(7, 100))]
+    ended = [left(80, "CheckPosition", refused), event(80, "ExecutionFailed", error="RecordWaitExceeded", cause="why")]
+    run = read_history("one", [*looks, *ended])
+    (acquisition,) = history(recorded(run)).acquisitions
+    assert (acquisition.outcome, acquisition.ticket, acquisition.shared) == ("refused", 7, True)
+    assert acquisition.standings[0] == Standing(START_MS + 1_000, START_MS + 40_000)
 
 
 def test_waiting_and_holding_are_measured_by_the_service() -> None:

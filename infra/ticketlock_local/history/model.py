@@ -2,8 +2,10 @@
 
 A history is judged from outside, as Jepsen does it: of an operation is known when it was invoked, when its answer was
 there, and what that was. What it did was done at one moment in between. One without an answer (its process was killed,
-or a reply was lost) may have been done at any time from its invocation on, or never: it proves nothing against anybody.
-One that was refused was not done. So what is named here is surely broken, however the clocks of requests fell.
+or a reply was lost) may have been done at any time from its invocation on, or never. One that was refused was not done.
+A waiter of either kind stood in the queue all the same, until it last found itself there: from then on it may have
+left, or been granted the lock and never have heard of it. So what is named here is surely broken, however the clocks of
+requests fell.
 """
 
 from bisect import bisect_right, insort
@@ -37,9 +39,10 @@ class Acquisition:
         invoked_ms: when it asked.
         looked_ms: the look that its grant rests on began after this.
         granted_ms: when the answer was there; None while there is none.
-        ticket: its number; None where nobody was told.
+        ticket: the last number that it was told; None of one that was told none: if it was granted the lock, then at
+            once, with the newest number there was.
         fencing_token: of its grant.
-        standings: when its row, with this very ticket, surely stood in the queue.
+        standings: when its row, with this very ticket, surely stood in the queue, as far as it was not granted before.
         held_until_ms: the last moment at which it surely counted on the lock; None where it never did.
         is_over: whether it surely left: it was refused, or the answer to its release is known.
     """
@@ -174,15 +177,20 @@ def no_overtaking(acquisitions: Iterable[Acquisition]) -> Iterator[str]:
 
     Of a row that was being written while a grant was under way, that grant may know nothing: it passes it, once.
     """
-    grants = _grants(acquisitions)
-    for grant, behind in _overtakers(grants):
-        passed = [each for each in behind if _stood(each, grant.of.looked_ms, grant.until_ms)]
-        if passed and not _fits_in(grant, passed, grants):
-            yield f"no overtaking: {grant.of} passed {_listed(passed)}, who stood in the queue when it looked"
-    for unlucky, grants_before in _unlucky(grants):
-        surely = [each.of for each in grants_before if _stood(unlucky, each.after_ms, each.until_ms)]
+    everybody = list(acquisitions)
+    grants = _grants(everybody)
+    passed: dict[int, list[Acquisition]] = {}
+    for waiter, before in _passed(everybody, grants):
+        for grant in before:
+            if _stood(waiter, grant.of.looked_ms, grant.until_ms):
+                passed.setdefault(grant.number, []).append(waiter)
+        surely = [each.of for each in _excluding(waiter, before) if _stood(waiter, each.after_ms, each.until_ms)]
         if len(surely) > 1:
-            yield f"no overtaking: {unlucky} was overtaken by {_listed(surely)}, though its row stood"
+            yield f"no overtaking: {waiter} was overtaken by {_listed(surely)}, though its row stood"
+    for number, waiters in sorted(passed.items()):
+        grant = grants[number]
+        if not _fits_in(grant, waiters, grants):
+            yield f"no overtaking: {grant.of} passed {_listed(waiters)}, who stood in the queue when it looked"
 
 
 def nothing_left(entity: str, state: LockState, acquisitions: Iterable[Acquisition]) -> Iterator[str]:
@@ -223,11 +231,12 @@ def no_lost_update(entity: str, updates: Iterable[Update], value: int) -> Iterat
 
 def slips(acquisitions: Iterable[Acquisition]) -> list[str]:
     """Name those who were overtaken by a grant that may have been made when their row stood, and had looked before."""
+    everybody = list(acquisitions)
     found = []
-    for unlucky, grants_before in _unlucky(_grants(acquisitions)):
-        perhaps = [each.of for each in grants_before if _may_have_stood(unlucky, each.after_ms, each.until_ms)]
+    for waiter, before in _passed(everybody, _grants(everybody)):
+        perhaps = [each.of for each in _excluding(waiter, before) if _may_have_stood(waiter, each)]
         if perhaps:
-            found.append(f"{unlucky} was overtaken by {_listed(perhaps)}, perhaps when its row stood")
+            found.append(f"{waiter} was overtaken by {_listed(perhaps)}, perhaps when its row stood")
     return found
 
 
@@ -285,31 +294,38 @@ def _grants(acquisitions: Iterable[Acquisition]) -> list[_Grant]:
     return grants
 
 
-def _overtakers(grants: Sequence[_Grant]) -> Iterator[tuple[_Grant, list[Acquisition]]]:
-    """The grants that came before some of an earlier ticket, with those."""
-    numbered = [grant for grant in grants if grant.of.ticket is not None]
-    tickets = [grant.of.ticket or 0 for grant in numbered]
-    # The least of those that are still to come.
-    least = list(accumulate(reversed(tickets), min))[::-1]
-    for place, (grant, ticket) in enumerate(zip(numbered, tickets, strict=True)):
-        passed = []
-        for later in range(place + 1, len(numbered)):
-            if least[later] > ticket:
-                break
-            if tickets[later] < ticket:
-                passed.append(numbered[later].of)
-        if passed:
-            yield grant, passed
+def _passed(
+    everybody: Sequence[Acquisition], grants: Sequence[_Grant]
+) -> Iterator[tuple[Acquisition, Sequence[_Grant]]]:
+    """Who has stood in the queue, whether the lock was granted to it or not, and the grants of later tickets before.
+
+    Only those that may have been made while it stood.
+    """
+    own = {id(grant.of): grant.number for grant in grants}
+    for waiter in everybody:
+        if not waiter.standings or waiter.ticket is None:
+            continue
+        first = bisect_right(grants, min(each.from_ms for each in waiter.standings), key=lambda grant: grant.until_ms)
+        last = bisect_right(grants, max(each.until_ms for each in waiter.standings), key=lambda grant: grant.after_ms)
+        before = grants[first : min(last, own.get(id(waiter), last))]
+        later = [grant for grant in before if grant.of.ticket is None or grant.of.ticket > waiter.ticket]
+        if later:
+            yield waiter, later
+
+
+def _excluding(waiter: Acquisition, grants: Iterable[_Grant]) -> list[_Grant]:
+    """Those that it does not fit in beside."""
+    return [grant for grant in grants if grant.of.excludes(waiter)]
 
 
 def _stood(waiter: Acquisition, after_ms: int, until_ms: int) -> bool:
     """Whether its row surely stood from then to then."""
-    return any(standing.from_ms < after_ms and until_ms <= standing.until_ms for standing in waiter.standings)
+    return any(standing.from_ms < after_ms and until_ms < standing.until_ms for standing in waiter.standings)
 
 
-def _may_have_stood(waiter: Acquisition, after_ms: int, until_ms: int) -> bool:
-    """Whether its row may have stood at a moment between then and then."""
-    return any(standing.from_ms < until_ms and after_ms <= standing.until_ms for standing in waiter.standings)
+def _may_have_stood(waiter: Acquisition, grant: _Grant) -> bool:
+    """Whether its row may have stood at the moment of the grant."""
+    return any(each.from_ms < grant.until_ms and grant.after_ms <= each.until_ms for each in waiter.standings)
 
 
 def _fits_in(grant: _Grant, passed: Sequence[Acquisition], grants: Sequence[_Grant]) -> bool:
@@ -321,16 +337,6 @@ def _fits_in(grant: _Grant, passed: Sequence[Acquisition], grants: Sequence[_Gra
         for other in grants[: grant.number]
     )
     return len(passed) < (MAX_HOLDERS if grant.of.shared else grant.of.permits) - held
-
-
-def _unlucky(grants: Sequence[_Grant]) -> list[tuple[Acquisition, list[_Grant]]]:
-    """Who was overtaken, row or none, and by which grants of those that it does not fit in beside."""
-    found: dict[int, tuple[Acquisition, list[_Grant]]] = {}
-    for grant, passed in _overtakers(grants):
-        for waiter in passed:
-            if grant.of.excludes(waiter):
-                found.setdefault(id(waiter), (waiter, []))[1].append(grant)
-    return list(found.values())
 
 
 def _granted_ms(acquisition: Acquisition) -> int:

@@ -12,7 +12,7 @@ from ticketlock._clocks import SystemClocks
 from ticketlock_local.history.model import Acquisition, History, Outcome, Standing, Update
 
 Action = Literal["acquire", "release", "update"]
-Kind = Literal["invoked", "stands", "holds"] | Outcome
+Kind = Literal["invoked", "stands", "looks", "holds"] | Outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +22,9 @@ class Event:
     Attributes:
         process, operation: whose it is; the name of the operation is no other's.
         action, entity: what is done to what.
-        kind: ``invoked`` is first, an outcome last; between them an acquisition ``stands`` in the queue, and after them
-            it ``holds`` the lock. An operation without an outcome is unknown.
+        kind: ``invoked`` is first, an outcome last; between them an acquisition ``stands`` in the queue, with a ticket
+            and a lease, and ``looks`` and finds both as they were; after them it ``holds`` the lock. An operation
+            without an outcome is unknown.
         local_ms: by the machine's clock that nobody sets.
         wall_ms: milliseconds since the epoch.
         of: the acquisition that a release or an update belongs to.
@@ -175,8 +176,7 @@ def outcome(told: Sequence[Event]) -> Outcome:
 def _acquisition(told: Sequence[Event], belonging: Sequence[Sequence[Event]]) -> Acquisition:
     invoked = told[0]
     answer = next((event for event in told if event.kind == "applied"), None)
-    # Under another ticket it stood elsewhere.
-    stood = [event for event in told if event.kind == "stands" and answer is not None and event.ticket == answer.ticket]
+    ticket = next((event.ticket for event in reversed(told) if event.ticket is not None), None)
     updates = [each[0] for each in belonging if each[0].action == "update" and outcome(each) == "applied"]
     # Whoever writes acts as a holder, whether it has asked itself or not.
     held = [event.local_ms for event in told if event.kind == "holds"] + [sent.local_ms for sent in updates]
@@ -188,14 +188,28 @@ def _acquisition(told: Sequence[Event], belonging: Sequence[Sequence[Event]]) ->
         invoked_ms=invoked.local_ms,
         looked_ms=invoked.local_ms if answer is None or answer.looked_ms is None else answer.looked_ms,
         granted_ms=answer.local_ms if answer is not None else None,
-        ticket=answer.ticket if answer is not None else None,
+        ticket=ticket,
         fencing_token=answer.fencing_token if answer is not None else None,
-        standings=tuple(Standing(event.local_ms, event.until_ms or event.local_ms) for event in stood),
+        standings=_standings(told, ticket),
         held_until_ms=max(held, default=None),
         shared=bool(invoked.shared),
         permits=invoked.permits or 1,
         is_over=outcome(told) == "refused" or any(each != "unknown" for each in releases),
     )
+
+
+def _standings(told: Sequence[Event], ticket: int | None) -> tuple[Standing, ...]:
+    # Under another ticket it stood elsewhere.
+    stood = [event for event in told if event.kind == "stands" and event.ticket == ticket]
+    last_ms = max((event.local_ms for event in told if event.kind in ("stands", "looks")), default=0)
+    standings = []
+    for event in stood:
+        until_ms = event.until_ms or event.local_ms
+        if outcome(told) != "applied":
+            # After its last look it may have left, or been granted the lock and not have heard of it.
+            until_ms = min(until_ms, last_ms)
+        standings.append(Standing(event.local_ms, until_ms))
+    return tuple(standings)
 
 
 def _update(told: Sequence[Event]) -> Update:
