@@ -26,7 +26,7 @@ os.environ |= {
     "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "true",
 }
 
-pytest_plugins = ["history.kept"]
+pytest_plugins = ["history.kept", "wire.struck"]
 
 
 @pytest.fixture(scope="session")

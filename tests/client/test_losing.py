@@ -105,7 +105,7 @@ def test_a_best_effort_release_that_cannot_reach_the_table_is_logged(
     assert "was not released" in caplog.text
 
 
-@pytest.mark.leaves_a_promise_broken("there is no table to ask")
+@pytest.mark.leaves_a_promise_broken("there is no table to ask", error=KeyError)
 def test_a_table_that_is_not_there_is_an_error_of_its_own(moved: Moved, entity: str) -> None:
     locks = moved.client()
     moved.memory.delete_table(TableName="locks")

@@ -1,6 +1,7 @@
 """The promises of the simulated world, asked of a table when a test is over.
 
-A test that breaks one on purpose says so, `@pytest.mark.leaves_a_promise_broken("why")`, and then has to leave it so.
+A test that breaks one on purpose says so, `@pytest.mark.leaves_a_promise_broken("why")`, and then has to leave it so;
+`error=` names what is raised where the promises cannot even be asked.
 """
 
 from collections import defaultdict
@@ -13,7 +14,6 @@ from property.invariants import Broken, counts
 from ticketlock_local.history import model
 
 from ticketlock._items import Item, LockItem, Row, is_lock_item
-from ticketlock.errors import UnsupportedFormat
 
 ON_PURPOSE = "leaves_a_promise_broken"
 
@@ -21,11 +21,11 @@ ON_PURPOSE = "leaves_a_promise_broken"
 @contextmanager
 def kept_by(test: pytest.FixtureRequest) -> Iterator[None]:
     """What is asked within the block holds; or does not, after a test that is marked."""
-    if test.node.get_closest_marker(ON_PURPOSE) is None:
+    on_purpose = test.node.get_closest_marker(ON_PURPOSE)
+    if on_purpose is None:
         yield
         return
-    # The last is of a table in memory that is not there.
-    with pytest.raises((Broken, UnsupportedFormat, KeyError)):
+    with pytest.raises(on_purpose.kwargs.get("error", Broken)):
         yield
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from contract.promises import kept_by
 from contract.world import LEASE_MS, Process, World
 from property.invariants import Broken
 
@@ -50,6 +51,14 @@ def test_a_row_that_cannot_be_read_is_found(world: World, alice: Process, lock: 
     alice.client.put_item(TableName=world.engine.table_name, Item=row_key(lock, 7))
     with pytest.raises(Broken, match="a row without 'owner'"):
         world.keeps_its_promises(onlooker)
+
+
+@pytest.mark.leaves_a_promise_broken("the test itself says so")
+def test_an_error_that_the_mark_does_not_name_is_no_broken_promise(request: pytest.FixtureRequest) -> None:
+    with kept_by(request):
+        raise Broken("counts: as the mark has it")
+    with pytest.raises(KeyError), kept_by(request):
+        raise KeyError("pk")
 
 
 @pytest.mark.leaves_a_promise_broken("the token is set back behind the lock's back")

@@ -1,6 +1,7 @@
 """Both clients, processes and the command, behind a proxy before the emulator."""
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -12,15 +13,17 @@ from client.conftest import entity, kind, lock_table, loop, programs, sdk_client
 from client.in_a_loop import Loop
 from client.places import Emulated, Kind
 from client.programs import Shared
-from contract.promises import kept_by
+from contract.promises import counts_are_kept, kept_by, stored
 from history.kept import Kept
 from ticketlock_local.cloud import client_environment
 from ticketlock_local.emulator import Emulator
 from wire.far import Far
 from wire.proxy import Proxy
-from wire.weather import Weather
+from wire.struck import STRUCK
+from wire.weather import BAD, SURELY_MET, Weather
 
 from ticketlock import LockClient
+from ticketlock._sdk import make_client
 
 # Fixtures of other suites.
 __all__ = ["entity", "environment", "kind", "lock_table", "loop", "programs", "sdk_clients"]
@@ -29,9 +32,13 @@ _WEATHERS = int(os.environ.get("TICKETLOCK_TEST_WEATHERS", "1"))
 
 
 @pytest.fixture(scope="session")
-def the_proxy(emulator: Emulator) -> Iterator[Proxy]:
+def the_proxy(emulator: Emulator, pytestconfig: pytest.Config) -> Iterator[Proxy]:
     with Proxy(emulator.endpoint) as proxy:
         yield proxy.listen()
+    pytestconfig.stash[STRUCK].update({mishap.__name__: count for mishap, count in proxy.struck.items()})
+    # Few tests, chosen by hand, may be spared.
+    if proxy.struck.total() >= SURELY_MET:
+        assert set(proxy.struck) == set(BAD), "bad weather that never struck"
 
 
 @pytest.fixture
@@ -101,6 +108,16 @@ def table_name(lock_table: str) -> str:
 
 
 @pytest.fixture
-def command(environment: dict[str, str], proxy: Proxy) -> Iterator[Command]:
+def command(
+    environment: dict[str, str],
+    proxy: Proxy,
+    emulator: Emulator,
+    lock_table: str,
+    entity: str,
+    request: pytest.FixtureRequest,
+) -> Iterator[Command]:
     with ExitStack() as stack:
         yield Command({**environment, **client_environment(proxy.url)}, stack)
+    beside_the_table = make_client(endpoint_url=emulator.endpoint)
+    with kept_by(request):
+        counts_are_kept(stored(beside_the_table, lock_table, entity), int(time.time() * 1_000))

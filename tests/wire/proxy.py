@@ -7,6 +7,7 @@ import asyncio
 import math
 import socket
 import threading
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -41,7 +42,8 @@ class Proxy:
         table_url: where the table is.
 
     Attributes:
-        weather: the mishap of each request that no trouble awaits.
+        weather: the mishap of each request that no trouble awaits; none while it is fair.
+        struck: how many requests met what in bad weather, until now.
     """
 
     def __init__(self, table_url: str) -> None:
@@ -53,7 +55,8 @@ class Proxy:
         self._socket.bind(("127.0.0.1", 0))
         self.url = "http://127.0.0.1:{1}".format(*self._socket.getsockname())
         self._troubles: list[Trouble] = []
-        self.clear_up()
+        self.weather: Callable[[], Mishap] | None = None
+        self.struck: Counter[Mishap] = Counter()
 
     def trouble(self, mishap: Mishap, is_meant: Callable[[Sent], bool] = lambda _: True, times: float = 1) -> Trouble:
         """Let the next requests of a kind meet a mishap."""
@@ -73,7 +76,7 @@ class Proxy:
     def clear_up(self) -> None:
         """No trouble, and fair weather."""
         self._troubles.clear()
-        self.weather: Callable[[], Mishap] = lambda: unharmed
+        self.weather = None
 
     def listen(self) -> Self:
         """Accept connections from now on."""
@@ -114,4 +117,8 @@ class Proxy:
                 trouble.times -= 1
                 trouble.met.set()
                 return trouble.mishap
-        return self.weather()
+        if self.weather is None:
+            return unharmed
+        mishap = self.weather()
+        self.struck[mishap] += 1
+        return mishap

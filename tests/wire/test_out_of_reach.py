@@ -1,6 +1,7 @@
 """A table that does not answer: shorter than a lease, longer than a lease, and from the beginning."""
 
 import threading
+from contextlib import closing
 from datetime import UTC, datetime
 
 from client.in_a_loop import Loop
@@ -70,10 +71,11 @@ def test_connections_that_are_refused_are_tried_again(
     with Proxy(emulator.endpoint) as closed:
         wire = Wire()
         behind = Emulated(kind, loop, closed.url, place.table_name, {})
-        locks = behind.client(wire=wire)
-        waiting = meanwhile(lambda: locks.acquire(entity))
-        until(lambda: len(wire.sent) > 2, "a third try")
-        closed.listen()
-        lease = outcome(waiting)
-        assert (place.holders_of(entity), place.token_of(entity)) == (1, lease.fencing_token)
-        behind.close()
+        with closing(behind):
+            locks = behind.client(wire=wire)
+            waiting = meanwhile(lambda: locks.acquire(entity))
+            until(lambda: len(wire.sent) > 2, "a third try")
+            closed.listen()
+            lease = outcome(waiting)
+            assert (place.holders_of(entity), place.token_of(entity)) == (1, lease.fencing_token)
+        behind.keeps_its_promises()
