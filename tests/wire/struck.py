@@ -16,7 +16,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Tell the session that has started this one, if this is a worker's."""
     if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["struck"] = dict(session.config.stash[STRUCK])
+        struck: Counter[str] = session.config.stash[STRUCK]
+        session.config.workeroutput["struck"] = dict(struck)
 
 
 @pytest.hookimpl(optionalhook=True)
