@@ -6,16 +6,28 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from docs.test_pages import ROOT, text
+from docs.test_pages import DECISIONS, ROOT, text
 
-PAGES = {"docs/guarantees.md": "", "docs/threat-model.md": "tests/security", "docs/engines.md": "tests/contract"}
-"""Each with the folder of those that it names without one."""
+PAGES = sorted(
+    str(path.relative_to(ROOT)) for folder in (".", "docs", "docs/decisions") for path in ROOT.glob(f"{folder}/*.md")
+)
+FOLDERS = {
+    "docs/threat-model.md": "tests/security",
+    "docs/engines.md": "tests/contract",
+    **dict.fromkeys(DECISIONS, "tests/contract"),
+}
+"""Of the tests that a page names without one."""
 
 
 def named(page: str) -> list[str]:
     """What stands in backticks and is a test, or of the tests."""
     prose = re.sub(r"^```.*?^```$", "", text(page), flags=re.DOTALL | re.MULTILINE)
     return re.findall(r"`((?:tests/|test_)[^`]*)`", prose)
+
+
+def test_the_pages_that_promise_name_tests() -> None:
+    promise = ("guarantees", "threat-model", "proof", "engines", "operations")
+    assert all(named(f"docs/{page}.md") for page in promise)
 
 
 @cache
@@ -31,19 +43,22 @@ def functions_of_all_tests() -> frozenset[str]:
 
 
 def is_there(name: str, folder: str) -> bool:
-    """A test by its name; a folder; a file, or several (``test_clean_up_*.py``); a function (``a_file.py::name``)."""
+    """A test by its name; a folder; a file, or several (``test_clean_up_*.py``); a function (``a_file.py::name``);
+    those of a file that have a word in their names (``a_file.py -k word``).
+    """
+    name, _, word = name.partition(" -k ")
     path, _, function = name.partition("::")
     if path.startswith("test_") and not path.endswith(".py"):
         return path in functions_of_all_tests()
     found = list(ROOT.glob(path if path.startswith("tests/") else f"{folder}/{path}"))
+    if word:
+        return any(each.startswith("test_") and word in each for path in found for each in functions_of(path))
     return bool(found) and all(not function or function in functions_of(each) for each in found)
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_each_test_that_a_page_names_is_there(page: str) -> None:
-    names = named(page)
-    assert names
-    assert [name for name in names if not is_there(name, PAGES[page])] == []
+    assert [name for name in named(page) if not is_there(name, FOLDERS.get(page, ""))] == []
 
 
 @pytest.mark.parametrize(
@@ -54,6 +69,8 @@ def test_each_test_that_a_page_names_is_there(page: str) -> None:
         "test_that_nobody_wrote",
         "test_that_nobody_wrote_*.py",
         "test_grants.py",
+        "tests/contract/test_grants.py -k that_nobody_wrote",
+        "tests/contract/test_that_nobody_wrote.py -k grant",
         "tests/nowhere",
     ],
 )
@@ -64,6 +81,4 @@ def test_a_test_that_is_not_there_is_missed(name: str) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_each_command_that_a_page_names_is_there(page: str) -> None:
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    named_here = set(re.findall(r"`make ([\w-]+)", text(page)))
-    assert named_here
-    assert named_here - set(targets) == set()
+    assert set(re.findall(r"`make ([\w-]+)", text(page))) - set(targets) == set()
