@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from ticketlock import _conditions as only_if
 from ticketlock._items import Item, Session, number
-from ticketlock._outcomes import Grant, Place, Position, Released
+from ticketlock._outcomes import Grant, Held, Place, Position, Released
 from ticketlock._protocol import Contender
 from ticketlock._queue import Queue, expired, look, the_turn_is_told
 from ticketlock._requests import Read, Steps, TaskAnswer, Write
@@ -66,7 +66,7 @@ def await_call(
 
 
 def release(
-    me: Contender, held: Grant, finished_at_ms: int | None = None, *, data_left: str | None = None
+    me: Contender, held: Held, finished_at_ms: int | None = None, *, data_left: str | None = None
 ) -> Steps[Released]:
     """Free the lock, and call the next one in line; see ``Contender.release``."""
     released = yield from me.release(held, finished_at_ms, data_left=data_left)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from ticketlock import _writes as write
 from ticketlock._calls import call_next
 from ticketlock._items import Holder, LockItem, Session
-from ticketlock._outcomes import Grant
+from ticketlock._outcomes import Held
 from ticketlock._protocol import Contender
 from ticketlock._queue import expired, inspect
 from ticketlock._requests import Closing, Steps
@@ -77,13 +77,13 @@ def clean_up(me: Contender, session: Session, stopped_at_ms: int, work_of: WorkO
         shared = holder is not None and holder.shared
         me.claim = replace(me.claim, shared=shared, permits=1 if shared else max(1, item.permits))
     if item is not None and holder is not None:
-        freed, held = yield from _free(me, session, _grant(me, holder, item), work_of)
+        freed, held = yield from _free(me, session, _held(me, holder, item), work_of)
     if left or freed or (item is not None and item.waiting > 0 and _has_room(item, me)):
         yield from call_next(me)
     return CleanedUp(left=left, freed=freed, left_to_lease=held)
 
 
-def _free(me: Contender, session: Session, held: Grant, work_of: WorkOf) -> Steps[tuple[bool, bool]]:
+def _free(me: Contender, session: Session, held: Held, work_of: WorkOf) -> Steps[tuple[bool, bool]]:
     """Whether the lock was freed, and whether it is held still."""
     yield from stop(me, held, session)
     work = work_of(held.fencing_token)
@@ -115,14 +115,13 @@ def _mine(item: LockItem | None, me: Contender, youngest_ms: int) -> Holder | No
     return holder if holder is not None and holder.since_ms <= youngest_ms else None
 
 
-def _grant(me: Contender, holder: Holder, item: LockItem) -> Grant:
-    return Grant(
+def _held(me: Contender, holder: Holder, item: LockItem) -> Held:
+    return Held(
         lock=me.claim.lock,
         owner=holder.owner,
         ticket=None,
         fencing_token=holder.fencing_token,
         lease_until_ms=holder.lease_until_ms,
-        deadline_ms=0,
         since_ms=holder.since_ms,
         mean_hold_ms=item.mean_hold_ms,
     )

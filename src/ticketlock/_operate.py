@@ -6,7 +6,7 @@ from ticketlock import _writes as write
 from ticketlock._calls import call_next
 from ticketlock._items import MAX_HOLDERS, Holder, LockItem
 from ticketlock._names import LockName, owner_id, whole_number
-from ticketlock._outcomes import Grant, Released
+from ticketlock._outcomes import Grant, Held, Released
 from ticketlock._protocol import Contender
 from ticketlock._queue import inspect
 from ticketlock._requests import Steps
@@ -79,14 +79,13 @@ def release_of(
         raise LockLost(f"nobody holds the lock on {lock.entity!r} with this owner or fencing token")
     claim = _claim_of(lock, holder, item, MIN_LEASE_MS)
     me = Contender(claim, state.now)
-    held = Grant(
+    held = Held(
         lock=lock,
         owner=holder.owner,
         ticket=None,
         fencing_token=holder.fencing_token,
         # Over already: so a refusal means that it is gone, not that it was freed before.
         lease_until_ms=0,
-        deadline_ms=0,
         since_ms=holder.since_ms,
         mean_hold_ms=item.mean_hold_ms,
     )

@@ -8,22 +8,16 @@ from ticketlock._time import Moment
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
-    """One acquisition that holds the lock.
+class Held:
+    """A hold as it can be handed on to another process: what it takes to renew it or to free it.
 
     Attributes:
         lock, owner: whose it is.
         ticket: its number; None when an earlier, repeated request took the lock and its reply was lost.
         fencing_token: greater than that of every earlier grant of this lock, unchanged by renewals.
         lease_until_ms: the end of the lease in table time, milliseconds since the epoch.
-        deadline_ms: on the local clock, the moment from which on the holder must not count on the lock any more.
-        deadline_wall_ms: the same moment on the wall clock, as it was when the lock was known to be held: a machine
-            that is frozen afterwards, its local clock with it, finds it over by this one.
         since_ms: about when the lock was granted, table time.
         mean_hold_ms: how long recent holders kept it, for statistics; None before the first release.
-        took_over: how many expired holders this grant removed.
-        data_left: what the last holder left for the next.
-        next_may_enter: whether somebody waits, and there was room for another one of the same kind.
     """
 
     lock: LockName
@@ -31,10 +25,25 @@ class Grant:
     ticket: int | None
     fencing_token: int
     lease_until_ms: int
-    deadline_ms: int
     since_ms: int
     mean_hold_ms: int | None
-    deadline_wall_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Grant(Held):
+    """One acquisition that holds the lock: also until when this process may count on it.
+
+    Attributes:
+        deadline_ms: on the local clock, the moment from which on the holder must not count on the lock any more.
+        deadline_wall_ms: the same moment on the wall clock, as it was when the lock was known to be held: a machine
+            that is frozen afterwards, its local clock with it, finds it over by this one.
+        took_over: how many expired holders this grant removed.
+        data_left: what the last holder left for the next.
+        next_may_enter: whether somebody waits, and there was room for another one of the same kind.
+    """
+
+    deadline_ms: int
+    deadline_wall_ms: int
     took_over: int = 0
     data_left: str | None = None
     next_may_enter: bool = False

@@ -32,7 +32,7 @@ from dataclasses import replace
 from ticketlock import _writes as write
 from ticketlock._items import Holder, Item, LockItem, Row
 from ticketlock._names import text
-from ticketlock._outcomes import Grant, Place, Position, Released
+from ticketlock._outcomes import Grant, Held, Place, Position, Released
 from ticketlock._queue import EXPIRY_MARGIN_MS, Queue, expired, look, somebody_lives, the_turn_is_told
 from ticketlock._requests import Reply, Request, Steps
 from ticketlock._time import Moment
@@ -279,7 +279,7 @@ class Contender:
             raise LockLost(f"the lock is not held with fencing token {fencing_token} any more, or its lease is over")
 
     def release(
-        self, held: Grant, finished_at_ms: int | None = None, *, data_left: str | None = None
+        self, held: Held, finished_at_ms: int | None = None, *, data_left: str | None = None
     ) -> Steps[Released]:
         """Free the lock.
 

@@ -16,7 +16,7 @@ from ticketlock import _conditions as only_if
 from ticketlock._calls import read_session, release, session_expires_at_s
 from ticketlock._items import Item, Session, integer, number
 from ticketlock._names import LockName
-from ticketlock._outcomes import Grant, Released
+from ticketlock._outcomes import Held, Released
 from ticketlock._protocol import Contender
 from ticketlock._requests import Read, Steps, TaskAnswer, Write
 from ticketlock._time import Moment
@@ -35,8 +35,8 @@ class LastBeat:
 
 
 def beat(
-    me: Contender, held: Grant, session: Session, task_token: str, beat_number: int, last: LastBeat | None = None
-) -> Steps[Grant]:
+    me: Contender, held: Held, session: Session, task_token: str, beat_number: int, last: LastBeat | None = None
+) -> Steps[Held]:
     """One heartbeat of a callback task: renew the lease, leave the task's token, end the task if it is time.
 
     Args:
@@ -72,7 +72,7 @@ def beat(
     return held
 
 
-def _answer_the_end(me: Contender, held: Grant, item: Item | None, task_token: str) -> Steps[Grant]:
+def _answer_the_end(me: Contender, held: Held, item: Item | None, task_token: str) -> Steps[Held]:
     """The work has ended, or its execution was cleaned up after: end the task, by the lock's loss if it is lost."""
     lost: LockLost | None = None
     if _number(item, "unreleasedToken") == held.fencing_token:
@@ -86,7 +86,7 @@ def _answer_the_end(me: Contender, held: Grant, item: Item | None, task_token: s
     return held
 
 
-def finish(me: Contender, held: Grant, session: Session) -> Steps[Released]:
+def finish(me: Contender, held: Held, session: Session) -> Steps[Released]:
     """The work has ended: say so in the session, free the lock, end the heartbeat.
 
     Raises:
@@ -116,17 +116,17 @@ def finish(me: Contender, held: Grant, session: Session) -> Steps[Released]:
     return released
 
 
-def abandon(me: Contender, held: Grant, session: Session) -> Steps[None]:
+def abandon(me: Contender, held: Held, session: Session) -> Steps[None]:
     """The work may be running still: end the heartbeat, and leave the lock to the end of its lease."""
     yield from _give_up(me, held, session, "abandonedToken", only_if.NOTHING_LATER_ABANDONED)
 
 
-def stop(me: Contender, held: Grant, session: Session) -> Steps[None]:
+def stop(me: Contender, held: Held, session: Session) -> Steps[None]:
     """The execution is over: whatever beats still for it, or once more after a redrive, has lost the lock."""
     yield from _give_up(me, held, session, "stoppedToken", only_if.NOTHING_LATER_STOPPED)
 
 
-def _give_up(me: Contender, held: Grant, session: Session, attribute: str, condition: str) -> Steps[None]:
+def _give_up(me: Contender, held: Held, session: Session, attribute: str, condition: str) -> Steps[None]:
     reply = yield from me.ask(
         _session_write(
             session,
@@ -208,24 +208,19 @@ def claims_of(execution: str) -> Steps[list[tuple[Session, Claim, str]]]:
         request = replace(request, after=reply.last_key)
 
 
-def _is_fresh(me: Contender, held: Grant) -> bool:
+def _is_fresh(me: Contender, held: Held) -> bool:
     return me.now.local_of(held.lease_until_ms) - me.now.local_ms >= me.claim.lease_ms * 3 // 4
 
 
-def _renewed(me: Contender, held: Grant) -> Steps[tuple[Grant, LockLost | None]]:
+def _renewed(me: Contender, held: Held) -> Steps[tuple[Held, LockLost | None]]:
     try:
         renewed = yield from me.renew(held.fencing_token)
     except LockLost as lost:
         return held, lost
-    return replace(
-        held,
-        lease_until_ms=renewed.lease_until_ms,
-        deadline_ms=renewed.deadline_ms,
-        deadline_wall_ms=renewed.deadline_wall_ms,
-    ), None
+    return replace(held, lease_until_ms=renewed.lease_until_ms), None
 
 
-def _release_in_place(me: Contender, held: Grant) -> Steps[LockLost | None]:
+def _release_in_place(me: Contender, held: Held) -> Steps[LockLost | None]:
     """The release could not be reached; the state machine has written that the work is over."""
     try:
         yield from release(me, held)
@@ -235,7 +230,7 @@ def _release_in_place(me: Contender, held: Grant) -> Steps[LockLost | None]:
 
 
 def _leave_task_token(
-    me: Contender, held: Grant, session: Session, task_token: str, beat_number: int, *, lost: bool
+    me: Contender, held: Held, session: Session, task_token: str, beat_number: int, *, lost: bool
 ) -> Write:
     # A lost lease leaves the last one that was known: the release judges by it whether the work was in time.
     lease = "" if lost else "leaseUntilMs = :lease_until, "
@@ -253,7 +248,7 @@ def _leave_task_token(
     )
 
 
-def _write_finished(me: Contender, held: Grant, session: Session) -> Write:
+def _write_finished(me: Contender, held: Held, session: Session) -> Write:
     return _session_write(
         session,
         "SET finishedToken = :token, finishedAtMs = :now, expiresAt = :expires_at",
@@ -285,5 +280,5 @@ def _number(item: Item | None, name: str) -> int | None:
     return integer(item[name]) if item is not None and name in item else None
 
 
-def _expires_at(now: Moment, held: Grant) -> dict[str, str]:
+def _expires_at(now: Moment, held: Held) -> dict[str, str]:
     return number(session_expires_at_s(max(now.latest_ms, held.lease_until_ms)))

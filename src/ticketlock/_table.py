@@ -12,7 +12,7 @@ from ticketlock._driver import Actions, Driver, Sleep, T
 from ticketlock._listing import LISTED, LockSummary, list_page
 from ticketlock._names import MAX_RECORD_WAIT_MS, LockName, text, whole_number
 from ticketlock._operate import release_of, resume, set_limit
-from ticketlock._outcomes import Grant, LockState, Place, Position, Released
+from ticketlock._outcomes import Grant, Held, LockState, Place, Position, Released
 from ticketlock._protocol import Contender
 from ticketlock._queue import inspect
 from ticketlock._requests import Reply, Request, Scan, Steps
@@ -120,7 +120,7 @@ class LockTable:
         """
         self.contend(claim, lambda me: me.set_data(fencing_token, data))
 
-    def release(self, claim: Claim, held: Grant, *, data_left: str | None = None) -> Released:
+    def release(self, claim: Claim, held: Held, *, data_left: str | None = None) -> Released:
         """Free the lock.
 
         Args:

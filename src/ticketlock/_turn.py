@@ -11,7 +11,7 @@ from ticketlock._calls import session_expires_at_s
 from ticketlock._executions import short_hash, work_name
 from ticketlock._items import Session, number
 from ticketlock._names import LockName
-from ticketlock._outcomes import Grant, Place
+from ticketlock._outcomes import Grant, Held, Place
 from ticketlock._writes import Claim
 
 Turn = Mapping[str, Any]
@@ -88,17 +88,15 @@ def place_of(turn: Turn) -> Place:
     return Place(turn["place"]["ticket"], turn["place"]["leaseUntilMs"])
 
 
-def grant_of(turn: Turn) -> Grant:
+def grant_of(turn: Turn) -> Held:
     """The grant, as it was reported."""
     claim, grant = claim_of(turn), turn["grant"]
-    return Grant(
+    return Held(
         lock=claim.lock,
         owner=claim.owner,
         ticket=grant["ticket"],
         fencing_token=grant["fencingToken"],
         lease_until_ms=grant["leaseUntilMs"],
-        # This process has not granted it: what it knows is the lease in table time.
-        deadline_ms=0,
         since_ms=grant["sinceMs"],
         mean_hold_ms=grant["meanHoldMs"],
     )
