@@ -85,6 +85,7 @@ def check_turn(me: Contender, place: Place, wait_until_ms: int | None) -> Steps[
         raise
     if isinstance(found, Grant) and found.next_may_enter:
         yield from call_next(me)
+        return me.as_known_now(found)
     return found
 
 

@@ -427,6 +427,12 @@ class Contender:
         room = waiting > 0 and holders < item.capacity(shared=claim.shared)
         return replace(grant, took_over=took_over, next_may_enter=room)
 
+    def as_known_now(self, grant: Grant) -> Grant:
+        """A grant that was not reported yet: this machine may have stood still, or been set, since it was made."""
+        deadline_ms = min(grant.deadline_ms, self.now.local_of(grant.lease_until_ms))
+        deadline_wall_ms = min(grant.deadline_wall_ms, self.now.wall_ms + deadline_ms - self.now.local_ms)
+        return replace(grant, deadline_ms=deadline_ms, deadline_wall_ms=deadline_wall_ms)
+
     def _won_earlier(self, item: LockItem, holder: Holder, ticket: int | None) -> Steps[Grant | None]:
         """An earlier try of mine took the lock, with its lease: give it a whole one before reporting it."""
         return (yield from self._settled(self.now, item, holder, ticket))

@@ -105,6 +105,26 @@ class TestACallIsAHint:
         assert line.service.answers == []
 
 
+class TestOneThatStandsStillWhileItCallsOn:
+    @pytest.mark.parametrize("set_back_ms", [0, 60_000])
+    def test_knows_how_much_is_left_of_its_lease_whatever_its_clocks_say(self, world: World, set_back_ms: int) -> None:
+        line = Line(world, permits=2).held().held()
+        first, second = line.waiter(), line.waiter()
+        second.parks().run()
+        for holder in (0, 1):
+            line.releases(holder).run()
+        coming_in = first.comes_in()
+        while coming_in.next_request is None or not line.holds(first):
+            coming_in.step()
+        first.process.stand_still(LEASE_MS // 2)
+        first.process.wall_is_off_ms -= set_back_ms
+        granted = coming_in.run().result
+        assert isinstance(granted, Grant)
+        now = first.process.read()
+        assert granted.deadline_ms - now.local_ms <= LEASE_MS // 2
+        assert granted.deadline_wall_ms - now.wall_ms <= LEASE_MS // 2
+
+
 class TestWhoIsCalled:
     def test_as_many_as_permits_are_free_and_no_more(self, world: World) -> None:
         line = Line(world, permits=3).held().held().held()

@@ -102,6 +102,10 @@ class Line:
         process, claim, grant = self.holders[holder]
         return Callback(process, claim, lambda me: release(me, grant), self.service)
 
+    def holds(self, waiter: Waiter) -> bool:
+        item = self.process().table.inspect(self.lock).item
+        return item is not None and item.holder(waiter.claim.owner) is not None
+
     def is_free(self) -> bool:
         item = self.process().table.inspect(self.lock).item
         return item is not None and item.held < item.permits

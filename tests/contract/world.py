@@ -119,6 +119,7 @@ class Process:
     def __init__(self, world: World, wall_is_off_ms: int, *, cold: bool) -> None:
         self.world = world
         self.wall_is_off_ms = wall_is_off_ms
+        self.stood_still_ms = 0
         self.sent: list[Sent] = []
         self.faults: list[Callable[[str], None]] = []
         self.client = world.engine.client()
@@ -129,10 +130,16 @@ class Process:
             self.table.now()
 
     def read(self) -> Reading:
-        return Reading(local_ms=self.world.now_ms - 1_700_000_000_000, wall_ms=self.world.now_ms + self.wall_is_off_ms)
+        local_ms = self.world.now_ms - 1_700_000_000_000 - self.stood_still_ms
+        return Reading(local_ms=local_ms, wall_ms=self.world.now_ms + self.wall_is_off_ms)
 
     def sleep(self, seconds: float) -> None:
         self.world.advance(int(seconds * 1_000))
+
+    def stand_still(self, ms: int) -> None:
+        """Be frozen together with the local clock."""
+        self.world.advance(ms)
+        self.stood_still_ms += ms
 
     def _before(self, params: dict[str, Any], model: Any, **_: Any) -> None:
         self.sent.append(Sent(model.name, params))

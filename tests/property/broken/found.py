@@ -69,7 +69,10 @@ FOUND = (
         "a deadline on the local clock alone",
         "a machine frozen between its grant and its lease, while it called the next one, its local clock with it, took "
         "the grant for as fresh as before",
-        ((Contender, "_settled", _settled_by_the_local_clock),),
+        (
+            (Contender, "_settled", _settled_by_the_local_clock),
+            (Contender, "as_known_now", lambda me, grant: grant),
+        ),
         Faults(freeze=10),
     ),
     BrokenLock(
