@@ -1,13 +1,7 @@
 """What is broken off leaves nothing behind, and takes nothing away from others."""
 
-import asyncio
-import time
-from typing import Any
-
 import pytest
-from client.in_a_loop import Loop
-from client.places import Emulated, Moved, some_entity, until
-from ticketlock_local.emulator import Emulator
+from client.places import Emulated, Moved, until
 
 from ticketlock import (
     Claim,
@@ -16,8 +10,6 @@ from ticketlock import (
     LockLost,
     OutcomeUnknown,
     RecordWaitExceeded,
-    aio,
-    create_table,
 )
 from ticketlock.testing import Fault, ManualClock, MemoryDynamoDB
 
@@ -25,36 +17,31 @@ from ticketlock.testing import Fault, ManualClock, MemoryDynamoDB
 class Sleep:
     """How a client waits between the repeats of a request: once, where a test says so, by being interrupted."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: ManualClock) -> None:
         self.is_interrupted = False
+        self._clock = clock
 
     def __call__(self, seconds: float) -> None:
         if self.is_interrupted:
             self.is_interrupted = False
             raise KeyboardInterrupt
-        # Not in place of a condition: it is what the client calls between repeats.
-        time.sleep(seconds)
+        self._clock.sleep(seconds)
 
 
 @pytest.fixture
-def memory() -> MemoryDynamoDB:
-    return MemoryDynamoDB()
+def sleep(clock: ManualClock) -> Sleep:
+    return Sleep(clock)
 
 
 @pytest.fixture
-def sleep() -> Sleep:
-    return Sleep()
-
-
-@pytest.fixture
-def mine(memory: MemoryDynamoDB, sleep: Sleep) -> LockClient:
+def mine(memory: MemoryDynamoDB, clock: ManualClock, sleep: Sleep) -> LockClient:
     """A client that can be interrupted, of leases that nobody renews."""
-    return LockClient("locks", client=memory.client, heartbeat=False, sleep=sleep)
+    return LockClient("locks", client=memory.client, clocks=clock, heartbeat=False, sleep=sleep)
 
 
 @pytest.fixture
-def theirs(memory: MemoryDynamoDB) -> LockClient:
-    return LockClient("locks", client=memory.client, heartbeat=False)
+def theirs(memory: MemoryDynamoDB, clock: ManualClock) -> LockClient:
+    return LockClient("locks", client=memory.client, clocks=clock, heartbeat=False, sleep=clock.sleep)
 
 
 @pytest.mark.parametrize(
@@ -122,37 +109,35 @@ def test_what_was_left_for_the_next_survives_those_who_never_worked(mine: LockCl
     assert theirs.acquire("a").data_left == "checkpoint 7"
 
 
-def test_a_count_that_a_dead_waiter_left_is_healed_though_the_lock_is_busy() -> None:
-    clock = ManualClock()
-    memory = MemoryDynamoDB(clock=clock)
-    locks = LockClient("locks", client=memory.client, clocks=clock, sleep=clock.sleep, heartbeat=False)
+def test_a_count_that_a_dead_waiter_left_is_healed_though_the_lock_is_busy(
+    memory: MemoryDynamoDB, clock: ManualClock, theirs: LockClient
+) -> None:
     # Two numbers whose owners died before their rows.
-    held = locks.acquire("e")
+    held = theirs.acquire("e")
     for number in range(2):
         item = memory.items()[0]
         memory.client.put_item(TableName="locks", Item={**item, "waiting": {"N": str(number + 1)}})
     held.release()
     for _ in range(40):
         clock.advance(0.1)
-        locks.acquire("e").release()
+        theirs.acquire("e").release()
         clock.advance(0.4)
     before = len(memory.sent)
-    locks.acquire("e").release()
+    theirs.acquire("e").release()
     assert len(memory.sent) - before == 2
 
 
-def test_one_that_saw_others_wait_at_its_release_stands_in_line_without_a_try() -> None:
-    clock = ManualClock()
-    memory = MemoryDynamoDB(clock=clock)
-    locks = LockClient("locks", client=memory.client, clocks=clock, sleep=clock.sleep, heartbeat=False)
-    lease = locks.acquire("e", lease=60)
+def test_one_that_saw_others_wait_at_its_release_stands_in_line_without_a_try(
+    memory: MemoryDynamoDB, clock: ManualClock, theirs: LockClient
+) -> None:
+    lease = theirs.acquire("e", lease=60)
     for number in range(2):
-        locks.table.take_ticket(Claim(locks.lock("e"), f"waiter {number}", 60_000), None)
+        theirs.table.take_ticket(Claim(theirs.lock("e"), f"waiter {number}", 60_000), None)
     clock.advance(5)
     lease.release()
     before = len(memory.sent)
     with pytest.raises(RecordWaitExceeded):
-        locks.acquire("e", record_wait=1)
+        theirs.acquire("e", record_wait=1)
     assert [sent.operation for sent in memory.sent[before:]][:2] == ["UpdateItem", "PutItem"]
 
 
@@ -194,74 +179,3 @@ def test_a_machine_that_was_frozen_asks_the_table_and_tells_the_loss(moved: Move
     moved.clock.freeze(600)
     until(lambda: told)
     assert not lease.is_held()
-
-
-def test_items_that_are_none_are_refused_by_name(place: Emulated, locks: LockClient, entity: str) -> None:
-    with locks.acquire(entity) as lease, pytest.raises(InvalidLockRequest, match=r"^items is"):
-        lease.transact_write([{"Put": {"TableName": "orders", "Item": {"pk": "a"}}}])
-    assert place.is_free(entity)
-
-
-def test_time_to_live_is_not_turned_on_in_a_table_with_items_of_another_kind() -> None:
-    memory = MemoryDynamoDB(lock_table=None)
-    keys = [("pk", "HASH"), ("sk", "RANGE")]
-    memory.create_table(
-        TableName="app",
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name, _ in keys],
-        KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in keys],
-    )
-    memory.client.put_item(TableName="app", Item={"pk": {"S": "user"}, "sk": {"S": "profile"}})
-    with pytest.raises(ValueError, match="items of another kind"):
-        create_table("app", client=memory.client)
-
-
-class TestTasks:
-    @pytest.fixture
-    def tasks(self, loop: Loop, emulator: Emulator, lock_table: str, sdk_clients: dict[Any, Any]) -> Emulated:
-        return Emulated("tasks", loop, emulator.endpoint, lock_table, sdk_clients)
-
-    def test_each_await_of_an_acquisition_is_one_of_its_own(self, tasks: Emulated, loop: Loop) -> None:
-        entity = some_entity()
-
-        async def work() -> list[int]:
-            inside = most = 0
-            tokens = []
-            async with aio.LockClient(tasks.table_name, client=tasks.dynamodb("tasks", 2.0)) as locks:
-                once = locks.acquire(entity)
-
-                async def enter() -> None:
-                    nonlocal inside, most
-                    lease = await once
-                    inside += 1
-                    most = max(most, inside)
-                    tokens.append(lease.fencing_token)
-                    await asyncio.sleep(0.05)
-                    inside -= 1
-                    await lease.release()
-
-                await asyncio.gather(enter(), enter())
-            assert most == 1
-            return tokens
-
-        tokens = loop.do(lambda: work())
-        assert len(set(tokens)) == 2
-
-    def test_a_group_whose_task_is_cancelled_at_its_end_frees_every_lock(self, tasks: Emulated, loop: Loop) -> None:
-        entities = [some_entity() for _ in range(3)]
-
-        async def work() -> None:
-            async with aio.LockClient(tasks.table_name, client=tasks.dynamodb("tasks", 2.0)) as locks:
-
-                async def hold() -> None:
-                    async with locks.acquire_all(entities):
-                        asyncio.get_running_loop().call_soon(task.cancel)
-
-                task = asyncio.create_task(hold())
-                with pytest.raises(asyncio.CancelledError):
-                    await task
-                # To its end, though nobody waits for it any more.
-                await locks.close()
-
-        loop.do(lambda: work())
-        assert all(tasks.is_free(each) for each in entities)

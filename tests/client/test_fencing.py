@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 from client.places import Emulated, Moved, meanwhile, outcome, some_entity, until
 
-from ticketlock import LockClient, LockLost, RequestNotApplied
+from ticketlock import InvalidLockRequest, LockClient, LockLost, RequestNotApplied
 from ticketlock.testing import Fault
 
 
@@ -110,6 +110,12 @@ def test_transact_write_writes_what_it_can_go_through_only_once(locks: LockClien
     once: Any = (orders.put(order, "paid") for order in ("7", "8"))
     locks.acquire(entity).transact_write(once)
     assert (orders.state_of("7"), orders.state_of("8")) == ("paid", "paid")
+
+
+def test_transact_write_refuses_items_that_are_none_by_name(place: Emulated, locks: LockClient, entity: str) -> None:
+    with locks.acquire(entity) as lease, pytest.raises(InvalidLockRequest, match=r"^items is"):
+        lease.transact_write([{"Put": {"TableName": "orders", "Item": {"pk": "a"}}}])
+    assert place.is_free(entity)
 
 
 def test_transact_write_says_that_the_lock_was_lost_and_writes_nothing(

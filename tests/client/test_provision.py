@@ -94,6 +94,20 @@ def test_a_table_whose_time_to_live_is_elsewhere_is_refused(dynamodb: Any, name:
         create_table(name, client=dynamodb)
 
 
+def test_time_to_live_is_not_turned_on_in_a_table_with_items_of_another_kind() -> None:
+    memory = MemoryDynamoDB(lock_table=None)
+    keys = [("pk", "HASH"), ("sk", "RANGE")]
+    memory.create_table(
+        TableName="app",
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name, _ in keys],
+        KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in keys],
+    )
+    memory.client.put_item(TableName="app", Item={"pk": {"S": "user"}, "sk": {"S": "profile"}})
+    with pytest.raises(ValueError, match="items of another kind"):
+        create_table("app", client=memory.client)
+
+
 def test_it_works_in_memory() -> None:
     memory = MemoryDynamoDB(lock_table=None)
     client = make_client()

@@ -93,6 +93,33 @@ def test_tasks_that_enter_one_acquisition_leave_each_what_it_has_entered(
     assert place.is_free(entity)
 
 
+def test_each_await_of_an_acquisition_is_one_of_its_own(place: Emulated, loop: Loop, entity: str) -> None:
+    async def work() -> list[int]:
+        inside = most = 0
+        tokens = []
+        async with aio.LockClient(place.table_name, client=place.dynamodb("tasks", 2.0)) as locks:
+            waits = asyncio.Event()
+            once = locks.acquire(entity, on_wait=lambda _: waits.set())
+
+            async def enter() -> None:
+                nonlocal inside, most
+                lease = await once
+                inside += 1
+                most = max(most, inside)
+                tokens.append(lease.fencing_token)
+                # Whoever comes second has waited when it comes in.
+                await waits.wait()
+                inside -= 1
+                await lease.release()
+
+            await asyncio.wait_for(asyncio.gather(enter(), enter()), PATIENCE_S)
+        assert most == 1
+        return tokens
+
+    tokens = loop.do(lambda: work())
+    assert len(set(tokens)) == 2
+
+
 def test_an_acquisition_that_one_task_has_entered_is_left_by_another(place: Emulated, run: Any, entity: str) -> None:
     async def work(locks: aio.LockClient) -> None:
         stack = AsyncExitStack()
@@ -215,6 +242,26 @@ def test_a_waiter_that_is_cancelled_at_any_moment_leaves_nothing_behind(
             assert await asyncio.to_thread(place.is_free, entity)
 
     run(work)
+
+
+def test_a_group_whose_task_is_cancelled_at_its_end_frees_every_lock(place: Emulated, loop: Loop) -> None:
+    entities = [some_entity() for _ in range(3)]
+
+    async def work() -> None:
+        async with aio.LockClient(place.table_name, client=place.dynamodb("tasks", 2.0)) as locks:
+
+            async def hold() -> None:
+                async with locks.acquire_all(entities):
+                    asyncio.get_running_loop().call_soon(task.cancel)
+
+            task = asyncio.create_task(hold())
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            # To its end, though nobody waits for it any more.
+            await locks.close()
+
+    loop.do(lambda: work())
+    assert all(place.is_free(each) for each in entities)
 
 
 def test_a_caller_of_several_that_is_cancelled_frees_those_it_has(place: Emulated, run: Any, entity: str) -> None:
