@@ -71,10 +71,11 @@ engines: install ## the contract on every engine, dynoxide too where cargo can b
 soak: install ## load and soak: 500 waiters, 5,000 locks, an hour compressed
 	PYTHONPATH=tests $(BIN) benchmarks/soak.py
 
+# The search takes at least one process.
 proof: install ## what the guarantees rest on: schedules with faults, broken locks, histories, the wire, the engines
-	PYTHONPATH=tests $(BIN) -m property.proof
+	PYTHONPATH=tests $(BIN) -m property.proof --workers $(patsubst 0,1,$(WORKERS))
 	PYTHONPATH=tests $(BIN) -m history.run --processes 8 --seconds 60
-	TICKETLOCK_TEST_WEATHERS=10 $(BIN) -m pytest --quiet --numprocesses 2 tests/wire/test_client_suite.py tests/wire/test_processes.py
+	TICKETLOCK_TEST_WEATHERS=10 $(BIN) -m pytest --quiet --numprocesses $(WORKERS) tests/wire/test_client_suite.py tests/wire/test_processes.py
 	$(MAKE) engines
 
 replay: install ## one schedule of `make proof` again, made shorter: make replay ARGS='--seed 17'

@@ -1,40 +1,69 @@
 """``make engines``: the contract on every engine, dynoxide too where cargo can build it.
 
-What is on the command line goes to pytest. Says at the end on which engines the contract ran; 1 when it broke on one.
+What is on the command line goes to pytest, and its exit code is this one's. Says at the end on which engines the
+contract ran, and in the last line of all when dynoxide was not among them.
 """
 
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
 from contract.engines import DYNOXIDE, engine_names
 from rich.console import Console
 from ticketlock_local.checkout import ROOT
 from ticketlock_local.dynoxide import dynoxide_program
-from ticketlock_local.errors import CargoMissing, EmulatorError
+from ticketlock_local.errors import LocalCloudError
+
+_TESTS = str(Path(__file__).parent.relative_to(ROOT))
+
+
+def told(code: int, engines: Sequence[str]) -> str:
+    """What pytest's exit code says of the contract on these engines."""
+    names = {each.value: each.name.lower().replace("_", " ") for each in pytest.ExitCode}
+    if code == pytest.ExitCode.OK:
+        verdict = "The contract held on"
+    elif code == pytest.ExitCode.TESTS_FAILED:
+        verdict = "The contract BROKE on one of"
+    else:
+        verdict = f"Nothing is known of the contract ({names.get(code, f'status {code}')}) on"
+    line = f"{verdict}: {', '.join(engines)}."
+    if "dynoxide" not in engines:
+        line += " It did NOT run on dynoxide, so on two engines of others instead of three."
+    return line
 
 
 def main() -> int:
     """Run the contract, and say where."""
-    console = Console(stderr=True)
-    missing: CargoMissing | EmulatorError | None = None
+    missing: LocalCloudError | None = None
+    os.environ[DYNOXIDE] = "1"
     try:
         dynoxide_program()
-        os.environ[DYNOXIDE] = "1"
-    except (CargoMissing, EmulatorError) as error:
+    except LocalCloudError as error:
         missing = error
-        os.environ.pop(DYNOXIDE, None)
-    tests = str(Path(__file__).parent.relative_to(ROOT))
-    code = subprocess.run([sys.executable, "-m", "pytest", tests, *sys.argv[1:]], cwd=ROOT, check=False).returncode
-    verdict = "held on" if code == 0 else "BROKE on one of"
-    console.print(f"The contract {verdict}: {', '.join(engine_names())}.", style="red" if code else "green")
+        del os.environ[DYNOXIDE]
+    code = _ended(subprocess.Popen([sys.executable, "-m", "pytest", _TESTS, *sys.argv[1:]], cwd=ROOT))
+    # What cargo says may have brackets.
+    console = Console(stderr=True, soft_wrap=True, markup=False)
     if missing is not None:
-        warning = f"It did NOT run on dynoxide, so on two engines of others instead of three: {missing}"
-        # What cargo says may have brackets.
-        console.print(warning, style="bold red", soft_wrap=True, markup=False)
+        console.print(str(missing), style="bold red")
+    console.print(told(code, engine_names()), style="bold red" if code or missing is not None else "green")
     return code
 
 
+def _ended(tests: subprocess.Popen[bytes]) -> int:
+    while True:
+        try:
+            return tests.wait()
+        except KeyboardInterrupt:
+            # It reaches pytest too, which ends what it has started, and then itself.
+            continue
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
