@@ -117,7 +117,7 @@ def _watched(client: Any) -> Iterator[list[Used]]:
 
 def _look(client: Any, watchers: int = 0) -> Used:
     asking = client._asking
-    maps = (asking._held, asking._hand_over_ms, asking._crowded_until_ms, asking._distrusted_until_ms)
+    maps = (asking._held, asking.remembered._locks)
     process = psutil.Process(os.getpid())
     return Used(
         # asyncio's own, for names of hosts, stay until its loop ends.

@@ -1,4 +1,4 @@
-"""What a client asks for, checked and completed: common to threads and tasks. No I/O."""
+"""What a client asks for, checked and completed, and what it holds: common to threads and tasks. No I/O."""
 
 import logging
 import math
@@ -15,24 +15,21 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from ticketlock._clocks import Clocks
 from ticketlock._lease import BaseLease
 from ticketlock._names import LockName, duration_ms, record_wait_ms, text
-from ticketlock._outcomes import Position, Released
-from ticketlock._pace import Bounds, Pace
+from ticketlock._outcomes import Position
+from ticketlock._pace import Bounds
+from ticketlock._remembered import Remembered
 from ticketlock._time import Reading
+from ticketlock._waits import Waits
 from ticketlock._writes import MAX_LEASE_MS, MIN_LEASE_MS, Claim
 from ticketlock.errors import AlreadyHeld, ClientClosed, InvalidLockRequest
 
 Seconds = float | timedelta
 L = TypeVar("L", bound=BaseLease)
-V = TypeVar("V", int, float)
 
 _log = logging.getLogger("ticketlock")
 
 _OWNER_NAME_BYTES = 512
-_REMEMBERED = 1_000
 _HOUR_MS = 3_600_000
-_CROWDED_MS = 1_000
-# Long enough for the count to be healed by the first tries that follow.
-_DISTRUSTED_MS = 30_000
 # Less than one request is repeated for.
 _FAILS_FOR_MS = 5_000
 
@@ -66,49 +63,15 @@ class Wishes(NamedTuple):
     danger: Seconds | None
 
 
-class WaitEnded(BaseException):
-    """The caller's ``on_wait`` has raised.
-
-    Attributes:
-        error: what it has raised.
-    """
-
-    def __init__(self, error: BaseException) -> None:
-        super().__init__(str(error))
-        self.error = error
-
-
-class Waits:
-    """What one wait sees: told to the caller, and remembered.
-
-    Attributes:
-        saw_others: whether anybody held the lock, or stood before this one.
-    """
-
-    def __init__(self, lock: LockName, on_wait: Callable[[Position], object] | None) -> None:
-        self.saw_others = False
-        self._lock = lock
-        self._on_wait = on_wait
-        self._looks = 0
-
-    def __call__(self, seen: Position) -> None:
-        _log.debug("waiting for %r: ticket %s, %s ahead", self._lock.entity, seen.place.ticket, seen.ahead)
-        self._looks += 1
-        # What is ahead of a place that was just taken is a count, not a look.
-        self.saw_others |= bool(seen.holders) or (self._looks > 1 and seen.ahead > 0)
-        if self._on_wait is None:
-            return
-        try:
-            self._on_wait(seen)
-        except BaseException as error:
-            raise WaitEnded(error) from error
-
-
 class Asking(Generic[L]):
     """A client's defaults, and what it holds.
 
     Args:
         namespace, lease, record_wait, owner_name, check_every: as the client was told.
+
+    Attributes:
+        owner_name: what operators see beside a lock.
+        remembered: what it has learned of the locks it has used.
     """
 
     def __init__(
@@ -124,18 +87,13 @@ class Asking(Generic[L]):
         self._lease_ms = duration_ms("lease", lease, MIN_LEASE_MS, MAX_LEASE_MS)
         self._record_wait_ms = record_wait_ms("record_wait", record_wait)
         shortest, longest = (duration_ms("check_every", each, 1, _HOUR_MS) for each in check_every)
-        self._bounds = Bounds(shortest, max(shortest, longest))
+        self.remembered = Remembered(Bounds(shortest, max(shortest, longest)))
         name = owner_name if owner_name is not None else f"{socket.gethostname()}:{os.getpid()}"
         self.owner_name = text("owner_name", name, _OWNER_NAME_BYTES)
         self._pid = os.getpid()
         self._closed = False
         self._mutex = threading.Lock()
         self._held: dict[tuple[LockName, object], list[L]] = {}
-        self._hand_over_ms: dict[LockName, float] = {}
-        # Until when those who waited at a release are taken to wait still.
-        self._crowded_until_ms: dict[LockName, int] = {}
-        # Until when that is not believed: whoever was counted there turned out to be nobody.
-        self._distrusted_until_ms: dict[LockName, int] = {}
 
     def lock(self, entity: str | LockName, namespace: str | None) -> LockName:
         """The name of a lock."""
@@ -246,30 +204,12 @@ class Asking(Generic[L]):
             every = (lease for leases in self._held.values() for lease in leases)
             return [lease for lease in every if not lease._has_nothing_to_free(reading)]
 
-    def pace(self, lock: LockName) -> Pace:
-        """When a waiter for this lock looks, as far as the waits before tell."""
-        return Pace(self._bounds, self._hand_over_ms.get(lock, 0.0))
-
-    def learned(self, lock: LockName, pace: Pace) -> None:
-        """What a wait has told of the lock."""
-        _remember(self._hand_over_ms, lock, pace.hand_over_ms)
-
-    def saw(self, lock: LockName, released: Released, local_ms: int) -> None:
-        """What a release has told: whether others wait."""
-        self._crowded_until_ms.pop(lock, None)
-        if local_ms < self._distrusted_until_ms.get(lock, local_ms):
-            return
-        if released.waiting is not None and released.waiting > 1:
-            _remember(self._crowded_until_ms, lock, local_ms + min(released.held_ms, _CROWDED_MS))
-
-    def others_wait(self, asked: Asked, local_ms: int) -> bool:
-        """Whether the first try would surely be in vain: others waited a moment ago, more than have gone since."""
-        until_ms = self._crowded_until_ms.pop(asked.claim.lock, None)
-        return until_ms is not None and local_ms < until_ms and asked.has_own_identity
-
-    def was_alone(self, lock: LockName, local_ms: int) -> None:
-        """Nobody held or waited where others were said to wait: a count that a dead waiter left is not asked again."""
-        _remember(self._distrusted_until_ms, lock, local_ms + _DISTRUSTED_MS)
+    def waits(self, asked: Asked, on_wait: Callable[[Position], object] | None, local_ms: int) -> Waits:
+        """What an acquisition begins its wait with, as far as the waits before tell."""
+        lock = asked.claim.lock
+        # Then a first try would be in vain; but that of an owner who may have asked before finds what it has got.
+        expects_others = asked.has_own_identity and self.remembered.others_wait(lock, local_ms)
+        return Waits(lock, on_wait, self.remembered.pace(lock), expects_others=expects_others)
 
     def in_one_order(self, entities: Iterable[str | LockName], namespace: str | None) -> list[LockName]:
         """Names of several locks, in the order that all callers take them in.
@@ -306,13 +246,6 @@ def to_release(leases: Iterable[L], clocks: Clocks, forget: Callable[[L], None])
         yield lease
         if lease._state == "unreleased":
             failed_ms += clocks.read().local_ms - began_ms
-
-
-def _remember(known: dict[LockName, V], lock: LockName, value: V) -> None:
-    """Of so many locks and no more: all of it is advice, and what is forgotten is learned again."""
-    if len(known) >= _REMEMBERED:
-        known.clear()
-    known[lock] = value
 
 
 def rest_s(record_wait_ms: int | None, waited_ms: int) -> float:

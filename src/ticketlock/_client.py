@@ -13,18 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from ticketlock._acquiring import acquire, leave
-from ticketlock._asking import (
-    Asked,
-    Asking,
-    Seconds,
-    WaitEnded,
-    Waits,
-    Wishes,
-    entity_of,
-    rest_s,
-    signature_of,
-    to_release,
-)
+from ticketlock._asking import Asked, Asking, Seconds, Wishes, entity_of, rest_s, signature_of, to_release
 from ticketlock._clocks import Clocks, SystemClocks
 from ticketlock._held import Lease, LeaseGroup
 from ticketlock._keeper import Keeper
@@ -35,6 +24,7 @@ from ticketlock._outcomes import Grant, LockState, Position
 from ticketlock._protocol import Contender
 from ticketlock._requests import Steps
 from ticketlock._table import LockTable
+from ticketlock._waits import WaitEnded
 from ticketlock.errors import (
     ClientClosed,
     InvalidLockRequest,
@@ -342,20 +332,17 @@ class LockClient:
 
     def _acquire(self, asked: Asked, on_wait: Callable[[Position], object] | None) -> Grant:
         claim = asked.claim
-        pace = self._asking.pace(claim.lock)
-        others_wait = self._asking.others_wait(asked, self._clocks.read().local_ms)
-
-        waits = Waits(claim.lock, on_wait)
+        waits = self._asking.waits(asked, on_wait, self._clocks.read().local_ms)
 
         def steps(me: Contender) -> Steps[Grant]:
             return acquire(
                 me,
                 asked.record_wait_ms,
-                pace,
+                waits.pace,
                 then_call=self._then_call,
                 on_wait=waits,
                 jitter=random.random,
-                others_wait=others_wait,
+                others_wait=waits.expects_others,
             )
 
         caller = threading.get_ident()
@@ -375,9 +362,7 @@ class LockClient:
             with self._waiter_left:
                 self._waiters.discard(caller)
                 self._waiter_left.notify_all()
-        self._asking.learned(claim.lock, pace)
-        if others_wait and not waits.saw_others:
-            self._asking.was_alone(claim.lock, self._clocks.read().local_ms)
+        self._asking.remembered.waited(waits, self._clocks.read().local_ms)
         return grant
 
     def _nap(self, seconds: float) -> None:
@@ -438,7 +423,7 @@ class LockClient:
         finally:
             self._keeper.settle()
         self._asking.drop(lease)
-        self._asking.saw(lease.lock, released, self._clocks.read().local_ms)
+        self._asking.remembered.released(lease.lock, released, self._clocks.read().local_ms)
         if was == "lost" or released.lease_was_over:
             raise lease._lost()
         _log.debug("released %r", lease)

@@ -12,18 +12,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from ticketlock import _calls, _sdk
 from ticketlock._acquiring import acquire, leave
-from ticketlock._asking import (
-    Asked,
-    Asking,
-    Seconds,
-    WaitEnded,
-    Waits,
-    Wishes,
-    entity_of,
-    rest_s,
-    signature_of,
-    to_release,
-)
+from ticketlock._asking import Asked, Asking, Seconds, Wishes, entity_of, rest_s, signature_of, to_release
 from ticketlock._clocks import Clocks, SystemClocks
 from ticketlock._lease import State
 from ticketlock._listing import LISTED, LockSummary, list_page
@@ -33,6 +22,7 @@ from ticketlock._outcomes import Grant, LockState, Position
 from ticketlock._protocol import Contender
 from ticketlock._queue import inspect
 from ticketlock._requests import Scan, Steps
+from ticketlock._waits import WaitEnded
 from ticketlock.aio._held import Lease, LeaseGroup
 from ticketlock.aio._table import Table
 from ticketlock.errors import (
@@ -312,20 +302,17 @@ class LockClient:
             raise ClientClosed("the client was not opened: use it in 'async with'")
 
     async def _acquire(self, asked: Asked, on_wait: Callable[[Position], object] | None) -> Grant:
-        pace = self._asking.pace(asked.claim.lock)
-        others_wait = self._asking.others_wait(asked, self._clocks.read().local_ms)
-
-        waits = Waits(asked.claim.lock, on_wait)
+        waits = self._asking.waits(asked, on_wait, self._clocks.read().local_ms)
 
         def steps(me: Contender) -> Steps[Grant]:
             return acquire(
                 me,
                 asked.record_wait_ms,
-                pace,
+                waits.pace,
                 then_call=self._table.then_call,
                 on_wait=waits,
                 jitter=random.random,
-                others_wait=others_wait,
+                others_wait=waits.expects_others,
             )
 
         # A task of its own, so that closing the client ends it.
@@ -349,9 +336,7 @@ class LockClient:
             del self._waiters[waiter]
             if not over.done():
                 over.set_result(None)
-        self._asking.learned(asked.claim.lock, pace)
-        if others_wait and not waits.saw_others:
-            self._asking.was_alone(asked.claim.lock, self._clocks.read().local_ms)
+        self._asking.remembered.waited(waits, self._clocks.read().local_ms)
         return grant
 
     async def _give_up(self, waiter: "asyncio.Task[Grant]", asked: Asked) -> None:
@@ -426,7 +411,7 @@ class LockClient:
             self._asking.drop_what_is_over(self._clocks.read())
             raise
         self._asking.drop(lease)
-        self._asking.saw(lease.lock, released, self._clocks.read().local_ms)
+        self._asking.remembered.released(lease.lock, released, self._clocks.read().local_ms)
         if was == "lost" or released.lease_was_over:
             raise lease._lost()
         _log.debug("released %r", lease)
