@@ -71,7 +71,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def _shares(nodeid: str) -> str:
     """The same for all tests that one worker is to run."""
     folder = _folder(nodeid)
-    if folder == "tests/statemachines":  # long tests with nothing in common
+    if folder in ("tests/statemachines", "tests/wire"):  # they wait for long, and have nothing in common
         return nodeid
     if folder in ("tests/infra", "tests/e2e"):  # the CDK's Node process, and its assembly; deployments
         return folder
