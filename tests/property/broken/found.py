@@ -71,7 +71,7 @@ FOUND = (
         "the grant for as fresh as before",
         (
             (Contender, "_settled", _settled_by_the_local_clock),
-            (Contender, "as_known_now", lambda me, grant: grant),
+            (Contender, "as_known_now", lambda _, grant: grant),
         ),
         Faults(freeze=10),
     ),
