@@ -1,11 +1,7 @@
-"""A page of the documentation, and what is in its fenced blocks."""
+"""The command lines of a page, and what they print."""
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
-
-DOCS = Path(__file__).parent.parent.parent / "docs"
-_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -14,14 +10,6 @@ class Example:
 
     command: str
     prints: str
-
-
-def text(page: str) -> str:
-    return (DOCS / page).read_text(encoding="utf-8")
-
-
-def blocks(page: str, language: str) -> list[str]:
-    return [body for found, body in _BLOCK.findall(text(page)) if found == language]
 
 
 def examples(block: str) -> list[Example]:

@@ -13,8 +13,10 @@ import boto3
 import click
 import pytest
 import yaml  # type: ignore[import-untyped]  # ships no types
-from cli.pages import blocks, comparable, examples, text
+from cli.pages import comparable, examples
 from cli.processes import Command
+from docs.pages import blocks, text
+from security.policy import listed
 from ticketlock_cdk import access
 from ticketlock_local.cloud import client_arguments
 from ticketlock_local.emulator import Emulator
@@ -67,7 +69,7 @@ def commands_and_groups() -> dict[str, click.Command]:
 
 
 def test_each_example_prints_what_the_page_says(here: dict[str, str], folder: Path) -> None:
-    listed = [example for block in blocks("command.md", "console") for example in examples(block)]
+    listed = [example for block in blocks("docs/command.md", "console") for example in examples(block)]
     # That one goes on until a signal; it has tests of its own.
     listed = [example for example in listed if example.command != "ticketlock local"]
     printed = in_a_shell([example.command for example in listed], here, folder)
@@ -76,14 +78,16 @@ def test_each_example_prints_what_the_page_says(here: dict[str, str], folder: Pa
 
 
 def test_the_lines_of_local_are_those_of_the_page(command: Command) -> None:
-    (said,) = [each for block in blocks("command.md", "console") for each in examples(block) if "local" in each.command]
+    (said,) = [
+        each for block in blocks("docs/command.md", "console") for each in examples(block) if "local" in each.command
+    ]
     local = command.start("local", env={"TICKETLOCK_TABLE": "locks"})
     printed = "\n".join(local.line() for _ in range(3))
     assert comparable(printed) == comparable(said.prints)
 
 
 def test_the_steps_of_the_job_run_one_after_the_other(here: dict[str, str], folder: Path) -> None:
-    (job,) = blocks("command.md", "yaml")
+    (job,) = blocks("docs/command.md", "yaml")
     build = {**here, "GITHUB_RUN_ID": "4711", "GITHUB_RUN_ATTEMPT": "1"}
     steps = ["ticketlock init --yes", *(step["run"] for step in yaml.safe_load(job))]
     _, taken, _, freed = in_a_shell(steps, build, folder)
@@ -92,7 +96,7 @@ def test_the_steps_of_the_job_run_one_after_the_other(here: dict[str, str], fold
 
 @pytest.mark.parametrize("name", commands_and_groups())
 def test_the_page_names_each_command_and_each_of_its_options(name: str) -> None:
-    page = text("command.md")
+    page = text("docs/command.md")
     assert f"`{name}" in page or f"`ticketlock {name}" in page
     options = [each for each in commands_and_groups()[name].params if isinstance(each, click.Option)]
     told = {spelling for option in options for spelling in option.opts if spelling.startswith("--")}
@@ -101,18 +105,18 @@ def test_the_page_names_each_command_and_each_of_its_options(name: str) -> None:
 
 
 def test_the_page_has_each_exit_code() -> None:
-    told = {int(code) for code in re.findall(r"^\| (\d+) +\|", text("command.md"), re.MULTILINE)}
+    told = {int(code) for code in re.findall(r"^\| (\d+) +\|", text("docs/command.md"), re.MULTILINE)}
     ours = {value for name, value in vars(_exits).items() if name.isupper() and isinstance(value, int)}
     assert told == ours | {0, 1, 2}
 
 
 def test_the_json_makes_the_librarys_table() -> None:
-    (body,) = blocks("table.md", "json")
+    (body,) = blocks("docs/table.md", "json")
     assert json.loads(body) == {**table_definition("locks"), "DeletionProtectionEnabled": True}
 
 
 def cloudformation() -> Any:
-    (body,) = blocks("table.md", "yaml")
+    (body,) = blocks("docs/table.md", "yaml")
     return yaml.safe_load(body)["Resources"]
 
 
@@ -134,7 +138,7 @@ def test_the_templates_policies_are_the_constructs_grants() -> None:
 
 
 def test_the_template_has_no_fault(tmp_path: Path) -> None:
-    (body,) = blocks("table.md", "yaml")
+    (body,) = blocks("docs/table.md", "yaml")
     (tmp_path / "locks.yaml").write_text(body)
     lint = [str(Path(sys.executable).with_name("cfn-lint")), str(tmp_path / "locks.yaml")]
     done = subprocess.run(lint, capture_output=True, text=True, check=False, timeout=120)
@@ -144,7 +148,7 @@ def test_the_template_has_no_fault(tmp_path: Path) -> None:
 def test_the_template_is_deployed_and_the_doctor_finds_nothing_that_init_does_not_mend(
     command: Command, emulator: Emulator
 ) -> None:
-    (body,) = blocks("table.md", "yaml")
+    (body,) = blocks("docs/table.md", "yaml")
     client = boto3.client("cloudformation", **client_arguments(emulator.endpoint))
     name = f"locks-{uuid.uuid4().hex[:8]}"
     client.create_stack(StackName=name, TemplateBody=body, Capabilities=["CAPABILITY_IAM"])
@@ -161,11 +165,28 @@ def test_the_template_is_deployed_and_the_doctor_finds_nothing_that_init_does_no
 
 
 def test_terraform_says_the_same() -> None:
-    (body,) = blocks("table.md", "hcl")
+    (body,) = blocks("docs/table.md", "hcl")
     said = set(re.findall(r'(\w+)\s*=\s*"([^"]*)"', body))
     assert {("hash_key", "pk"), ("range_key", "sk"), ("attribute_name", TIME_TO_LIVE)} <= said
     assert ("billing_mode", table_definition("locks")["BillingMode"]) in said
-    actions, _, conditions = body.partition("resources = ")
-    assert re.findall(r"dynamodb:\w+", actions) == list(access._USE)
-    tests, values = (re.findall(rf'{name}\s*= \W*([^"]*)"', conditions) for name in ("test", "values"))
-    assert dict(zip(tests, values, strict=True)) == {"ForAllValues:StringNotLike": access._SESSIONS, "Null": "false"}
+    policy = cloudformation()["UseLocks"]["Properties"]["PolicyDocument"]["Statement"]
+    _, *statements = re.split(r"^ +statement \{$", body, flags=re.MULTILINE)
+    assert [in_terraform(each) for each in statements] == [in_the_template(each) for each in policy]
+
+
+Said = tuple[list[str], dict[tuple[str, str], list[str]]]
+"""A statement's actions and its conditions."""
+
+
+def in_the_template(statement: Any) -> Said:
+    conditions = statement["Condition"].items()
+    return listed(statement["Action"]), {
+        (test, key): listed(value) for test, keys in conditions for key, value in keys.items()
+    }
+
+
+def in_terraform(statement: str) -> Said:
+    condition = r'test += "([^"]+)"\s+variable = "([^"]+)"\s+values += \[([^]]*)\]'
+    return re.findall(r'"(dynamodb:\w+)"', statement.partition("resources")[0]), {
+        (test, key): re.findall(r'"([^"]*)"', values) for test, key, values in re.findall(condition, statement)
+    }

@@ -2,7 +2,7 @@
 
 import re
 
-from docs.test_pages import rows, text
+from docs.pages import rows, text
 from ticketlock_local import dynoxide
 
 PAGE = "docs/engines.md"

@@ -3,8 +3,9 @@
 import math
 import re
 
+from docs.pages import ROOT, rows, text
 from docs.test_named_tests import functions_of
-from docs.test_pages import ROOT, defaults, rows, text
+from docs.test_pages import defaults
 
 from ticketlock import LockClient, _time
 from ticketlock._queue import EXPIRY_MARGIN_MS

@@ -6,7 +6,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from docs.test_pages import DECISIONS, ROOT, text
+from docs.pages import ROOT, text
+from docs.test_pages import DECISIONS
 
 PAGES = sorted(
     str(path.relative_to(ROOT)) for folder in (".", "docs", "docs/decisions") for path in ROOT.glob(f"{folder}/*.md")
@@ -38,6 +39,14 @@ def functions_of(path: Path) -> frozenset[str]:
 
 
 @cache
+def tests_of(path: Path) -> frozenset[str]:
+    """The tests of a file and its classes of tests."""
+    tree = ast.walk(ast.parse(path.read_text()))
+    classes = {each.name for each in tree if isinstance(each, ast.ClassDef)}
+    return frozenset(each for each in functions_of(path) | classes if each.lower().startswith("test"))
+
+
+@cache
 def functions_of_all_tests() -> frozenset[str]:
     return frozenset[str]().union(*(functions_of(path) for path in ROOT.glob("tests/**/test_*.py")))
 
@@ -52,7 +61,7 @@ def is_there(name: str, folder: str) -> bool:
         return path in functions_of_all_tests()
     found = list(ROOT.glob(path if path.startswith("tests/") else f"{folder}/{path}"))
     if word:
-        return any(each.startswith("test_") and word in each for path in found for each in functions_of(path))
+        return any(word.lower() in each.lower() for path in found for each in tests_of(path))
     return bool(found) and all(not function or function in functions_of(each) for each in found)
 
 

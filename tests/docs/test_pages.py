@@ -8,19 +8,18 @@ import inspect
 import re
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import boto3
 import botocore.session
 import pytest
+from docs.pages import ROOT, python_blocks, rows, text
 
 import ticketlock
 from ticketlock import LockClient, aio, create_table
 from ticketlock.testing import MemoryDynamoDB
 
-ROOT = Path(__file__).parents[2]
 PAGES = ("docs/client.md", "docs/coming-from.md", "docs/pessimistic.md")
 DECISIONS = tuple(f"docs/decisions/{path.name}" for path in ROOT.glob("docs/decisions/*"))
 OF_TESTS = ("docs/engines.md", "docs/guarantees.md", "docs/threat-model.md")
@@ -29,16 +28,6 @@ ORDERS: dict[str, Any] = {
     "AttributeDefinitions": [{"AttributeName": "id", "AttributeType": "S"}],
     "KeySchema": [{"AttributeName": "id", "KeyType": "HASH"}],
 }
-
-
-def text(page: str) -> str:
-    return (ROOT / page).read_text()
-
-
-def python_blocks(page: str) -> list[tuple[int, str]]:
-    """Each block with the line it begins at."""
-    found = re.finditer(r"^```python\n(.*?)^```$", text(page), re.DOTALL | re.MULTILINE)
-    return [(text(page)[: each.start(1)].count("\n"), each[1]) for each in found]
 
 
 @pytest.fixture
@@ -89,12 +78,6 @@ def test_links_between_pages_lead_somewhere(page: str) -> None:
         if anchor:
             headings = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)
             assert anchor in {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in headings}, link
-
-
-def rows(page: str, heading: str) -> list[list[str]]:
-    """The tables under a heading: their rows as cells."""
-    section = text(page).partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
 
 
 def defaults(function: Any) -> dict[str, Any]:

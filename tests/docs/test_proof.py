@@ -2,7 +2,7 @@
 
 import re
 
-from docs.test_pages import rows, text
+from docs.pages import rows, text
 from property.broken import BROKEN_LOCKS, FOUND
 from property.every import KINDS
 

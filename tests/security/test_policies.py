@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]  # ships no types
 from botocore.exceptions import ClientError
-from cli.pages import blocks, text
+from docs.pages import blocks, text
 from security.policy import Guarded, Statement, allows, asked_by, listed
 from security.workflows import Table
 
@@ -21,13 +21,13 @@ OURS = LockName("tenant-a/order-42")
 
 
 def of_table_page(name: str) -> list[Statement]:
-    (body,) = blocks("table.md", "yaml")
+    (body,) = blocks("docs/table.md", "yaml")
     statements: list[Statement] = yaml.safe_load(body)["Resources"][name]["Properties"]["PolicyDocument"]["Statement"]
     return statements
 
 
 def confined() -> list[Statement]:
-    (body,) = blocks("threat-model.md", "json")
+    (body,) = blocks("docs/threat-model.md", "json")
     statements: list[Statement] = json.loads(body)
     return statements
 
@@ -225,4 +225,4 @@ def test_a_confined_client_calls_no_workflow_which_then_looks_by_itself(table: T
 
 def test_the_pattern_of_the_page_ends_with_a_separator() -> None:
     """Without it, tenant-a's client would reach tenant-ab."""
-    assert re.findall(r'"dynamodb:LeadingKeys": \["([^"]+)\*"\]', text("threat-model.md")) == ["tenant-a/"]
+    assert re.findall(r'"dynamodb:LeadingKeys": \["([^"]+)\*"\]', text("docs/threat-model.md")) == ["tenant-a/"]

@@ -5,11 +5,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from cli.pages import text
+from docs.pages import ROOT, text
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
-PAGE = text("threat-model.md")
+PAGE = text("docs/threat-model.md")
 
 
 def test_each_test_of_this_folder_shows_a_claim_of_the_page() -> None:

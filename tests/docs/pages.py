@@ -1,0 +1,31 @@
+"""The pages: their text, and what stands in their blocks and tables."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def text(page: str) -> str:
+    return (ROOT / page).read_text()
+
+
+def _blocks(page: str) -> Iterator[re.Match[str]]:
+    return re.finditer(r"^```(\w+)\n(.*?)^```$", text(page), re.DOTALL | re.MULTILINE)
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """What is in the fenced blocks of a language."""
+    return [found[2] for found in _blocks(page) if found[1] == language]
+
+
+def python_blocks(page: str) -> list[tuple[int, str]]:
+    """Each block of Python with the line it begins at."""
+    return [(text(page)[: found.start(2)].count("\n"), found[2]) for found in _blocks(page) if found[1] == "python"]
+
+
+def rows(page: str, heading: str) -> list[list[str]]:
+    """The tables under a heading: their rows as cells."""
+    section = text(page).partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
