@@ -39,7 +39,7 @@ def functions_of(path: Path) -> frozenset[str]:
 
 
 @cache
-def tests_of(path: Path) -> frozenset[str]:
+def chosen_among(path: Path) -> frozenset[str]:
     """The tests of a file and its classes of tests."""
     tree = ast.walk(ast.parse(path.read_text()))
     classes = {each.name for each in tree if isinstance(each, ast.ClassDef)}
@@ -61,7 +61,7 @@ def is_there(name: str, folder: str) -> bool:
         return path in functions_of_all_tests()
     found = list(ROOT.glob(path if path.startswith("tests/") else f"{folder}/{path}"))
     if word:
-        return any(word.lower() in each.lower() for path in found for each in tests_of(path))
+        return any(word.lower() in each.lower() for path in found for each in chosen_among(path))
     return bool(found) and all(not function or function in functions_of(each) for each in found)
 
 
