@@ -18,7 +18,7 @@ from botocore.config import Config
 from history.recorded import RecordedLocks, name_of
 from ticketlock_local.history.record import Recorder
 
-from ticketlock import LockClient
+from ticketlock import Lease, LockClient
 from ticketlock._sdk import make_client
 
 if TYPE_CHECKING:
@@ -72,6 +72,10 @@ class Counter:
 
     def item(self, value: int) -> dict[str, Any]:
         return {**self.key, "value": {"N": f"{value}"}}
+
+    def in_a_transaction(self, lease: Lease) -> Callable[[int], object]:
+        """How to write it together with the check that the lock is held."""
+        return lambda value: lease.transact_write([{"Put": {**self.table, "Item": self.item(value)}}])
 
 
 # The works of a process.

@@ -48,7 +48,7 @@ def write_unfenced(shared: Shared) -> None:
 
 def write_in_a_transaction(shared: Shared) -> None:
     counter = Counter(shared)
-    _add_one(shared, lambda lease: (counter.read(), _in_a_transaction(counter, lease)))
+    _add_one(shared, lambda lease: (counter.read(), counter.in_a_transaction(lease.lease)))
 
 
 def write_with_the_token(shared: Shared) -> None:
@@ -75,10 +75,6 @@ def _add_one(shared: Shared, read_and_write: Callable[[RecordedLease], tuple[int
             assert sys.stdin.readline() == "go on\n"
             say(lease.update(found, write))
         say("done")
-
-
-def _in_a_transaction(counter: Counter, lease: RecordedLease) -> Write:
-    return lambda value: lease.lease.transact_write([{"Put": {**counter.table, "Item": counter.item(value)}}])
 
 
 def _with_the_token(counter: Counter, lease: RecordedLease) -> Write:
@@ -129,7 +125,7 @@ def come_and_go(shared: Shared) -> None:
                     over.wait(random.uniform(0, _LONGEST_PAUSE_S))
                     if entity in counters and not lease.lease.shared:
                         counter = counters[entity]
-                        lease.update(counter.read(), _in_a_transaction(counter, lease))
+                        lease.update(counter.read(), counter.in_a_transaction(lease.lease))
                     lease.look()
             except (RecordWaitExceeded, TableError, BotoCoreError):
                 # Recorded as refused, or unknown.

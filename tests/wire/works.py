@@ -1,11 +1,9 @@
 """What processes do under a lock in bad weather."""
 
-from collections.abc import Callable
-
 import boto3
 from client.programs import Counter, Shared, meet_the_others, say
 
-from ticketlock import Lease, LockClient
+from ticketlock import LockClient
 
 INCREMENTS = 5
 
@@ -21,9 +19,5 @@ def count_in_bad_weather(shared: Shared) -> None:
         meet_the_others()
         for _ in range(INCREMENTS):
             with recorded.acquire(shared.entity) as held:
-                held.update(counter.read(), _in_a_transaction(counter, held.lease))
+                held.update(counter.read(), counter.in_a_transaction(held.lease))
     say("done")
-
-
-def _in_a_transaction(counter: Counter, lease: Lease) -> Callable[[int], object]:
-    return lambda value: lease.transact_write([{"Put": {**counter.table, "Item": counter.item(value)}}])
