@@ -52,7 +52,6 @@ def test_many_who_append_to_one_file_lose_nothing(path: Path) -> None:
         recorder = Recorder(path, name)
         for _ in range(OPERATIONS):
             recorder.begin("acquire", ENTITY).tell("applied", ticket=1, fencing_token=2)
-        recorder.close()
 
     threads = [threading.Thread(target=work, args=(f"{number}",)) for number in range(THREADS)]
     for thread in threads:

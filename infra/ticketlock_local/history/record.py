@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -67,8 +66,9 @@ class Recorder:
     """
 
     def __init__(self, path: Path, process: str) -> None:
-        # Each line is one write at the end of the file, and there at once: a killed process loses none.
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._path = path
+        # There from now on, for those who read.
+        self._path.open("ab").close()
         self._process = process
         self._clocks = SystemClocks()
         self._numbers = itertools.count(1)
@@ -88,11 +88,9 @@ class Recorder:
         now = self._clocks.read()
         at = {"local_ms": now.local_ms, "wall_ms": now.wall_ms}
         event = Event(process=self._process, operation=operation, action=action, entity=entity, kind=kind, **at | facts)
-        os.write(self._file, event.line().encode())
-
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self._file)
+        # Each line is one write at the end of the file, and there at once: a killed process loses none.
+        with self._path.open("ab", buffering=0) as file:
+            file.write(event.line().encode())
 
 
 @dataclass(frozen=True, slots=True)
