@@ -3,7 +3,7 @@
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from client.places import until
@@ -14,6 +14,7 @@ from history.works import TWO, alone, come_and_go, reading, several
 from ticketlock_local.history.model import Verdict, judge
 from ticketlock_local.history.record import Event, operations, outcome
 
+from ticketlock import LockState
 from ticketlock._clocks import SystemClocks
 
 Process = subprocess.Popen[str]
@@ -35,6 +36,13 @@ def waiting(events: Iterable[Event], entity: str) -> set[str]:
     """The processes whose row stands in the queue."""
     asking = operations(event for event in events if (event.entity, event.action) == (entity, "acquire"))
     return {told[0].process for told in asking if len(told) > 1 and outcome(told) == "unknown"}
+
+
+def lease_runs(state: LockState) -> bool:
+    """Whether somebody may still hold a lock, or stand in its queue."""
+    holders = state.item.holders if state.item is not None else ()
+    leases = [each.lease_until_ms for each in holders] + [each.lease_until_ms for each in state.rows]
+    return any(until_ms >= state.now.earliest_ms for until_ms in leases)
 
 
 class Crowd:
@@ -71,7 +79,11 @@ class Crowd:
 
     def suspend(self, who: Who, entity: str) -> Process:
         """Suspend a process that holds a lock, or waits for it."""
-        found: list[Process] = []
+        return self.suspend_one_of([(who, entity)])[0]
+
+    def suspend_one_of(self, wanted: Sequence[tuple[Who, str]]) -> tuple[Process, Who, str]:
+        """Suspend the first one that there is, and say which it is."""
+        found: list[tuple[Process, Who, str]] = []
 
         def is_suspended() -> bool:
             # All of them, so that what was found is so still.
@@ -79,15 +91,16 @@ class Crowd:
                 process.send_signal(signal.SIGSTOP)
                 _, status = os.waitpid(process.pid, os.WUNTRACED)
                 assert os.WIFSTOPPED(status), "a process has ended; see what it printed"
-            names = who(self._kept.events(), entity)
-            found.extend(process for process in self._free if name_of(process.pid) in names)
+            for who, entity in wanted:
+                names = who(self._kept.events(), entity)
+                found.extend((process, who, entity) for process in self._free if name_of(process.pid) in names)
             for process in self._free:
-                if process not in found[:1]:
+                if not found or process is not found[0][0]:
                     process.send_signal(signal.SIGCONT)
             return bool(found)
 
-        until(is_suspended, f"somebody {who.__name__} {entity}")
-        self._free.remove(found[0])
+        until(is_suspended, "somebody " + " or ".join(f"{who.__name__} {entity}" for who, entity in wanted))
+        self._free.remove(found[0][0])
         return found[0]
 
     def resume(self, process: Process) -> None:
@@ -128,9 +141,13 @@ class Crowd:
         with self._shared.locks() as locks:
             recorded = self._shared.recorded(locks)
             for entity in self.entities:
-                # Behind all others, and so after the leases of the dead.
                 permits = TWO if entity == several(self._shared.entity) else 1
                 recorded.acquire(entity, permits=permits).release()
+            # Where there are permits, the dead may still be in line, or hold.
+            until(
+                lambda: not any(lease_runs(locks.inspect(entity)) for entity in self.entities),
+                "the end of the leases of the dead",
+            )
 
     def verdict(self) -> Verdict:
         """What the history, the table and the counters say."""

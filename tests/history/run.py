@@ -1,16 +1,18 @@
 """A long history of many processes, some of which are suspended past their leases or killed: recorded, and judged.
 
 ``PYTHONPATH=tests python -m history.run --processes 8 --seconds 60`` prints what was seen, and ends with 1 if a promise
-is broken: the history and its picture then stay in ``build/histories``.
+is broken, or if the run did not come to its end: the history and its picture then stay in ``build/histories``.
 """
 
 import argparse
+import itertools
 import os
 import random
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 from client.programs import Programs, Shared
 from contract.engines import create_table
@@ -20,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 from ticketlock_local.cloud import client_arguments, client_environment
 from ticketlock_local.emulator import Emulator
-from ticketlock_local.history.model import Verdict, by_entity, overtakings
+from ticketlock_local.history.model import Verdict, by_entity, judge, overtakings
 from ticketlock_local.history.record import operations, outcome
 
 from ticketlock._sdk import make_client
@@ -34,12 +36,12 @@ class Done:
     killed: Counter[str] = field(default_factory=Counter)
 
 
-def disturb(crowd: Crowd, seconds: float) -> Done:
+def disturb(crowd: Crowd, seconds: float, done: Done) -> None:
     """Suspend and kill, now a holder and now a waiter, of now this lock and now that one."""
-    done, end = Done(), time.monotonic() + seconds
+    end = time.monotonic() + seconds
     while time.monotonic() < end:
-        entity, who = random.choice(crowd.entities), random.choice((holding, waiting))
-        process = crowd.suspend(who, entity)
+        anybody = list(itertools.product((holding, waiting), crowd.entities))
+        process, who, entity = crowd.suspend_one_of(random.sample(anybody, len(anybody)))
         if random.random() < 0.5:
             crowd.kill(process)
             done.killed[who.__name__] += 1
@@ -47,10 +49,9 @@ def disturb(crowd: Crowd, seconds: float) -> Done:
             crowd.outlast_a_lease(entity)
             crowd.resume(process)
             done.suspended[who.__name__] += 1
-    return done
 
 
-def record(kept: Kept, processes: int, seconds: float) -> tuple[Done, Verdict]:
+def record(kept: Kept, processes: int, seconds: float, done: Done) -> Verdict:
     """Run the processes, on an emulator of their own."""
     with Emulator() as emulator:
         os.environ |= client_environment(emulator.endpoint)
@@ -60,11 +61,24 @@ def record(kept: Kept, processes: int, seconds: float) -> tuple[Done, Verdict]:
         try:
             crowd = Crowd(shared, programs, kept)
             crowd.grow(processes)
-            done = disturb(crowd, seconds)
+            disturb(crowd, seconds, done)
+            # Where nobody comes in, no promise is broken either.
+            crowd.come_and_go(processes)
             crowd.end()
-            return done, crowd.verdict()
+            return crowd.verdict()
         finally:
             programs.end()
+
+
+def judged(kept: Kept, recording: Callable[[], Verdict]) -> Verdict:
+    """What is wrong with what is recorded, also where the recording does not come to its end."""
+    try:
+        return recording()
+    except Exception as error:
+        # Nothing is at rest: of the locks and the counters nobody can ask for anything.
+        verdict = judge(kept.read(), {})
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        return replace(verdict, failures=(f"the run did not come to its end: {reason}", *verdict.failures))
 
 
 def report(kept: Kept, done: Done, verdict: Verdict) -> Table:
@@ -102,8 +116,8 @@ def main() -> int:
     options.add_argument("--processes", type=int, default=8)
     options.add_argument("--seconds", type=float, default=60)
     asked = options.parse_args()
-    console, kept = Console(width=120), Kept("run")
-    done, verdict = record(kept, asked.processes, asked.seconds)
+    console, kept, done = Console(width=120), Kept("run"), Done()
+    verdict = judged(kept, lambda: record(kept, asked.processes, asked.seconds, done))
     console.print(report(kept, done, verdict))
     for failure in verdict.failures:
         console.print(failure, style="red")
