@@ -103,7 +103,7 @@ def report(kept: Kept, done: Done, verdict: Verdict) -> Table:
             overtakings(alone).total() for alone in by_entity(acquisitions).values()
         ),
         "slips, which the order allows": len(verdict.slips),
-        "promises broken": len(verdict.failures),
+        "failures": len(verdict.failures),
     }
     for name, value in rows.items():
         table.add_row(name, str(value))
