@@ -1,6 +1,7 @@
 """One client that lives for long: what it grows by, in threads, files and memory, while it takes thousands of locks.
 
-Its one argument is the run as JSON, and so is what it prints: the means of the first and of the last quarter.
+Its one argument is the run as JSON, and so is what it prints: the means of the first and of the last quarter,
+and what has failed.
 """
 
 import asyncio
@@ -106,18 +107,18 @@ def _watched(client: Any) -> Iterator[list[Used]]:
             seen.append(_look(client, watchers=1))
 
     tracemalloc.start()
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        yield seen
-    finally:
-        over.set()
-        watcher.join()
+    with ThreadPoolExecutor(1) as pool:
+        watcher = pool.submit(watch)
+        try:
+            yield seen
+        finally:
+            over.set()
+    # A watcher that has failed saw a part of it.
+    watcher.result()
 
 
 def _look(client: Any, watchers: int = 0) -> Used:
     asking = client._asking
-    maps = (asking._held, asking.remembered._locks)
     process = psutil.Process(os.getpid())
     return Used(
         # asyncio's own, for names of hosts, stay until its loop ends.
@@ -125,7 +126,7 @@ def _look(client: Any, watchers: int = 0) -> Used:
         files=process.num_fds(),
         traced_kib=tracemalloc.get_traced_memory()[0] / 1_024,
         rss_kib=process.memory_info().rss / 1_024,
-        remembered=sum(map(len, maps)) + len(client._waiters),
+        remembered=sum(map(len, (asking._held, asking.remembered._locks, client._waiters))),
     )
 
 
