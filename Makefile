@@ -79,7 +79,7 @@ proof: install ## what the guarantees rest on: schedules with faults, broken loc
 	$(MAKE) engines
 
 replay: install ## one schedule of `make proof` again, made shorter: make replay ARGS='--seed 17'
-	@PYTHONPATH=tests $(BIN) -m property.explore $(ARGS)
+	@PYTHONPATH=tests $(BIN) -m property.replay $(ARGS)
 
 local: install ## start an emulator, deploy to it, leave it running
 	$(LOCAL) up

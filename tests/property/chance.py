@@ -1,7 +1,7 @@
 """Where a schedule's choices come from: a seed, or a list. The same choices are the same schedule."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 
@@ -9,7 +9,7 @@ class Chance(Protocol):
     """Chooses one of so many."""
 
     def pick(self, choices: int) -> int:
-        """A number from 0 to ``choices`` - 1; 0 is the dullest."""
+        """A number from 0 to ``choices`` - 1; 0 is the dullest. Where there is one only, nothing is chosen."""
         ...
 
 
@@ -21,6 +21,8 @@ class Seeded:
         self.picked: list[int] = []
 
     def pick(self, choices: int) -> int:
+        if choices == 1:
+            return 0
         picked = int(self._random.random() * choices)
         self.picked.append(picked)
         return picked
@@ -33,10 +35,10 @@ class Recorded:
         self._left = list(reversed(picked))
 
     def pick(self, choices: int) -> int:
-        return min(self._left.pop(), choices - 1) if self._left else 0
+        return min(self._left.pop(), choices - 1) if self._left and choices > 1 else 0
 
 
-def shrunk(picked: Sequence[int], fails: "Fails") -> list[int]:
+def shrunk(picked: Sequence[int], fails: Callable[[Sequence[int]], bool]) -> list[int]:
     """A shorter and duller list of choices that still fails: parts are left out, then made dull."""
     best = list(picked)
     size = max(1, len(best) // 2)
@@ -54,9 +56,3 @@ def shrunk(picked: Sequence[int], fails: "Fails") -> list[int]:
                 at += size
         size //= 2
     return best
-
-
-class Fails(Protocol):
-    """Whether a list of choices is a schedule that breaks a promise."""
-
-    def __call__(self, picked: Sequence[int]) -> bool: ...

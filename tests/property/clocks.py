@@ -1,5 +1,7 @@
 """The time of the simulated world, which only it knows; and machines, whose clocks tell another one."""
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,6 +69,10 @@ class Machine:
     def read(self) -> Reading:
         self._go_on()
         return Reading(int(self.local_ms), int(self.time.now_ms + self.wall_is_off_ms))
+
+    def owners(self) -> Iterator[str]:
+        """Identities of its acquisitions."""
+        return (f"{self.name}/{number}" for number in itertools.count(1))
 
     def pause(self, ms: float) -> None:
         """Do nothing for a while; the clocks go on."""

@@ -5,21 +5,20 @@ preempted; how often that happens is bounded, and so is the number of faults. (M
 Bounding for Systematic Testing of Multithreaded Programs", 2007: few preemptions show most bugs.) Time passes when both
 sleep. The search is over when the tree of choices is.
 
-Each machine acquires, joins, checks, renews and releases; a third one has been there before.
+Each machine acquires, joins, checks, renews and releases; a third one has been there before. Either may begin, where
+they differ; of a look that is no snapshot each item is as it was or as it became. What is never varied: every clock is
+right, a pause takes the longest of ``PAUSES_MS`` and begins when a request is under way, and time to live is far off.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from property.chance import Chance, Recorded
+from property.chance import Chance
 from property.clocks import Machine
-from property.faults import ON_A_REQUEST, Faults, may_befall
-from property.invariants import Broken
+from property.failures import FAILURES, again, told
+from property.faults import ON_A_REQUEST, PAUSES_MS, Faults, may_befall
 from property.scripts import dead, holder
 from property.world import World
-
-_PAUSE = 3
-"""The longest: three leases and a half."""
 
 
 @dataclass
@@ -62,6 +61,8 @@ class Kind:
         before: what the third machine has left: nothing, or it died while it held the lock, or in the queue, or
             between its ticket and its row.
         shared: whether the machines share the lock.
+        permits: the limit.
+        calls: whether whoever frees the lock calls the next one in line, which is parked until then.
     """
 
     name: str
@@ -70,6 +71,8 @@ class Kind:
     of: tuple[str, ...] = (*ON_A_REQUEST, "crash", "pause", "freeze")
     before: str | None = None
     shared: tuple[bool, bool] = (False, False)
+    permits: int = 1
+    calls: bool = False
 
 
 KINDS = (
@@ -86,6 +89,10 @@ KINDS = (
     Kind("a reader and a writer, one fault", 2, 1, shared=(True, False)),
     Kind("two readers", 3, 0, shared=(True, True)),
     Kind("two readers, one fault", 2, 1, shared=(True, True)),
+    Kind("two permits and a dead holder", 4, 0, before="holder", permits=2),
+    Kind("two permits and a dead holder, one fault", 1, 1, before="holder", permits=2),
+    Kind("workflows that are called", 3, 0, calls=True),
+    Kind("workflows that are called, one fault", 1, 1, calls=True),
 )
 
 
@@ -99,10 +106,15 @@ def run(kind: Kind, chance: Chance) -> World:
     """One schedule of two machines.
 
     Raises:
-        Broken: a promise was broken.
+        Broken, Unexpected: a promise was broken, or something else was raised; its note tells what happened before.
     """
-    # Whatever else is drawn is dull.
-    world = World(Recorded([]), Faults())
+    world = World(chance, Faults(), kind.permits, calls=kind.calls)
+    with told(world.witness.log):
+        _goes_on_to_its_end(world, kind, chance)
+    return world
+
+
+def _goes_on_to_its_end(world: World, kind: Kind, chance: Chance) -> None:
     world.witness.is_fair = kind.faults == 0 and kind.before is None
     if kind.before is not None:
         world.add("c", dead(kind.before), rate=1, wall_is_off_ms=0)
@@ -111,7 +123,8 @@ def run(kind: Kind, chance: Chance) -> World:
     for name, shared in zip("ab", kind.shared, strict=True):
         world.add(name, holder(shared=shared), rate=1, wall_is_off_ms=0)
     left = _Budget(kind.preemptions, kind.faults)
-    current = world.machines[-2]
+    # Of two that are alike the first begins: its place is the other's.
+    current = world.machines[-2 + chance.pick(1 + (kind.shared[0] != kind.shared[1]))]
     while not world.is_over:
         ready = world.ready()
         if not ready:
@@ -136,7 +149,6 @@ def run(kind: Kind, chance: Chance) -> World:
     while world.late:
         world.late_one_arrives(0)
     world.witness.is_left_to_itself()
-    return world
 
 
 def _possible(kind: Kind, machine: Machine) -> tuple[str, ...]:
@@ -153,23 +165,21 @@ def _meets(world: World, machine: Machine, fault: str) -> None:
     if fault in ON_A_REQUEST:
         world.befalls(fault, machine)
     else:
-        world.strikes(fault, machine, _PAUSE)
+        world.strikes(fault, machine, len(PAUSES_MS) - 1)
 
 
-def every(kind: Kind, stop_after: int | None = None) -> Iterator[World]:
+def every(kind: Kind) -> Iterator[World]:
     """All schedules of a kind.
 
     Raises:
-        Broken: a promise was broken; its note says by which choices.
+        Broken, Unexpected: a promise was broken, or something else was raised; its notes say by which choices.
     """
     chance = Enumerated()
-    count = 0
     while True:
         try:
             yield run(kind, chance)
-        except Broken as broken:
-            broken.add_note(f"{kind.name}: {chance.picked}")
+        except FAILURES as failure:
+            failure.add_note(again(kind=kind.name, choices=" ".join(map(str, chance.picked))))
             raise
-        count += 1
-        if not chance.next() or count == stop_after:
+        if not chance.next():
             return

@@ -2,14 +2,19 @@
 
 from dataclasses import dataclass
 
+from property.chance import Chance
+
 ON_A_REQUEST = ("request_lost", "throttled", "conflict", "reply_lost", "late", "twice", "torn")
 ON_A_MACHINE = ("crash", "pause", "freeze", "jump")
 ONLY_ON_WRITES = ("conflict", "late", "twice")
 ONLY_ON_READS = ("torn",)
+LEAVE_A_COPY = ("late", "twice")
 READS = ("query", "get_item")
 ON_ANYTHING = (*ON_A_MACHINE, "expire")
 PAUSES_MS = (500, 3_000, 30_000, 70_000)
 JUMPS_MS = (0, 90_000, -90_000, 240_000)
+SKEWS_MS = (0, 450, -450)
+"""By how much the clock of the server that replies is off."""
 
 
 @dataclass
@@ -48,8 +53,9 @@ class Faults:
             names: sum(getattr(self, name) for name in names) for names in (ON_A_REQUEST, ON_ANYTHING)
         }
 
-    def which(self, names: tuple[str, ...], drawn: int) -> str | None:
-        """The fault that a number from 0 to 999 stands for; mostly none, and never for the dullest."""
+    def which(self, names: tuple[str, ...], chance: Chance) -> str | None:
+        """Which of them it is now; mostly none, and never for the dullest choice."""
+        drawn = chance.pick(1_000) if self._sums[names] else 0
         if not 0 < drawn <= self._sums[names]:
             return None
         for name in names:

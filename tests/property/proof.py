@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 from property.broken import BROKEN_LOCKS, FOUND, BrokenLock
 from property.chance import Seeded
 from property.every import KINDS, Kind, every
-from property.explore import Caught, first_broken, replay, run
-from property.invariants import Broken
-from property.stateful import told_by_hypothesis
+from property.explore import Caught, first_broken, run
+from property.failures import FAILURES, again, story_of
+from property.invariants import MOST_IDLE_MS
+from property.stateful import RULED, told_by_hypothesis
 from property.world import World
 from rich.console import Console
 from rich.table import Table
 
 _A_CHUNK = 250
 _HUNTED = 10_000
-_RULED = 500
 # A command that shows something again is on one line, also in a log.
 _LINE = 220
 _TOLD = 10_000
@@ -64,17 +64,17 @@ def random_ones(seeds: Iterable[int]) -> Found:
     for seed in seeds:
         try:
             found.saw(run(Seeded(seed)))
-        except Broken as broken:
-            found.broken.append(f"{broken}: {replay(seed)}")
+        except FAILURES as failure:
+            found.broken.append(f"{failure}\n{again(seed=seed)}")
     return found
 
 
 def ruled_ones(seed: int) -> Found:
     """Schedules by Hypothesis' rules, from a seed of its own."""
     found = Found()
-    failure = told_by_hypothesis(seed, _RULED, found.saw)
-    if failure is not None:
-        found.broken.append(f"by Hypothesis from seed {seed}: {failure}")
+    story = told_by_hypothesis(seed, each=found.saw)
+    if story is not None:
+        found.broken.append(f"{story}\n{again(ruled=seed)}")
     return found
 
 
@@ -84,8 +84,8 @@ def all_of(kind: Kind) -> Found:
     try:
         for world in every(kind):
             found.saw(world)
-    except Broken as broken:
-        found.broken.append("\n".join([str(broken), *broken.__notes__]))
+    except FAILURES as failure:
+        found.broken.append(story_of(failure))
     return found
 
 
@@ -110,6 +110,7 @@ class Report:
 
     def hunts(self, hunts: Sequence[tuple[BrokenLock, Future[tuple[Caught | None, float]]]]) -> None:
         """Every broken lock, and by what it was caught."""
+        count = 0
         for title, is_one in (
             (
                 "Broken locks: what others ship, and this one without one of its precautions",
@@ -123,26 +124,38 @@ class Report:
                     continue
                 prey, took_s = hunt.result()
                 if prey is None:
-                    self.failures.append(f"not caught in {_HUNTED:,} schedules, {took_s:.0f} s: {lock.name}")
+                    sought = f"{', '.join(sorted(lock.caught_by))} in {_HUNTED:,} schedules, {took_s:.0f} s"
+                    self.failures.append(f"not caught by {sought}: {lock.name}")
                     table.add_row(lock.name, lock.seen_in, "NOT CAUGHT", "-")
                 else:
-                    table.add_row(lock.name, lock.seen_in, prey.promise, replay(prey.seed, lock.name))
+                    table.add_row(lock.name, lock.seen_in, prey.promise, again(seed=prey.seed, lock=lock.name))
+                    count += 1
             self.console.print(table)
+        self.console.print(f"{len(hunts)} broken locks, {count} caught")
 
-    def counts(self, title: str, parts: Iterable[tuple[str, Future[Found]]], *, each: bool) -> None:
-        """How many schedules, and what they found; a line for each part or for all."""
-        table = Table("", "schedules", "steps", "grants", "unused at most, s", "broken", title=title)
+    def counts(self, title: str, parts: Iterable[tuple[str, Future[Found]]], *, asked: int | None = None) -> None:
+        """How many schedules, and what they found.
+
+        Args:
+            asked: how many there have to be at least, told in one line; None for a line of each part.
+        """
+        unused = f"unused at most, s (of {MOST_IDLE_MS / 1_000:.0f})"
+        table = Table("", "schedules", "steps", "grants", unused, "broken", title=title)
         total = Found()
         for name, future in parts:
             found = future.result()
             total.add(found)
-            if each:
+            if asked is None:
                 table.add_row(*_row(name, found))
             elif total.schedules // _TOLD > (total.schedules - found.schedules) // _TOLD:
                 self.console.print(f"{total.schedules:,} schedules, {len(total.broken)} broken", style="dim")
+            if not found.grants and not found.broken:
+                self.failures.append(f"{title}: nobody was granted anything in {found.schedules:,} schedules {name}")
         table.add_row(*_row("all", total))
         self.console.print(table)
         self.failures += total.broken
+        if total.schedules + len(total.broken) < (asked or 1):
+            self.failures.append(f"{title}: {total.schedules:,} schedules were run, and {asked or 1:,} asked for")
 
 
 def _row(name: str, found: Found) -> tuple[str, ...]:
@@ -164,17 +177,16 @@ def main() -> None:
         report.counts(
             "Every schedule of two machines, up to a bound",
             [(kind.name, pool.submit(all_of, kind)) for kind in KINDS],
-            each=True,
         )
         report.counts(
             "Schedules by Hypothesis, step by step",
-            [("", pool.submit(ruled_ones, seed)) for seed in range(asked.ruled // _RULED)],
-            each=False,
+            [("", pool.submit(ruled_ones, seed)) for seed in range(-(-asked.ruled // RULED))],
+            asked=asked.ruled,
         )
         report.counts(
             "Random schedules of up to nine machines, with faults",
             [("", pool.submit(random_ones, seeds)) for seeds in chunks(asked.schedules)],
-            each=False,
+            asked=asked.schedules,
         )
     for failure in report.failures:
         report.console.print(failure, style="red", markup=False)

@@ -27,6 +27,8 @@ ONCE = Bounds(3_000, 3_000)
 Script = Callable[[World, Machine, Driver], Actions[None]]
 FIVE_WEEKS_MS = 35 * 24 * 3_600_000
 """Until time to live may have deleted everything."""
+TWO_DAYS_MS = 2 * 24 * 3_600_000
+"""Until it may have deleted the rows."""
 RECORD_WAITS_MS = (None, 0, 2_000, 30_000, 90_000)
 
 
@@ -34,7 +36,9 @@ def client(rounds: int = 2) -> Script:
     """So many acquisitions, each shared or not, with a record wait or not, as a client's or as a workflow's."""
 
     def script(world: World, machine: Machine, driver: Driver) -> Actions[None]:
-        for owner in itertools.islice(world.owners(machine), rounds):
+        for owner in itertools.islice(machine.owners(), rounds):
+            if world.chance.pick(16) == 15:
+                yield Sleep([FIVE_WEEKS_MS, TWO_DAYS_MS][world.chance.pick(2)])
             shared = world.permits == 1 and world.chance.pick(4) == 3
             session = Session(machine.name, owner) if world.chance.pick(3) == 2 else None
             claim = Claim(world.lock, owner, LEASE_MS, permits=world.permits, shared=shared, session=session)
@@ -45,8 +49,6 @@ def client(rounds: int = 2) -> Script:
             else:
                 acquisition = step_by_step(world, machine, driver, claim, wait_ms)
             yield from hold(world, machine, driver, claim, wait_ms, acquisition, _holds_ms(world))
-            if world.chance.pick(16) == 15:
-                yield Sleep(FIVE_WEEKS_MS)
 
     return script
 
@@ -131,11 +133,16 @@ def hold(
 
 
 def holder(*, shared: bool) -> Script:
-    """Acquires once, however long it takes; renews once; releases."""
+    """Acquires once, however long it takes, as a workflow where they are called; renews once; releases."""
 
     def script(world: World, machine: Machine, driver: Driver) -> Actions[None]:
-        claim = Claim(world.lock, f"{machine.name}/1", LEASE_MS, shared=shared)
-        acquisition = at_once(world, driver, claim, None, ONCE)
+        owner = f"{machine.name}/1"
+        session = Session(machine.name, owner) if world.calls else None
+        claim = Claim(world.lock, owner, LEASE_MS, permits=world.permits, shared=shared, session=session)
+        if session is None:
+            acquisition = at_once(world, driver, claim, None, ONCE)
+        else:
+            acquisition = step_by_step(world, machine, driver, claim, None)
         yield from hold(world, machine, driver, claim, None, acquisition, [1])
 
     return script
@@ -145,7 +152,7 @@ def dead(how: str) -> Script:
     """Dies while it holds the lock, or waits for it (``waiter``), or has a ticket and no row yet (``joiner``)."""
 
     def script(world: World, machine: Machine, driver: Driver) -> Actions[None]:
-        claim = Claim(world.lock, f"{machine.name}/1", LEASE_MS)
+        claim = Claim(world.lock, f"{machine.name}/1", LEASE_MS, permits=world.permits)
         if how == "holder":
             yield from driver.run(lambda now: Contender(claim, now).take_ticket(0))
         elif how == "waiter":

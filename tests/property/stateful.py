@@ -3,7 +3,7 @@
 Every step is a choice of Hypothesis': who goes on, how much time passes, what befalls whom. Afterwards nothing fails
 any more, and everybody has to come to an end.
 
-A failure is told as the rules that lead to it, and with the seed that finds it again.
+A failure is told as the rules that lead to it; ``make replay ARGS='--ruled SEED'`` finds it again.
 """
 
 from collections.abc import Callable
@@ -19,12 +19,14 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from property.chance import Recorded
-from property.clocks import Machine
 from property.explore import begun
-from property.faults import ON_A_REQUEST, Faults
+from property.failures import FAILURES, story_of, told
+from property.faults import ON_A_REQUEST, SKEWS_MS, Faults
 from property.invariants import Broken
-from property.world import OPERATOR, World
+from property.world import World
 
+RULED = 500
+"""Schedules that are drawn from one seed."""
 _RULES = 120
 _LAST_STEPS = 10_000
 _ANYBODY = st.integers(0, 8)
@@ -44,6 +46,7 @@ class Schedules(RuleBasedStateMachine):
     """One world; each of its promises is kept after each step."""
 
     world: World
+    has_failed = False
 
     @initialize(random=st.randoms(use_true_random=False))
     def begins(self, random: Random) -> None:
@@ -84,46 +87,58 @@ class Schedules(RuleBasedStateMachine):
     def a_late_copy_arrives(self, which: int) -> None:
         self._lets(lambda: self.world.late_one_arrives(which % len(self.world.late)))
 
-    @precondition(lambda self: not self.world.is_over)
-    @rule(who=_ANYBODY, fault=st.sampled_from(["pause", "freeze", "jump"]), how=st.integers(0, 3))
-    def a_machine_is_struck(self, who: int, fault: str, how: int) -> None:
-        alive = [each for each in self.world.machines if not each.is_over]
-        self._lets(lambda: self.world.strikes(fault, alive[who % len(alive)], how))
+    @precondition(lambda self: self.world.may_meet("jump"))
+    @rule(who=_ANYBODY, to=st.integers(0, 3))
+    def a_wall_clock_is_set(self, who: int, to: int) -> None:
+        self._strikes("jump", who, to)
 
-    @precondition(lambda self: self._mortal())
-    @rule(who=_ANYBODY)
-    def a_machine_crashes(self, who: int) -> None:
-        mortal = self._mortal()
-        self._lets(lambda: self.world.strikes("crash", mortal[who % len(mortal)]))
+    @precondition(lambda self: self.world.may_meet("crash"))
+    @rule(who=_ANYBODY, fault=st.sampled_from(["pause", "freeze", "crash"]), how=st.integers(0, 3))
+    def a_machine_stands_still(self, who: int, fault: str, how: int) -> None:
+        self._strikes(fault, who, how)
+
+    @rule(skew_ms=st.sampled_from(SKEWS_MS))
+    def another_server_replies(self, skew_ms: int) -> None:
+        self.world.time.skew_ms = skew_ms
 
     @rule()
     def time_to_live_deletes(self) -> None:
-        self.world.expires()
+        self._lets(self.world.expires)
 
     def teardown(self) -> None:
-        if not hasattr(self, "world"):
+        # After a failure there is no more to see: another one would hide it.
+        if self.has_failed or not hasattr(self, "world"):
             return
         self.world.chance = Recorded([])
         self.world.late.clear()
+        self.world.time.skew_ms = 0
         last_step = self.world.steps + _LAST_STEPS
         while self._lets(self.world.step):
             if self.world.steps > last_step:
                 raise Broken(f"liveness: {_LAST_STEPS} steps after the last fault somebody is still waiting")
-        self.world.witness.is_left_to_itself()
+        self._lets(self.world.witness.is_left_to_itself)
 
-    def _mortal(self) -> list[Machine]:
-        """An operator who has closed the lock opens it again."""
-        return [each for each in self.world.machines if not each.is_over and each.name != OPERATOR]
+    def _strikes(self, fault: str, who: int, how: int) -> None:
+        victims = self.world.may_meet(fault)
+        self._lets(lambda: self.world.strikes(fault, victims[who % len(victims)], how))
 
     def _lets(self, happen: Callable[[], object]) -> object:
-        told = len(self.world.witness.log)
-        happened = happen()
-        for line in self.world.witness.log[told:]:
-            note(line)
-        return happened
+        log = self.world.witness.log
+        known = len(log)
+        try:
+            with told():
+                return happen()
+        except FAILURES:
+            self.has_failed = True
+            raise
+        finally:
+            for line in log[known:]:
+                note(line)
 
 
-def told_by_hypothesis(from_seed: int, examples: int, each: Callable[[World], object] = lambda _: None) -> str | None:
+def told_by_hypothesis(
+    from_seed: int, examples: int = RULED, each: Callable[[World], object] = lambda _: None
+) -> str | None:
     """Search; returns the shortest story that breaks a promise, if there is one.
 
     Args:
@@ -133,7 +148,7 @@ def told_by_hypothesis(from_seed: int, examples: int, each: Callable[[World], ob
     class Told(Schedules):
         def teardown(self) -> None:
             super().teardown()
-            if hasattr(self, "world"):
+            if hasattr(self, "world") and not self.has_failed:
                 each(self.world)
 
     chosen = settings(
@@ -147,6 +162,6 @@ def told_by_hypothesis(from_seed: int, examples: int, each: Callable[[World], ob
     )
     try:
         run_state_machine_as_test(seed(from_seed)(Told), settings=chosen)
-    except Broken as broken:
-        return "\n".join([str(broken), *broken.__notes__])
+    except FAILURES as failure:
+        return story_of(failure)
     return None

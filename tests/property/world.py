@@ -12,11 +12,22 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, ReadTimeoutError
 from property.chance import Chance
 from property.clocks import Machine, Pending, TrueTime
-from property.faults import JUMPS_MS, ON_A_REQUEST, ON_ANYTHING, PAUSES_MS, READS, Faults, may_befall
+from property.faults import (
+    JUMPS_MS,
+    LEAVE_A_COPY,
+    ON_A_REQUEST,
+    ON_ANYTHING,
+    PAUSES_MS,
+    READS,
+    SKEWS_MS,
+    Faults,
+    may_befall,
+)
 from property.witness import TABLE, Witness
 
 from ticketlock import LockName
 from ticketlock._driver import Actions, Call, Driver, Sleep
+from ticketlock._items import Item, lock_key
 from ticketlock.testing import MemoryDynamoDB
 
 OPERATOR = "operator"
@@ -25,15 +36,23 @@ _A_DAY_MS = 24 * 3_600_000
 # AWS refuses a request that arrives more than five minutes after the time it was signed with:
 # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv.html
 _LATEST_MS = 5 * 60_000
+# By how much a copy is late at most, each as often.
+_LATE_BY_MS = (100, 1_000, 10_000, 60_000, _LATEST_MS)
+_NEVER_MS = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """A copy of a request that is still to arrive."""
+    """A copy of a request that is still to arrive.
+
+    Attributes:
+        arrives_ms: when it does of itself; a scheduler may let it arrive before.
+    """
 
     call: Call
     sender: Machine
     sent_ms: float
+    arrives_ms: float
 
 
 @dataclass
@@ -79,13 +98,6 @@ class World:
         self.machines.append(machine)
         self._resume(machine, lambda actions: next(actions))
 
-    def owners(self, machine: Machine) -> Iterator[str]:
-        """Identities of one machine's acquisitions."""
-        number = 0
-        while True:
-            number += 1
-            yield f"{machine.name}/{number}"
-
     @contextmanager
     def task(self, machine: Machine, task_token: str) -> Iterator[None]:
         """A callback task of Step Functions, open within the block."""
@@ -102,10 +114,13 @@ class World:
     # What happens.
 
     def step(self) -> bool:
-        """Let one thing happen; False when nobody has anything left to do."""
-        if self.is_over:
+        """Let one thing happen; False when nobody has anything left to do, and nothing is left to arrive."""
+        due = [which for which, copy in enumerate(self.late) if copy.arrives_ms <= self.time.now_ms]
+        if due:
+            self.late_one_arrives(due[0])
+        elif self.is_over and not self.late:
             return False
-        if not self._something_fails():
+        elif not self._something_fails():
             ready = self.ready()
             # Time passes when nobody is ready, and now and then before somebody goes.
             if not ready or self.chance.pick(10) == 9:
@@ -124,17 +139,19 @@ class World:
         return [machine for machine in self.machines if machine.is_ready()]
 
     def let_time_pass(self, ms: float = 0) -> None:
-        """So long; or, with 0, until somebody is ready."""
+        """So long; or, with 0, until somebody is ready or a copy arrives."""
         self.steps += 1
         if ms == 0:
-            until_ms = min(machine.ready_at_ms() for machine in self.machines if not machine.is_over)
+            ready_at = [machine.ready_at_ms() for machine in self.machines if not machine.is_over]
+            until_ms = min(*ready_at, *(copy.arrives_ms for copy in self.late), _NEVER_MS)
             ms = max(1, until_ms - self.time.now_ms)
         self.time.now_ms += ms
         self.late = [copy for copy in self.late if self.time.now_ms - copy.sent_ms <= _LATEST_MS]
         if ms > _A_DAY_MS and self.chance.pick(2):
             self.expires()
         # The next reply comes from a server whose clock is another one.
-        self.time.skew_ms = [0, 450, -450][self.chance.pick(3)] if self.faults != Faults() else 0
+        if self.faults != Faults():
+            self.time.skew_ms = SKEWS_MS[self.chance.pick(len(SKEWS_MS))]
         self.witness.sees_time()
 
     def go_on(self, machine: Machine) -> None:
@@ -144,8 +161,9 @@ class World:
         if pending is None:
             self._resume(machine, lambda actions: actions.send(None))
         elif not pending.applied:
-            fault = self.faults.which(ON_A_REQUEST, self.chance.pick(1_000))
-            if fault is None or not self.befalls(fault, machine):
+            fault = self.faults.which(ON_A_REQUEST, self.chance)
+            late_by_ms = self._late_by_ms() if fault in LEAVE_A_COPY else _NEVER_MS
+            if fault is None or not self.befalls(fault, machine, late_by_ms):
                 self._apply(machine, pending)
         else:
             machine.pending = None
@@ -154,18 +172,6 @@ class World:
                 self._resume(machine, lambda actions: actions.throw(error))
             else:
                 self._resume(machine, lambda actions: actions.send(pending.answer))
-
-    def go_on_at_once(self, machine: Machine, fault: str | None) -> None:
-        """Let a machine go on; its request is applied and answered at once, unless this befalls it."""
-        pending = machine.pending
-        if fault == "crash":
-            self.strikes(fault, machine)
-        elif pending is None:
-            self.go_on(machine)
-        else:
-            if fault is None or not self.befalls(fault, machine):
-                self._apply(machine, pending)
-            self.go_on(machine)
 
     # What fails.
 
@@ -178,10 +184,21 @@ class World:
         self.witness.struck()
 
     def expires(self) -> None:
-        """Time to live deletes whatever it may."""
+        """Time to live deletes whatever it may, or some of it."""
         self.steps += 1
-        if self.memory.expire() and self.witness.reads_table:
+        over = [item for item in self.memory.items(TABLE) if _expires_at_ms(item) < self.time.now_ms]
+        for item in over:
+            if self.chance.pick(4) < 3:
+                self.memory.delete_item(TableName=TABLE, Key={"pk": item["pk"], "sk": item["sk"]})
+        if over and self.witness.reads_table:
             self.witness.sees_table(self.steps)
+
+    def may_meet(self, fault: str) -> list[Machine]:
+        """The machines that this fault of machines may strike.
+
+        An operator who has closed the lock opens it again, and soon: whoever waits polls until then.
+        """
+        return [each for each in self.machines if not each.is_over and (fault == "jump" or each.name != OPERATOR)]
 
     def strikes(self, fault: str, victim: Machine, how: int = 0) -> None:
         """One of the faults of machines strikes this one.
@@ -203,8 +220,12 @@ class World:
         self.witness.log.append(f"{self.steps}: {victim.name}: {told}")
         self.witness.struck(victim.paused_until_ms)
 
-    def befalls(self, fault: str, machine: Machine) -> bool:
-        """One of the faults of requests befalls the one that a machine has on its way, if it can."""
+    def befalls(self, fault: str, machine: Machine, late_by_ms: float = _NEVER_MS) -> bool:
+        """One of the faults of requests befalls the one that a machine has on its way, if it can.
+
+        Args:
+            late_by_ms: after which time the copy that it leaves arrives, if nobody lets it arrive before.
+        """
         pending = machine.pending
         assert pending is not None
         if not may_befall(fault, pending.call.operation):
@@ -221,7 +242,7 @@ class World:
             self._perform(pending, machine)
             self._fails(pending, ReadTimeoutError(endpoint_url="world"))
         else:
-            self.late.append(Late(pending.call, machine, self.time.now_ms))
+            self.late.append(Late(pending.call, machine, self.time.now_ms, self.time.now_ms + late_by_ms))
             if fault == "twice":
                 self._apply(machine, pending)
             else:
@@ -231,19 +252,17 @@ class World:
         return True
 
     def _something_fails(self) -> bool:
-        if self.late and self.chance.pick(50) == 49:
-            self.late_one_arrives(self.chance.pick(len(self.late)))
-            return True
-        fault = self.faults.which(ON_ANYTHING, self.chance.pick(1_000))
+        fault = self.faults.which(ON_ANYTHING, self.chance)
         if fault == "expire":
             self.expires()
-        elif fault is not None:
-            alive = [machine for machine in self.machines if not machine.is_over]
-            victim = alive[self.chance.pick(len(alive))]
-            # An operator who has closed the lock opens it again, and soon: whoever waits polls until then.
-            if fault == "jump" or victim.name != OPERATOR:
-                self.strikes(fault, victim, 0 if fault == "crash" else self.chance.pick(4))
+        elif fault is not None and (victims := self.may_meet(fault)):
+            victim = victims[self.chance.pick(len(victims))]
+            self.strikes(fault, victim, 0 if fault == "crash" else self.chance.pick(4))
         return fault is not None
+
+    def _late_by_ms(self) -> float:
+        """Mostly a moment, and up to five minutes."""
+        return _LATE_BY_MS[self.chance.pick(len(_LATE_BY_MS))] * (1 + self.chance.pick(10)) / 10
 
     def _fails(self, pending: Pending, error: BotoCoreError | ClientError) -> None:
         pending.applied, pending.answer, pending.error = True, None, error
@@ -269,9 +288,10 @@ class World:
         self._perform(pending, machine)
         pending.applied = True
         # The reply tells the state of the lock: the first page of a look, or a refusal that brings the lock item.
-        is_look = pending.call.operation == "query" and "ExclusiveStartKey" not in pending.call.parameters
-        is_of_the_lock = pending.call.parameters.get("Key", {}).get("sk", {"S": ""})["S"].endswith("/")
-        if is_look or (is_of_the_lock and isinstance(pending.error, ClientError)):
+        asked = pending.call.parameters
+        is_first_page = pending.call.operation == "query" and "ExclusiveStartKey" not in asked
+        is_look = is_first_page and asked["ExpressionAttributeValues"][":pk"]["S"] == self.lock.entity
+        if is_look or (asked.get("Key") == lock_key(self.lock) and isinstance(pending.error, ClientError)):
             machine.looked = pending.began or self.steps
 
     def _perform(self, pending: Pending, sender: Machine, *, late: bool = False) -> None:
@@ -294,8 +314,10 @@ class World:
         was, became = ({item["sk"]["S"]: item for item in reply["Items"]} for reply in (first, then))
         items = []
         for sk in sorted(was.keys() | became.keys()):
+            found = was.get(sk)
             # The dullest: the lock item as it was, the rows as they became.
-            found = (was if sk.endswith("/") ^ bool(self.chance.pick(2)) else became).get(sk)
+            if found != became.get(sk) and sk.endswith("/") == bool(self.chance.pick(2)):
+                found = became.get(sk)
             if found is not None and (last is None or sk <= last["sk"]["S"]):
                 items.append(found)
         return {**then, "Items": items, **({"LastEvaluatedKey": last} if last is not None else {})}
@@ -309,6 +331,10 @@ class World:
             pending.error = _answered("TaskTimedOut", pending.call.operation)
         else:
             machine.answered(task_token)
+
+
+def _expires_at_ms(item: Item) -> float:
+    return int(item["expiresAt"]["N"]) * 1_000 if "expiresAt" in item else _NEVER_MS
 
 
 def _conflict(operation: str) -> ClientError:

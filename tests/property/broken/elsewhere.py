@@ -35,36 +35,43 @@ BROKEN_ELSEWHERE = (
     BrokenLock(
         "the protocol as it was published",
         "Distributed Locking in DynamoDB (2020)",
+        frozenset({"exclusion"}),
         ((scripts, "client", published.client), (scripts, "operator", lambda: published.client(0))),
     ),
     BrokenLock(
         "a heartbeat that revives",
         "the same: its only condition is that the row exists",
+        frozenset({"leases grow", "counts"}),
         ((_writes, "renew", _reviving_renewal),),
     ),
     BrokenLock(
         "a release without a condition",
         "dynalock, dynamodblock: it frees whoever holds the lock now",
+        frozenset({"counts"}),
         ((_writes, "release", without(_writes.release, _conditions.I_HOLD_WITH_MY_TOKEN)),),
     ),
     BrokenLock(
         "wall clocks",
         "the published protocol, and every lock that compares two machines' clocks",
+        frozenset({"exclusion", "no eviction", "no overtaking", "liveness"}),
         ((_queue, "is_over", lambda until_ms, now: until_ms < now.wall_ms),),
     ),
     BrokenLock(
         "a lease written by the wall clock",
         "the same, for as long as a process has heard nothing of the table",
+        frozenset({"exclusion", "no eviction", "no overtaking", "liveness", "nothing left"}),
         ((_driver.Driver, "_moment", _moment_by_the_wall_clock),),
     ),
     BrokenLock(
         "time to live as expiry",
         "locks that compare the attribute of time to live, in whole seconds",
+        frozenset({"exclusion", "no eviction", "no overtaking"}),
         ((_queue, "is_over", lambda until_ms, now: until_ms // 1_000 <= now.latest_ms // 1_000),),
     ),
     BrokenLock(
         "count, then insert",
         "sfn-concurrency-lease: the limit is looked at, and not asked for by the write",
+        frozenset({"limit"}),
         (
             (
                 _writes,
@@ -76,11 +83,13 @@ BROKEN_ELSEWHERE = (
     BrokenLock(
         "not equal for the limit",
         "the AWS sample of a Step Functions semaphore, by <>: it never recovers from a lower limit",
+        frozenset({"limit"}),
         ((_writes, "_ROOM", ("held <> permits", _conditions.NOBODY_SHARES)),),
     ),
     BrokenLock(
         "an expired holder removed though it has renewed",
         "locks that delete what they have read",
+        frozenset({"exclusion", "counts", "limit"}),
         ((_conditions, "expired_holder_as_seen", lambda _: ALWAYS),),
     ),
 )

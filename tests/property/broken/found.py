@@ -62,6 +62,7 @@ FOUND = (
         "a transaction without a token",
         "a late copy of a withdrawal's first attempt found the row that a late copy of its PutItem had put back, and "
         "counted off somebody else",
+        frozenset({"counts"}),
         ((Driver, "_call", _call_without_a_token),),
         Faults(twice=150, late=50),
     ),
@@ -69,6 +70,7 @@ FOUND = (
         "a deadline on the local clock alone",
         "a machine frozen between its grant and its lease, while it called the next one, its local clock with it, took "
         "the grant for as fresh as before",
+        frozenset({"exclusion"}),
         (
             (Contender, "_settled", _settled_by_the_local_clock),
             (Contender, "as_known_now", lambda _, grant: grant),
@@ -78,17 +80,20 @@ FOUND = (
     BrokenLock(
         "past the count without a look at the room",
         "a reader that found the queue empty came in beside a writer that was granted meanwhile",
+        frozenset({"limit"}),
         ((_protocol, "look", _look_without_room),),
     ),
     BrokenLock(
         "the Date of a reply to a frozen machine",
         "a machine that was frozen on the way of a reply, its local clock with it, took the table's time for earlier",
+        frozenset({"exclusion"}),
         ((TableTime, "observe", _observe_after_a_freeze),),
         Faults(freeze=10),
     ),
     BrokenLock(
         "a lease settled by what is known now",
         "a lease was made shorter by its own owner, who knew the table's time better by then: no harm was seen in it",
+        frozenset({"leases grow"}),
         (
             (_time, "_SLOWEST_MS", 600_000),
             (_writes, "settled_until_ms", lambda claim, _, now: now.latest_ms + claim.lease_ms),
@@ -98,6 +103,7 @@ FOUND = (
     BrokenLock(
         "a limit without a number",
         "a late copy of an operator's request closed the lock again, long after it had been opened",
+        frozenset({"liveness"}),
         ((_conditions, "LIMIT_AS_I_SAW", ALWAYS), (_conditions, "NO_LIMIT_SET_YET", ALWAYS)),
         Faults(twice=150, late=50),
     ),

@@ -20,12 +20,14 @@ class BrokenLock:
     Attributes:
         name: what is wrong.
         seen_in: where it comes from.
+        caught_by: the promises that it breaks: by one of them it has to be caught.
         changes: what is replaced: module or class, attribute, value.
         shown_by: the faults in which it shows; None for a mixture drawn for each schedule.
     """
 
     name: str
     seen_in: str
+    caught_by: frozenset[str]
     changes: tuple[tuple[Any, str, Any], ...]
     shown_by: Faults | None = None
 

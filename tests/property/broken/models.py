@@ -43,11 +43,6 @@ def _first_without(original: Callable[..., Transaction], condition: str) -> Call
     return transaction
 
 
-def _turn_of_a_holder(*args: Any, **kwargs: Any) -> Transaction:
-    made = _first_without(_take_my_turn, _conditions.NOT_A_HOLDER_YET)(*args, **kwargs)
-    return Transaction(made.writes[:1])
-
-
 def _heal_without_void(*args: Any, **kwargs: Any) -> Write:
     made = _take_past_the_count(*args, **kwargs)
     return replace(made, update=(made.update or "").replace(", voidUpTo = :issued", ""))
@@ -82,79 +77,99 @@ def _withdrawn_by_nothing(me: Contender, _: int) -> Steps[None]:
     yield from me.ask(TimeCheck())
 
 
-def _dropped(condition: str, why: str) -> BrokenLock:
-    return BrokenLock(f"without the condition {condition}", why, ((_conditions, condition, ALWAYS),))
+def _dropped(condition: str, why: str, *caught_by: str) -> BrokenLock:
+    changes = ((_conditions, condition, ALWAYS),)
+    return BrokenLock(f"without the condition {condition}", why, frozenset(caught_by), changes)
 
 
 BROKEN_MODELS = (
     BrokenLock(
         "expiry judged by the upper end of table time",
         "a model of this lock: the margins left out",
+        frozenset({"exclusion", "no eviction", "no overtaking"}),
         ((_queue, "is_over", lambda until_ms, now: until_ms < now.latest_ms),),
     ),
     BrokenLock(
         "a flag for an empty queue in place of the count",
         "a model of this lock",
+        frozenset({"counts"}),
         ((_writes, "take_my_turn", _turn_clears_the_flag),),
     ),
     BrokenLock(
         "a count that is put back without declaring tickets void",
         "a model of this lock",
+        frozenset({"counts"}),
         ((_writes, "take_past_the_count", _heal_without_void),),
     ),
     BrokenLock(
         "a partial page taken for the whole queue",
         "a model of this lock",
+        frozenset({"no overtaking", "counts"}),
         ((_protocol, "look", _first_page),),
     ),
     BrokenLock(
         "a sweep that lowers the count",
         "a model of this lock: a late copy of a row's PutItem is swept as well, and was counted off already",
+        frozenset({"counts"}),
         ((_writes, "delete_dead_row", _sweep_and_count),),
     ),
     BrokenLock(
         "a grant to one who holds already",
         "a model of this lock: a repeated request counts a permit twice",
+        frozenset({"counts"}),
         (
             *((_writes, take, without(getattr(_writes, take), _conditions.NOT_A_HOLDER_YET)) for take in _TAKES),
-            (_writes, "take_my_turn", _turn_of_a_holder),
+            (_writes, "take_my_turn", _first_without(_take_my_turn, _conditions.NOT_A_HOLDER_YET)),
         ),
     ),
     BrokenLock(
         "a turn without the token that was seen",
         "a model of this lock: a Query is no snapshot",
+        frozenset({"limit", "no overtaking", "counts", "liveness"}),
         ((_writes, "take_my_turn", _first_without(_take_my_turn, _conditions.NO_GRANT_SINCE_I_LOOKED)),),
     ),
     BrokenLock(
         "tokens that begin anew with a new item",
         "a model of this lock: time to live has deleted the item",
+        frozenset({"fencing"}),
         ((_writes, "_TOKEN", "if_not_exists(fencingToken, :zero)"),),
     ),
     BrokenLock(
         "a waiter that died is waited for",
         "locks whose queue has no leases",
+        frozenset({"liveness"}),
         ((_queue, "_sort_in", _sorted_in_as_alive),),
     ),
     BrokenLock(
         "a release that does nothing",
         "a lease that does all the work",
+        frozenset({"liveness", "nothing left"}),
         ((Contender, "release", _released_by_nothing),),
     ),
     BrokenLock(
         "a withdrawal that does nothing",
         "a lease that does all the work",
+        frozenset({"liveness", "nothing left"}),
         ((Contender, "withdraw", _withdrawn_by_nothing),),
     ),
-    _dropped("NOBODY_WAITS", "a newcomer goes past those who wait"),
-    _dropped("MY_LEASE_GROWS", "a late renewal shortens the lease"),
-    _dropped("MY_LEASE_IS_AS_I_SAW", "a grant found again is given a lease that others may have judged already"),
-    _dropped("NO_TICKET_SINCE_I_LOOKED", "somebody has joined since the queue was read to its end"),
-    _dropped("PERMITS_AS_I_SAW", "the limit was lowered since it was read"),
-    _dropped("ROW_LEASE_GROWS", "a late extension shortens a row's lease"),
-    _dropped("ROW_IS_AS_I_SAW", "a row is swept though it was extended"),
+    _dropped("NOBODY_WAITS", "a newcomer goes past those who wait", "no overtaking"),
+    _dropped("MY_LEASE_GROWS", "a late renewal shortens the lease", "leases grow"),
+    _dropped(
+        "MY_LEASE_IS_AS_I_SAW",
+        "a grant found again is given a lease that others may have judged already",
+        "exclusion",
+        "leases grow",
+    ),
+    _dropped(
+        "NO_TICKET_SINCE_I_LOOKED", "somebody has joined since the queue was read to its end", "no overtaking", "counts"
+    ),
+    _dropped("PERMITS_AS_I_SAW", "the limit was lowered since it was read", "limit"),
+    _dropped("ROW_LEASE_GROWS", "a late extension shortens a row's lease", "leases grow"),
+    _dropped("ROW_IS_AS_I_SAW", "a row is swept though it was extended", "no eviction"),
     BrokenLock(
         "a row that is put again",
         "a model of this lock: a late copy takes back an extension",
+        frozenset({"leases grow"}),
         ((_conditions, "NO_SUCH_ROW", "attribute_exists(pk) OR attribute_not_exists(pk)"),),
     ),
 )

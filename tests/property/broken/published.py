@@ -27,7 +27,7 @@ def client(rounds: int = 2) -> Script:
     def script(world: World, machine: Machine, driver: Driver) -> Actions[None]:
         # Its items are not ours.
         world.witness.reads_table = False
-        for owner in itertools.islice(world.owners(machine), rounds):
+        for owner in itertools.islice(machine.owners(), rounds):
             claim = Claim(world.lock, owner, LEASE_MS)
             world.witness.asks(machine, owner, None)
             try:

@@ -1,0 +1,126 @@
+"""What fails is told by name, in a short story, with the command that shows it again."""
+
+import shlex
+import sys
+from concurrent.futures import Future
+
+import pytest
+from property import replay
+from property.broken import BROKEN_LOCKS, BrokenLock
+from property.chance import Recorded, Seeded
+from property.every import KINDS, every
+from property.explore import first_broken, run
+from property.failures import Unexpected, again, kind_of
+from property.invariants import Broken
+from property.proof import Found, Report, all_of, random_ones, ruled_ones
+from property.stateful import told_by_hypothesis
+
+from ticketlock import _writes
+
+REVIVING = next(lock for lock in BROKEN_LOCKS if lock.name == "a heartbeat that revives")
+ROTTEN = BrokenLock(
+    "rotten",
+    "a change that the code has outgrown: it breaks no promise, it only fails",
+    frozenset().union(*(lock.caught_by for lock in BROKEN_LOCKS)),
+    ((_writes, "take_at_once", lambda: None),),
+)
+
+
+def shown(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    """What a command to show something again prints."""
+    make, target, arguments = shlex.split(command)
+    assert (make, target) == ("make", "replay")
+    monkeypatch.setattr(sys, "argv", ["replay", *shlex.split(arguments.removeprefix("ARGS="))])
+    replay.main()
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("lock", BROKEN_LOCKS, ids=lambda lock: lock.name)
+def test_the_command_that_shows_a_broken_lock_again_is_read_as_it_is_meant(lock: BrokenLock) -> None:
+    _, _, arguments = shlex.split(again(seed=17, lock=lock.name))
+    assert shlex.split(arguments.removeprefix("ARGS=")) == ["--seed", "17", "--lock", lock.name]
+
+
+def test_a_lock_that_only_fails_is_not_caught() -> None:
+    assert first_broken(ROTTEN, range(20)) is None
+    with ROTTEN.instead(), pytest.raises(Unexpected, match="unexpected TypeError"):
+        run(Seeded(0))
+
+
+def test_an_error_that_nobody_expected_is_told_by_every_part_of_the_search() -> None:
+    with ROTTEN.instead():
+        found = [random_ones(range(2)), all_of(KINDS[0]), ruled_ones(0)]
+    assert [each.broken[0].partition(":")[0] for each in found] == ["unexpected TypeError"] * 3
+
+
+def test_a_broken_lock_is_told_as_a_short_story() -> None:
+    with REVIVING.instead():
+        story = told_by_hypothesis(0, 100)
+    assert story is not None
+    assert story.partition(":")[0] in REVIVING.caught_by
+    assert story.count("state.") < 15
+
+
+def test_what_a_seed_breaks_is_shown_again_shorter(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    caught = first_broken(REVIVING, range(200))
+    assert caught is not None
+    told = shown(again(seed=caught.seed, lock=REVIVING.name), monkeypatch, capsys)
+    first, shorter, last, *story = told.splitlines()
+    assert first.partition(":")[0] == last.partition(":")[0] == caught.promise
+    fewer, choices = (int(number.strip(":").replace(",", "")) for number in shorter.split() if number[0].isdigit())
+    assert fewer < choices
+    assert any("granted" in line for line in story)
+
+
+def test_what_one_of_every_schedule_breaks_is_shown_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kind = next(kind for kind in KINDS if kind.name == "a free lock, one fault")
+    with REVIVING.instead():
+        with pytest.raises(Broken) as broken:
+            list(every(kind))
+        *_, command = broken.value.__notes__
+        told = shown(command, monkeypatch, capsys)
+    assert told.startswith(str(broken.value))
+
+
+def test_what_hypothesis_breaks_is_found_again_by_its_seed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with REVIVING.instead():
+        (told,) = ruled_ones(0).broken
+    story, _, command = told.rpartition("\n")
+    assert shown(f'{command[:-1]} --lock "{REVIVING.name}"\'', monkeypatch, capsys) == f"{story}\n"
+
+
+def test_the_same_choices_are_the_same_schedule() -> None:
+    caught = first_broken(REVIVING, range(200))
+    assert caught is not None
+    with REVIVING.instead():
+        chance = Seeded(caught.seed)
+        with pytest.raises(Broken) as first:
+            run(chance)
+        with pytest.raises(Broken) as second:
+            run(Recorded(chance.picked))
+    assert str(first.value) == str(second.value)
+    assert kind_of(first.value) == caught.promise
+
+
+@pytest.mark.parametrize(
+    ("found", "asked"), [(Found(), 10), (Found(9, 90, 9), 10), (Found(10, 90, 0), 10), (Found(10, 90, 0), None)]
+)
+def test_a_part_that_ran_too_little_has_failed(found: Found, asked: int | None) -> None:
+    assert reported(found, asked)
+
+
+def test_a_part_that_ran_as_asked_and_broke_nothing_is_well() -> None:
+    assert not reported(Found(10, 90, 9), 10)
+
+
+def reported(found: Found, asked: int | None) -> list[str]:
+    report, part = Report(), Future[Found]()
+    part.set_result(found)
+    report.counts("A part", [("", part)], asked=asked)
+    return report.failures
