@@ -1,5 +1,7 @@
 """Standing in line."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -81,8 +83,27 @@ def test_a_look_reads_one_row_more_than_permits_behind_a_few_and_behind_10_000(
         assert position.ahead == extra + 1
 
 
-def stand_in_line(world: World, process: Process, lock: LockName, after_ticket: int, how_many: int) -> None:
-    """Rows as their joins would have left them, written in bulk."""
+def test_a_readers_look_reads_on_past_a_hundred_readers_and_no_further(
+    world: World, alice: Process, bob: Process, carol: Process, lock: LockName
+) -> None:
+    alice.granted(alice.claim(lock))
+    first = bob.queued(bob.claim(lock, shared=True))
+    stand_in_line(world, alice, lock, first.place.ticket, 250, {"shared": {"BOOL": True}})
+    claim = carol.claim(lock, shared=True)
+    position = carol.queued(claim)
+    assert carol.operations(lambda: carol.look(claim, position)) == ["Query", "Query"]
+    assert [sent.response["ScannedCount"] for sent in carol.sent[-2:]] == [3, 100]
+
+
+def stand_in_line(
+    world: World,
+    process: Process,
+    lock: LockName,
+    after_ticket: int,
+    how_many: int,
+    more: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
+    """Rows as their joins would have left them, written in bulk; with more attributes."""
     requests: list[Any] = [
         {
             "PutRequest": {
@@ -92,6 +113,7 @@ def stand_in_line(world: World, process: Process, lock: LockName, after_ticket: 
                     "leaseUntilMs": number(world.now_ms + LEASE_MS),
                     "createdAtMs": number(world.now_ms),
                     "expiresAt": number(world.now_ms // 1_000 + 86_400),
+                    **more,
                 }
             }
         }

@@ -17,8 +17,8 @@ BAD: Mapping[Mishap, int] = MappingProxyType(
     }
 )
 """Of twenty requests, how many meet what."""
-SURELY_MET = 400
-"""Of so many requests the rarest mishap strikes one, but once in hundreds of millions of runs."""
+SURELY_MET = 300
+"""Of so many requests each mishap strikes one, but once in a million runs."""
 
 
 class Weather:
