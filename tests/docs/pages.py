@@ -26,6 +26,7 @@ def python_blocks(page: str) -> list[tuple[int, str]]:
 
 
 def rows(page: str, heading: str) -> list[list[str]]:
-    """The tables under a heading: their rows as cells."""
-    section = text(page).partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    """The tables under a heading, or under the title: their rows as cells."""
+    begins = f"\n## {heading}\n" if heading else "\n"
+    section = text(page).partition(begins)[2].partition("\n## ")[0]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
