@@ -5,6 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+ALL_PAGES = sorted(
+    str(path.relative_to(ROOT)) for folder in (".", "docs", "docs/decisions") for path in ROOT.glob(f"{folder}/*.md")
+)
 
 
 def text(page: str) -> str:

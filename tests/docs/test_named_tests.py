@@ -6,16 +6,12 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from docs.pages import ROOT, text
-from docs.test_pages import DECISIONS
+from docs.pages import ALL_PAGES, ROOT, text
 
-PAGES = sorted(
-    str(path.relative_to(ROOT)) for folder in (".", "docs", "docs/decisions") for path in ROOT.glob(f"{folder}/*.md")
-)
 FOLDERS = {
     "docs/threat-model.md": "tests/security",
     "docs/engines.md": "tests/contract",
-    **dict.fromkeys(DECISIONS, "tests/contract"),
+    **{page: "tests/contract" for page in ALL_PAGES if page.startswith("docs/decisions/")},
 }
 """Of the tests that a page names without one."""
 
@@ -65,7 +61,7 @@ def is_there(name: str, folder: str) -> bool:
     return bool(found) and all(not function or function in functions_of(each) for each in found)
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", ALL_PAGES)
 def test_each_test_that_a_page_names_is_there(page: str) -> None:
     assert [name for name in named(page) if not is_there(name, FOLDERS.get(page, ""))] == []
 
@@ -87,7 +83,7 @@ def test_a_test_that_is_not_there_is_missed(name: str) -> None:
     assert not is_there(name, "tests/client")
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", ALL_PAGES)
 def test_each_command_that_a_page_names_is_there(page: str) -> None:
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert set(re.findall(r"`make ([\w-]+)", text(page))) - set(targets) == set()

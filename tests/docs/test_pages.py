@@ -14,16 +14,13 @@ from typing import Any
 import boto3
 import botocore.session
 import pytest
-from docs.pages import ROOT, python_blocks, rows, text
+from docs.pages import ALL_PAGES, ROOT, python_blocks, rows, text
 
 import ticketlock
 from ticketlock import LockClient, aio, create_table
 from ticketlock.testing import MemoryDynamoDB
 
 PAGES = ("docs/client.md", "docs/coming-from.md", "docs/pessimistic.md")
-DECISIONS = tuple(f"docs/decisions/{path.name}" for path in ROOT.glob("docs/decisions/*"))
-OF_TESTS = ("docs/engines.md", "docs/guarantees.md", "docs/threat-model.md")
-OWN_PAGES = (*PAGES, "SECURITY.md", "docs/features.md", *OF_TESTS, *DECISIONS)
 ORDERS: dict[str, Any] = {
     "AttributeDefinitions": [{"AttributeName": "id", "AttributeType": "S"}],
     "KeySchema": [{"AttributeName": "id", "KeyType": "HASH"}],
@@ -69,7 +66,7 @@ def test_the_python_of_a_page_runs(page: str, request: pytest.FixtureRequest, mo
                 each.close()
 
 
-@pytest.mark.parametrize("page", OWN_PAGES)
+@pytest.mark.parametrize("page", ALL_PAGES)
 def test_links_between_pages_lead_somewhere(page: str) -> None:
     for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", text(page)):
         path, _, anchor = link.partition("#")
