@@ -79,11 +79,11 @@ class Crowd:
 
     def suspend(self, who: Who, entity: str) -> Process:
         """Suspend a process that holds a lock, or waits for it."""
-        return self.suspend_one_of([(who, entity)])[0]
+        return self.suspend_at_any(who, [entity])[0]
 
-    def suspend_one_of(self, wanted: Sequence[tuple[Who, str]]) -> tuple[Process, Who, str]:
-        """Suspend the first one that there is, and say which it is."""
-        found: list[tuple[Process, Who, str]] = []
+    def suspend_at_any(self, who: Who, entities: Sequence[str]) -> tuple[Process, str]:
+        """The same, at the first of these locks where there is one; says which."""
+        found: list[tuple[Process, str]] = []
 
         def is_suspended() -> bool:
             # All of them, so that what was found is so still.
@@ -91,15 +91,15 @@ class Crowd:
                 process.send_signal(signal.SIGSTOP)
                 _, status = os.waitpid(process.pid, os.WUNTRACED)
                 assert os.WIFSTOPPED(status), "a process has ended; see what it printed"
-            for who, entity in wanted:
+            for entity in entities:
                 names = who(self._kept.events(), entity)
-                found.extend((process, who, entity) for process in self._free if name_of(process.pid) in names)
+                found.extend((process, entity) for process in self._free if name_of(process.pid) in names)
             for process in self._free:
                 if not found or process is not found[0][0]:
                     process.send_signal(signal.SIGCONT)
             return bool(found)
 
-        until(is_suspended, "somebody " + " or ".join(f"{who.__name__} {entity}" for who, entity in wanted))
+        until(is_suspended, f"somebody {who.__name__} {' or '.join(entities)}")
         self._free.remove(found[0][0])
         return found[0]
 

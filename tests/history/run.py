@@ -5,7 +5,6 @@ is broken, or if the run did not come to its end: the history and its picture th
 """
 
 import argparse
-import itertools
 import os
 import random
 import sys
@@ -40,8 +39,8 @@ def disturb(crowd: Crowd, seconds: float, done: Done) -> None:
     """Suspend and kill, now a holder and now a waiter, of now this lock and now that one."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        anybody = list(itertools.product((holding, waiting), crowd.entities))
-        process, who, entity = crowd.suspend_one_of(random.sample(anybody, len(anybody)))
+        who = random.choice((holding, waiting))
+        process, entity = crowd.suspend_at_any(who, random.sample(crowd.entities, len(crowd.entities)))
         if random.random() < 0.5:
             crowd.kill(process)
             done.killed[who.__name__] += 1
