@@ -225,7 +225,7 @@ class _Machine:
             return
         world.happened["acquired"] += 1
         world.longest_wait_ms = max(world.longest_wait_ms, world.clock.wall_ms - began)
-        witness.sees_holder(lease, world.clock.wall_ms)
+        witness.sees_holder(lease)
         try:
             # Some hold it for longer than a lease.
             await asyncio.sleep(random.uniform(15, 45) if random.random() < 0.03 else random.expovariate(1 / 1.5))

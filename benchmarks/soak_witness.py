@@ -33,15 +33,16 @@ class Witness:
     _rows: dict[int, Standing] = field(default_factory=dict)
     # Owners who wait no more: a late copy may put a row of theirs into the queue.
     _served: set[str] = field(default_factory=set)
+    _slips: set[int] = field(default_factory=set)
 
-    def sees_holder(self, lease: Lease, now_ms: int) -> None:
+    def sees_holder(self, lease: Lease) -> None:
         """Somebody begins to work under a lease."""
         self.held.add(lease)
-        beliefs = [
-            Belief(each.owner, each.shared, each.fencing_token, now_ms + each.remaining_s * 1_000) for each in self.held
+        holding = [
+            Belief(each.owner, each.shared, each.fencing_token, self.permits) for each in self.held if each.is_held()
         ]
         with self._accused():
-            exclusion(beliefs, now_ms, self.permits)
+            exclusion(holding)
 
     def sees_write(self, items: Iterable[Item], step: int, looked: int, now_ms: int, *, late: bool) -> None:
         """A write was applied.
@@ -89,6 +90,7 @@ class Witness:
                     shared=holder.shared,
                     permits=self.permits,
                     owner=holder.owner,
+                    slips=self._slips,
                 )
         self._served = served
 

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -41,6 +41,21 @@ class Pending:
     began: int | None = None
 
 
+class Look(NamedTuple):
+    """A look at the lock.
+
+    Attributes:
+        step: when it began.
+        is_snapshot: whether all that it found stood there at one moment.
+    """
+
+    step: int = 0
+    is_snapshot: bool = True
+
+
+NO_LOOK = Look()
+
+
 @dataclass
 class Machine:
     """One machine's clocks, and what it is about to do.
@@ -48,8 +63,9 @@ class Machine:
     Attributes:
         rate: how fast its local clock goes.
         wall_is_off_ms: by how much its wall clock is wrong.
-        looked: the step of its last look at the lock.
+        looked: its last look at the lock.
         called: the callback tasks of its that were answered.
+        frozen_at_ms, set_back_at_ms: when it was last frozen, and its wall clock set back.
     """
 
     time: TrueTime
@@ -62,9 +78,11 @@ class Machine:
     pending: Pending | None = None
     wakes_at_ms: float = 0
     paused_until_ms: float = 0
-    looked: int = 0
+    looked: Look = NO_LOOK
     waits_for_task: str | None = None
     called: set[str] = field(default_factory=set)
+    frozen_at_ms: float = 0
+    set_back_at_ms: float = 0
 
     def read(self) -> Reading:
         self._go_on()
@@ -81,8 +99,15 @@ class Machine:
     def freeze(self, ms: float) -> None:
         """Stand still together with the local clock."""
         self._go_on()
+        self.frozen_at_ms = self.time.now_ms
         self.read_at_ms += ms
         self.paused_until_ms = max(self.paused_until_ms, self.read_at_ms)
+
+    def set_wall(self, is_off_ms: float) -> None:
+        """Somebody sets its wall clock."""
+        if is_off_ms < self.wall_is_off_ms:
+            self.set_back_at_ms = self.time.now_ms
+        self.wall_is_off_ms = is_off_ms
 
     def answered(self, task_token: str) -> None:
         """One of its callback tasks is answered: if it waits for that, it goes on."""

@@ -17,7 +17,7 @@ from property.chance import Chance
 from property.clocks import Machine
 from property.failures import FAILURES, again, told
 from property.faults import ON_A_REQUEST, PAUSES_MS, Faults, may_befall
-from property.scripts import dead, holder
+from property.scripts import dead, holder, left_to_itself
 from property.world import World
 
 
@@ -120,6 +120,7 @@ def _goes_on_to_its_end(world: World, kind: Kind, chance: Chance) -> None:
         world.add("c", dead(kind.before), rate=1, wall_is_off_ms=0)
         while not world.is_over:
             world.go_on(world.machines[0])
+        world.witness.struck()
     for name, shared in zip("ab", kind.shared, strict=True):
         world.add(name, holder(shared=shared), rate=1, wall_is_off_ms=0)
     left = _Budget(kind.preemptions, kind.faults)
@@ -146,9 +147,7 @@ def _goes_on_to_its_end(world: World, kind: Kind, chance: Chance) -> None:
         else:
             left.preemptions -= 1
             current = others[picked - len(world.late) - len(faults) - 1]
-    while world.late:
-        world.late_one_arrives(0)
-    world.witness.is_left_to_itself()
+    left_to_itself(world)
 
 
 def _possible(kind: Kind, machine: Machine) -> tuple[str, ...]:

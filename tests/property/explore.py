@@ -68,7 +68,7 @@ def run(chance: Chance, faults: Faults | None = None) -> World:
     world.witness.is_fair = world.faults == Faults()
     with told(world.witness.log):
         _goes_on_to_its_end(world)
-        world.witness.is_left_to_itself()
+        scripts.left_to_itself(world)
     return world
 
 

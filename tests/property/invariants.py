@@ -6,15 +6,19 @@ They look at the table and at what holders believe from outside, with the true t
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ticketlock._items import Item, LockItem, Row, is_lock_item
-from ticketlock._queue import EXPIRY_MARGIN_MS
+from ticketlock._items import MAX_HOLDERS, Holder, Item, LockItem, Row, is_lock_item
 
 LEASE_MS = 20_000
 UNCERTAINTY_MS = 3_000
 """How far either bound of a machine's table time is from the truth at most: the Date's resolution, a server, drift."""
 REQUESTS_MS = 5_000
 """Room for the requests on the way: the scheduler lets time pass between any two."""
-MOST_IDLE_MS = LEASE_MS + EXPIRY_MARGIN_MS + 2 * UNCERTAINTY_MS + LEASE_MS / 2 + REQUESTS_MS
+MARGIN_MS = 1_000
+JOIN_DEADLINE_MS = 999
+"""For so long a ticket's row may come, by a clock that is quick."""
+LONGEST_LOOK_MS = LEASE_MS / 2 + REQUESTS_MS
+QUIET_IDLE_MS = MARGIN_MS + 2 * UNCERTAINTY_MS + LONGEST_LOOK_MS
+MOST_IDLE_MS = LEASE_MS + QUIET_IDLE_MS
 
 
 class Broken(AssertionError):
@@ -23,25 +27,28 @@ class Broken(AssertionError):
 
 @dataclass(slots=True)
 class Belief:
-    """What one holder believes: that it holds the lock until a moment of true time.
+    """What one holder believes: that it holds the lock.
 
     Attributes:
-        until_ms: the end of its deadline, by whichever of its clocks comes first.
+        permits: the limit when it was granted the lock: a lower one takes nothing away from it.
     """
 
     owner: str
     shared: bool
     fencing_token: int
-    until_ms: float
-    over: bool = False
+    permits: int
 
 
-def exclusion(beliefs: Iterable[Belief], now_ms: float, permits: int) -> None:
-    """At every moment at most ``permits`` holders believe that they hold the lock, or any number who share it."""
-    holding = [belief for belief in beliefs if not belief.over and belief.until_ms > now_ms]
-    alone = sum(not belief.shared for belief in holding)
-    if alone > permits or (alone and alone < len(holding)):
-        raise Broken(f"exclusion: {[(each.owner, each.fencing_token) for each in holding]} hold the lock together")
+def exclusion(holding: Collection[Belief]) -> None:
+    """At every moment at most ``permits`` holders believe that they hold the lock, or any number who share it.
+
+    Args:
+        holding: what they believe at this moment.
+    """
+    for belief in holding:
+        others = [other for other in holding if other.fencing_token < belief.fencing_token]
+        if room(others, belief.permits, shared=belief.shared) <= 0:
+            raise Broken(f"exclusion: {[(each.owner, each.fencing_token) for each in holding]} hold the lock together")
 
 
 def fencing(before: LockItem | None, after: LockItem | None, highest: int) -> None:
@@ -61,6 +68,12 @@ def fencing(before: LockItem | None, after: LockItem | None, highest: int) -> No
             raise Broken(f"fencing: {holder.owner} was granted {holder.fencing_token} after {highest}")
     if after.fencing_token < highest:
         raise Broken(f"fencing: the token fell from {highest} to {after.fencing_token}")
+
+
+def told(owner: str, fencing_token: int, granted: int | None) -> None:
+    """A holder is told the token that it was granted."""
+    if fencing_token != granted:
+        raise Broken(f"fencing: {owner} was told {fencing_token}, and granted {granted}")
 
 
 def counts(item: LockItem | None, raw: Item | None, standing: Collection[Row] = ()) -> None:
@@ -103,8 +116,47 @@ def no_eviction(item: LockItem | None, gone: Iterable[Row], now_ms: float, *, by
     """
     for row in gone:
         is_void = item is None or row.ticket <= item.void_up_to
-        if row.lease_until_ms >= now_ms and not is_void and not row.owner.startswith(by + "/"):
+        if row.lease_until_ms >= now_ms and not is_void and not _is_of(row.owner, by):
             raise Broken(f"no eviction: {by} took the place of {row.owner} away, ticket {row.ticket}")
+
+
+def no_holder_evicted(before: LockItem | None, after: LockItem | None, now_ms: float, *, by: str) -> None:
+    """Nobody ends a grant that is another's, and whose lease runs."""
+    kept = {holder.fencing_token for holder in after.holders} if after is not None else set()
+    for holder in before.holders if before is not None else ():
+        if holder.fencing_token not in kept and holder.lease_until_ms >= now_ms and not _is_of(holder.owner, by):
+            raise Broken(f"no eviction: {by} ended the grant {holder.fencing_token} of {holder.owner}")
+
+
+def none_declared_void(
+    before: LockItem | None,
+    after: LockItem | None,
+    standing: "Iterable[Standing]",
+    looked: int,
+    now_ms: float,
+    *,
+    by: str,
+) -> None:
+    """Nobody declares a place void whose lease runs, and that stood when it looked; or a ticket whose row may come yet.
+
+    Args:
+        standing: the rows before, of those who wait.
+        looked: the step of the look that the request rests on.
+    """
+    if before is None or after is None or after.void_up_to == before.void_up_to:
+        return
+    if now_ms - before.ticket_at_ms < JOIN_DEADLINE_MS:
+        raise Broken(f"no eviction: {by} declared a ticket void after {now_ms - before.ticket_at_ms:.0f} ms")
+    for each in standing:
+        is_declared = before.void_up_to < each.row.ticket <= after.void_up_to
+        if is_declared and each.since < looked and each.row.lease_until_ms >= now_ms:
+            raise Broken(f"no eviction: {by} declared the place of {each.row.owner} void, ticket {each.row.ticket}")
+
+
+def limit_as_set(item: LockItem, limits: Collection[int]) -> None:
+    """The limit is the one that was set last, or that is being set."""
+    if item.permits not in limits:
+        raise Broken(f"limit: it is {item.permits}, and was set to {sorted(limits)}")
 
 
 def limit(before: LockItem | None, after: LockItem) -> None:
@@ -115,9 +167,19 @@ def limit(before: LockItem | None, after: LockItem) -> None:
         if holder.owner in old:
             continue
         others = [each for each in after.holders if each.owner != holder.owner]
-        is_full = permits == 0 or (not holder.shared and len(others) >= permits)
-        if is_full or any(each.shared != holder.shared for each in others):
+        if room(others, permits, shared=holder.shared) <= 0:
             raise Broken(f"limit: {holder.owner} was granted beside {[each.owner for each in others]}")
+
+
+def room(holders: "Collection[Holder | Belief]", permits: int, *, shared: bool) -> int:
+    """How many more may hold the lock beside these, of those who share it or of those who do not."""
+    if any(holder.shared != shared for holder in holders):
+        return 0
+    return (MAX_HOLDERS if shared and permits > 0 else permits) - len(holders)
+
+
+def _is_of(owner: str, machine: str) -> bool:
+    return owner.startswith(machine + "/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,47 +200,80 @@ def no_overtaking(
     shared: bool,
     permits: int,
     owner: str,
+    slips: set[int] | None,
 ) -> None:
     """A grant passes nobody whose live row stood in the queue when its owner looked, but those who fit in beside it.
+
+    Nobody whose row was put since then is passed twice.
 
     Args:
         granted: the row that became the grant; None of a grant without one.
         before: the lock item before the grant.
-        standing: the rows before it.
+        standing: the rows before it, of those who wait.
         looked: the step of the look that the grant rests on.
+        slips: the tickets that were passed so far; those that are passed now are added. None of a look that was no
+            snapshot: it may bring the last grant, and yet not a row that stood before it.
     """
     passed = [
-        each.row
+        each
         for each in standing
-        if each.since < looked
-        and each.row.owner != owner
+        if each.row.owner != owner
         and each.row.lease_until_ms >= now_ms
         and (before is None or each.row.ticket > before.void_up_to)
         and (granted is None or each.row.ticket < granted.ticket)
-        and (before is None or before.holder(each.row.owner) is None)
     ]
-    if not passed:
-        return
     live = [h for h in (before.holders if before is not None else ()) if h.lease_until_ms >= now_ms]
-    room = (100 if shared else permits) - len(live)
-    if any(row.shared != shared for row in passed) or len(passed) >= room:
-        raise Broken(f"no overtaking: {owner} passed {[(row.owner, row.ticket) for row in passed]}")
+    left = room(live, permits, shared=shared)
+
+    def fit_in(rows: Collection[Row]) -> bool:
+        return len(rows) < left and all(row.shared == shared for row in rows)
+
+    seen = [each.row for each in passed if each.since < looked]
+    if seen and not fit_in(seen):
+        raise Broken(f"no overtaking: {owner} passed {[(row.owner, row.ticket) for row in seen]}")
+    if slips is None or fit_in([each.row for each in passed]):
+        return
+    for each in passed:
+        if each.since >= looked:
+            if each.row.ticket in slips:
+                raise Broken(
+                    f"no overtaking: {owner} passed {each.row.owner}, {each.row.ticket}, who was passed before"
+                )
+            slips.add(each.row.ticket)
 
 
-def liveness(idle_ms: float) -> None:
-    """While somebody waits and nothing goes wrong, the lock is not left unused for longer than can be computed.
+def liveness(idle_ms: float, quiet_ms: float) -> None:
+    """The first in line, if it fits in, is not kept waiting for longer than can be computed.
 
-    Whoever held it has died at the beginning of that time: its lease has to end, and to be seen to have ended; then
-    the first in line looks, which it does at half its own lease at the latest.
+    A holder's lease may be over by its own clocks: it has to be seen to have ended; and the first in line looks at
+    half its own lease at the latest. If something went wrong, whoever is in its way may have died just then.
+
+    Args:
+        quiet_ms: for how long nothing has gone wrong.
     """
-    if idle_ms > MOST_IDLE_MS:
-        raise Broken(f"liveness: somebody waits, and for {idle_ms:.0f} ms nobody has held the lock")
+    if idle_ms > (MOST_IDLE_MS if quiet_ms <= MOST_IDLE_MS else QUIET_IDLE_MS):
+        raise Broken(f"liveness: somebody waits, and for {idle_ms:.0f} ms there was room")
 
 
-def record_wait(waited_ms: float, record_wait_ms: int) -> None:
-    """Whoever does not get the lock within its record wait is told so then, one look later at most."""
-    if waited_ms > record_wait_ms + LEASE_MS / 2 + REQUESTS_MS:
+def record_wait(waited_ms: float, record_wait_ms: int | None, *, early_ms: float, in_time: bool) -> None:
+    """Whoever does not get the lock within its record wait is told so then, one look later at most; and no sooner.
+
+    Args:
+        record_wait_ms: None of a wait without an end, which nobody gives up.
+        early_ms: by how much its clock is quick at most.
+        in_time: whether nothing went wrong meanwhile.
+    """
+    if record_wait_ms is None:
+        raise Broken(f"liveness: a wait without an end was given up after {waited_ms:.0f} ms")
+    is_late = in_time and waited_ms > record_wait_ms + LONGEST_LOOK_MS
+    if is_late or waited_ms < record_wait_ms - early_ms:
         raise Broken(f"liveness: a record wait of {record_wait_ms} ms ended after {waited_ms:.0f} ms")
+
+
+def count_of_tickets(item: LockItem | None, tickets: Collection[int]) -> None:
+    """Where nothing goes wrong, nobody is counted but those with a ticket that was neither granted nor given up."""
+    if item is not None and item.waiting > len(tickets):
+        raise Broken(f"counts: {item.waiting} waiting, of the tickets {sorted(tickets)}")
 
 
 def nothing_left(items: Sequence[Item], now_ms: float) -> None:

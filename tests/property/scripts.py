@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
 from property.clocks import Machine
-from property.invariants import LEASE_MS
+from property.faults import Faults
+from property.invariants import LEASE_MS, MARGIN_MS, REQUESTS_MS, UNCERTAINTY_MS, Broken
+from property.witness import CLOCK_IS_OFF_MS
 from property.world import World
 
 from ticketlock import Grant, LockName, Place, Position
@@ -29,6 +31,7 @@ FIVE_WEEKS_MS = 35 * 24 * 3_600_000
 """Until time to live may have deleted everything."""
 TWO_DAYS_MS = 2 * 24 * 3_600_000
 """Until it may have deleted the rows."""
+_LAST_STEPS = 1_000
 RECORD_WAITS_MS = (None, 0, 2_000, 30_000, 90_000)
 
 
@@ -106,11 +109,13 @@ def hold(
 ) -> Actions[None]:
     """Acquire, renew after each of these times, release."""
     witness = world.witness
-    witness.asks(machine, claim.owner, wait_ms)
+    # A workflow's steps go by the table's time.
+    early_ms = CLOCK_IS_OFF_MS if claim.session is None else 2 * UNCERTAINTY_MS
+    witness.asks(machine, claim.owner, wait_ms, shared=claim.shared, early_ms=early_ms)
     try:
         grant = yield from acquisition
     except RecordWaitExceeded:
-        witness.gave_up(claim.owner)
+        witness.refused(claim.owner)
         return
     except TableError as error:
         witness.met(error)
@@ -118,18 +123,18 @@ def hold(
         with suppress(TableError, LockLost):
             yield from driver.run(lambda now: leave(Contender(claim, now), then_call=world.calls))
         return
-    belief = witness.believes(machine, claim, grant)
+    held = witness.believes(machine, claim, grant)
     free = release if world.calls else Contender.release
     try:
         for ms in holds_ms:
             yield Sleep(ms)
             grant = yield from _renewed(driver, claim, grant)
-            witness.believes(machine, claim, grant, belief)
-        belief.over = True
+            witness.believes(machine, claim, grant, held)
+        held.over = True
         yield from driver.run(lambda now: free(Contender(claim, now), grant))
     except (LockLost, TableError) as error:
-        witness.met(error, belief)
-        belief.over = True
+        witness.met(error, held)
+        held.over = True
 
 
 def holder(*, shared: bool) -> Script:
@@ -146,6 +151,57 @@ def holder(*, shared: bool) -> Script:
         yield from hold(world, machine, driver, claim, None, acquisition, [1])
 
     return script
+
+
+def left_to_itself(world: World) -> None:
+    """Everybody has come to an end. What is on its way arrives; whoever comes then gets the lock, and nothing is left.
+
+    Raises:
+        Broken: it does not, or something is.
+    """
+    witness = world.witness
+    if not witness.reads_table:
+        return
+    if witness.is_fair and not witness.has_lost:
+        witness.nothing_is_left()
+    while world.late:
+        world.late_one_arrives(0)
+    world.faults = Faults()
+    world.add("z", _latecomer, rate=1, wall_is_off_ms=0)
+    last_step, grants = world.steps + _LAST_STEPS, witness.grants
+    while not world.is_over:
+        ready = world.ready()
+        world.go_on(ready[0]) if ready else world.let_time_pass()
+        if world.steps > last_step:
+            raise Broken("liveness: everybody has left, and yet the next one does not come to an end")
+    if witness.grants != grants + 3:
+        raise Broken("liveness: everybody has left, and yet the next one does not get the lock")
+    witness.one_write_is_enough()
+    witness.grants = grants
+
+
+def _latecomer(world: World, machine: Machine, driver: Driver) -> Actions[None]:
+    """Acquires at once, and again when every lease is over, which puts the count right; then one write is enough."""
+    first, second, third = (
+        Claim(world.lock, owner, LEASE_MS, permits=world.permits) for owner in itertools.islice(machine.owners(), 3)
+    )
+    yield from hold(world, machine, driver, first, None, at_once(world, driver, first, None), [])
+    yield Sleep(LEASE_MS + REQUESTS_MS)
+    world.witness.nothing_is_left()
+    yield Sleep(MARGIN_MS + 2 * UNCERTAINTY_MS)
+    yield from hold(world, machine, driver, second, None, at_once(world, driver, second, None), [])
+    world.witness.one_write_is_enough()
+    yield from hold(world, machine, driver, third, 0, _with_one_request(at_once(world, driver, third, 0)), [])
+
+
+def _with_one_request(acquisition: Actions[Grant]) -> Actions[Grant]:
+    answer = yield next(acquisition)
+    try:
+        acquisition.send(answer)
+    except StopIteration as end:
+        grant: Grant = end.value
+        return grant
+    raise Broken("nothing left: nobody holds the lock or waits for it, and yet one write was not enough")
 
 
 def dead(how: str) -> Script:
@@ -169,9 +225,10 @@ def operator() -> Script:
     def script(world: World, _: Machine, driver: Driver) -> Actions[None]:
         for permits in (world.chance.pick(4), world.chance.pick(4), world.permits):
             yield Sleep([100, 3_000, 20_000][world.chance.pick(3)])
-            world.witness.most_permits = max(world.witness.most_permits, permits)
+            world.witness.limits.add(permits)
             while not (yield from _limited(world, driver, world.lock, permits)):
                 pass
+            world.witness.limits = {permits}
 
     return script
 

@@ -23,6 +23,7 @@ from property.explore import begun
 from property.failures import FAILURES, story_of, told
 from property.faults import ON_A_REQUEST, SKEWS_MS, Faults
 from property.invariants import Broken
+from property.scripts import left_to_itself
 from property.world import World
 
 RULED = 500
@@ -116,7 +117,7 @@ class Schedules(RuleBasedStateMachine):
         while self._lets(self.world.step):
             if self.world.steps > last_step:
                 raise Broken(f"liveness: {_LAST_STEPS} steps after the last fault somebody is still waiting")
-        self._lets(self.world.witness.is_left_to_itself)
+        self._lets(lambda: left_to_itself(self.world))
 
     def _strikes(self, fault: str, who: int, how: int) -> None:
         victims = self.world.may_meet(fault)

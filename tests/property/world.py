@@ -11,7 +11,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, ReadTimeoutError
 from property.chance import Chance
-from property.clocks import Machine, Pending, TrueTime
+from property.clocks import Look, Machine, Pending, TrueTime
 from property.faults import (
     JUMPS_MS,
     LEAVE_A_COPY,
@@ -47,12 +47,14 @@ class Late:
 
     Attributes:
         arrives_ms: when it does of itself; a scheduler may let it arrive before.
+        looked: its sender's last look by then.
     """
 
     call: Call
     sender: Machine
     sent_ms: float
     arrives_ms: float
+    looked: Look
 
 
 @dataclass
@@ -180,7 +182,7 @@ class World:
         self.steps += 1
         copy = self.late.pop(which)
         self.witness.log.append(f"{self.steps}: a late copy of {copy.sender.name}'s {copy.call.operation} arrives")
-        self._perform(Pending(copy.call), copy.sender, late=True)
+        self._perform(Pending(copy.call), copy.sender, copy.looked)
         self.witness.struck()
 
     def expires(self) -> None:
@@ -207,9 +209,10 @@ class World:
             how: which of its kinds: how long, how far.
         """
         self.steps += 1
+        self.witness.struck(victim)
         told = fault
         if fault == "jump":
-            victim.wall_is_off_ms = JUMPS_MS[how]
+            victim.set_wall(JUMPS_MS[how])
             told = f"its wall clock is off by {JUMPS_MS[how]} ms"
         elif fault == "crash":
             victim.crash()
@@ -218,7 +221,6 @@ class World:
             told = f"{fault} for {PAUSES_MS[how]} ms"
             (victim.freeze if fault == "freeze" else victim.pause)(PAUSES_MS[how])
         self.witness.log.append(f"{self.steps}: {victim.name}: {told}")
-        self.witness.struck(victim.paused_until_ms)
 
     def befalls(self, fault: str, machine: Machine, late_by_ms: float = _NEVER_MS) -> bool:
         """One of the faults of requests befalls the one that a machine has on its way, if it can.
@@ -239,10 +241,12 @@ class World:
         elif fault == "conflict":
             self._fails(pending, _conflict(pending.call.operation))
         elif fault == "reply_lost":
-            self._perform(pending, machine)
+            self._perform(pending, machine, machine.looked)
             self._fails(pending, ReadTimeoutError(endpoint_url="world"))
         else:
-            self.late.append(Late(pending.call, machine, self.time.now_ms, self.time.now_ms + late_by_ms))
+            looked = machine.looked if machine.looked.step else Look(self.steps)
+            arrives_ms = self.time.now_ms + late_by_ms
+            self.late.append(Late(pending.call, machine, self.time.now_ms, arrives_ms, looked))
             if fault == "twice":
                 self._apply(machine, pending)
             else:
@@ -285,16 +289,16 @@ class World:
             machine.pending = Pending(action)
 
     def _apply(self, machine: Machine, pending: Pending) -> None:
-        self._perform(pending, machine)
+        self._perform(pending, machine, machine.looked)
         pending.applied = True
         # The reply tells the state of the lock: the first page of a look, or a refusal that brings the lock item.
         asked = pending.call.parameters
         is_first_page = pending.call.operation == "query" and "ExclusiveStartKey" not in asked
         is_look = is_first_page and asked["ExpressionAttributeValues"][":pk"]["S"] == self.lock.entity
         if is_look or (asked.get("Key") == lock_key(self.lock) and isinstance(pending.error, ClientError)):
-            machine.looked = pending.began or self.steps
+            machine.looked = Look(pending.began or self.steps, pending.began is None)
 
-    def _perform(self, pending: Pending, sender: Machine, *, late: bool = False) -> None:
+    def _perform(self, pending: Pending, sender: Machine, looked: Look) -> None:
         if pending.call.service == "stepfunctions":
             self._answer(pending)
             return
@@ -306,7 +310,7 @@ class World:
         if pending.first is not None and pending.error is None:
             pending.answer = self._torn(pending.first, pending.answer)
         if pending.call.operation not in READS:
-            self.witness.sees_write(self.steps, sender, late=late)
+            self.witness.sees_write(self.steps, sender, looked)
 
     def _torn(self, first: Any, then: Any) -> Any:
         """A reply of which each item is as it was at first, or as it became."""

@@ -89,7 +89,7 @@ BROKEN_ELSEWHERE = (
     BrokenLock(
         "an expired holder removed though it has renewed",
         "locks that delete what they have read",
-        frozenset({"exclusion", "counts", "limit"}),
+        frozenset({"exclusion", "no eviction", "counts", "limit"}),
         ((_conditions, "expired_holder_as_seen", lambda _: ALWAYS),),
     ),
 )

@@ -103,7 +103,7 @@ FOUND = (
     BrokenLock(
         "a limit without a number",
         "a late copy of an operator's request closed the lock again, long after it had been opened",
-        frozenset({"liveness"}),
+        frozenset({"limit"}),
         ((_conditions, "LIMIT_AS_I_SAW", ALWAYS), (_conditions, "NO_LIMIT_SET_YET", ALWAYS)),
         Faults(twice=150, late=50),
     ),

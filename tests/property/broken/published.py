@@ -14,7 +14,7 @@ from property.scripts import Script
 from property.world import World
 
 from ticketlock._driver import Actions, Driver, Sleep
-from ticketlock._time import Moment
+from ticketlock._time import Moment, Reading
 from ticketlock._writes import Claim
 from ticketlock.errors import TableError
 
@@ -25,8 +25,9 @@ def client(rounds: int = 2) -> Script:
     """So many acquisitions by the published protocol."""
 
     def script(world: World, machine: Machine, driver: Driver) -> Actions[None]:
-        # Its items are not ours.
+        # Its items are not ours, and it knows one permit.
         world.witness.reads_table = False
+        world.witness.permits = 1
         for owner in itertools.islice(machine.owners(), rounds):
             claim = Claim(world.lock, owner, LEASE_MS)
             world.witness.asks(machine, owner, None)
@@ -47,14 +48,16 @@ def _holds(world: World, machine: Machine, driver: Driver, claim: Claim) -> Acti
     while until_ms is not None and not (yield from driver.run(lambda now: me(now).look(ticket))):
         yield Sleep(1_000)
         until_ms = yield from _beats(world, driver, me, ticket)
-    belief = None
+    hold = None
     for ms in [1_000] * world.chance.pick(4):
         if until_ms is not None:
-            belief = world.witness.believes_until(claim, ticket, until_ms, belief)
+            now, left_ms = machine.read(), until_ms - world.time.now_ms
+            deadline = Reading(int(now.local_ms + left_ms * machine.rate), int(now.wall_ms + left_ms))
+            hold = world.witness.believes_until(machine, claim, ticket, deadline, hold)
             yield Sleep(ms)
             until_ms = yield from _beats(world, driver, me, ticket)
-    if belief is not None:
-        belief.over = True
+    if hold is not None:
+        hold.over = True
     world.witness.is_no_more(machine)
     yield from driver.run(lambda now: me(now).release(ticket))
 
