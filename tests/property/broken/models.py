@@ -5,16 +5,18 @@ asks for as well), a count that nobody is in, a row of somebody else (a ticket i
 expired. And a renewal after the lease: it revives nothing that was taken, as the contract's tests show.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from property import scripts
 from property.broken.lock import ALWAYS, BrokenLock, without
 
 from ticketlock import _conditions, _protocol, _queue, _writes
-from ticketlock._items import Row, lock_key, number
+from ticketlock._acquiring import acquire
+from ticketlock._items import Holder, LockItem, Row, lock_key, number
 from ticketlock._names import LockName
-from ticketlock._outcomes import Released
+from ticketlock._outcomes import Grant, Released
 from ticketlock._protocol import Contender
 from ticketlock._queue import Queue, look
 from ticketlock._requests import Steps, TimeCheck, Transaction, Write
@@ -23,6 +25,8 @@ _take_my_turn = _writes.take_my_turn
 _take_past_the_count = _writes.take_past_the_count
 _delete_dead_row = _writes.delete_dead_row
 _sort_in = _queue._sort_in
+_room = LockItem.room
+_settled = Contender._settled
 _TAKES = ("take_at_once", "take_over", "take_past_the_count")
 
 
@@ -75,6 +79,25 @@ def _released_by_nothing(me: Contender, *_: Any, **__: Any) -> Steps[Released]:
 
 def _withdrawn_by_nothing(me: Contender, _: int) -> Steps[None]:
     yield from me.ask(TimeCheck())
+
+
+def _no_room_beside_a_holder(item: LockItem, *, shared: bool, gone: Sequence[Holder] = ()) -> int:
+    return 0 if any(holder not in gone for holder in item.holders) else _room(item, shared=shared, gone=gone)
+
+
+def _turn_leaves_the_count(*args: Any, **kwargs: Any) -> Transaction:
+    grant, row = _take_my_turn(*args, **kwargs).writes
+    update = (grant.update or "").replace("waiting = waiting - :one", "waiting = waiting + :zero")
+    return Transaction((replace(grant, update=update), row))
+
+
+def _acquire_impatiently(me: Contender, record_wait_ms: int | None, *args: Any, **kwargs: Any) -> Steps[Grant]:
+    return (yield from acquire(me, 1 if record_wait_ms else record_wait_ms, *args, **kwargs))
+
+
+def _settled_with_the_last_token(me: Contender, *args: Any) -> Steps[Grant | None]:
+    grant = yield from _settled(me, *args)
+    return replace(grant, fencing_token=grant.fencing_token - 1) if grant is not None else None
 
 
 def _dropped(condition: str, why: str, *caught_by: str) -> BrokenLock:
@@ -161,7 +184,11 @@ BROKEN_MODELS = (
         "leases grow",
     ),
     _dropped(
-        "NO_TICKET_SINCE_I_LOOKED", "somebody has joined since the queue was read to its end", "no overtaking", "counts"
+        "NO_TICKET_SINCE_I_LOOKED",
+        "somebody has joined since the queue was read to its end",
+        "no overtaking",
+        "no eviction",
+        "counts",
     ),
     _dropped("PERMITS_AS_I_SAW", "the limit was lowered since it was read", "limit"),
     _dropped("ROW_LEASE_GROWS", "a late extension shortens a row's lease", "leases grow"),
@@ -171,5 +198,35 @@ BROKEN_MODELS = (
         "a model of this lock: a late copy takes back an extension",
         frozenset({"leases grow"}),
         ((_conditions, "NO_SUCH_ROW", "attribute_exists(pk) OR attribute_not_exists(pk)"),),
+    ),
+    BrokenLock(
+        "heals at once",
+        "a ticket is declared void before its row could follow",
+        frozenset({"no eviction"}),
+        ((Contender, "_is_old", lambda *_: True),),
+    ),
+    BrokenLock(
+        "no room beside a holder",
+        "a lock with one permit: readers, and those who share permits, come in one after the other",
+        frozenset({"liveness"}),
+        ((LockItem, "room", _no_room_beside_a_holder),),
+    ),
+    BrokenLock(
+        "a turn that leaves the count",
+        "the queue never looks empty again: nobody takes the lock with one write",
+        frozenset({"counts"}),
+        ((_writes, "take_my_turn", _turn_leaves_the_count),),
+    ),
+    BrokenLock(
+        "a record wait of a millisecond",
+        "seconds taken for milliseconds",
+        frozenset({"liveness"}),
+        ((scripts, "acquire", _acquire_impatiently),),
+    ),
+    BrokenLock(
+        "the token before the write",
+        "a holder is told the token that stood in the item, not the one that it was granted",
+        frozenset({"fencing"}),
+        ((Contender, "_settled", _settled_with_the_last_token),),
     ),
 )
