@@ -57,3 +57,46 @@ def _acquires(world: World, machine: Machine) -> Hold:
     while not any(hold.machine is machine for hold in world.witness.holds):
         world.go_on(machine) if machine.is_ready() else world.let_time_pass(1_000)
     return world.witness.holds[-1]
+
+
+def test_a_look_that_finds_the_lock_as_it_is_and_the_rows_as_they_were_overtakes_once_more() -> None:
+    world = World(Recorded([]), Faults())
+    for name in "hrxy":
+        world.add(name, holder(shared=False), rate=1, wall_is_off_ms=0)
+    before, passed, first, second = world.machines
+    _acquires(world, before)
+    _goes_on_to(world, passed, "put_item")
+    for machine in (first, second):
+        _sleeps(world, machine)
+    _ends(world, before)
+    for machine in (first, second):
+        _goes_on_to(world, machine, "query")
+    # Both look before the row is put; one of them for so long that the other has come and gone.
+    world.befalls("torn", second)
+    _goes_on_to(world, first, "transact_write_items")
+    _sleeps(world, passed)
+    _ends(world, first)
+    # The lock item as it became, the row as it was: not there; the other's row as it became: gone.
+    world.chance = Recorded([1, 1, 0])
+    _ends(world, second)
+    assert list(world.witness.tokens) == ["h/1", "x/1", "y/1"]
+    assert [each.row.owner for each in world.witness.rows.values()] == ["r/1"]
+    assert world.witness.slips == world.witness.rows.keys()
+
+
+def _goes_on_to(world: World, machine: Machine, operation: str) -> None:
+    """Let it go on, until it has such a request on its way."""
+    while machine.pending is None or machine.pending.call.operation != operation:
+        world.go_on(machine) if machine.is_ready() else world.let_time_pass()
+
+
+def _sleeps(world: World, machine: Machine) -> None:
+    """Let it go on, until it sleeps."""
+    while machine.is_ready():
+        world.go_on(machine)
+
+
+def _ends(world: World, machine: Machine) -> None:
+    """Let it go on to its end."""
+    while not machine.is_over:
+        world.go_on(machine) if machine.is_ready() else world.let_time_pass(1)
