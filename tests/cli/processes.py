@@ -101,12 +101,13 @@ def until(condition: Callable[[], bool]) -> None:
 
 def lives(pid: int) -> bool:
     """Whether there is such a process, and it is no zombie."""
+    state = Path(f"/proc/{pid}/stat")
     try:
         os.kill(pid, 0)
+        return not state.exists() or state.read_text().rpartition(")")[2].split()[0] not in "ZX"
     except ProcessLookupError:
+        # Raised of one that ends while it is read, too.
         return False
-    state = Path(f"/proc/{pid}/stat")
-    return not state.exists() or state.read_text().rpartition(")")[2].split()[0] not in "ZX"
 
 
 def interrupt(process: Running) -> None:
