@@ -9,11 +9,12 @@ from property import replay
 from property.broken import BROKEN_LOCKS, BrokenLock
 from property.chance import Recorded, Seeded
 from property.every import KINDS, every
-from property.explore import first_broken, run
+from property.explore import begun, first_broken, run
 from property.failures import Unexpected, again, kind_of
+from property.faults import Faults
 from property.invariants import Broken
-from property.proof import Found, Report, all_of, random_ones, ruled_ones
-from property.stateful import told_by_hypothesis
+from property.proof import Found, Report, all_of, random_ones
+from property.stateful import Schedules, told_by_hypothesis
 
 from ticketlock import _writes
 
@@ -49,16 +50,8 @@ def test_a_lock_that_only_fails_is_not_caught() -> None:
 
 def test_an_error_that_nobody_expected_is_told_by_every_part_of_the_search() -> None:
     with ROTTEN.instead():
-        found = [random_ones(range(2)), all_of(KINDS[0]), ruled_ones(0)]
-    assert [each.broken[0].partition(":")[0] for each in found] == ["unexpected TypeError"] * 3
-
-
-def test_a_broken_lock_is_told_as_a_short_story() -> None:
-    with REVIVING.instead():
-        story = told_by_hypothesis(0, 100)
-    assert story is not None
-    assert story.partition(":")[0] in REVIVING.caught_by
-    assert story.count("state.") < 15
+        told = [random_ones(range(2)).broken[0], all_of(KINDS[0]).broken[0], told_by_hypothesis(0, 1)]
+    assert [str(each).partition(":")[0] for each in told] == ["unexpected TypeError"] * 3
 
 
 def test_what_a_seed_breaks_is_shown_again_shorter(
@@ -86,13 +79,12 @@ def test_what_one_of_every_schedule_breaks_is_shown_again(
     assert told.startswith(str(broken.value))
 
 
-def test_what_hypothesis_breaks_is_found_again_by_its_seed(
+def test_what_hypothesis_breaks_is_a_short_story_and_found_again_by_its_seed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with REVIVING.instead():
-        (told,) = ruled_ones(0).broken
-    story, _, command = told.rpartition("\n")
-    assert shown(f'{command[:-1]} --lock "{REVIVING.name}"\'', monkeypatch, capsys) == f"{story}\n"
+    story = shown(again(ruled=0, lock=REVIVING.name), monkeypatch, capsys)
+    assert story.partition(":")[0] in REVIVING.caught_by
+    assert story.count("state.") < 15
 
 
 def test_the_same_choices_are_the_same_schedule() -> None:
@@ -124,3 +116,14 @@ def reported(found: Found, asked: int | None) -> list[str]:
     part.set_result(found)
     report.counts("A part", [("", part)], asked=asked)
     return report.failures
+
+
+def test_after_a_failure_of_a_rule_nothing_more_happens_that_could_hide_it() -> None:
+    schedules = Schedules()
+    schedules.world = begun(Seeded(0), Faults())
+    with ROTTEN.instead():
+        with pytest.raises(Unexpected):
+            schedules.goes_on(who=0, times=8)
+        steps = schedules.world.steps
+        schedules.teardown()
+    assert schedules.world.steps == steps
