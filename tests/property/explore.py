@@ -77,7 +77,6 @@ def _goes_on_to_its_end(world: World) -> None:
         if world.steps > _MOST_STEPS // 2:
             # From here on nothing fails any more: everybody has to come to an end.
             world.faults = Faults()
-            world.late.clear()
         if world.steps > _MOST_STEPS:
             raise Broken(f"liveness: after {_MOST_STEPS} steps somebody is still waiting")
 

@@ -111,7 +111,6 @@ class Schedules(RuleBasedStateMachine):
         if self.has_failed or not hasattr(self, "world"):
             return
         self.world.chance = Recorded([])
-        self.world.late.clear()
         self.world.time.skew_ms = 0
         last_step = self.world.steps + _LAST_STEPS
         while self._lets(self.world.step):

@@ -116,11 +116,11 @@ class World:
     # What happens.
 
     def step(self) -> bool:
-        """Let one thing happen; False when nobody has anything left to do, and nothing is left to arrive."""
+        """Let one thing happen; False when nobody has anything left to do, and nothing is left to arrive of itself."""
         due = [which for which, copy in enumerate(self.late) if copy.arrives_ms <= self.time.now_ms]
         if due:
             self.late_one_arrives(due[0])
-        elif self.is_over and not self.late:
+        elif self.is_over and all(copy.arrives_ms == _NEVER_MS for copy in self.late):
             return False
         elif not self._something_fails():
             ready = self.ready()
