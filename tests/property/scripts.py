@@ -7,7 +7,6 @@ from contextlib import suppress
 from property.clocks import Machine
 from property.faults import Faults
 from property.invariants import LEASE_MS, MARGIN_MS, REQUESTS_MS, UNCERTAINTY_MS, Broken
-from property.witness import CLOCK_IS_OFF_MS
 from property.world import World
 
 from ticketlock import Grant, LockName, Place, Position
@@ -109,9 +108,7 @@ def hold(
 ) -> Actions[None]:
     """Acquire, renew after each of these times, release."""
     witness = world.witness
-    # A workflow's steps go by the table's time.
-    early_ms = CLOCK_IS_OFF_MS if claim.session is None else 2 * UNCERTAINTY_MS
-    witness.asks(machine, claim.owner, wait_ms, shared=claim.shared, early_ms=early_ms)
+    witness.asks(machine, claim.owner, wait_ms, shared=claim.shared, by_table_time=claim.session is not None)
     try:
         grant = yield from acquisition
     except RecordWaitExceeded:

@@ -1,11 +1,13 @@
 """Who sees everything: each item, each grant, what each holder believes, who waits; and accuses by a named promise."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
 from property.clocks import NO_LOOK, Look, Machine, TrueTime
 from property.invariants import (
+    LEASE_MS,
+    UNCERTAINTY_MS,
     Belief,
     Broken,
     Standing,
@@ -22,20 +24,21 @@ from property.invariants import (
     no_overtaking,
     none_declared_void,
     nothing_left,
-    record_wait,
     room,
     told,
+    wait_not_too_long,
+    wait_not_too_short,
 )
 
 from ticketlock import LockName
-from ticketlock._items import Item, LockItem, Row, is_lock_item
+from ticketlock._items import Holder, Item, LockItem, Row, is_lock_item
 from ticketlock._outcomes import Grant
 from ticketlock._time import Reading
 from ticketlock._writes import Claim
 from ticketlock.testing import MemoryDynamoDB
 
 TABLE = "locks"
-CLOCK_IS_OFF_MS = 200
+LOCAL_CLOCK_IS_OFF_MS = 200
 """What a local clock gains in the longest record wait, rounded up."""
 
 
@@ -44,7 +47,8 @@ class Waiting:
     """An acquisition under way.
 
     Attributes:
-        early_ms: by how much too early its clock may end the record wait.
+        by_table_time: whether the record wait is counted by it, from the ticket on; else by the local clock, from the
+            beginning on.
         met_somebody: whether somebody has held the lock, or stood in the queue, since it began.
     """
 
@@ -52,8 +56,13 @@ class Waiting:
     record_wait_ms: int | None
     machine: Machine
     shared: bool
-    early_ms: float
+    by_table_time: bool
     met_somebody: bool = False
+
+    @property
+    def clock_is_off_ms(self) -> float:
+        """By how much the clock of its record wait is off at most, in all of it."""
+        return 2 * UNCERTAINTY_MS if self.by_table_time else LOCAL_CLOCK_IS_OFF_MS
 
 
 @dataclass(slots=True)
@@ -149,19 +158,18 @@ class Witness:
         record_wait_ms: int | None,
         *,
         shared: bool = False,
-        early_ms: float = CLOCK_IS_OFF_MS,
+        by_table_time: bool = False,
     ) -> None:
         """An acquisition begins."""
         machine.looked = NO_LOOK
-        self.waiting[owner] = Waiting(self.time.now_ms, record_wait_ms, machine, shared, early_ms)
+        self.waiting[owner] = Waiting(self.time.now_ms, record_wait_ms, machine, shared, by_table_time)
         self._meets_others()
 
     def refused(self, owner: str) -> None:
         """An acquisition has ended without the lock: its record wait is over."""
         asked = self.waiting[owner]
-        in_time = self._struck_at_ms < asked.since_ms
-        waited_ms = self.time.now_ms - asked.since_ms
-        record_wait(waited_ms, asked.record_wait_ms, early_ms=asked.early_ms, in_time=in_time)
+        wait_not_too_short(self.time.now_ms - asked.since_ms, asked.record_wait_ms, asked.clock_is_off_ms)
+        self._asks_for_the_wait(asked)
         if self.is_fair and asked.record_wait_ms == 0 and not asked.met_somebody:
             raise Broken(f"liveness: nobody held the lock or waited for it, and yet {owner} was refused")
         self.gave_up(owner)
@@ -183,6 +191,8 @@ class Witness:
         """A holder believes that it holds the lock until then, by either of its clocks."""
         asked = self.waiting.pop(claim.owner, None)
         self.served[claim.owner] = inf
+        if asked is not None:
+            self._asks_for_the_wait(asked)
         if hold is None:
             permits = self.granted.get(fencing_token, self.permits)
             since_ms = asked.since_ms if asked is not None else self.time.now_ms
@@ -259,25 +269,37 @@ class Witness:
             limit(before, self.item)
             limit_as_set(self.item, self.limits)
         for holder in granted:
-            self.grants += 1
-            self.highest_token = self.tokens[holder.owner] = holder.fencing_token
-            self.granted[holder.fencing_token] = before.permits if before is not None else self.permits
-            self._used_at_ms = max(self._used_at_ms, now_ms)
-            self.log.append(f"{step}: {holder.owner} is granted {holder.fencing_token}")
-            mine = [row for ticket, row in rows.items() if ticket not in self.rows and row.row.owner == holder.owner]
-            no_overtaking(
-                mine[0].row if mine else None,
-                before,
-                standing,
-                looked,
-                now_ms,
-                shared=holder.shared,
-                permits=self.granted[holder.fencing_token],
-                owner=holder.owner,
-                slips=self.slips if look.is_snapshot else None,
-            )
+            self._sees_grant(step, holder, before, rows, standing, look)
         here = {holder.owner for holder in self.item.holders} if self.item is not None else set()
         self.left.update(dict.fromkeys(holding - here, step))
+
+    def _sees_grant(
+        self,
+        step: int,
+        holder: Holder,
+        before: LockItem | None,
+        rows: Mapping[int, Standing],
+        standing: Collection[Standing],
+        look: Look,
+    ) -> None:
+        permits = before.permits if before is not None else self.permits
+        self.grants += 1
+        self.highest_token = self.tokens[holder.owner] = holder.fencing_token
+        self.granted[holder.fencing_token] = permits
+        self._used_at_ms = max(self._used_at_ms, self.time.now_ms)
+        self.log.append(f"{step}: {holder.owner} is granted {holder.fencing_token}")
+        gone = (each.row for ticket, each in rows.items() if ticket not in self.rows)
+        no_overtaking(
+            next((row for row in gone if row.owner == holder.owner), None),
+            before,
+            standing,
+            look.step or step,
+            self.time.now_ms,
+            shared=holder.shared,
+            permits=permits,
+            owner=holder.owner,
+            slips=self.slips if look.is_snapshot else None,
+        )
 
     def nothing_is_left(self) -> None:
         """Everybody has come to an end, and every lease as well, or everybody has given back what was theirs."""
@@ -330,6 +352,15 @@ class Witness:
         self.tickets = {ticket for ticket in self.tickets if ticket > void_up_to and ticket not in gone}
         if self.is_fair:
             count_of_tickets(after, self.tickets)
+
+    def _asks_for_the_wait(self, asked: Waiting) -> None:
+        """It is not longer than it may be, if nothing went wrong where it should have ended."""
+        wait_ms, machine = asked.record_wait_ms, asked.machine
+        if wait_ms is None or machine.frozen_at_ms >= asked.since_ms:
+            return
+        may_go_wrong_ms = 0 if asked.by_table_time else max(0, wait_ms - LEASE_MS)
+        if max(self._struck_at_ms, machine.paused_until_ms) < asked.since_ms + may_go_wrong_ms:
+            wait_not_too_long(self.time.now_ms - asked.since_ms, wait_ms, asked.clock_is_off_ms)
 
     def _takes_part(self, machine: Machine) -> bool:
         """Whether a machine waits for the lock, or holds it."""

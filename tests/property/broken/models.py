@@ -95,6 +95,10 @@ def _acquire_impatiently(me: Contender, record_wait_ms: int | None, *args: Any, 
     return (yield from acquire(me, 1 if record_wait_ms else record_wait_ms, *args, **kwargs))
 
 
+def _acquire_patiently(me: Contender, record_wait_ms: int | None, *args: Any, **kwargs: Any) -> Steps[Grant]:
+    return (yield from acquire(me, record_wait_ms or None, *args, **kwargs))
+
+
 def _settled_with_the_last_token(me: Contender, *args: Any) -> Steps[Grant | None]:
     grant = yield from _settled(me, *args)
     return replace(grant, fencing_token=grant.fencing_token - 1) if grant is not None else None
@@ -222,6 +226,12 @@ BROKEN_MODELS = (
         "seconds taken for milliseconds",
         frozenset({"liveness"}),
         ((scripts, "acquire", _acquire_impatiently),),
+    ),
+    BrokenLock(
+        "a record wait without an end",
+        "a time-out that is not handed on",
+        frozenset({"liveness"}),
+        ((scripts, "acquire", _acquire_patiently),),
     ),
     BrokenLock(
         "the token before the write",
