@@ -27,8 +27,8 @@ def told(log: Sequence[str] = ()) -> Iterator[None]:
     """
     try:
         yield
-    except Broken as broken:
-        _note(broken, log)
+    except FAILURES as failure:
+        _note(failure, log)
         raise
     except Exception as error:
         unexpected = Unexpected(f"unexpected {type(error).__name__}: {error}")

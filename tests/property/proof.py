@@ -154,8 +154,8 @@ class Report:
         table.add_row(*_row("all", total))
         self.console.print(table)
         self.failures += total.broken
-        if total.schedules + len(total.broken) < (asked or 1):
-            self.failures.append(f"{title}: {total.schedules:,} schedules were run, and {asked or 1:,} asked for")
+        if asked is not None and total.schedules + len(total.broken) < asked:
+            self.failures.append(f"{title}: {total.schedules:,} schedules were run, and {asked:,} asked for")
 
 
 def _row(name: str, found: Found) -> tuple[str, ...]:

@@ -161,7 +161,8 @@ def told_by_hypothesis(
         phases=[Phase.generate, Phase.shrink],
     )
     try:
-        run_state_machine_as_test(seed(from_seed)(Told), settings=chosen)
+        with told():
+            run_state_machine_as_test(seed(from_seed)(Told), settings=chosen)
     except FAILURES as failure:
         return story_of(failure)
     return None

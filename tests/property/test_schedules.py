@@ -6,9 +6,10 @@ from property.chance import Seeded
 from property.every import KINDS, every
 from property.explore import first_broken, run
 from property.failures import FAILURES, kind_of
-from property.faults import Faults
+from property.faults import ON_A_REQUEST, Faults
 from property.scripts import client
 from property.stateful import told_by_hypothesis
+from property.witness import TABLE
 from property.world import World
 
 SCHEDULES, A_TEST = 400, 50
@@ -79,6 +80,23 @@ def test_every_schedule_of_two_machines_catches_a_broken_lock(of: str, name: str
     with lock.instead(), pytest.raises(FAILURES) as failure:
         list(every(kind))
     assert kind_of(failure.value) in lock.caught_by
+
+
+def test_what_never_happens_is_not_drawn() -> None:
+    chance = Seeded(0)
+    assert Faults().which(ON_A_REQUEST, chance) is None
+    assert chance.picked == []
+
+
+def test_time_to_live_deletes_some_of_what_it_may() -> None:
+    world = World(Seeded(0), Faults())
+    for number in range(20):
+        world.memory.put_item(
+            TableName=TABLE, Item={"pk": {"S": "entity"}, "sk": {"S": f"row {number}"}, "expiresAt": {"N": "0"}}
+        )
+    world.witness.reads_table = False
+    world.expires()
+    assert 0 < len(world.memory.items(TABLE)) < 20
 
 
 def test_a_copy_is_late_by_moments_and_by_minutes() -> None:
