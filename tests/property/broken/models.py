@@ -131,7 +131,7 @@ BROKEN_MODELS = (
     BrokenLock(
         "a partial page taken for the whole queue",
         "a model of this lock",
-        frozenset({"no overtaking", "counts"}),
+        frozenset({"no overtaking", "no eviction", "counts"}),
         ((_protocol, "look", _first_page),),
     ),
     BrokenLock(
