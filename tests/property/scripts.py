@@ -182,11 +182,11 @@ def _latecomer(world: World, machine: Machine, driver: Driver) -> Actions[None]:
     first, second, third = (
         Claim(world.lock, owner, LEASE_MS, permits=world.permits) for owner in itertools.islice(machine.owners(), 3)
     )
-    yield from hold(world, machine, driver, first, None, at_once(world, driver, first, None), [])
+    yield from hold(world, machine, driver, first, None, at_once(world, driver, first, None, ONCE), [])
     yield Sleep(LEASE_MS + REQUESTS_MS)
     world.witness.nothing_is_left()
     yield Sleep(MARGIN_MS + 2 * UNCERTAINTY_MS)
-    yield from hold(world, machine, driver, second, None, at_once(world, driver, second, None), [])
+    yield from hold(world, machine, driver, second, None, at_once(world, driver, second, None, ONCE), [])
     world.witness.one_write_is_enough()
     yield from hold(world, machine, driver, third, 0, _with_one_request(at_once(world, driver, third, 0)), [])
 
