@@ -25,7 +25,6 @@ EVERY = {
 RARELY_CAUGHT = {
     "a count that is put back without declaring tickets void",
     "a partial page taken for the whole queue",
-    "a withdrawal that does nothing",
     "not equal for the limit",
     "an expired holder removed though it has renewed",
     "a turn without the token that was seen",

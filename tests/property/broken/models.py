@@ -176,7 +176,7 @@ BROKEN_MODELS = (
     BrokenLock(
         "a withdrawal that does nothing",
         "a lease that does all the work",
-        frozenset({"liveness", "nothing left"}),
+        frozenset({"liveness", "nothing left", "counts"}),
         ((Contender, "withdraw", _withdrawn_by_nothing),),
     ),
     _dropped("NOBODY_WAITS", "a newcomer goes past those who wait", "no overtaking"),
