@@ -1,6 +1,7 @@
 """What every suite shares: the emulator, started once a session, a table in memory, and how workers share the tests."""
 
 import os
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,6 +28,15 @@ os.environ |= {
 }
 
 pytest_plugins = ["history.kept", "wire.struck"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_signal_is_ignored() -> None:
+    """Under nohup, or behind an ``&``, some are; and what a test starts would be started to ignore them."""
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            # A handler is not handed on to another program.
+            signal.signal(number, lambda *_: None)
 
 
 @pytest.fixture(scope="session")
