@@ -106,6 +106,11 @@ class Proxy:
     async def _close(self) -> None:
         await self._runner.cleanup()
         await self._session.close()
+        # Whoever was swallowed waits still, though its connection is gone.
+        waiting = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         passage = Passage(request, await request.read(), self._session, self._table_url)
