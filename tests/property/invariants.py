@@ -70,10 +70,14 @@ def fencing(before: LockItem | None, after: LockItem | None, highest: int) -> No
         raise Broken(f"fencing: the token fell from {highest} to {after.fencing_token}")
 
 
-def told(owner: str, fencing_token: int, granted: int | None) -> None:
-    """A holder is told the token that it was granted."""
-    if fencing_token != granted:
-        raise Broken(f"fencing: {owner} was told {fencing_token}, and granted {granted}")
+def told(owner: str, fencing_token: int, granted: Collection[int]) -> None:
+    """A holder is told a token that it was granted.
+
+    Args:
+        granted: all that were granted to it: a late copy of its request may be granted once more before it hears.
+    """
+    if fencing_token not in granted:
+        raise Broken(f"fencing: {owner} was told {fencing_token}, and granted {sorted(granted)}")
 
 
 def counts(item: LockItem | None, raw: Item | None, standing: Collection[Row] = ()) -> None:

@@ -102,7 +102,7 @@ class Witness:
         grants: how many it has seen.
         highest_token: the greatest fencing token granted so far.
         granted: the limit at each grant, by its token.
-        tokens: the last token that each owner was granted.
+        tokens: those that each owner was granted.
         served: up to which ticket each owner waits no more; a late copy may put a row of theirs into the queue.
         left: the step at which each owner ceased to hold the lock: until then its row was not waiting.
         slips: the tickets that were passed by a grant under way.
@@ -128,7 +128,7 @@ class Witness:
     holds: list[Hold] = field(default_factory=list)
     waiting: dict[str, Waiting] = field(default_factory=dict)
     granted: dict[int, int] = field(default_factory=dict)
-    tokens: dict[str, int] = field(default_factory=dict)
+    tokens: dict[str, set[int]] = field(default_factory=dict)
     served: dict[str, float] = field(default_factory=dict)
     left: dict[str, int] = field(default_factory=dict)
     slips: set[int] = field(default_factory=set)
@@ -181,7 +181,7 @@ class Witness:
 
     def believes(self, machine: Machine, claim: Claim, grant: Grant, hold: Hold | None = None) -> Hold:
         """A holder hears of its grant, or of its renewal."""
-        told(claim.owner, grant.fencing_token, self.tokens.get(claim.owner))
+        told(claim.owner, grant.fencing_token, self.tokens.get(claim.owner, ()))
         deadline = Reading(grant.deadline_ms, grant.deadline_wall_ms)
         return self.believes_until(machine, claim, grant.fencing_token, deadline, hold)
 
@@ -284,7 +284,8 @@ class Witness:
     ) -> None:
         permits = before.permits if before is not None else self.permits
         self.grants += 1
-        self.highest_token = self.tokens[holder.owner] = holder.fencing_token
+        self.highest_token = holder.fencing_token
+        self.tokens.setdefault(holder.owner, set()).add(holder.fencing_token)
         self.granted[holder.fencing_token] = permits
         self._used_at_ms = max(self._used_at_ms, self.time.now_ms)
         self.log.append(f"{step}: {holder.owner} is granted {holder.fencing_token}")
