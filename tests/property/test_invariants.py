@@ -6,5 +6,5 @@ from property.invariants import Broken, told
 
 def test_a_holder_may_be_told_an_earlier_grant_of_its_own_and_nobody_elses_token() -> None:
     told("d/1", 3, {3, 10})
-    with pytest.raises(Broken, match="^fencing: d/1 was told 4"):
+    with pytest.raises(Broken, match=r"^fencing: d/1 was told 4"):
         told("d/1", 4, {3, 10})
