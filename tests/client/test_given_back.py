@@ -67,16 +67,7 @@ def test_a_grant_that_arrives_while_the_client_is_closed_is_left_to_another_with
     place: Emulated, others: LockClient, entity: str
 ) -> None:
     lease = others.acquire(entity, owner="build-7")
-    wire = Wire()
-    locks = place.client(wire=wire)
-    with wire.held_back(lambda sent: "if_not_exists" in str(sent.parameters)) as gate:
-        acquiring = meanwhile(lambda: locks.acquire(entity, owner="build-7"))
-        assert gate.reached.wait(30)
-        closing = meanwhile(locks.close)
-        until(lambda: locks._asking.is_closed)
-    outcome(closing)
-    with pytest.raises(ClientClosed):
-        outcome(acquiring)
+    _arrives_while_the_client_is_closed(place, entity, owner="build-7")
     lease.renew()
 
 
@@ -84,16 +75,7 @@ def test_a_grant_that_arrives_while_the_client_is_closed_takes_nothing_of_what_w
     place: Emulated, others: LockClient, entity: str
 ) -> None:
     others.acquire(entity).release(data_left="page 7")
-    wire = Wire()
-    locks = place.client(wire=wire)
-    with wire.held_back(lambda sent: "if_not_exists" in str(sent.parameters)) as gate:
-        acquiring = meanwhile(lambda: locks.acquire(entity))
-        assert gate.reached.wait(30)
-        closing = meanwhile(locks.close)
-        until(lambda: locks._asking.is_closed)
-    outcome(closing)
-    with pytest.raises(ClientClosed):
-        outcome(acquiring)
+    _arrives_while_the_client_is_closed(place, entity)
     assert others.acquire(entity).data_left == "page 7"
 
 
@@ -124,3 +106,17 @@ def test_a_lock_that_could_not_be_resumed_with_a_heartbeat_is_neither_renewed_no
     mine.close()
     assert watched == [other]
     lease.renew()
+
+
+def _arrives_while_the_client_is_closed(place: Emulated, entity: str, owner: str | None = None) -> None:
+    """A grant does."""
+    wire = Wire()
+    locks = place.client(wire=wire)
+    with wire.held_back(lambda sent: "if_not_exists" in str(sent.parameters)) as gate:
+        acquiring = meanwhile(lambda: locks.acquire(entity, owner=owner))
+        assert gate.reached.wait(30)
+        closing = meanwhile(locks.close)
+        until(lambda: locks._asking.is_closed)
+    outcome(closing)
+    with pytest.raises(ClientClosed):
+        outcome(acquiring)
