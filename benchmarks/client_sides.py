@@ -10,7 +10,7 @@ import boto3
 from ticketlock_local.cloud import client_arguments
 
 from ticketlock import LockClient, Position, create_table
-from ticketlock._sdk import make_client
+from ticketlock.wire._sdk import make_client
 
 LOCK = "lock"
 _LONG = timedelta(hours=1)

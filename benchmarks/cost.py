@@ -30,9 +30,9 @@ from ticketlock_local.cloud import client_arguments, client_environment
 from ticketlock_local.emulator import Emulator
 
 from ticketlock import LockTable
-from ticketlock import _budget as budget
-from ticketlock._sdk import make_client
+from ticketlock.wire._sdk import make_client
 from ticketlock.workflow import Workflow
+from ticketlock.workflow import _event_budget as budget
 
 MACHINE = "arn:aws:states:us-east-1:000000000000:stateMachine:Ticketlock-Serialize"
 CONTINUE = "arn:aws:states:us-east-1:000000000000:stateMachine:Ticketlock-Continue"

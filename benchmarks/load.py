@@ -29,7 +29,7 @@ from ticketlock_local.executions import Execution, start
 from ticketlock_local.history.model import Verdict
 
 from ticketlock import LockName, LockTable
-from ticketlock._sdk import make_client
+from ticketlock.wire._sdk import make_client
 
 if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient

@@ -39,7 +39,7 @@ from soak_witness import Left, left_in
 from ticketlock_local.cloud import client_arguments
 from ticketlock_local.processes import wait_until
 
-from ticketlock._sdk import make_client
+from ticketlock.wire._sdk import make_client
 
 WAITERS = (50, 500)
 WAITER_HOLDS_S = 0.01

@@ -26,7 +26,7 @@ from soak_crowd import Kind
 from ticketlock_local.cloud import client_arguments
 
 from ticketlock import LockClient, RecordWaitExceeded, aio
-from ticketlock._sdk import make_client
+from ticketlock.wire._sdk import make_client
 
 WORKERS = 12
 LEASE_S = 8.0

@@ -18,7 +18,7 @@ from client_sides import Stay
 from ticketlock_local.cloud import client_arguments
 
 from ticketlock import LockClient, Position, aio
-from ticketlock._sdk import make_client
+from ticketlock.wire._sdk import make_client
 
 Kind = Literal["threads", "tasks"]
 KINDS: tuple[Kind, ...] = ("threads", "tasks")

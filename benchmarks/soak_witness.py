@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 
 from property.invariants import Belief, Broken, Standing, counts, exclusion, fencing, limit, no_overtaking
 
-from ticketlock._items import Item, LockItem, Row, is_lock_item
 from ticketlock.aio import Lease
+from ticketlock.locks._items import LockItem, Row, is_lock_item
+from ticketlock.wire._attributes import Item
 
 
 @dataclass

@@ -9,7 +9,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from ticketlock._calls import CALLED
+from ticketlock.locks._hand_over import CALLED
 from ticketlock_cdk.encryption import let_read, let_write
 from ticketlock_cdk.nag import acknowledge_wildcard
 

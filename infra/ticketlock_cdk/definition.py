@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ticketlock._budget import PARKS_A_LOOK
+from ticketlock.workflow._event_budget import PARKS_A_LOOK
 from ticketlock_cdk.assets import source_folder
 from ticketlock_cdk.settings import HandOver, Settings
 

@@ -10,7 +10,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
-from ticketlock._lock_request import LockRequest
+from ticketlock.workflow._lock_request import LockRequest
 from ticketlock_cdk.definition import serialize_definition, ticket_settings
 from ticketlock_cdk.settings import Settings
 from ticketlock_cdk.targets import parse_target

@@ -6,9 +6,9 @@ from typing import Literal
 
 from aws_cdk import Duration
 
-from ticketlock._budget import BEATS_AN_EXECUTION, most_polls_an_execution
-from ticketlock._items import MAX_HOLDERS
-from ticketlock._writes import MAX_LEASE_MS
+from ticketlock.locks._claim import MAX_LEASE_MS
+from ticketlock.locks._items import MAX_HOLDERS
+from ticketlock.workflow._event_budget import BEATS_AN_EXECUTION, most_polls_an_execution
 
 MIN_LEASE_S = 10
 _MAX_LEASE_S = MAX_LEASE_MS // 1_000

@@ -15,8 +15,8 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from ticketlock._budget import BEATS_AN_EXECUTION
-from ticketlock._names import DEFAULT_NAMESPACE
+from ticketlock.locks._names import DEFAULT_NAMESPACE
+from ticketlock.workflow._event_budget import BEATS_AN_EXECUTION
 from ticketlock_cdk import access
 from ticketlock_cdk.alarms import AlarmThresholds, LockAlarms, alarm_actions_of
 from ticketlock_cdk.clean_up import CleanUp

@@ -8,15 +8,9 @@
 one verb a method. Every error is a ``TicketLockError`` (``ticketlock.errors`` draws the tree).
 """
 
-from ticketlock._client import LockClient
-from ticketlock._held import Lease, LeaseGroup
-from ticketlock._listing import LockSummary
-from ticketlock._names import LockName
-from ticketlock._outcomes import Grant, LockState, Place, Position, Released
-from ticketlock._pessimistic import Pessimistic, pessimistic
-from ticketlock._provision import create_table
-from ticketlock._table import LockTable
-from ticketlock._writes import Claim
+from ticketlock.client._client import LockClient
+from ticketlock.client._lease import Lease, LeaseGroup
+from ticketlock.client._pessimistic import Pessimistic, pessimistic
 from ticketlock.errors import (
     AlreadyHeld,
     ClientClosed,
@@ -34,6 +28,12 @@ from ticketlock.errors import (
     TicketLockError,
     UnsupportedFormat,
 )
+from ticketlock.locks._claim import Claim
+from ticketlock.locks._create_table import create_table
+from ticketlock.locks._inspect import LockSummary
+from ticketlock.locks._lock_table import LockTable
+from ticketlock.locks._names import LockName
+from ticketlock.locks._outcomes import Grant, LockState, Place, Position, Released
 
 __version__ = "0.1.0"
 

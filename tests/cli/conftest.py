@@ -21,7 +21,7 @@ from ticketlock_local.cloud import client_arguments, client_environment
 from ticketlock_local.emulator import Emulator
 
 from ticketlock import LockClient, create_table
-from ticketlock._sdk import make_client
+from ticketlock.wire._sdk import make_client
 
 
 @pytest.fixture(scope="session")

@@ -3,8 +3,8 @@
 from cli.processes import Command
 
 from ticketlock import Claim, LockClient, Position
-from ticketlock._calls import await_call
-from ticketlock._items import Session
+from ticketlock.locks._hand_over import await_call
+from ticketlock.locks._items import Session
 
 
 def park(locks: LockClient, entity: str) -> None:

@@ -9,7 +9,7 @@ from cli.processes import Command, Ended
 from ticketlock_local.cloud import client_arguments
 from ticketlock_local.emulator import Emulator
 
-from ticketlock._requests import TimeCheck
+from ticketlock.wire._requests import TimeCheck
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from cli.processes import Command, Running, until
 
 from ticketlock import LockClient
-from ticketlock._sdk import make_client
+from ticketlock.wire._sdk import make_client
 
 
 def endpoint_and_lines(local: Running) -> tuple[str, str]:

@@ -21,9 +21,9 @@ from ticketlock_cdk import access
 from ticketlock_local.cloud import client_arguments
 from ticketlock_local.emulator import Emulator
 
-from ticketlock._provision import TIME_TO_LIVE, table_definition
 from ticketlock.cli import _commands, _exits
-from ticketlock.cli._serving import serving
+from ticketlock.cli._local import serving
+from ticketlock.locks._create_table import TIME_TO_LIVE, table_definition
 from ticketlock.testing import MemoryDynamoDB
 
 PROGRAM = '#!/bin/sh\necho "migrating under fencing token $TICKETLOCK_FENCING_TOKEN"\n'

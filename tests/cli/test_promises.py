@@ -6,7 +6,7 @@ import pytest
 from cli.processes import Command
 
 from ticketlock import LockName
-from ticketlock._items import lock_key
+from ticketlock.locks._items import lock_key
 
 
 @pytest.mark.leaves_a_promise_broken("the count is changed behind the lock's back")

@@ -15,8 +15,8 @@ from history.kept import Kept
 from ticketlock_local.emulator import Emulator
 
 from ticketlock import LockClient
-from ticketlock._sdk import make_client
 from ticketlock.testing import ManualClock, MemoryDynamoDB
+from ticketlock.wire._sdk import make_client
 
 
 @pytest.fixture(scope="session")

@@ -16,9 +16,9 @@ from client.in_a_loop import InALoop, Loop
 from contract.promises import counts_are_kept, stored
 
 from ticketlock import LockClient, LockName, LockTable, aio
-from ticketlock._clocks import Clocks
-from ticketlock._sdk import CLIENT_SETTINGS, make_client
 from ticketlock.testing import ManualClock, MemoryDynamoDB, Sent
+from ticketlock.wire._clocks import Clocks
+from ticketlock.wire._sdk import CLIENT_SETTINGS, make_client
 
 Kind = Literal["threads", "tasks"]
 T = TypeVar("T")

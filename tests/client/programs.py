@@ -19,7 +19,7 @@ from history.recorded import RecordedLocks, name_of
 from ticketlock_local.history.record import Recorder
 
 from ticketlock import Lease, LockClient
-from ticketlock._sdk import make_client
+from ticketlock.wire._sdk import make_client
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

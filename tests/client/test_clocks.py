@@ -7,8 +7,8 @@ import pytest
 from client.places import Moved, Wire, meanwhile, outcome, until
 
 from ticketlock import LockClient, LockLost, Position, RecordWaitExceeded
-from ticketlock._time import Reading
 from ticketlock.testing import ManualClock
+from ticketlock.wire._table_time import Reading
 
 FOUR_MINUTES_S = 240
 A_WEEK_S = 7 * 24 * 3_600

@@ -8,8 +8,8 @@ import pytest
 from client.places import Emulated, Moved, Wire, is_renewal, until
 
 from ticketlock import LockLost
-from ticketlock._time import Reading
 from ticketlock.testing import Fault, ManualClock
+from ticketlock.wire._table_time import Reading
 
 SHORT_S = 2.0
 """Long enough for a machine that is busy."""

@@ -9,8 +9,9 @@ from collections.abc import Callable
 import pytest
 from client.programs import LEASE_S, Programs, Shared, heard, hold, tell
 
-from ticketlock import Lease, LockClient, _time
-from ticketlock._queue import EXPIRY_MARGIN_MS
+from ticketlock import Lease, LockClient
+from ticketlock.locks._queue import EXPIRY_MARGIN_MS
+from ticketlock.wire import _table_time as _time
 
 SURELY_OVER_MS = EXPIRY_MARGIN_MS + _time._DATE_RESOLUTION_MS
 """How long after a lease's end in the table everybody who asks for the time takes it for over."""

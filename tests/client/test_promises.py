@@ -7,7 +7,7 @@ from client.places import Emulated, Moved
 from property.invariants import Broken
 
 from ticketlock import LockName
-from ticketlock._items import lock_key
+from ticketlock.locks._items import lock_key
 
 TOO_MANY: Any = {"UpdateExpression": "SET held = :two", "ExpressionAttributeValues": {":two": {"N": "2"}}}
 

@@ -9,8 +9,8 @@ from client.places import some_entity
 from ticketlock_local.emulator import Emulator
 
 from ticketlock import LockClient, create_table
-from ticketlock._sdk import make_client
 from ticketlock.testing import MemoryDynamoDB
+from ticketlock.wire._sdk import make_client
 
 
 @pytest.fixture

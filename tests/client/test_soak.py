@@ -13,8 +13,8 @@ from soak_crowd import KINDS, Done, Kind
 from soak_hour import Scale, hour
 from soak_witness import Left
 
-from ticketlock import _conditions
-from ticketlock._queue import Queue
+from ticketlock.locks import _conditions
+from ticketlock.locks._queue import Queue
 
 SHORT = Scale(minutes=1, locks=6, machines=10)
 

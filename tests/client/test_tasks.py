@@ -13,8 +13,8 @@ from client.places import Emulated, Kind, Moved, some_entity
 from client.places import until as until_told
 
 from ticketlock import AlreadyHeld, ClientClosed, LockLost, RecordWaitExceeded, aio
-from ticketlock._sdk import CLIENT_SETTINGS
 from ticketlock.testing import Fault
+from ticketlock.wire._sdk import CLIENT_SETTINGS
 
 PATIENCE_S = 30
 

@@ -14,8 +14,8 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from ticketlock._sdk import make_client
 from ticketlock.testing import MemoryDynamoDB
+from ticketlock.wire._sdk import make_client
 
 ENDPOINT = "TICKETLOCK_TEST_ENDPOINT"
 """In the environment: the URL of a DynamoDB of the user's, to run on too."""

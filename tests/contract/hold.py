@@ -7,10 +7,10 @@ from typing import Any
 from contract.world import Callback, Process, World
 
 from ticketlock import Grant, LockName
-from ticketlock._items import Session
-from ticketlock._protocol import Contender
-from ticketlock._requests import Steps
-from ticketlock._session import LastBeat, abandon, beat, finish
+from ticketlock.locks._items import Session
+from ticketlock.locks._protocol import Contender
+from ticketlock.wire._requests import Steps
+from ticketlock.workflow._session import LastBeat, abandon, beat, finish
 
 
 class Hold:

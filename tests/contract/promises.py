@@ -13,7 +13,8 @@ import pytest
 from property.invariants import Broken, counts
 from ticketlock_local.history import model
 
-from ticketlock._items import Item, LockItem, Row, is_lock_item
+from ticketlock.locks._items import LockItem, Row, is_lock_item
+from ticketlock.wire._attributes import Item
 
 ON_PURPOSE = "leaves_a_promise_broken"
 

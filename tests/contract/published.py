@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ticketlock import LockName
-from ticketlock._items import integer, number, row_key
-from ticketlock._requests import Read, Reply, Request, Write
-from ticketlock._time import Moment
+from ticketlock.locks._items import row_key
+from ticketlock.wire._attributes import integer, number
+from ticketlock.wire._requests import Read, Reply, Request, Write
+from ticketlock.wire._table_time import Moment
 
 T = TypeVar("T")
 Steps = Generator[Request, Reply, T]

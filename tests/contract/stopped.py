@@ -7,10 +7,10 @@ from typing import Any
 from contract.world import LEASE_MS, Callback, Process, TaskService, World
 
 from ticketlock import Grant, LockName, Position, Released
-from ticketlock._calls import await_call
-from ticketlock._clean_up import CleanedUp, clean_up
-from ticketlock._items import Holder, Row, Session, lock_key
-from ticketlock._session import beat, finish, note_continuation
+from ticketlock.locks._hand_over import await_call
+from ticketlock.locks._items import Holder, Row, Session, lock_key
+from ticketlock.workflow._clean_up import CleanedUp, clean_up
+from ticketlock.workflow._session import beat, finish, note_continuation
 
 LATE_MS = LEASE_MS + 4_000
 """By then a lease that was written now is over, whoever judges."""

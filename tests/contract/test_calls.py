@@ -5,11 +5,11 @@ from contract.waiting_line import Line, Waiter
 from contract.world import LEASE_MS, Callback, World
 
 from ticketlock import Grant, LockLost, OutcomeUnknown, Position, Released, RequestNotApplied, TableRefused
-from ticketlock._calls import call_next, release
-from ticketlock._items import Session
-from ticketlock._protocol import Contender
-from ticketlock._requests import Read, Steps, TaskAnswer
 from ticketlock.errors import TableError
+from ticketlock.locks._hand_over import call_next, release
+from ticketlock.locks._items import Session
+from ticketlock.locks._protocol import Contender
+from ticketlock.wire._requests import Read, Steps, TaskAnswer
 
 
 class TestACallIsAHint:

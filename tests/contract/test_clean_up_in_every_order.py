@@ -10,7 +10,7 @@ from contract.stopped import Execution, gets_the_lock_when_the_lease_is_over
 from contract.world import LEASE_MS, Callback, Process, Stepper, World, exclusion_held
 
 from ticketlock import Grant, LockLost, Position, Released
-from ticketlock._clean_up import CleanedUp
+from ticketlock.workflow._clean_up import CleanedUp
 
 Steppers = Sequence[Stepper[Any]]
 

@@ -9,8 +9,8 @@ from contract.stopped import LATE_MS, Execution, gets_the_lock_when_the_lease_is
 from contract.world import LEASE_MS, Callback, Process, World
 
 from ticketlock import Grant, LockLost, OutcomeUnknown, Place, Position
-from ticketlock._clean_up import CleanedUp
-from ticketlock._requests import Closing, Read
+from ticketlock.wire._requests import Closing, Read
+from ticketlock.workflow._clean_up import CleanedUp
 
 
 class TestAHolder:

@@ -8,8 +8,8 @@ from contract.stopped import Execution
 from contract.world import LEASE_MS, Callback, Process, World
 
 from ticketlock import Grant, Position
-from ticketlock._clean_up import CleanedUp
-from ticketlock._requests import Closing, Read
+from ticketlock.wire._requests import Closing, Read
+from ticketlock.workflow._clean_up import CleanedUp
 
 
 class TestAWaiter:

@@ -6,9 +6,10 @@ import pytest
 from contract.world import LEASE_MS, Process, World
 
 from ticketlock import LockName
-from ticketlock._items import Session, integer, lock_key, row_key
-from ticketlock._protocol import Contender
-from ticketlock._session import beat, finish
+from ticketlock.locks._items import Session, lock_key, row_key
+from ticketlock.locks._protocol import Contender
+from ticketlock.wire._attributes import integer
+from ticketlock.workflow._session import beat, finish
 
 DAY_S = 24 * 3_600
 LEASE_S = LEASE_MS // 1_000

@@ -9,8 +9,8 @@ from botocore.exceptions import ClientError
 from contract.world import LEASE_MS, Process, World, reply_lost
 
 from ticketlock import Grant, LockName, OutcomeUnknown, Place, Position, RequestNotApplied
-from ticketlock import _writes as write
-from ticketlock._requests import Write
+from ticketlock.locks import _writes as write
+from ticketlock.wire._requests import Write
 
 
 def passes(operation: str) -> None:

@@ -15,7 +15,7 @@ from ticketlock import (
     RecordWaitExceeded,
     UnsupportedFormat,
 )
-from ticketlock._items import lock_key
+from ticketlock.locks._items import lock_key
 
 
 def test_an_unused_lock_is_granted_at_once_by_one_write(alice: Process, lock: LockName) -> None:

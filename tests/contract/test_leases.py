@@ -4,7 +4,7 @@ import pytest
 from contract.world import LEASE_MS, Process, World, reply_lost
 
 from ticketlock import Grant, LockLost, LockName, Position
-from ticketlock import _writes as write
+from ticketlock.locks import _writes as write
 
 MINUTE_MS = 60_000
 

@@ -8,7 +8,7 @@ from contract.turns import MACHINE, execution_arn, turn_of
 from contract.world import LEASE_MS, Process, TaskService, World
 
 from ticketlock import LockName
-from ticketlock._items import LockItem, lock_key
+from ticketlock.locks._items import LockItem, lock_key
 from ticketlock.workflow import Workflow
 
 CHILD = "arn:aws:states:us-east-1:123456789012:stateMachine:child"

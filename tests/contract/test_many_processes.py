@@ -19,8 +19,8 @@ import pytest
 from contract.engines import IN_ONE_PROCESS, Engine, engine_named, engine_names
 
 from ticketlock import Claim, Grant, LockName, LockTable, Position
-from ticketlock._clocks import SystemClocks
-from ticketlock._sdk import make_client
+from ticketlock.wire._clocks import SystemClocks
+from ticketlock.wire._sdk import make_client
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -13,10 +13,10 @@ from contract.waiting_line import Line
 from contract.world import LEASE_MS, Callback, Process, Stepper, World, exclusion_held
 
 from ticketlock import Grant, Place, Position, RecordWaitExceeded
-from ticketlock._calls import await_call
-from ticketlock._items import row_key
-from ticketlock._protocol import Contender
-from ticketlock._requests import Steps
+from ticketlock.locks._hand_over import await_call
+from ticketlock.locks._items import row_key
+from ticketlock.locks._protocol import Contender
+from ticketlock.wire._requests import Steps
 
 Steppers = Sequence[Stepper[Any]]
 

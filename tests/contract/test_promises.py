@@ -8,7 +8,7 @@ from contract.world import LEASE_MS, Process, World
 from property.invariants import Broken
 
 from ticketlock import LockName
-from ticketlock._items import lock_key, row_key
+from ticketlock.locks._items import lock_key, row_key
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ from contract.engines import Engine, exact_engine_names, table_of_its_own
 from contract.world import LEASE_MS, Process, World
 
 from ticketlock import Grant, LockName, Position, RecordWaitExceeded
-from ticketlock._items import lock_key, number, row_key
+from ticketlock.locks._items import lock_key, row_key
+from ticketlock.wire._attributes import number
 
 
 def test_grants_follow_ticket_order_whoever_looks_first(world: World, lock: LockName) -> None:

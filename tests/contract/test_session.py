@@ -5,8 +5,8 @@ from contract.hold import Hold
 from contract.world import LEASE_MS, Callback, Process, TaskService, World
 
 from ticketlock import LockLost, LockName
-from ticketlock._items import number
-from ticketlock._session import LastBeat
+from ticketlock.wire._attributes import number
+from ticketlock.workflow._session import LastBeat
 
 
 def test_the_first_beat_writes_only_its_token(world: World, lock: LockName) -> None:

@@ -17,9 +17,9 @@ from contract.published import PublishedContender
 from contract.world import LEASE_MS, Process, Stepper, World
 
 from ticketlock import Grant, LockLost, LockName, Position
-from ticketlock._items import LockItem, is_lock_item
-from ticketlock._protocol import Contender
-from ticketlock._requests import (
+from ticketlock.locks._items import LockItem, is_lock_item
+from ticketlock.locks._protocol import Contender
+from ticketlock.wire._requests import (
     Closing,
     Describing,
     Pause,
@@ -31,7 +31,7 @@ from ticketlock._requests import (
     TimeCheck,
     Transaction,
 )
-from ticketlock._time import Moment
+from ticketlock.wire._table_time import Moment
 
 H = TypeVar("H")
 Steps = Generator[Request, Reply, H]

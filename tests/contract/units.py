@@ -10,7 +10,7 @@ from contract.stopped import LATE_MS, Execution
 from contract.world import LEASE_MS, Process, World
 
 from ticketlock import Grant, LockName, Position, RecordWaitExceeded
-from ticketlock._writes import DATA_BYTES
+from ticketlock.locks._claim import DATA_BYTES
 
 TASK_TOKEN = "t" * 1_000
 """Of the length that Step Functions makes them."""

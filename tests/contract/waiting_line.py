@@ -8,10 +8,10 @@ from typing import Any
 from contract.world import Callback, Process, TaskService, World
 
 from ticketlock import Claim, Grant, Place, Position, Released
-from ticketlock._calls import await_call, check_turn, release
-from ticketlock._items import Session
-from ticketlock._protocol import Contender
-from ticketlock._requests import Steps
+from ticketlock.locks._hand_over import await_call, check_turn, release
+from ticketlock.locks._items import Session
+from ticketlock.locks._protocol import Contender
+from ticketlock.wire._requests import Steps
 
 
 @dataclass

@@ -20,9 +20,10 @@ from contract.promises import counts_are_kept, stored, tokens_grow
 from ticketlock_local.history.model import Acquisition
 
 from ticketlock import Claim, Grant, LockName, LockTable, Position
-from ticketlock._items import LockItem, is_lock_item
-from ticketlock._protocol import Contender
-from ticketlock._requests import (
+from ticketlock.errors import TableError
+from ticketlock.locks._items import LockItem, is_lock_item
+from ticketlock.locks._protocol import Contender
+from ticketlock.wire._requests import (
     Closing,
     Describing,
     Pause,
@@ -35,8 +36,7 @@ from ticketlock._requests import (
     TimeCheck,
     Transaction,
 )
-from ticketlock._time import Moment, Reading
-from ticketlock.errors import TableError
+from ticketlock.wire._table_time import Moment, Reading
 from ticketlock.workflow import Workflow
 
 LEASE_MS = 60_000

@@ -7,8 +7,9 @@ from docs.pages import ROOT, rows, text
 from docs.test_named_tests import functions_of
 from docs.test_pages import defaults
 
-from ticketlock import LockClient, _time
-from ticketlock._queue import EXPIRY_MARGIN_MS
+from ticketlock import LockClient
+from ticketlock.locks._queue import EXPIRY_MARGIN_MS
+from ticketlock.wire import _table_time as _time
 
 PAGE = "docs/guarantees.md"
 DRIFT_MS = _time._FORGOTTEN_AFTER_MS * _time._DRIFT_PER_MS

@@ -14,9 +14,9 @@ from ticketlock_local.cloud import client_arguments
 from ticketlock_local.executions import Execution, observe
 
 from ticketlock import LockName, LockState, LockTable
-from ticketlock._executions import execution_arn, work_name
-from ticketlock._items import Holder, LockItem
-from ticketlock._sdk import make_client
+from ticketlock.locks._items import Holder, LockItem
+from ticketlock.wire._sdk import make_client
+from ticketlock.workflow._executions import execution_arn, work_name
 
 POLL_S = 1
 LEASE_S = 60

@@ -15,7 +15,7 @@ from e2e.cloud import POLL_S, Cloud
 from ticketlock_local.cloud import client_arguments, deploy
 from ticketlock_local.emulator import Emulator
 
-from ticketlock._executions import execution_arn
+from ticketlock.workflow._executions import execution_arn
 
 _BESIDE = Path(__file__).with_name("beside.py")
 

@@ -11,8 +11,8 @@ from typing import Any
 from e2e.cloud import Cloud
 
 from ticketlock import LockName
-from ticketlock._executions import execution_arn
-from ticketlock._turn import claim_of, grant_of, session_of
+from ticketlock.workflow._executions import execution_arn
+from ticketlock.workflow._turn import claim_of, grant_of, session_of
 
 Turn = Mapping[str, Any]
 

@@ -9,7 +9,7 @@ from history.kept import Kept
 from ticketlock_local.demo_checks import events
 
 from ticketlock import LockName
-from ticketlock._items import row_key
+from ticketlock.locks._items import row_key
 
 EXECUTIONS = 10
 

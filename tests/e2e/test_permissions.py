@@ -20,9 +20,9 @@ from e2e.steps import Callback, Callbacks, Steps, Turn, tasks_of
 from ticketlock_local import demo
 from ticketlock_local.demo_checks import judge
 
-from ticketlock._executions import execution_arn, work_name
-from ticketlock._items import lock_key, row_key
-from ticketlock._turn import grant_of, place_of
+from ticketlock.locks._items import lock_key, row_key
+from ticketlock.workflow._executions import execution_arn, work_name
+from ticketlock.workflow._turn import grant_of, place_of
 
 STEPS = ("take_ticket", "wait_for_call", "check_position", "heartbeat", "release", "clean_up")
 

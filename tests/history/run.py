@@ -24,7 +24,7 @@ from ticketlock_local.emulator import Emulator
 from ticketlock_local.history.model import Verdict, by_entity, judge, overtakings
 from ticketlock_local.history.record import operations, outcome
 
-from ticketlock._sdk import make_client
+from ticketlock.wire._sdk import make_client
 
 
 @dataclass

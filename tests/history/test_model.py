@@ -12,8 +12,8 @@ from ticketlock_local.history.model import Outcome, Verdict, judge, overtakings
 from ticketlock_local.history.record import Event, Kind, history, operations
 
 from ticketlock import LockState
-from ticketlock._items import Holder, LockItem, Row
-from ticketlock._time import Moment
+from ticketlock.locks._items import Holder, LockItem, Row
+from ticketlock.wire._table_time import Moment
 
 HISTORIES = 100
 

@@ -19,7 +19,7 @@ from ticketlock_local.history.model import Verdict
 from ticketlock_local.history.record import Recorder
 
 from ticketlock import LockClient, RecordWaitExceeded
-from ticketlock._sdk import make_client
+from ticketlock.wire._sdk import make_client
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from ticketlock_cdk import TicketLock
 
-from ticketlock._calls import CALLED
-from ticketlock._listing import LISTED
+from ticketlock.locks._hand_over import CALLED
+from ticketlock.locks._inspect import LISTED
 
 READS_THE_KEY = {"kms:Decrypt", "kms:DescribeKey"}
 USES_THE_KEY = READS_THE_KEY | {

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from ticketlock._driver import Actions, Call
-from ticketlock._time import Reading
+from ticketlock.wire._actions import Actions, Call
+from ticketlock.wire._table_time import Reading
 
 BEGIN_MS = 1_800_000_000_000
 

@@ -10,17 +10,19 @@ from property.invariants import LEASE_MS, MARGIN_MS, REQUESTS_MS, UNCERTAINTY_MS
 from property.world import World
 
 from ticketlock import Grant, LockName, Place, Position
-from ticketlock._acquiring import acquire, leave
-from ticketlock._calls import await_call, check_turn, release
-from ticketlock._driver import Actions, Driver, Sleep
-from ticketlock._items import Session
-from ticketlock._operate import set_limit
-from ticketlock._pace import Bounds, Pace
-from ticketlock._protocol import Contender
-from ticketlock._requests import Steps
-from ticketlock._time import Moment
-from ticketlock._writes import Claim, mint_ticket
+from ticketlock.client._acquire import acquire, leave
+from ticketlock.client._pace import Bounds, Pace
 from ticketlock.errors import LockLost, OutcomeUnknown, RecordWaitExceeded, RequestNotApplied, TableError
+from ticketlock.locks._claim import Claim
+from ticketlock.locks._hand_over import await_call, check_turn, release
+from ticketlock.locks._items import Session
+from ticketlock.locks._operators import set_limit
+from ticketlock.locks._protocol import Contender
+from ticketlock.locks._writes import mint_ticket
+from ticketlock.wire._actions import Actions, Sleep
+from ticketlock.wire._driver import Driver
+from ticketlock.wire._requests import Steps
+from ticketlock.wire._table_time import Moment
 
 CLIENTS = Bounds(5, 400)
 # One look is enough: whoever holds has left by then.

@@ -16,7 +16,7 @@ from property.invariants import Broken
 from property.proof import Found, Report, all_of, random_ones
 from property.stateful import Schedules, told_by_hypothesis
 
-from ticketlock import _writes
+from ticketlock.locks import _writes
 
 REVIVING = next(lock for lock in BROKEN_LOCKS if lock.name == "a heartbeat that revives")
 ROTTEN = BrokenLock(

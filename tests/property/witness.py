@@ -31,11 +31,12 @@ from property.invariants import (
 )
 
 from ticketlock import LockName
-from ticketlock._items import Holder, Item, LockItem, Row, is_lock_item
-from ticketlock._outcomes import Grant
-from ticketlock._time import Reading
-from ticketlock._writes import Claim
+from ticketlock.locks._claim import Claim
+from ticketlock.locks._items import Holder, LockItem, Row, is_lock_item
+from ticketlock.locks._outcomes import Grant
 from ticketlock.testing import MemoryDynamoDB
+from ticketlock.wire._attributes import Item
+from ticketlock.wire._table_time import Reading
 
 TABLE = "locks"
 LOCAL_CLOCK_IS_OFF_MS = 200

@@ -26,9 +26,11 @@ from property.faults import (
 from property.witness import TABLE, Witness
 
 from ticketlock import LockName
-from ticketlock._driver import Actions, Call, Driver, Sleep
-from ticketlock._items import Item, lock_key
+from ticketlock.locks._items import lock_key
 from ticketlock.testing import MemoryDynamoDB
+from ticketlock.wire._actions import Actions, Call, Sleep
+from ticketlock.wire._attributes import Item
+from ticketlock.wire._driver import Driver
 
 OPERATOR = "operator"
 _TIMED_OUT_MS = 2_000

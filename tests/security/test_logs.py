@@ -26,8 +26,8 @@ from client.places import Moved
 from security.workflows import FUNCTION, LEASE_S, MACHINE, TARGET, Execution, Table, Tasks
 
 from ticketlock import LockClient, LockLost, LockName, RecordWaitExceeded, TableRefused
-from ticketlock._clocks import SystemClocks
-from ticketlock._items import Session
+from ticketlock.locks._items import Session
+from ticketlock.wire._clocks import SystemClocks
 
 ENTITY = "order-42"
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as some
 from security.workflows import FUNCTION, ticket_event
 
 from ticketlock import Claim, Grant, InvalidLockRequest, LockName, LockTable, Position, RecordWaitExceeded
-from ticketlock._items import Session, lock_key, row_key
+from ticketlock.locks._items import Session, lock_key, row_key
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 from ticketlock.workflow import Workflow
 

@@ -13,8 +13,8 @@ from security.policy import Guarded, Statement, allows, asked_by, listed
 from security.workflows import Table
 
 from ticketlock import Claim, Grant, LockName, LockTable, TableRefused
-from ticketlock._fencing import condition_check
-from ticketlock._items import Session
+from ticketlock.locks._fencing import condition_check
+from ticketlock.locks._items import Session
 
 LEASE_MS = 60_000
 OURS = LockName("tenant-a/order-42")

@@ -9,8 +9,8 @@ import boto3
 from botocore.awsrequest import AWSResponse
 
 from ticketlock import LockTable
-from ticketlock._clocks import Clocks
 from ticketlock.testing import ManualClock, MemoryDynamoDB
+from ticketlock.wire._clocks import Clocks
 from ticketlock.workflow import Workflow
 
 ARN = "arn:aws:states:us-east-1:123456789012"

@@ -24,8 +24,9 @@ from ticketlock_cdk.definition import continue_definition, serialize_definition
 from ticketlock_cdk.settings import HandOver, Settings
 
 from ticketlock import LockName, LockState, LockTable
-from ticketlock._items import Item, Session, lock_key
-from ticketlock._sdk import make_client
+from ticketlock.locks._items import Session, lock_key
+from ticketlock.wire._attributes import Item
+from ticketlock.wire._sdk import make_client
 
 LEASE_S = 8
 HALF_LIFE_S = LEASE_S // 2

@@ -9,7 +9,7 @@ from statemachines.harness import Machine, Work, until
 from statemachines.stage import CHILD_ARN, HALF_LIFE_S, LEASE_S, Stage
 from ticketlock_cdk.settings import HandOver
 
-from ticketlock._items import Holder, Row
+from ticketlock.locks._items import Holder, Row
 
 CALLBACK = HandOver.CALLBACK
 ENTITY = "order-42"

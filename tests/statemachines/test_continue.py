@@ -12,7 +12,7 @@ from statemachines.harness import Work, until
 from statemachines.stage import HALF_LIFE_S, LEASE_S, Stage
 from ticketlock_cdk.settings import HandOver
 
-from ticketlock import _budget as budget
+from ticketlock.workflow import _event_budget as budget
 
 EVENTS_PER_LOOK = {True: budget.EVENTS_PER_PARKED_LOOK, False: budget.EVENTS_PER_POLL}
 """At most, of a waiter that is called, and of one that polls."""

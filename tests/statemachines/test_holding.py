@@ -10,7 +10,7 @@ from statemachines.harness import Work
 from statemachines.lambda_server import ServiceError, Twice
 from statemachines.stage import CHILD_ARN, HALF_LIFE_S, LEASE_S
 
-from ticketlock import _budget as budget
+from ticketlock.workflow import _event_budget as budget
 
 
 def test_work_longer_than_the_lease_keeps_the_lock(open_stage: Open) -> None:

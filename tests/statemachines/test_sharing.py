@@ -9,8 +9,8 @@ from statemachines.harness import Machine, Work, until
 from statemachines.stage import Stage
 from ticketlock_cdk.settings import HandOver
 
-from ticketlock._items import lock_key
-from ticketlock._names import LockName
+from ticketlock.locks._items import lock_key
+from ticketlock.locks._names import LockName
 
 BOTH_WAYS = pytest.mark.parametrize("hand_over", list(HandOver))
 ENTITY = "order-42"

@@ -27,7 +27,7 @@ from statemachines.stage import CHILD_ARN, CONTINUE_ARN, Stage
 from ticketlock_cdk import HandOver, TicketLock
 from ticketlock_cdk.serialized import Serialized
 
-from ticketlock._items import Item
+from ticketlock.wire._attributes import Item
 
 USER_LEASE_S = 10
 Made = sfn.IChainable

@@ -8,8 +8,8 @@ from ticketlock_local.executions import Execution
 from ticketlock_local.history.model import Standing
 
 from ticketlock import LockState
-from ticketlock._items import Holder, LockItem, Row
-from ticketlock._time import Moment
+from ticketlock.locks._items import Holder, LockItem, Row
+from ticketlock.wire._table_time import Moment
 
 NOW = Moment(local_ms=0, earliest_ms=0, latest_ms=0, wall_ms=0)
 

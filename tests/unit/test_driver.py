@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 
-from ticketlock._driver import Actions, Call, Driver, Sleep, T
-from ticketlock._requests import Read, Request, TaskAnswer, Transaction, Write
 from ticketlock.errors import OutcomeUnknown, RequestNotApplied
 from ticketlock.testing import ManualClock
+from ticketlock.wire._actions import Actions, Call, Sleep, T
+from ticketlock.wire._driver import Driver
+from ticketlock.wire._requests import Read, Request, TaskAnswer, Transaction, Write
 
 THROTTLED = ClientError({"Error": {"Code": "ThrottlingException", "Message": ""}}, "PutItem")
 UNREACHABLE = EndpointConnectionError(endpoint_url="https://dynamodb")

@@ -11,7 +11,9 @@ from botocore.stub import Stubber
 from moto import mock_aws
 
 from ticketlock import LockTable, RequestNotApplied, TableRefused
-from ticketlock._executions import (
+from ticketlock.wire._requests import Closing, Describing
+from ticketlock.wire._sdk import make_client
+from ticketlock.workflow._executions import (
     execution_arn,
     holding_name,
     redriven_since,
@@ -19,8 +21,6 @@ from ticketlock._executions import (
     waiting_name,
     work_name,
 )
-from ticketlock._requests import Closing, Describing
-from ticketlock._sdk import make_client
 
 MACHINE = "arn:aws:states:eu-central-1:123456789012:stateMachine:child"
 EXECUTION = "arn:aws:states:eu-central-1:123456789012:execution:child:name"

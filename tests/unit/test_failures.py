@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ticketlock._failures import Failure, Kind
+from ticketlock.workflow._failures import Failure, Kind
 
 CHILD = {
     "ExecutionArn": "arn:aws:states:us-east-1:123456789012:execution:child:lock-1",

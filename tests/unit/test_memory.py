@@ -9,8 +9,8 @@ from botocore.exceptions import ClientError, ParamValidationError
 from unit.memory_requests import KEY, LOCKS, pages_of, put, refused, table_on, update
 
 from ticketlock import Claim, Grant, LockLost, LockName, OutcomeUnknown, Position, RequestNotApplied
-from ticketlock._sdk import check_client, date_ms
 from ticketlock.testing import Fault, ManualClock, MemoryDynamoDB
+from ticketlock.wire._sdk import check_client, date_ms
 
 LEASE_MS = 60_000
 

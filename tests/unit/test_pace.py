@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ticketlock._outcomes import Place, Position
-from ticketlock._pace import Bounds, Pace
-from ticketlock._time import Moment
+from ticketlock.client._pace import Bounds, Pace
+from ticketlock.locks._outcomes import Place, Position
+from ticketlock.wire._table_time import Moment
 
 LEASE_MS = 60_000
 LONGEST_MS = 400

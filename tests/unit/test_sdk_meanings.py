@@ -35,10 +35,10 @@ from ticketlock import (
     TableNotFound,
     TableRefused,
 )
-from ticketlock._requests import Closing, Describing
-from ticketlock._sdk import Refusal, TryAgain, check_client, check_lease, date_ms, make_client, meaning
-from ticketlock._time import Moment
-from ticketlock._writes import renew
+from ticketlock.locks._writes import renew
+from ticketlock.wire._requests import Closing, Describing
+from ticketlock.wire._sdk import Refusal, TryAgain, check_client, check_lease, date_ms, make_client, meaning
+from ticketlock.wire._table_time import Moment
 
 URL = "https://dynamodb.us-east-1.amazonaws.com"
 ITEM = {"pk": {"S": "order-42"}}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ticketlock._time import Moment, Reading, TableTime
+from ticketlock.wire._table_time import Moment, Reading, TableTime
 
 LOCAL_MS = 5_000_000
 WALL_MS = 1_800_000_000_000

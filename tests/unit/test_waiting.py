@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ticketlock import Place, Position
-from ticketlock._time import Moment
-from ticketlock._waiting import Sleep, next_look, next_look_ms, next_sleep
+from ticketlock.wire._table_time import Moment
+from ticketlock.workflow._pace import Sleep, next_look, next_look_ms, next_sleep
 
 LEASE_MS, SHORTEST_MS, LONGEST_MS = 60_000, 1_000, 5_000
 NOW_MS = 1_800_000_000_000

@@ -23,7 +23,7 @@ from wire.struck import STRUCK
 from wire.weather import BAD, SURELY_MET, Weather
 
 from ticketlock import LockClient
-from ticketlock._sdk import make_client
+from ticketlock.wire._sdk import make_client
 
 # Fixtures of other suites.
 __all__ = ["entity", "environment", "kind", "lock_table", "loop", "programs", "sdk_clients"]

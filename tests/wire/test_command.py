@@ -13,7 +13,7 @@ from wire.mishaps import reply_broken_off, reply_lost, request_lost
 from wire.proxy import Proxy
 
 from ticketlock import LockClient
-from ticketlock._sdk import make_client
+from ticketlock.wire._sdk import make_client
 
 SAYS_ITS_TOKEN = ("sh", "-c", "echo $TICKETLOCK_FENCING_TOKEN $$; read go; echo bye")
 NEVER_ENDS = ("sh", "-c", "echo $TICKETLOCK_FENCING_TOKEN $$; exec sleep 1000")

@@ -8,6 +8,6 @@ The same locks, the same table, the same promises as of ``ticketlock.LockClient`
 """
 
 from ticketlock.aio._client import LockClient
-from ticketlock.aio._held import Lease, LeaseGroup
+from ticketlock.aio._lease import Lease, LeaseGroup
 
 __all__ = ["Lease", "LeaseGroup", "LockClient"]

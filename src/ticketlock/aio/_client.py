@@ -5,26 +5,17 @@ import functools
 import inspect as signatures
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
-from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
-from ticketlock import _calls, _sdk
-from ticketlock._acquiring import acquire, leave
-from ticketlock._asking import Asked, Asking, Seconds, Wishes, entity_of, rest_s, signature_of, to_release
-from ticketlock._clocks import Clocks, SystemClocks
-from ticketlock._lease import State
-from ticketlock._listing import LISTED, LockSummary, list_page
-from ticketlock._names import LockName
-from ticketlock._operate import resume
-from ticketlock._outcomes import Grant, LockState, Position
-from ticketlock._protocol import Contender
-from ticketlock._queue import inspect
-from ticketlock._requests import Scan, Steps
-from ticketlock._waits import WaitEnded
-from ticketlock.aio._held import Lease, LeaseGroup
-from ticketlock.aio._table import Table
+from ticketlock.aio._acquiring import Acquiring
+from ticketlock.aio._lease import Lease, LeaseGroup
+from ticketlock.client._acquire import acquire, leave
+from ticketlock.client._base_lease import State
+from ticketlock.client._holdings import Asking, to_release
+from ticketlock.client._wait import WaitEnded
+from ticketlock.client._wishes import Asked, Seconds, Wishes, entity_of, rest_s, signature_of
 from ticketlock.errors import (
     ClientClosed,
     InvalidLockRequest,
@@ -35,6 +26,16 @@ from ticketlock.errors import (
     TicketLockError,
     UnsupportedFormat,
 )
+from ticketlock.locks import _hand_over as _calls
+from ticketlock.locks._inspect import LISTED, LockSummary, inspect, list_page
+from ticketlock.locks._names import LockName
+from ticketlock.locks._operators import resume
+from ticketlock.locks._outcomes import Grant, LockState, Position
+from ticketlock.locks._protocol import Contender
+from ticketlock.wire import _sdk
+from ticketlock.wire._async_performer import Table
+from ticketlock.wire._clocks import Clocks, SystemClocks
+from ticketlock.wire._requests import Scan, Steps
 
 _log = logging.getLogger("ticketlock")
 
@@ -42,37 +43,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _LONGEST_SLEEP_S = 5.0
-
-
-H = TypeVar("H", bound=Lease | LeaseGroup)
-
-
-class Acquiring(Awaitable[H]):
-    """An acquisition that has not begun: ``await`` it, or enter it with ``async with``.
-
-    Each time is one of its own, and several tasks may be inside at once: each leaves what it has entered itself.
-    """
-
-    def __init__(self, begin: Callable[[], Coroutine[Any, Any, H]]) -> None:
-        self._begin = begin
-        self._entered: list[tuple[asyncio.Task[Any] | None, H]] = []
-
-    def __await__(self) -> Generator[Any, None, H]:
-        return self._begin().__await__()
-
-    async def __aenter__(self) -> H:
-        held = await self._begin()
-        self._entered.append((asyncio.current_task(), held))
-        return held
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        caller = asyncio.current_task()
-        # The last of its own; or of all, in a task that has entered none, as where an exit stack is handed on.
-        own = [index for index, (task, _) in enumerate(self._entered) if task is caller]
-        _, held = self._entered.pop(own[-1] if own else -1)
-        await held.__aexit__(kind, error, traceback)
 
 
 class LockClient:

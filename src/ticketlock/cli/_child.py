@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from ticketlock.cli._exits import NOT_EXECUTABLE, NOT_FOUND, Ended, after_signal, of_failed_start
-from ticketlock.cli._words import plain
+from ticketlock.cli._wording import plain
 
 
 def check_executable(command: str) -> None:

@@ -5,9 +5,9 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from ticketlock import _sdk
-from ticketlock._requests import TimeCheck
-from ticketlock.cli._findings import Finding
+from ticketlock.cli._finding import Finding
+from ticketlock.wire import _sdk
+from ticketlock.wire._requests import TimeCheck
 
 # The Date has whole seconds, and is taken at either end of the service's work.
 _DATE_RESOLUTION_MS = 2_000

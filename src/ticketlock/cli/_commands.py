@@ -7,15 +7,15 @@ from typing import Any
 import click
 
 import ticketlock
+from ticketlock.cli._acquire import acquire, release, renew
 from ticketlock.cli._doctor import doctor
 from ticketlock.cli._exits import Ended, after_signal, explained
-from ticketlock.cli._forcing import limit
-from ticketlock.cli._handing_on import acquire, release, renew
-from ticketlock.cli._looking import list_locks, show
-from ticketlock.cli._making import init
+from ticketlock.cli._init import init
+from ticketlock.cli._limit import limit
+from ticketlock.cli._local import local
 from ticketlock.cli._run import run as run_command
-from ticketlock.cli._serving import local
 from ticketlock.cli._settings import group_options, settings_of
+from ticketlock.cli._show import list_locks, show
 
 
 class _Explaining(click.Group):

@@ -9,14 +9,14 @@ import click
 from botocore.exceptions import BotoCoreError, ClientError
 
 import ticketlock
-from ticketlock import _sdk
-from ticketlock._requests import TimeCheck
 from ticketlock.cli._clock_check import clock_finding
 from ticketlock.cli._exits import CONFIGURATION, UNAVAILABLE, Ended
-from ticketlock.cli._findings import Finding
+from ticketlock.cli._finding import Finding
+from ticketlock.cli._permission_check import trial_findings
 from ticketlock.cli._settings import Settings, settings_of, table_options
 from ticketlock.cli._table_check import table_findings
-from ticketlock.cli._trials import trial_findings
+from ticketlock.wire import _sdk
+from ticketlock.wire._requests import TimeCheck
 
 _STYLES = {"good": ("ok", "green"), "bad": ("BAD", "red"), "unsure": ("?", "yellow")}
 

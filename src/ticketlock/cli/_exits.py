@@ -6,7 +6,6 @@ from typing import IO, Any
 import click
 from botocore.exceptions import BotoCoreError, ClientError
 
-from ticketlock import _sdk
 from ticketlock.errors import (
     InvalidLockRequest,
     LockLost,
@@ -18,6 +17,7 @@ from ticketlock.errors import (
     TableRefused,
     UnsupportedFormat,
 )
+from ticketlock.wire import _sdk
 
 UNAVAILABLE = 69
 WAIT_IS_OVER = 75

@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ticketlock import LockName, LockState, LockSummary
-from ticketlock._items import Holder, Row
-from ticketlock.cli._words import permits_of, plain, span
+from ticketlock.cli._wording import permits_of, plain, span
+from ticketlock.locks._items import Holder, Row
 
 _WIDE = 10_000
 

@@ -11,8 +11,8 @@ from ticketlock.cli._exits import LEASE_LOST, Ended
 from ticketlock.cli._settings import settings_of, table_options
 from ticketlock.cli._signals import Signals
 from ticketlock.cli._supervising import Supervision
-from ticketlock.cli._waiting import Seconds, Wish, stand_in_line, waiting_options
-from ticketlock.cli._words import plain
+from ticketlock.cli._wait_in_line import Seconds, Wish, stand_in_line, waiting_options
+from ticketlock.cli._wording import plain
 
 
 @click.command()

@@ -9,8 +9,9 @@ import boto3
 import click
 from botocore.config import Config
 
-from ticketlock import LockClient, LockTable, _sdk
+from ticketlock import LockClient, LockTable
 from ticketlock.cli._exits import CONFIGURATION, Ended
+from ticketlock.wire import _sdk
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from ticketlock._provision import TIME_TO_LIVE, table_definition
-from ticketlock.cli._findings import Finding
+from ticketlock.cli._finding import Finding
+from ticketlock.locks._create_table import TIME_TO_LIVE, table_definition
 
 _DENIED = frozenset({"AccessDeniedException", "AccessDenied"})
 

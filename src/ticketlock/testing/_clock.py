@@ -3,7 +3,7 @@
 import threading
 from dataclasses import dataclass, field
 
-from ticketlock._time import Reading
+from ticketlock.wire._table_time import Reading
 
 _BEGINNING_MS = 1_800_000_000_000
 

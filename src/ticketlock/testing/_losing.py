@@ -3,7 +3,7 @@
 import threading
 from contextlib import suppress
 
-from ticketlock._held import Lease
+from ticketlock.client._lease import Lease
 from ticketlock.errors import LockLost
 
 _PATIENCE_S = 5.0

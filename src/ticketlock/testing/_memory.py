@@ -11,11 +11,11 @@ from botocore.awsrequest import AWSResponse
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from ticketlock._clocks import Clocks, SystemClocks
 from ticketlock.testing._faults import Fault, Refused
 from ticketlock.testing._service import ENDPOINT, Service
 from ticketlock.testing._tables import Table
 from ticketlock.testing._values import Item, copy_of_item
+from ticketlock.wire._clocks import Clocks, SystemClocks
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

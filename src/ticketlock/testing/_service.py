@@ -9,10 +9,10 @@ from typing import Any
 
 from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 
-from ticketlock._clocks import Clocks
 from ticketlock.testing import _administration, _parameters, _reads, _writes
 from ticketlock.testing._faults import Fault, Refused, conflict, throttled
 from ticketlock.testing._tables import Tables
+from ticketlock.wire._clocks import Clocks
 
 ENDPOINT = "memory://dynamodb"
 

@@ -7,10 +7,11 @@ from property import scripts
 from property.broken import published
 from property.broken.lock import ALWAYS, BrokenLock, without
 
-from ticketlock import _conditions, _driver, _queue, _writes
-from ticketlock._driver import Driver
-from ticketlock._requests import Write
-from ticketlock._time import Moment, Reading
+from ticketlock.locks import _conditions, _queue, _writes
+from ticketlock.wire import _driver
+from ticketlock.wire._driver import Driver
+from ticketlock.wire._requests import Write
+from ticketlock.wire._table_time import Moment, Reading
 
 _renew = _writes.renew
 _moment = Driver._moment

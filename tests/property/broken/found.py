@@ -6,14 +6,16 @@ from typing import Any
 from property.broken.lock import ALWAYS, BrokenLock
 from property.faults import Faults
 
-from ticketlock import _conditions, _protocol, _queue, _time, _writes
-from ticketlock._driver import Call, Driver
-from ticketlock._items import LockItem
-from ticketlock._outcomes import Grant
-from ticketlock._protocol import Contender
-from ticketlock._queue import Queue, look
-from ticketlock._requests import Request, Steps
-from ticketlock._time import _DATE_RESOLUTION_MS, Reading, TableTime
+from ticketlock.locks import _conditions, _protocol, _queue, _writes
+from ticketlock.locks._items import LockItem
+from ticketlock.locks._outcomes import Grant
+from ticketlock.locks._protocol import Contender
+from ticketlock.locks._queue import Queue, look
+from ticketlock.wire import _table_time as _time
+from ticketlock.wire._actions import Call
+from ticketlock.wire._driver import Driver
+from ticketlock.wire._requests import Request, Steps
+from ticketlock.wire._table_time import _DATE_RESOLUTION_MS, Reading, TableTime
 
 _observe = TableTime.observe
 _call = Driver._call

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 from property.faults import Faults
 
-from ticketlock._requests import Write
+from ticketlock.wire._requests import Write
 
 ALWAYS = "attribute_exists(pk)"
 

@@ -12,14 +12,15 @@ from typing import Any
 from property import scripts
 from property.broken.lock import ALWAYS, BrokenLock, without
 
-from ticketlock import _conditions, _protocol, _queue, _writes
-from ticketlock._acquiring import acquire
-from ticketlock._items import Holder, LockItem, Row, lock_key, number
-from ticketlock._names import LockName
-from ticketlock._outcomes import Grant, Released
-from ticketlock._protocol import Contender
-from ticketlock._queue import Queue, look
-from ticketlock._requests import Steps, TimeCheck, Transaction, Write
+from ticketlock.client._acquire import acquire
+from ticketlock.locks import _conditions, _protocol, _queue, _writes
+from ticketlock.locks._items import Holder, LockItem, Row, lock_key
+from ticketlock.locks._names import LockName
+from ticketlock.locks._outcomes import Grant, Released
+from ticketlock.locks._protocol import Contender
+from ticketlock.locks._queue import Queue, look
+from ticketlock.wire._attributes import number
+from ticketlock.wire._requests import Steps, TimeCheck, Transaction, Write
 
 _take_my_turn = _writes.take_my_turn
 _take_past_the_count = _writes.take_past_the_count

@@ -13,10 +13,11 @@ from property.invariants import LEASE_MS
 from property.scripts import Script
 from property.world import World
 
-from ticketlock._driver import Actions, Driver, Sleep
-from ticketlock._time import Moment, Reading
-from ticketlock._writes import Claim
 from ticketlock.errors import TableError
+from ticketlock.locks._claim import Claim
+from ticketlock.wire._actions import Actions, Sleep
+from ticketlock.wire._driver import Driver
+from ticketlock.wire._table_time import Moment, Reading
 
 _MARGIN_MS = 6_000
 

@@ -1,0 +1,117 @@
+"""``ticketlock acquire``, ``renew`` and ``release``: a lock that is held across processes, by its owner's name."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from ticketlock import Lease, LockName
+from ticketlock.cli._exits import LEASE_LOST, Ended
+from ticketlock.cli._limit import force
+from ticketlock.cli._settings import settings_of, table_options
+from ticketlock.cli._signals import Signals
+from ticketlock.cli._wait_in_line import Wish, lease_option, namespace_option, stand_in_line, waiting_options
+from ticketlock.cli._wording import plain
+
+_owner_option = click.option("--owner", required=True, metavar="ID", help="Who holds it, as `acquire` has said.")
+
+
+@click.command()
+@click.argument("entity")
+@click.option(
+    "--owner",
+    metavar="ID",
+    help="The identity of this acquisition; the same again gets the same grant.  [default: a new one]",
+)
+@waiting_options
+@table_options
+@click.pass_context
+def acquire(context: click.Context, /, **said: Any) -> None:
+    """Wait for the lock on ENTITY in arrival order, and leave it held for the length of the lease.
+
+    Tells in JSON who holds it. Nobody renews it: `ticketlock renew` does, and `ticketlock release` frees it.
+    """
+    wish = Wish(**said)
+    with Signals() as signals:
+        lease = stand_in_line(settings_of(context), wish, signals, heartbeat=False)
+    lease.detach()
+    _tell(lease)
+
+
+@click.command()
+@click.argument("entity")
+@_owner_option
+@namespace_option
+@lease_option
+@table_options
+@click.pass_context
+def renew(context: click.Context, /, entity: str, owner: str, namespace: str, lease: float) -> None:
+    """Give the lock on ENTITY a whole new lease, counted from now."""
+    renewed = settings_of(context).locks(lease_s=lease).resume(entity, owner, namespace=namespace)
+    renewed.detach()
+    _tell(renewed)
+
+
+@click.command()
+@click.argument("entity")
+@click.option("--owner", metavar="ID", help="Who holds it, as `acquire` has said.")
+@click.option("--force", "by_force", is_flag=True, help="Take it away from whoever holds it. Asks first.")
+@click.option("--fencing-token", type=int, metavar="N", help="With --force: only from the holder with this token.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@namespace_option
+@table_options
+@click.pass_context
+def release(
+    context: click.Context,
+    /,
+    entity: str,
+    owner: str | None,
+    by_force: bool,
+    fencing_token: int | None,
+    yes: bool,
+    namespace: str,
+) -> None:
+    """Free the lock on ENTITY: that of an owner, or by force."""
+    if by_force == (owner is not None):
+        raise click.UsageError("whose? Give --owner, or --force.")
+    if fencing_token is not None and not by_force:
+        raise click.UsageError("--fencing-token is for --force.")
+    table, lock = settings_of(context).lock_table(), LockName(entity, namespace)
+    if owner is None:
+        force(table, lock, fencing_token, yes=yes)
+        return
+    released = table.release_as(lock, owner)
+    click.echo(
+        json.dumps(
+            {
+                "entity": entity,
+                "namespace": namespace,
+                "owner": owner,
+                "heldSeconds": released.held_ms / 1_000,
+                "leaseWasOver": released.lease_was_over,
+            },
+            ensure_ascii=False,
+        )
+    )
+    if released.lease_was_over:
+        raise Ended(f"the lease on '{plain(entity)}' was over before its release", LEASE_LOST)
+
+
+def _tell(lease: Lease) -> None:
+    rest_s = lease.remaining_s
+    told = {
+        "entity": lease.entity,
+        "namespace": lease.namespace,
+        "owner": lease.owner,
+        "fencingToken": lease.fencing_token,
+        "deadline": _iso(lease.deadline),
+        "remainingSeconds": round(rest_s, 3),
+        "shared": lease.shared,
+        "dataLeft": lease.data_left,
+    }
+    click.echo(json.dumps(told, ensure_ascii=False))
+
+
+def _iso(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,68 @@
+"""What an operator does to locks that are not theirs: ``ticketlock release --force`` and ``ticketlock limit``."""
+
+import click
+
+from ticketlock import LockLost, LockName, LockTable
+from ticketlock.cli._exits import LEASE_LOST, Ended
+from ticketlock.cli._settings import settings_of, table_options
+from ticketlock.cli._wait_in_line import namespace_option
+from ticketlock.cli._wording import permits_of, plain, span
+
+
+def force(table: LockTable, lock: LockName, fencing_token: int | None, *, yes: bool) -> None:
+    """Take a lock away from its holders, after a question that names them.
+
+    Raises:
+        Ended: nobody like that holds it.
+        Abort: the answer was no.
+    """
+    name, found = plain(lock.entity), table.inspect(lock)
+    holders = [
+        holder for holder in (found.item.holders if found.item else ()) if fencing_token in (None, holder.fencing_token)
+    ]
+    if not holders:
+        raise Ended(f"nobody holds the lock on '{name}'{_with(fencing_token)}", LEASE_LOST)
+    for holder in holders:
+        rest_ms = holder.lease_until_ms - found.now.likely_ms
+        lease = f"its lease ends in {span(rest_ms)}" if rest_ms > 0 else f"its lease is over since {span(-rest_ms)}"
+        click.echo(f"{plain(holder.owner)}, fencing token {holder.fencing_token}: {lease}", err=True)
+    if not yes:
+        click.confirm(
+            f"Take the lock on '{name}' away? Its holder goes on until its next heartbeat, beside the next one",
+            abort=True,
+            err=True,
+        )
+    for holder in holders:
+        try:
+            table.force_release(lock, holder.fencing_token)
+        except LockLost:
+            click.echo(f"{plain(holder.owner)} has left it meanwhile", err=True)
+        else:
+            click.echo(f"taken from {plain(holder.owner)}, fencing token {holder.fencing_token}")
+
+
+@click.command()
+@click.argument("entity")
+@click.argument("permits", type=click.IntRange(0, 100), metavar="N")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@namespace_option
+@table_options
+@click.pass_context
+def limit(context: click.Context, /, entity: str, permits: int, yes: bool, namespace: str) -> None:
+    """Set how many may hold the lock on ENTITY at once, whatever number its users ask for; 0 closes it.
+
+    Whoever holds it keeps it. It stays until it is set again.
+    """
+    table, lock, name = settings_of(context).lock_table(), LockName(entity, namespace), plain(entity)
+    if not yes:
+        item = table.inspect(lock).item
+        now = "nobody has used it yet" if item is None else f"now {item.permits}, held by {item.held}"
+        what = "Let nobody hold" if permits == 0 else f"Let {permits} at once hold"
+        click.confirm(f"{what} the lock on '{name}' ({now})?", abort=True, err=True)
+    item = table.set_limit(lock, permits).item
+    assert item is not None
+    click.echo(f"{name}: {permits_of(item.permits)}, held by {item.held}, {item.waiting} waiting")
+
+
+def _with(fencing_token: int | None) -> str:
+    return "" if fencing_token is None else f" with fencing token {fencing_token}"

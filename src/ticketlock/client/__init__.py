@@ -1,0 +1,1 @@
+"""The client for threads: what it asks for, holds and renews."""

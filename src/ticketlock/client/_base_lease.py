@@ -1,0 +1,258 @@
+"""A held lock, as its holder knows it: until when it may be counted on, and what is due next. No I/O.
+
+Whether it is held is a matter of the deadline and of two local clocks, never of a flag that somebody would have to turn
+in time: a process that was suspended past its deadline finds it over at its first question.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, Self, TypeVar
+
+from ticketlock.errors import ClientClosed, LockLost
+from ticketlock.locks import _fencing
+from ticketlock.locks._claim import Claim
+from ticketlock.locks._names import LockName
+from ticketlock.locks._outcomes import Grant
+from ticketlock.wire._clocks import Clocks
+from ticketlock.wire._table_time import Reading
+
+Due = Literal["renew", "danger", "lost"]
+State = Literal["held", "lost", "released", "unreleased"]
+L = TypeVar("L", bound="BaseLease")
+
+_SHORTEST_RETRY_MS = 100
+_RETRY_SHARE = 20
+_DANGER_SHARE = 4
+
+
+class BaseLease:
+    """One held lock; what is common to threads and tasks.
+
+    Attributes:
+        entity, namespace: the lock's name.
+        owner: the identity of this acquisition.
+        fencing_token: greater than that of every earlier grant of the lock; renewals do not change it.
+        shared: whether others may share the lock.
+        data_left: what the last holder left, if anything.
+    """
+
+    _caller: object = None
+    _detached = False
+
+    def __init__(
+        self,
+        table_name: str,
+        claim: Claim,
+        grant: Grant,
+        clocks: Clocks,
+        *,
+        has_own_identity: bool,
+        heartbeat: bool,
+        on_lost: Callable[[Self], object] | None,
+        on_danger: Callable[[Self], object] | None,
+        danger_ms: int | None,
+    ) -> None:
+        self.entity = claim.lock.entity
+        self.namespace = claim.lock.namespace
+        self.owner = claim.owner
+        self.fencing_token = grant.fencing_token
+        self.shared = claim.shared
+        self.data_left = grant.data_left
+        self._table_name = table_name
+        self._claim = claim
+        # Whether its owner was made for it; otherwise somebody else with the same owner may work under its grant.
+        self._has_own_identity = has_own_identity
+        self._data = claim.data
+        self._clocks = clocks
+        self._heartbeat = heartbeat
+        self._callbacks: dict[Due, Callable[[Any], object] | None] = {"lost": on_lost, "danger": on_danger}
+        self._danger_ms = danger_ms if danger_ms is not None else claim.lease_ms // _DANGER_SHARE
+        self._mutex = threading.Lock()
+        self._pid = os.getpid()
+        # "unreleased": its release failed, and may have been applied: not to be counted on; it may be tried again.
+        self._state: State = "held"
+        self._holds = 1
+        self._in_danger = False
+        self._renewing = False
+        self._take_in(grant)
+
+    @property
+    def lock(self) -> LockName:
+        """The lock's name."""
+        return self._claim.lock
+
+    @property
+    def data(self) -> str | None:
+        """What is shown beside the holder."""
+        return self._data
+
+    @property
+    def remaining_s(self) -> float:
+        """How long the lock may still be counted on, in seconds; 0 when it is over."""
+        reading = self._clocks.read()
+        return self._remaining_ms(reading) / 1_000 if self._may_be_held() else 0.0
+
+    @property
+    def deadline(self) -> datetime:
+        """Until when the lock may be counted on, by this machine's wall clock; each renewal moves it on."""
+        reading = self._clocks.read()
+        return datetime.fromtimestamp(reading.wall_ms / 1_000, UTC) + timedelta(
+            milliseconds=self._remaining_ms(reading)
+        )
+
+    def is_held(self) -> bool:
+        """Whether the lock may be counted on at this moment; asks the clocks, not the table."""
+        return self._may_be_held() and self._remaining_ms(self._clocks.read()) > 0
+
+    def condition_check(self, *, native: bool = False) -> dict[str, Any]:
+        """A ConditionCheck for a ``TransactWriteItems`` of yours: that the lock is still held with this token.
+
+        Args:
+            native: in Python types, for the client of a ``boto3.resource``; without, as a low-level client wants it.
+        """
+        return _fencing.condition_check(self._table_name, self.lock, self.owner, self.fencing_token, native=native)
+
+    def fenced_put(
+        self, item: Mapping[str, Any], *, attribute: str = "lockToken", native: bool = False, **more: Any
+    ) -> dict[str, Any]:
+        """The arguments of a ``put_item`` that keeps the token in your item, and is refused after a later one.
+
+        Args:
+            item: the item.
+            attribute: where your items keep the token.
+            native: as in ``condition_check``.
+            more: further arguments, for example ``TableName``; a ``ConditionExpression`` has to hold as well.
+        """
+        return _fencing.fenced_put(self.fencing_token, item, attribute=attribute, native=native, more=more)
+
+    def fenced_update(
+        self, update: str, *, attribute: str = "lockToken", native: bool = False, **more: Any
+    ) -> dict[str, Any]:
+        """The arguments of an ``update_item`` that does the same.
+
+        Args:
+            update: an update expression that begins with ``SET``.
+            attribute, native, more: as in ``fenced_put``; also ``Key``.
+        """
+        return _fencing.fenced_update(self.fencing_token, update, attribute=attribute, native=native, more=more)
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__} {self.entity!r} in {self.namespace!r}, fencing token {self.fencing_token}, "
+            f"{self._state}, {self.remaining_s:.1f} s left>"
+        )
+
+    # What the client and its keeper do with it.
+
+    def _take_in(self, grant: Grant) -> None:
+        self._grant = grant
+        self._deadline = Reading(grant.deadline_ms, grant.deadline_wall_ms)
+        # Whether the table was asked because of the wall clock, and has not confirmed the lease yet.
+        self._doubted = False
+        self._renew_at_ms = grant.deadline_ms - self._claim.lease_ms // 2
+
+    def _remaining_ms(self, reading: Reading) -> int:
+        """By whichever of the two clocks is nearer to the end."""
+        return max(0, min(self._deadline.local_ms - reading.local_ms, self._deadline.wall_ms - reading.wall_ms))
+
+    def _is_sure_of(self, needed_ms: int) -> bool:
+        return self._may_be_held() and self._remaining_ms(self._clocks.read()) >= max(1, needed_ms)
+
+    def _too_short(self, needed_ms: int) -> LockLost:
+        return LockLost(f"less than {needed_ms / 1_000} s are left of the lease on {self.entity!r}, even renewed")
+
+    def _may_be_held(self) -> bool:
+        return self._state == "held" and self._pid == os.getpid()
+
+    def _check_process(self) -> None:
+        if self._pid != os.getpid():
+            raise ClientClosed("the lease belongs to the process that this one was forked from: it is not held here")
+
+    def _is_watched(self) -> bool:
+        return self._heartbeat or any(self._callbacks.values())
+
+    def _due_ms(self, reading: Reading) -> int:
+        """When something is due next, on the local clock."""
+        if self._is_doubtful(reading):
+            return reading.local_ms
+        due = [self._deadline.local_ms]
+        if not self._in_danger:
+            due.append(self._deadline.local_ms - self._danger_ms)
+        if self._heartbeat and not self._renewing:
+            due.append(self._renew_at_ms)
+        return min(due)
+
+    def _take_due(self, reading: Reading) -> Due | None:
+        """What is due now, once: marks it as being done."""
+        with self._mutex:
+            if self._state != "held":
+                return None
+            if reading.local_ms >= self._deadline.local_ms:
+                return "lost"
+            is_doubtful = self._is_doubtful(reading)
+            if is_doubtful or (self._heartbeat and not self._renewing and reading.local_ms >= self._renew_at_ms):
+                self._renewing, self._doubted = True, self._doubted or is_doubtful
+                return "renew"
+            if not self._in_danger and reading.local_ms >= self._deadline.local_ms - self._danger_ms:
+                self._in_danger = True
+                return "danger"
+            return None
+
+    def _is_doubtful(self, reading: Reading) -> bool:
+        """Whether the wall clock alone says that it is over, set, or frozen with the other: the table is asked once."""
+        is_asked = self._doubted or self._renewing
+        return self._heartbeat and not is_asked and reading.wall_ms >= self._deadline.wall_ms
+
+    def _renewed(self, grant: Grant) -> None:
+        """Go by a renewal's deadline, unless a later renewal is known.
+
+        It may be nearer than the one before: after a clock was set the table's time is known less well.
+        """
+        with self._mutex:
+            self._renewing = False
+            if grant.lease_until_ms >= self._grant.lease_until_ms:
+                self._take_in(grant)
+
+    def _not_renewed(self, reading: Reading) -> None:
+        with self._mutex:
+            self._renewing = False
+            self._renew_at_ms = reading.local_ms + max(_SHORTEST_RETRY_MS, self._claim.lease_ms // _RETRY_SHARE)
+
+    def _mark_lost(self) -> bool:
+        """Whether this is the moment of its loss: it was held, and not released."""
+        with self._mutex:
+            self._renewing = False
+            was_held = self._state == "held"
+            if was_held:
+                self._state = "lost"
+            return was_held
+
+    def _has_nothing_to_free(self, reading: Reading) -> bool:
+        """Whether its release failed, and need not be tried again: it is over since."""
+        return self._state == "unreleased" and self._remaining_ms(reading) == 0
+
+    def _hold_again(self) -> bool:
+        with self._mutex:
+            if self._state == "held":
+                self._holds += 1
+            return self._state == "held"
+
+    def _mark_released(self) -> State | Literal["still held"]:
+        """What it was before, or that an outer hold keeps it."""
+        with self._mutex:
+            if self._holds > 1:
+                self._holds -= 1
+                return "still held"
+            was = self._state
+            self._state = "released"
+            return was
+
+    def _check_held(self) -> None:
+        self._check_process()
+        if self._state != "held":
+            raise self._lost()
+
+    def _lost(self) -> LockLost:
+        return LockLost(f"the lease of fencing token {self.fencing_token} on {self.entity!r} is over")

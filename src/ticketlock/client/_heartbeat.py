@@ -1,0 +1,180 @@
+"""The heartbeat of a client: one thread for all its leases, each on a schedule of its own.
+
+While a renewal is under way another thread takes over the watch, and the one that is left over ends: so a request
+that hangs delays no other lease's, nor the news that its own is over. The last one ends with the last lease.
+"""
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ticketlock.wire._clocks import Clocks
+from ticketlock.wire._table_time import Reading
+
+if TYPE_CHECKING:
+    from ticketlock.client._base_lease import Due
+    from ticketlock.client._lease import Lease
+
+_log = logging.getLogger("ticketlock")
+
+# A clock of the system may go on while the process is suspended, and a wait of Python's may not.
+_LONGEST_WAIT_S = 5.0
+# To start and end a thread takes as long as a request: one that would be needed again at once stays for so long.
+_LINGERS_S = 0.05
+_MANY_IN_A_ROW = 5
+_MOST_THREADS = 128
+_SETTLES_WITHIN_S = 0.05
+# By less than this the two clocks part without anything being due sooner: a lease is renewed half of it before its end.
+_CLOCKS_PART_MS = 100
+
+
+class Keeper:
+    """Calls ``tend`` with each lease, and what is due about it, when it is.
+
+    A client may hold thousands: what comes next is found among numbers that are kept, not by asking every lease.
+    """
+
+    def __init__(self, clocks: Clocks, tend: Callable[["Lease", "Due"], None]) -> None:
+        self._clocks = clocks
+        self._tend = tend
+        self._changed = threading.Condition()
+        # Each with the moment, on the local clock, at which it is to be looked at.
+        self._leases: dict[Lease, int] = {}
+        self._wall_ahead_ms = 0
+        self._watchers = 0
+        # When the watcher looks again at the latest; whether it lingers with nothing to watch.
+        self._looks_at_ms = 0.0
+        self._lingers = False
+        # How many leases followed the one before them at once; when the last one left.
+        self._in_a_row = 0
+        self._left_at_ms = float("-inf")
+        self._threads: set[threading.Thread] = set()
+
+    def watch(self, lease: "Lease") -> None:
+        """Tend a lease from now on."""
+        with self._changed:
+            follows = self._clocks.read().local_ms - self._left_at_ms < _LINGERS_S * 1_000
+            self._in_a_row = self._in_a_row + 1 if follows else 0
+            self._look_at(lease)
+            self._ensure_a_watcher()
+
+    def forget(self, lease: "Lease") -> None:
+        """Tend it no more. After the last one the thread ends by itself, while its lease is being released."""
+        with self._changed:
+            self._leases.pop(lease, None)
+            if not self._leases:
+                self._left_at_ms = self._clocks.read().local_ms
+                if not self._lingers:
+                    self._changed.notify_all()
+
+    def settle(self) -> None:
+        """See that no thread is left that waits for nothing; but where one lock follows the other all the time."""
+        if self._in_a_row < _MANY_IN_A_ROW:
+            self._join()
+
+    def close(self) -> None:
+        """End the thread that has nothing to watch."""
+        with self._changed:
+            self._in_a_row = 0
+            self._changed.notify_all()
+        self._join()
+
+    def _join(self) -> None:
+        with self._changed:
+            idle = [] if self._leases else [each for each in self._threads if each is not threading.current_thread()]
+        # Those that wait end at once; those whose requests hang end with them.
+        last_s = time.monotonic() + _SETTLES_WITHIN_S
+        for thread in idle:
+            thread.join(max(0.0, last_s - time.monotonic()))
+
+    @property
+    def threads(self) -> int:
+        """How many threads there are."""
+        with self._changed:
+            return len(self._threads)
+
+    def _ensure_a_watcher(self) -> None:
+        if self._watchers or not self._leases or len(self._threads) >= _MOST_THREADS:
+            return
+        thread = threading.Thread(target=self._run, name="ticketlock-heartbeat", daemon=True)
+        self._threads.add(thread)
+        self._watchers += 1
+        try:
+            thread.start()
+        except RuntimeError:
+            self._threads.discard(thread)
+            self._watchers -= 1
+            # An interpreter that is about to exit starts no thread: whatever is held is released by then.
+            if not sys.is_finalizing():
+                raise
+
+    def _run(self) -> None:
+        try:
+            while (found := self._next()) is not None:
+                lease, due = found
+                try:
+                    self._tend(lease, due)
+                except Exception:
+                    _log.exception("the heartbeat of %r failed", lease)
+                with self._changed:
+                    if lease in self._leases:
+                        self._look_at(lease)
+                    if self._watchers:
+                        return
+                    self._watchers += 1
+        finally:
+            with self._changed:
+                self._threads.discard(threading.current_thread())
+
+    def _next(self) -> "tuple[Lease, Due] | None":
+        """Wait until something is due, and hand the watch over; None when there is nothing to watch any more."""
+        with self._changed:
+            while self._leases or self._linger():
+                if not self._leases:
+                    continue
+                reading = self._clocks.read()
+                self._ask_all_if_the_clocks_parted(reading)
+                lease = min(self._leases, key=self._leases.__getitem__)
+                due_ms = self._leases[lease]
+                if due_ms <= reading.local_ms:
+                    due = lease._take_due(reading)
+                    self._leases[lease] = lease._due_ms(reading)
+                    if due == "lost" or lease._state != "held":
+                        del self._leases[lease]
+                    if due is None:
+                        continue
+                    self._watchers -= 1
+                    with suppress(RuntimeError):
+                        # Without another thread this one watches on, when it is done.
+                        self._ensure_a_watcher()
+                    return lease, due
+                self._looks_at_ms = due_ms
+                self._changed.wait(min((due_ms - reading.local_ms) / 1_000, _LONGEST_WAIT_S))
+            self._watchers -= 1
+            return None
+
+    def _look_at(self, lease: "Lease") -> None:
+        self._leases[lease] = due_ms = lease._due_ms(self._clocks.read())
+        if due_ms < self._looks_at_ms:
+            self._changed.notify_all()
+
+    def _ask_all_if_the_clocks_parted(self, reading: Reading) -> None:
+        """The machine was frozen, or its wall clock set: a lease may be in doubt at once."""
+        wall_ahead_ms = reading.wall_ms - reading.local_ms
+        if abs(wall_ahead_ms - self._wall_ahead_ms) > _CLOCKS_PART_MS:
+            self._wall_ahead_ms = wall_ahead_ms
+            self._leases = {lease: lease._due_ms(reading) for lease in self._leases}
+
+    def _linger(self) -> bool:
+        """Wait for the next lease for a moment, if many came in a row; whether one has come, and perhaps gone."""
+        if (before := self._in_a_row) < _MANY_IN_A_ROW:
+            return False
+        self._lingers = True
+        self._looks_at_ms = self._clocks.read().local_ms + _LINGERS_S * 1_000
+        self._changed.wait(_LINGERS_S)
+        self._lingers = False
+        return bool(self._leases) or self._in_a_row > before

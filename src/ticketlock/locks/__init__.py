@@ -1,0 +1,1 @@
+"""The ticket lock: what is stored, every condition, every write, every decision."""

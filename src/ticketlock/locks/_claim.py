@@ -1,0 +1,52 @@
+"""What one acquisition asks for."""
+
+from dataclasses import dataclass
+
+from ticketlock._checks import text, whole_number
+from ticketlock.errors import InvalidLockRequest
+from ticketlock.locks._items import MAX_HOLDERS, Session
+from ticketlock.locks._names import LockName, owner_id
+
+MIN_LEASE_MS = 1_000
+
+
+MAX_LEASE_MS = 7 * 24 * 3_600_000
+
+
+DATA_BYTES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What one acquisition asks for.
+
+    Attributes:
+        lock: the lock's name.
+        owner: the identity of this acquisition, chosen before the first request; every repeat carries it.
+        lease_ms: how long a grant, and a place in the queue, last without renewal: 1 second to 7 days.
+        permits: how many may hold the lock at once, 1 to 100: counts when the lock is first used.
+        shared: to hold it together with others who share it, up to 100; without, nobody else may hold it (or only as
+            many as there are permits).
+        data: up to 256 bytes that are shown beside the holder.
+        session: where it can be called when its turn may have come; None when it cannot.
+
+    Raises:
+        InvalidLockRequest: a field is out of its bounds.
+    """
+
+    lock: LockName
+    owner: str
+    lease_ms: int
+    permits: int = 1
+    data: str | None = None
+    session: Session | None = None
+    shared: bool = False
+
+    def __post_init__(self) -> None:
+        owner_id(self.owner)
+        whole_number("lease_ms", self.lease_ms, MIN_LEASE_MS, MAX_LEASE_MS)
+        whole_number("permits", self.permits, 1, MAX_HOLDERS)
+        if self.shared and self.permits != 1:
+            raise InvalidLockRequest("permits", self.permits, "1, of a claim that shares the lock")
+        if self.data is not None:
+            text("data", self.data, DATA_BYTES)

@@ -1,0 +1,221 @@
+"""What stands in the table: keys, attribute names, and the items as values.
+
+One table: ``pk`` (string), ``sk`` (string), time to live on ``expiresAt`` (whole epoch seconds). Every other time is
+in epoch milliseconds and says so in its name.
+
+    lock item   pk = entity   sk = namespace + "/"
+    queue row   pk = entity   sk = namespace + "/" + ticket, 38 digits
+
+The slash ends the namespace, so that ``begins_with(sk, "ns/")`` reads the lock item first, then its rows in ticket
+order, and nothing else. Session items have a sort key that starts with a slash, which no namespace does, so no entity
+name reaches them:
+
+    session item   pk = "session#" + execution ARN   sk = "/" + place in the definition
+
+A holder is two attributes of the lock item, so that one expression works whether the item exists or not: a map, and
+beside it the fencing token, which the granting update computes on the server.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ticketlock.errors import UnsupportedFormat
+from ticketlock.locks._names import LockName
+from ticketlock.wire._attributes import Item, integer
+
+FORMAT = 1
+TICKET_DIGITS = 38
+# Every write of the lock item is billed by its size, and a holder has some 200 bytes.
+MAX_HOLDERS = 100
+
+_HOLDER = "holder:"
+_TOKEN = "token:"
+_SESSION = "session#"
+
+
+def lock_key(lock: LockName) -> dict[str, Any]:
+    """The key of a lock's item."""
+    return {"pk": {"S": lock.entity}, "sk": {"S": lock.namespace + "/"}}
+
+
+def row_key(lock: LockName, ticket: int) -> dict[str, Any]:
+    """The key of a queue row."""
+    digits = str(ticket)
+    if len(digits) > TICKET_DIGITS:
+        raise OverflowError(f"ticket {digits} has more than {TICKET_DIGITS} digits: the lock item was tampered with")
+    return {"pk": {"S": lock.entity}, "sk": {"S": f"{lock.namespace}/{digits.zfill(TICKET_DIGITS)}"}}
+
+
+def holder_attribute(owner: str) -> str:
+    """The attribute of the lock item that holds an owner's grant."""
+    return _HOLDER + _owner_hash(owner)
+
+
+def token_attribute(owner: str) -> str:
+    """The attribute of the lock item that holds the fencing token of an owner's grant."""
+    return _TOKEN + _owner_hash(owner)
+
+
+def _owner_hash(owner: str) -> str:
+    return hashlib.sha256(owner.encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One place of one execution that waits for a lock or holds it.
+
+    Attributes:
+        execution: the execution's ARN.
+        place: which of the definition's locks it is.
+    """
+
+    execution: str
+    place: str
+
+    def key(self) -> dict[str, Any]:
+        """The session item's key."""
+        return {"pk": {"S": _SESSION + self.execution}, "sk": {"S": "/" + self.place}}
+
+    @classmethod
+    def of_key(cls, item: Item) -> "Session":
+        """The session that a key, or an item with it, belongs to."""
+        return cls(item["pk"]["S"].removeprefix(_SESSION), item["sk"]["S"].removeprefix("/"))
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """One unreleased grant, as the lock item has it."""
+
+    owner: str
+    fencing_token: int
+    lease_until_ms: int
+    since_ms: int
+    data: str | None
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LockItem:
+    """The lock item as a value.
+
+    Attributes:
+        permits_kept_until_s: until when an operator's limit is kept, one second longer with each that is set; None
+            where none was set.
+        data_left: what the last holder left for the next.
+        now_serving: the ticket of the last grant that came out of the queue; advice.
+    """
+
+    issued: int
+    waiting: int
+    ticket_at_ms: int
+    void_up_to: int
+    fencing_token: int
+    permits: int
+    held: int
+    mean_hold_ms: int | None
+    holders: tuple[Holder, ...]
+    permits_kept_until_s: int | None = None
+    data_left: str | None = None
+    now_serving: int | None = None
+
+    @classmethod
+    def parse(cls, item: Item) -> "LockItem":
+        """Read the item.
+
+        Raises:
+            UnsupportedFormat: a newer version wrote it.
+        """
+        stored = integer(item["format"])
+        if stored != FORMAT:
+            raise UnsupportedFormat(stored, FORMAT)
+        holders = [
+            Holder(
+                owner=value["M"]["owner"]["S"],
+                fencing_token=integer(item[_TOKEN + name.removeprefix(_HOLDER)]),
+                lease_until_ms=integer(value["M"]["leaseUntilMs"]),
+                since_ms=integer(value["M"]["sinceMs"]),
+                data=value["M"]["data"]["S"] if "data" in value["M"] else None,
+                shared="shared" in value["M"],
+            )
+            for name, value in item.items()
+            if name.startswith(_HOLDER)
+        ]
+        return cls(
+            issued=integer(item["issued"]),
+            waiting=integer(item["waiting"]),
+            ticket_at_ms=integer(item["ticketAtMs"]),
+            void_up_to=integer(item["voidUpTo"]),
+            fencing_token=integer(item["fencingToken"]),
+            permits=integer(item["permits"]),
+            held=integer(item["held"]),
+            mean_hold_ms=integer(item["meanHoldMs"]) if "meanHoldMs" in item else None,
+            holders=tuple(sorted(holders, key=lambda holder: holder.fencing_token)),
+            permits_kept_until_s=integer(item["permitsKeptUntil"]) if "permitsKeptUntil" in item else None,
+            data_left=item["dataLeft"]["S"] if "dataLeft" in item else None,
+            now_serving=integer(item["nowServing"]) if "nowServing" in item else None,
+        )
+
+    @property
+    def ahead_of_the_last(self) -> int:
+        """How many stand before the last ticket, as far as the item tells; no fewer than there are, but for permits.
+
+        The count alone would not do: it keeps those that died in the queue until nobody waits any more.
+        """
+        counted = max(0, self.waiting - 1)
+        return counted if self.now_serving is None else min(counted, max(0, self.issued - self.now_serving - 1))
+
+    def room(self, *, shared: bool, gone: Sequence[Holder] = ()) -> int:
+        """How many more may hold it, of those who share it or of those who do not, without the given holders."""
+        others = [holder for holder in self.holders if holder not in gone]
+        if any(holder.shared != shared for holder in others):
+            return 0
+        return self.capacity(shared=shared) - len(others)
+
+    @property
+    def permits_are_set(self) -> bool:
+        """Whether an operator has set the limit: then it does not matter what the users ask for."""
+        return self.permits_kept_until_s is not None
+
+    def capacity(self, *, shared: bool) -> int:
+        """How many may hold it at once, of those who share it or of those who do not."""
+        return MAX_HOLDERS if shared and self.permits > 0 else self.permits
+
+    def holder(self, owner: str) -> Holder | None:
+        """The grant of ``owner``, if it has one."""
+        return next((holder for holder in self.holders if holder.owner == owner), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A queue row as a value.
+
+    Attributes:
+        session: where a waiter that can be called leaves its callback task's token; None of any other.
+        shared: whether it waits to share the lock.
+    """
+
+    ticket: int
+    owner: str
+    lease_until_ms: int
+    created_at_ms: int
+    session: Session | None = None
+    shared: bool = False
+
+    @classmethod
+    def parse(cls, item: Item) -> "Row":
+        """Read a queue row."""
+        return cls(
+            ticket=int(item["sk"]["S"].rpartition("/")[2]),
+            owner=item["owner"]["S"],
+            lease_until_ms=integer(item["leaseUntilMs"]),
+            created_at_ms=integer(item["createdAtMs"]),
+            session=Session.of_key(item["session"]["M"]) if "session" in item else None,
+            shared="shared" in item,
+        )
+
+
+def is_lock_item(item: Item) -> bool:
+    """Whether an item of a lock's partition is the lock item, not a row."""
+    return bool(item["sk"]["S"].endswith("/"))

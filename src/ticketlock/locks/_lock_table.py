@@ -1,0 +1,276 @@
+"""The lock table over boto3: performs the protocol's requests, one process, any number of threads."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from ticketlock._checks import text, whole_number
+from ticketlock.locks import _hand_over as _calls
+from ticketlock.locks._claim import Claim
+from ticketlock.locks._inspect import LISTED, LockSummary, inspect, list_page
+from ticketlock.locks._names import MAX_RECORD_WAIT_MS, LockName
+from ticketlock.locks._operators import release_of, resume, set_limit
+from ticketlock.locks._outcomes import Grant, Held, LockState, Place, Position, Released
+from ticketlock.locks._protocol import Contender
+from ticketlock.wire import _sdk
+from ticketlock.wire._actions import Actions, Sleep, T
+from ticketlock.wire._clocks import Clocks, SystemClocks
+from ticketlock.wire._driver import Driver
+from ticketlock.wire._requests import Reply, Request, Scan, Steps
+from ticketlock.wire._table_time import Moment
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_stepfunctions import SFNClient
+
+
+class LockTable:
+    """A DynamoDB table of locks.
+
+    The algorithm is the ticket lock of Reed and Kanodia, in the form that ``_protocol.py`` describes. Times are whole
+    milliseconds. Every call may be repeated with the same owner.
+
+    Args:
+        table_name: a table with the string keys ``pk`` and ``sk`` and time to live on ``expiresAt``.
+        client: a DynamoDB client of your own: no retries (``total_max_attempts`` 1), time-outs of at most 5 s.
+        step_functions: a Step Functions client: whoever frees the lock or leaves the queue calls the next workflow in
+            line; without one, that looks by itself after a while.
+        clocks: where the time comes from.
+        sleep: how to wait between repeats, in seconds.
+        give_up_after_ms: for how long one request is repeated while the service throttles or fails.
+
+    Raises:
+        ValueError: the client is not usable; says which setting, and what it should be.
+    """
+
+    def __init__(
+        self,
+        table_name: str,
+        *,
+        client: "DynamoDBClient | None" = None,
+        step_functions: "SFNClient | None" = None,
+        clocks: Clocks | None = None,
+        sleep: Callable[[float], object] = time.sleep,
+        give_up_after_ms: int = 8_000,
+    ) -> None:
+        self.table_name = text("table_name", table_name, 1_024)
+        self._client = client if client is not None else _sdk.make_client()
+        _sdk.check_client(self._client)
+        self._step_functions = step_functions
+        self._sleep = sleep
+        self._driver = Driver(table_name, clocks if clocks is not None else SystemClocks(), give_up_after_ms)
+
+    def take_ticket(self, claim: Claim, record_wait_ms: int | None) -> Grant | Position:
+        """Acquire at once, or stand in the queue.
+
+        Args:
+            claim: the acquisition.
+            record_wait_ms: 0 raises RecordWaitExceeded instead of queueing; None waits for ever.
+
+        Raises:
+            InvalidLockRequest: an argument is out of its bounds; nothing was written.
+            RecordWaitExceeded: somebody holds or queues, and the record wait is 0.
+            PermitsMismatch, UnsupportedFormat: the lock exists with another limit, or in a newer format.
+            TableError: the table could not be used.
+        """
+        if record_wait_ms is not None:
+            whole_number("record_wait_ms", record_wait_ms, 0, MAX_RECORD_WAIT_MS)
+        return self.contend(claim, lambda me: me.take_ticket(record_wait_ms))
+
+    def check_turn(self, claim: Claim, place: Place, wait_until_ms: int | None) -> Grant | Position:
+        """Look once, and take the lock or keep the place.
+
+        Args:
+            claim: the acquisition.
+            place: from the ticket or the look before.
+            wait_until_ms: the end of the record wait in table time; None waits for ever.
+
+        Raises:
+            RecordWaitExceeded: it is over, it is not the turn, and the queue is left.
+            InvalidLockRequest, PermitsMismatch, UnsupportedFormat, TableError: as in ``take_ticket``.
+        """
+        if wait_until_ms is not None:
+            whole_number("wait_until_ms", wait_until_ms, 0, 10 * MAX_RECORD_WAIT_MS)
+        steps = Contender.check_turn if self._step_functions is None else _calls.check_turn
+        return self.contend(claim, lambda me: steps(me, place, wait_until_ms))
+
+    def withdraw(self, claim: Claim, ticket: int) -> Grant | None:
+        """Leave the queue.
+
+        Returns:
+            None; or the grant, when an earlier try of the same owner had taken the lock already.
+        """
+        steps = Contender.withdraw if self._step_functions is None else _calls.withdraw
+        return self.contend(claim, lambda me: steps(me, ticket))
+
+    def renew(self, claim: Claim, fencing_token: int) -> Grant:
+        """The heartbeat: a whole new lease, counted from now.
+
+        Raises:
+            LockLost: the lease is over, or the lock is not held with this token any more.
+            TableError: the table could not be used; the lease runs on until its end.
+        """
+        return self.contend(claim, lambda me: me.renew(fencing_token))
+
+    def set_data(self, claim: Claim, fencing_token: int, data: str | None) -> None:
+        """Show something else beside the holder; None for nothing.
+
+        Raises:
+            LockLost: the lease is over, or the lock is not held with this token any more.
+        """
+        self.contend(claim, lambda me: me.set_data(fencing_token, data))
+
+    def release(self, claim: Claim, held: Held, *, data_left: str | None = None) -> Released:
+        """Free the lock.
+
+        Args:
+            claim: the acquisition.
+            held: its grant, with the newest lease.
+            data_left: up to 256 bytes that the next holder finds.
+
+        Raises:
+            LockLost: the lease had ended, and the lock is not held with this token any more.
+            TableError: the table could not be used; the lease ends by itself.
+        """
+        steps = Contender.release if self._step_functions is None else _calls.release
+        return self.contend(claim, lambda me: steps(me, held, data_left=data_left))
+
+    def inspect(self, lock: LockName) -> LockState:
+        """Read a lock, its holders and its whole queue; sends a Query a page."""
+        return self.run(lambda now: inspect(lock, now))
+
+    def set_limit(self, lock: LockName, permits: int) -> LockState:
+        """Set how many may hold a lock at once, 0 to 100: at once, whatever number its users ask for.
+
+        Whoever holds it keeps it: a lower limit only stops further grants, and 0 closes the lock. The item is kept
+        from time to live from then on.
+        """
+        then_call = self._step_functions is not None
+        item = self.run(lambda now: set_limit(lock, permits, now, then_call=then_call))
+        return LockState(item, (), self.now())
+
+    def force_release(self, lock: LockName, fencing_token: int) -> Released:
+        """Take a lock away from the holder with this fencing token, who finds out at the next heartbeat.
+
+        What the holder before it had left stays for the next.
+
+        Raises:
+            LockLost: nobody holds it with this token.
+        """
+        then_call = self._step_functions is not None
+        return self.run(
+            lambda now: release_of(
+                lock, lambda each: each.fencing_token == fencing_token, now, by_force=True, then_call=then_call
+            )
+        )
+
+    def release_as(self, lock: LockName, owner: str) -> Released:
+        """Free a lock that was taken with a known owner, perhaps by another process; nothing is left for the next.
+
+        Raises:
+            LockLost: this owner does not hold it.
+        """
+        then_call = self._step_functions is not None
+        return self.run(
+            lambda now: release_of(lock, lambda each: each.owner == owner, now, by_force=False, then_call=then_call)
+        )
+
+    def list_locks(self) -> Iterator[LockSummary]:
+        """The locks of the table, in no order; sends a Scan a page."""
+        page: Scan | None = Scan(LISTED)
+        while page is not None:
+            request = page
+            locks, page = self.run(_page(request))
+            yield from locks
+
+    def resume(self, lock: LockName, owner: str, lease_ms: int) -> tuple[Claim, Grant]:
+        """The claim and the grant of an owner that holds a lock, renewed.
+
+        Raises:
+            LockLost: it does not hold it.
+            InvalidLockRequest: a request that hangs could take the whole lease.
+        """
+        _sdk.check_lease(lease_ms, self._client)
+        return self.run(lambda now: resume(lock, owner, lease_ms, now))
+
+    @property
+    def client(self) -> "DynamoDBClient":
+        """The DynamoDB client."""
+        return self._client
+
+    @property
+    def step_functions(self) -> "SFNClient":
+        """The Step Functions client.
+
+        Raises:
+            ValueError: there is none.
+        """
+        if self._step_functions is None:
+            raise ValueError("a callback task or an execution is to be reached: give LockTable a Step Functions client")
+        return self._step_functions
+
+    def contend(
+        self, claim: Claim, steps: Callable[[Contender], Steps[T]], *, sleep: Callable[[float], object] | None = None
+    ) -> T:
+        """Drive steps of one claim to their end; see ``run``.
+
+        Raises:
+            InvalidLockRequest: a request that hangs could take the claim's whole lease.
+        """
+        _sdk.check_lease(claim.lease_ms, self._client)
+        return self.run(lambda now: steps(Contender(claim, now)), sleep=sleep)
+
+    def run(self, steps: Callable[[Moment], Steps[T]], *, sleep: Callable[[float], object] | None = None) -> T:
+        """Drive steps of the protocol to their end, performing each request that they yield.
+
+        Args:
+            sleep: how to wait, in seconds, where not as the table does; what it raises ends the steps.
+        """
+        return self.drive(self._driver.run(steps), sleep=sleep)
+
+    def now(self) -> Moment:
+        """The present moment in table time; asks the table where it is not known."""
+        return self.drive(self._driver.now())
+
+    def perform(self, request: Request) -> Reply:
+        """Send a request until it is applied or refused.
+
+        Raises:
+            RequestNotApplied: given up, and no attempt can have been applied.
+            OutcomeUnknown: given up, and some attempt may have been applied.
+            TableError: another one, when repeating cannot help.
+        """
+        return self.drive(self._driver.perform(request))
+
+    def drive(
+        self,
+        actions: Actions[T],
+        *,
+        sleep: Callable[[float], object] | None = None,
+        dynamodb: "DynamoDBClient | None" = None,
+    ) -> T:
+        """Perform calls and sleeps, and hand back what comes of them; with another DynamoDB client, if one is given."""
+        wait = sleep if sleep is not None else self._sleep
+        try:
+            action = next(actions)
+            while True:
+                if isinstance(action, Sleep):
+                    wait(action.ms / 1_000)
+                    action = actions.send(None)
+                    continue
+                client: Any = (dynamodb or self._client) if action.service == "dynamodb" else self.step_functions
+                try:
+                    answer = getattr(client, action.operation)(**action.parameters)
+                except (BotoCoreError, ClientError) as error:
+                    action = actions.throw(error)
+                else:
+                    action = actions.send(answer)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+def _page(request: Scan) -> Callable[[Moment], Steps[tuple[list[LockSummary], Scan | None]]]:
+    return lambda _: list_page(request)

@@ -1,0 +1,67 @@
+"""What a lock is called, and how long a caller will wait for it: the checks of a caller's words."""
+
+import math
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from ticketlock._checks import text
+from ticketlock.errors import InvalidLockRequest
+
+DEFAULT_NAMESPACE = "default"
+_ENTITY_BYTES = 1_024
+_NAMESPACE_BYTES = 255
+_OWNER_BYTES = 1_024
+# Thirty years: longer than any execution, and short enough to count in milliseconds.
+MAX_RECORD_WAIT_MS = 10**12
+
+
+@dataclass(frozen=True, slots=True)
+class LockName:
+    """The name of one lock: an entity, and a namespace that lets several independent locks exist on it.
+
+    Both are compared byte by byte: no normalisation, no trimming, no case folding.
+
+    Attributes:
+        entity: 1 to 1,024 bytes of UTF-8 text.
+        namespace: 1 to 255 bytes of UTF-8 text without ``/``.
+
+    Raises:
+        InvalidLockRequest: one of them is something else.
+    """
+
+    entity: str
+    namespace: str = DEFAULT_NAMESPACE
+
+    def __post_init__(self) -> None:
+        text("entity", self.entity, _ENTITY_BYTES)
+        text("namespace", self.namespace, _NAMESPACE_BYTES)
+        if "/" in self.namespace:
+            raise InvalidLockRequest("namespace", self.namespace, "text without '/'")
+
+
+def owner_id(value: object) -> str:
+    """Check the identity of one acquisition: 1 to 1,024 bytes of text, chosen before the first request."""
+    return text("owner", value, _OWNER_BYTES)
+
+
+def record_wait_ms(field: str, value: Any) -> int | None:
+    """Read a record wait in seconds: a number from 0 on, a ``timedelta``, or infinity, also as ``"Infinity"``.
+
+    Returns:
+        Milliseconds, rounded up; None for a wait without end, and for one of more than 10^9 seconds.
+
+    Raises:
+        InvalidLockRequest: it is something else; names the field.
+    """
+    if value == "Infinity":
+        return None
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    allowed = 'a number of seconds from 0 on, or "Infinity"'
+    # "Not at least 0" is also true of NaN.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        raise InvalidLockRequest(field, value, allowed)
+    if value * 1_000 > MAX_RECORD_WAIT_MS:
+        return None
+    return math.ceil(value * 1_000)

@@ -1,0 +1,121 @@
+"""What an operation of the protocol ends with, as values."""
+
+from dataclasses import dataclass
+
+from ticketlock.locks._items import LockItem, Row
+from ticketlock.locks._names import LockName
+from ticketlock.wire._table_time import Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A hold as it can be handed on to another process: what it takes to renew it or to free it.
+
+    Attributes:
+        lock, owner: whose it is.
+        ticket: its number; None when an earlier, repeated request took the lock and its reply was lost.
+        fencing_token: greater than that of every earlier grant of this lock, unchanged by renewals.
+        lease_until_ms: the end of the lease in table time, milliseconds since the epoch.
+        since_ms: about when the lock was granted, table time.
+        mean_hold_ms: how long recent holders kept it, for statistics; None before the first release.
+    """
+
+    lock: LockName
+    owner: str
+    ticket: int | None
+    fencing_token: int
+    lease_until_ms: int
+    since_ms: int
+    mean_hold_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Grant(Held):
+    """One acquisition that holds the lock: also until when this process may count on it.
+
+    Attributes:
+        deadline_ms: on the local clock, the moment from which on the holder must not count on the lock any more.
+        deadline_wall_ms: the same moment on the wall clock, as it was when the lock was known to be held: a machine
+            that is frozen afterwards, its local clock with it, finds it over by this one.
+        took_over: how many expired holders this grant removed.
+        data_left: what the last holder left for the next.
+        next_may_enter: whether somebody waits, and there was room for another one of the same kind.
+    """
+
+    deadline_ms: int
+    deadline_wall_ms: int
+    took_over: int = 0
+    data_left: str | None = None
+    next_may_enter: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in the queue.
+
+    Attributes:
+        ticket: its number.
+        lease_until_ms: until when the row stands without being extended, table time.
+    """
+
+    ticket: int
+    lease_until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """What a waiter learned by looking.
+
+    Attributes:
+        place: its place; a new one when ``place_lost``.
+        ahead: how many live rows stand before it; an upper bound when it is not among the first.
+        next_free_ms: about when a holder leaves, table time: by the mean hold, at the latest when its lease ends.
+        mean_hold_ms: how long a holder keeps the lock, as far as is known.
+        holders: the owners that hold the lock.
+        lease_over_ms: when a holder's lease ends, table time; None when nobody holds.
+        now: the moment of the look.
+        turns: how many turns before its own: those who may enter together count once.
+        fencing_token: that of the last grant; None when the item was not seen.
+        place_lost: True when the old place was swept, or its number void, and another had to be taken.
+    """
+
+    place: Place
+    ahead: int
+    next_free_ms: int | None
+    mean_hold_ms: int | None
+    holders: tuple[str, ...]
+    now: Moment
+    lease_over_ms: int | None = None
+    place_lost: bool = False
+    turns: int = 0
+    fencing_token: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The lock is free.
+
+    Attributes:
+        held_ms: about how long it was held.
+        lease_was_over: True when the lease had ended before the release, though nobody had taken the lock yet.
+        waiting: how many were counted in the queue; None when an earlier try had freed the lock already.
+    """
+
+    held_ms: int
+    lease_was_over: bool
+    waiting: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LockState:
+    """One lock as it stands in the table.
+
+    Attributes:
+        item: counters and holders; None when the lock has never been used, or its item was cleaned away.
+        rows: the queue, in ticket order, dead rows included.
+        now: the moment of the last page.
+    """
+
+    item: LockItem | None
+    rows: tuple[Row, ...]
+    now: Moment

@@ -1,0 +1,474 @@
+"""The ticket lock: every decision of the protocol, and nothing else. No I/O, no clock.
+
+The rules, in rank order:
+
+1. **The queue decides whose turn it is; one conditional write on the lock item decides who holds.** A process that
+   stalls anywhere, for any time, can be late in the queue, never a second holder.
+2. Every granting write mints the fencing token, and demands that its owner is not a holder yet: a repeated request
+   grants nothing twice.
+3. A lease is written from the upper end of table time and judged by the lower end, less a margin.
+4. A refusal brings the item that refused: the loser decides by what stands there, not by what it remembers.
+   "Refused, but I am in the item" means that an earlier try won.
+
+A ticket's life::
+
+    (none) ──acquire──► holder                                   nobody holds or queues: one write
+    (none) ──mint──► numbered ──put row──► waiting               the row must follow its number within a second
+    waiting ──my turn──► holder                                  one transaction: the row goes, the holder comes
+    waiting ──withdraw──► (none)        waiting ──lease over──► swept by one of the first two in line
+    holder ──renew──► holder ──release──► (none)                 holder ──lease over──► removed by the next grant
+
+The ticket lock is due to Reed and Kanodia (eventcounts and sequencers, 1979) and Mellor-Crummey and Scott (1991); its
+DynamoDB form with an atomic counter and queue rows to "Distributed Locking in DynamoDB" (2020); the fencing token to
+Lamport's and Kleppmann's arguments. What differs here, and why, is in docs/decisions.
+
+Each method of ``Contender`` is a generator: it yields requests, is sent replies, and returns its result. The caller
+performs the requests, with boto3, asyncio or in a simulated world.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ticketlock._checks import text
+from ticketlock.errors import (
+    InvalidLockRequest,
+    LockLost,
+    OutcomeUnknown,
+    PermitsMismatch,
+    RecordWaitExceeded,
+    RequestNotApplied,
+)
+from ticketlock.locks import _writes as write
+from ticketlock.locks._claim import DATA_BYTES, Claim
+from ticketlock.locks._items import Holder, LockItem, Row
+from ticketlock.locks._outcomes import Grant, Held, Place, Position, Released
+from ticketlock.locks._queue import EXPIRY_MARGIN_MS, Queue, expired, look, somebody_lives, the_turn_is_told
+from ticketlock.wire._attributes import Item
+from ticketlock.wire._requests import Reply, Request, Steps
+from ticketlock.wire._table_time import Moment
+
+_TRIES = 5
+_SWEPT_A_LOOK = 25
+
+
+class Contender:
+    """One owner's dealings with one lock.
+
+    Args:
+        claim: what it asks for.
+        now: the present moment; later ones come with the replies.
+    """
+
+    def __init__(self, claim: Claim, now: Moment) -> None:
+        self.claim = claim
+        self.now = now
+        # What a row has left of its lease at least, after a look: a parked waiter may sleep for half a lease.
+        self.row_kept_ms = claim.lease_ms * 3 // 4
+
+    def ask(self, request: Request) -> Steps[Reply]:
+        """Send one request on the way; its reply moves the present on."""
+        reply = yield request
+        self.now = reply.now
+        return reply
+
+    # The verbs of a waiter.
+
+    def take_ticket(self, record_wait_ms: int | None, *, others_wait: bool = False) -> Steps[Grant | Position]:
+        """Acquire at once, or stand in the queue.
+
+        Args:
+            record_wait_ms: 0 to fail instead of queueing.
+            others_wait: the caller has just seen them, and its owner has asked for nothing yet: the hopeless first
+                try is left out.
+
+        Raises:
+            RecordWaitExceeded: somebody holds or queues, and the record wait is 0; nothing is left behind.
+            PermitsMismatch, UnsupportedFormat: the lock exists with another limit, or in a newer format.
+        """
+        found = None
+        if record_wait_ms == 0 or not others_wait:
+            found = yield from self.acquire_at_once()
+        if isinstance(found, Grant):
+            return found
+        if isinstance(found, Row):
+            return self.position(None, Place(found.ticket, found.lease_until_ms), ahead=0)
+        if record_wait_ms == 0:
+            raise RecordWaitExceeded("somebody holds the lock or waits for it, and the record wait is 0")
+        place, item = yield from self.join()
+        return self.position(item, place, ahead=item.ahead_of_the_last)
+
+    def check_turn(self, place: Place, wait_until_ms: int | None) -> Steps[Grant | Position]:
+        """Look once; take the lock if it is my turn; leave the queue if the record wait is over.
+
+        Args:
+            place: from the ticket or the look before.
+            wait_until_ms: the end of the record wait in table time; None waits for ever.
+
+        Raises:
+            RecordWaitExceeded: it is over, it is not my turn, and the queue is left.
+        """
+        found = yield from self.check_position(place)
+        if isinstance(found, Grant) or wait_until_ms is None or self.now.likely_ms < wait_until_ms:
+            return found
+        won_meanwhile = yield from self.withdraw(found.place.ticket)
+        if won_meanwhile is not None:
+            return won_meanwhile
+        raise RecordWaitExceeded(f"not the turn of ticket {found.place.ticket} when the record wait ended")
+
+    # The operations.
+
+    def acquire_at_once(self) -> Steps[Grant | Row | None]:
+        """Take the lock if nobody holds it or queues for it.
+
+        Returns:
+            The grant; or my own row, when an earlier try has joined the queue; or None: somebody holds or queues.
+        """
+        built = self.now
+        reply = yield from self.ask(write.take_at_once(self.claim, built))
+        gone: Sequence[Holder] = ()
+        for _ in range(_TRIES):
+            if reply.applied:
+                grant = yield from self._granted(built, reply.item, len(gone))
+                if grant is not None:
+                    return grant
+                # Taken over before it was reported: the request took longer than the lease.
+                built, gone = self.now, ()
+                reply = yield from self.ask(write.take_at_once(self.claim, built))
+                continue
+            item = self.understood(reply.item)
+            if item is not None and (mine := item.holder(self.claim.owner)) is not None:
+                return (yield from self._won_earlier(item, mine, None))
+            gone = expired(item, self.now)
+            built = self.now
+            if item is None:
+                reply = yield from self.ask(write.take_at_once(self.claim, built))
+            elif item.room(shared=self.claim.shared, gone=gone) <= 0:
+                return None
+            elif item.waiting == 0 and not gone:
+                reply = yield from self.ask(write.take_at_once(self.claim, built))
+            elif item.waiting == 0:
+                reply = yield from self.ask(write.take_over(self.claim, built, item, gone))
+            else:
+                queue = yield from look(self, until=somebody_lives)
+                if queue.mine:
+                    return queue.mine[0]
+                if queue.live or queue.item is None:
+                    return None
+                gone = expired(queue.item, self.now)
+                if queue.item.room(shared=self.claim.shared, gone=gone) <= 0:
+                    return None
+                old = self._is_old(queue.item)
+                if old and (yield from self._swept_a_live_row(queue)):
+                    continue
+                # What heals declares every row void: whoever was dead at the look may have come alive meanwhile.
+                heal = old and len(queue.dead) <= _SWEPT_A_LOOK
+                built = self.now
+                reply = yield from self.ask(write.take_past_the_count(self.claim, built, queue.item, gone, heal=heal))
+        return None
+
+    def join(self) -> Steps[tuple[Place, LockItem]]:
+        """Take a number and stand in the queue with it.
+
+        Returns:
+            The place, and the lock item as the number left it.
+
+        Raises:
+            RequestNotApplied: no number could be followed by its row within a second.
+            OutcomeUnknown: nor is it known of each row that it does not stand.
+        """
+        perhaps_stands = False
+        for _ in range(_TRIES):
+            minted_at = self.now
+            reply = yield from self.ask(write.mint_ticket(self.claim, minted_at))
+            item = self.understood(reply.item)
+            if not reply.applied or item is None:
+                continue
+            if self.now.local_ms > minted_at.local_ms + write.JOIN_DEADLINE_MS:
+                continue
+            lease_until_ms = self.now.latest_ms + self.claim.lease_ms
+            try:
+                reply = yield from self.ask(write.put_row(self.claim, item.issued, minted_at.local_ms, self.now))
+            except (OutcomeUnknown, RequestNotApplied) as error:
+                # The number is too old by now; should its row stand after all, it is found to be mine.
+                perhaps_stands |= isinstance(error, OutcomeUnknown)
+                continue
+            if reply.applied or (reply.item is not None and Row.parse(reply.item).owner == self.claim.owner):
+                return Place(item.issued, lease_until_ms), item
+        given_up = OutcomeUnknown if perhaps_stands else RequestNotApplied
+        raise given_up(f"in {_TRIES} tries no ticket was followed by its row within {write.JOIN_DEADLINE_MS} ms")
+
+    def check_position(self, place: Place) -> Steps[Grant | Position]:
+        """Look at the front of the queue; take the lock if it is my turn, else keep my place alive."""
+        for _ in range(_TRIES):
+            queue = yield from look(self, until=the_turn_is_told)
+            item = queue.item
+            if item is not None and (holder := item.holder(self.claim.owner)) is not None:
+                won = yield from self._won_earlier(item, holder, place.ticket)
+                if won is not None:
+                    for row in queue.mine:
+                        yield from self.ask(write.delete_my_row(self.claim, row.ticket))
+                    return won
+                continue
+            place, is_void = yield from self._my_place(queue, place)
+            if is_void or item is None or queue.surely_lacks(place.ticket):
+                return (yield from self._join_again())
+            ahead, turns = queue.ahead_of(place.ticket), queue.turns_before(place.ticket)
+            if queue.mine and ahead < 2 and (yield from self._swept_a_live_row(queue)):
+                continue
+            gone = expired(item, self.now)
+            if queue.mine and queue.may_enter(place.ticket, gone):
+                built = self.now
+                reply = yield from self.ask(write.take_my_turn(self.claim, built, place.ticket, item, gone))
+                if reply.applied:
+                    grant = yield from self._granted(built, None, len(gone), seen=item, ticket=place.ticket)
+                    if grant is not None:
+                        return grant
+                continue
+            kept = yield from self.extend(place)
+            if kept is None:
+                return (yield from self._join_again())
+            return self.position(item, kept, ahead, turns)
+        return self.position(None, place, ahead=0)
+
+    def withdraw(self, ticket: int) -> Steps[Grant | None]:
+        """Leave the queue.
+
+        Returns:
+            None; or the grant, when an earlier try of mine had taken the lock already.
+        """
+        reply = yield from self.ask(write.withdraw(self.claim, ticket, self.now))
+        if reply.applied or not reply.refused[0]:
+            return None
+        item = self.understood(reply.items[0])
+        won = None
+        if item is not None and (holder := item.holder(self.claim.owner)) is not None:
+            won = yield from self._won_earlier(item, holder, ticket)
+        yield from self.ask(write.delete_my_row(self.claim, ticket))
+        return won
+
+    def renew(self, fencing_token: int) -> Steps[Grant]:
+        """The heartbeat: a whole new lease.
+
+        Raises:
+            LockLost: the lease is over, or the lock is not held with this token any more.
+        """
+        for _ in range(_TRIES):
+            built = self.now
+            reply = yield from self.ask(write.renew(self.claim, fencing_token, built))
+            item = LockItem.parse(reply.item) if reply.item is not None else None
+            holder = self._held_with(item, fencing_token)
+            if item is None or holder is None:
+                raise LockLost(f"the lock is not held with fencing token {fencing_token} any more")
+            if not reply.applied and holder.lease_until_ms <= self.now.latest_ms:
+                raise LockLost(f"the lease of fencing token {fencing_token} ended before it was renewed")
+            if reply.applied or holder.lease_until_ms >= built.latest_ms + self.claim.lease_ms:
+                grant = yield from self._settled(built, item, holder, None)
+                if grant is not None:
+                    return grant
+        raise LockLost(f"the lease of fencing token {fencing_token} could not be renewed: its item kept changing")
+
+    def set_data(self, fencing_token: int, data: str | None) -> Steps[None]:
+        """Show something else beside the holder; None for nothing.
+
+        Raises:
+            LockLost: the lease is over, or the lock is not held with this token any more.
+        """
+        if data is not None:
+            text("data", data, DATA_BYTES)
+        reply = yield from self.ask(write.set_data(self.claim, fencing_token, data, self.now))
+        if not reply.applied:
+            raise LockLost(f"the lock is not held with fencing token {fencing_token} any more, or its lease is over")
+
+    def release(
+        self, held: Held, finished_at_ms: int | None = None, *, data_left: str | None = None
+    ) -> Steps[Released]:
+        """Free the lock.
+
+        Args:
+            held: the grant, with the latest lease that the caller knows of.
+            finished_at_ms: when the work was finished, table time; now, unless an earlier try of this release has
+                written it down.
+            data_left: up to 256 bytes that the next holder finds.
+
+        Raises:
+            LockLost: the lease had ended by then, and the lock is not held with this token any more.
+            InvalidLockRequest: the claim says otherwise than that of the grant whether the lock is shared.
+        """
+        if data_left is not None:
+            text("data_left", data_left, DATA_BYTES)
+        held_ms = max(0, self.now.likely_ms - held.since_ms)
+        # Down at once, up slowly: who sleeps by too short a mean looks once too often, by too long a one too late.
+        mean_hold_ms = held_ms
+        if held.mean_hold_ms is not None:
+            mean_hold_ms = min(held_ms, (3 * held.mean_hold_ms + held_ms) // 4)
+        by_ms = finished_at_ms if finished_at_ms is not None else self.now.latest_ms
+        reply = yield from self.ask(write.release(self.claim, held.fencing_token, mean_hold_ms, self.now, data_left))
+        if not reply.applied:
+            found = LockItem.parse(reply.item) if reply.item is not None else None
+            if self._held_with(found, held.fencing_token) is not None:
+                raise InvalidLockRequest("shared", self.claim.shared, "what the grant was claimed with")
+            if by_ms < held.lease_until_ms:
+                # Nobody may remove a holder whose lease runs: an earlier try of this release did.
+                return Released(held_ms, lease_was_over=False)
+            raise LockLost(f"the lease of fencing token {held.fencing_token} ended and the lock went to somebody else")
+        was = LockItem.parse(reply.item) if reply.item is not None else None
+        holder = self._held_with(was, held.fencing_token)
+        lease_was_over = holder is not None and holder.lease_until_ms <= by_ms
+        return Released(held_ms, lease_was_over, waiting=was.waiting if was is not None else None)
+
+    # The parts.
+
+    def _is_old(self, item: LockItem) -> bool:
+        """Whether every number was followed by its row by now, or will not be."""
+        return item.ticket_at_ms + 2 * write.JOIN_DEADLINE_MS < self.now.earliest_ms
+
+    def understood(self, item: Item | None) -> LockItem | None:
+        """The lock item, unless its limit is another than the claim's, and not an operator's.
+
+        Raises:
+            PermitsMismatch, UnsupportedFormat: as the names say.
+        """
+        if item is None:
+            return None
+        lock = LockItem.parse(item)
+        if lock.permits != self.claim.permits and not lock.permits_are_set:
+            raise PermitsMismatch(self.claim.permits, lock.permits)
+        return lock
+
+    def _held_with(self, item: LockItem | None, fencing_token: int) -> Holder | None:
+        holder = item.holder(self.claim.owner) if item is not None else None
+        return holder if holder is not None and holder.fencing_token == fencing_token else None
+
+    def _my_place(self, queue: Queue, place: Place) -> Steps[tuple[Place, bool]]:
+        """My place as the queue has it, and whether its number is void. A retried join counts once: the older row."""
+        if queue.mine:
+            first, *others = queue.mine
+            surplus = {row.ticket for row in others} | {place.ticket} - {first.ticket}
+            for ticket in sorted(surplus - {first.ticket}):
+                yield from self.ask(write.delete_my_row(self.claim, ticket))
+            return Place(first.ticket, first.lease_until_ms), False
+        is_void = queue.item is None or place.ticket <= queue.item.void_up_to
+        if is_void:
+            yield from self.ask(write.delete_my_row(self.claim, place.ticket))
+        return place, is_void
+
+    def _swept_a_live_row(self, queue: Queue) -> Steps[bool]:
+        """Delete dead rows, and say whether one of them has come alive meanwhile: then the look was wrong.
+
+        The count stays: a late copy of a row may be among them, and a count too high is safe.
+        """
+        revived = False
+        for row in queue.dead[:_SWEPT_A_LOOK]:
+            reply = yield from self.ask(write.delete_dead_row(self.claim.lock, row))
+            revived |= not reply.applied and reply.item is not None
+        return revived
+
+    def extend(self, place: Place) -> Steps[Place | None]:
+        """Keep my row alive, if less than ``row_kept_ms`` is left of its lease; None when the row is gone.
+
+        Whatever a waiter sleeps, a quarter of the lease remains for a late look.
+        """
+        if place.lease_until_ms - self.now.latest_ms > self.row_kept_ms:
+            return place
+        built = self.now
+        reply = yield from self.ask(write.extend_row(self.claim, place.ticket, built))
+        if reply.applied:
+            return Place(place.ticket, built.latest_ms + self.claim.lease_ms)
+        row = Row.parse(reply.item) if reply.item is not None else None
+        return Place(row.ticket, row.lease_until_ms) if row is not None and row.owner == self.claim.owner else None
+
+    def _join_again(self) -> Steps[Position]:
+        place, item = yield from self.join()
+        return replace(self.position(item, place, ahead=item.ahead_of_the_last), place_lost=True)
+
+    def position(self, item: LockItem | None, place: Place, ahead: int, turns: int | None = None) -> Position:
+        """What a look at the item, and so many places and turns ahead, says."""
+        holders = item.holders if item is not None else ()
+        mean_hold_ms = item.mean_hold_ms if item is not None else None
+        # After a mean hold, as far as one is known; when its lease ends at the latest.
+        leaving = (
+            min(holder.since_ms + (mean_hold_ms or 0), holder.lease_until_ms + EXPIRY_MARGIN_MS) for holder in holders
+        )
+        return Position(
+            place=place,
+            ahead=ahead,
+            next_free_ms=min(leaving, default=None),
+            mean_hold_ms=mean_hold_ms,
+            holders=tuple(holder.owner for holder in holders),
+            now=self.now,
+            lease_over_ms=min((holder.lease_until_ms for holder in holders), default=None),
+            turns=ahead if turns is None else turns,
+            fencing_token=item.fencing_token if item is not None else None,
+        )
+
+    def _granted(
+        self,
+        built: Moment,
+        new_item: Item | None,
+        took_over: int,
+        *,
+        seen: LockItem | None = None,
+        ticket: int | None = None,
+    ) -> Steps[Grant | None]:
+        """A granting write was applied: make sure of the lease, and report it."""
+        if new_item is not None:
+            item = LockItem.parse(new_item)
+            token, ticket = item.fencing_token, item.issued
+            holders, waiting = len(item.holders), item.waiting
+        else:
+            assert seen is not None
+            item, token = seen, seen.fencing_token + 1
+            holders, waiting = len(item.holders) - took_over + 1, item.waiting - 1
+        claim = self.claim
+        lease_until_ms = built.latest_ms + claim.lease_ms
+        holder = Holder(claim.owner, token, lease_until_ms, built.likely_ms, claim.data, claim.shared)
+        grant = yield from self._settled(built, item, holder, ticket)
+        if grant is None:
+            return None
+        room = waiting > 0 and holders < item.capacity(shared=claim.shared)
+        return replace(grant, took_over=took_over, next_may_enter=room)
+
+    def as_known_now(self, grant: Grant) -> Grant:
+        """A grant that was not reported yet: this machine may have stood still, or been set, since it was made."""
+        deadline_ms = min(grant.deadline_ms, self.now.local_of(grant.lease_until_ms))
+        deadline_wall_ms = min(grant.deadline_wall_ms, self.now.wall_ms + deadline_ms - self.now.local_ms)
+        return replace(grant, deadline_ms=deadline_ms, deadline_wall_ms=deadline_wall_ms)
+
+    def _won_earlier(self, item: LockItem, holder: Holder, ticket: int | None) -> Steps[Grant | None]:
+        """An earlier try of mine took the lock, with its lease: give it a whole one before reporting it."""
+        return (yield from self._settled(self.now, item, holder, ticket))
+
+    def _settled(self, built: Moment, item: LockItem, holder: Holder, ticket: int | None) -> Steps[Grant | None]:
+        """Report a grant whose lease is nearly whole; else write it anew first, if nothing has changed it.
+
+        A slow request, or an earlier try, leaves less of a lease than was asked for. None when somebody has changed
+        it meanwhile: the caller looks again.
+        """
+        lease_ms = self.claim.lease_ms
+        until_ms = holder.lease_until_ms
+        for _ in range(_TRIES):
+            # Never later than a lease from the request, whatever stands in the item.
+            deadline_ms = min(built.local_ms + lease_ms, self.now.local_of(until_ms))
+            if deadline_ms - self.now.local_ms >= lease_ms * 3 // 4:
+                return Grant(
+                    lock=self.claim.lock,
+                    owner=self.claim.owner,
+                    ticket=ticket,
+                    fencing_token=holder.fencing_token,
+                    lease_until_ms=until_ms,
+                    deadline_ms=deadline_ms,
+                    deadline_wall_ms=self.now.wall_ms + deadline_ms - self.now.local_ms,
+                    since_ms=holder.since_ms,
+                    mean_hold_ms=item.mean_hold_ms,
+                    data_left=item.data_left,
+                )
+            built = self.now
+            reply = yield from self.ask(write.settle_lease(self.claim, holder.fencing_token, until_ms, built))
+            until_ms = write.settled_until_ms(self.claim, until_ms, built)
+            if not reply.applied:
+                found = LockItem.parse(reply.item) if reply.item is not None else None
+                held = self._held_with(found, holder.fencing_token)
+                # Its own repeat is refused as well, by the very lease that it wrote.
+                if held is None or held.lease_until_ms != until_ms:
+                    return None
+        return None

@@ -1,0 +1,128 @@
+"""What is done for an execution that ended without its own last steps: stopped, timed out, or failed unnamed.
+
+Best effort: the lease is the guarantee. It leaves the queue, and frees a held lock at once only when the work is known
+to have ended: a nested execution is stopped and seen closed; anything else is left to the end of its lease, since a
+function that runs cannot be stopped, nor seen to have ended.
+
+Nothing here trusts the order in which events arrive. The grant is read first and freed by its fencing token, so one
+that came later stays, whoever has it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from ticketlock.errors import LockLost, TableError
+from ticketlock.locks import _writes as write
+from ticketlock.locks._hand_over import call_next
+from ticketlock.locks._inspect import inspect
+from ticketlock.locks._items import Holder, LockItem, Session
+from ticketlock.locks._outcomes import Held
+from ticketlock.locks._protocol import Contender
+from ticketlock.locks._queue import expired
+from ticketlock.wire._requests import Closing, Steps
+from ticketlock.workflow._session import continuation_of, stop
+
+# The event's date is the service's, those in the table are the table's, known within about a second.
+_DATES_DIFFER_MS = 2_000
+
+WorkOf = Callable[[int], str | None]
+"""The execution that is the work of the grant with this fencing token; None for work of another kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class CleanedUp:
+    """What was found and done.
+
+    Attributes:
+        left: how many places in the queue were given up.
+        freed: whether a held lock was freed.
+        left_to_lease: whether the lock is held still, until its lease ends.
+    """
+
+    left: int = 0
+    freed: bool = False
+    left_to_lease: bool = False
+
+
+def clean_up(me: Contender, session: Session, stopped_at_ms: int, work_of: WorkOf) -> Steps[CleanedUp]:
+    """Clean up after one place of an execution that is over.
+
+    Args:
+        me: the execution's own claim.
+        session: of that place.
+        stopped_at_ms: when the execution ended: what is younger belongs to a later life of it.
+        work_of: finds the nested execution that is the work of a grant.
+    """
+    continuation = yield from continuation_of(me, session)
+    if continuation is not None:
+        yield from close(me, continuation)
+    youngest_ms = stopped_at_ms + _DATES_DIFFER_MS
+    left = 0
+    while True:
+        state = yield from inspect(me.claim.lock, me.now)
+        me.now = state.now
+        rows = [row for row in state.rows if row.owner == me.claim.owner and row.created_at_ms <= youngest_ms]
+        gone = 0
+        for row in rows:
+            # The count stays, as it does when a row is swept: this may be a late copy of one that was counted off.
+            reply = yield from me.ask(write.delete_my_row(me.claim, row.ticket))
+            gone += reply.applied
+        left += gone
+        if gone == len(rows):
+            break
+        # Somebody else took one away meanwhile: perhaps a last look of the execution, with a grant.
+    item, freed, held = state.item, False, False
+    holder = _mine(item, me, youngest_ms)
+    if item is not None:
+        # What the claim was, as far as it matters now, stands in the table.
+        shared = holder is not None and holder.shared
+        me.claim = replace(me.claim, shared=shared, permits=1 if shared else max(1, item.permits))
+    if item is not None and holder is not None:
+        freed, held = yield from _free(me, session, _held(me, holder, item), work_of)
+    if left or freed or (item is not None and item.waiting > 0 and _has_room(item, me)):
+        yield from call_next(me)
+    return CleanedUp(left=left, freed=freed, left_to_lease=held)
+
+
+def _free(me: Contender, session: Session, held: Held, work_of: WorkOf) -> Steps[tuple[bool, bool]]:
+    """Whether the lock was freed, and whether it is held still."""
+    yield from stop(me, held, session)
+    work = work_of(held.fencing_token)
+    if work is None or not (yield from close(me, work)):
+        return False, True
+    try:
+        yield from me.release(held)
+    except LockLost:
+        return False, False
+    return True, False
+
+
+def close(me: Contender, execution: str) -> Steps[bool]:
+    """Stop an execution; whether it was seen closed."""
+    try:
+        reply = yield from me.ask(Closing(execution))
+    except TableError:
+        return False
+    return reply.applied
+
+
+def _has_room(item: LockItem, me: Contender) -> bool:
+    gone = expired(item, me.now)
+    return any(item.room(shared=shared, gone=gone) > 0 for shared in (False, True))
+
+
+def _mine(item: LockItem | None, me: Contender, youngest_ms: int) -> Holder | None:
+    holder = item.holder(me.claim.owner) if item is not None else None
+    return holder if holder is not None and holder.since_ms <= youngest_ms else None
+
+
+def _held(me: Contender, holder: Holder, item: LockItem) -> Held:
+    return Held(
+        lock=me.claim.lock,
+        owner=holder.owner,
+        ticket=None,
+        fencing_token=holder.fencing_token,
+        lease_until_ms=holder.lease_until_ms,
+        since_ms=holder.since_ms,
+        mean_hold_ms=item.mean_hold_ms,
+    )

@@ -1,0 +1,126 @@
+"""The input of the serialised workflow: checked and completed once, before anything is written."""
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ticketlock._checks import whole_number
+from ticketlock.errors import InvalidLockRequest, TaskNotAllowed, shown
+from ticketlock.locks._items import MAX_HOLDERS
+from ticketlock.locks._names import DEFAULT_NAMESPACE, LockName, record_wait_ms
+
+# A payload may have 256 KiB; beside the input travel the turn, and a failed work's cause of up to 32 KiB, which may
+# double when it is quoted.
+MAX_INPUT_BYTES = 150_000
+
+_FIELDS = frozenset({"entity", "namespace", "permits", "recordWaitSeconds", "shared", "task"})
+# Field of the request: kind of the work, and what its ARN has in it.
+_TARGETS = {"functionArn": ("function", ":function:"), "stateMachineArn": ("execution", ":stateMachine:")}
+
+
+@dataclass(frozen=True, slots=True)
+class LockRequest:
+    """A serialised workflow's input.
+
+    Attributes:
+        lock: the lock's name.
+        record_wait_ms: how long to wait at most; None for ever.
+        permits: how many may hold the lock at once.
+        shared: whether it is held together with others who share it.
+        task: ``{"kind": "function" or "execution", "arn": str, "input": object}``.
+    """
+
+    lock: LockName
+    record_wait_ms: int | None
+    permits: int
+    shared: bool
+    task: Mapping[str, Any]
+
+    @classmethod
+    def parse(
+        cls, request: Any, *, targets: Collection[str] | None, default_record_wait: Any, default_permits: int
+    ) -> "LockRequest":
+        """Read an execution's input.
+
+        Args:
+            request: the input, any JSON value.
+            targets: the ARNs of the functions and state machines that may be run; None for any.
+            default_record_wait: for an input without ``recordWaitSeconds``.
+            default_permits: for an input without ``permits`` that does not share the lock.
+
+        Raises:
+            InvalidLockRequest: a field is missing, unknown or out of its bounds; names it.
+            TaskNotAllowed: the task's target is not among ``targets``.
+        """
+        fields = _object("the input", request, _FIELDS)
+        lock, wait_ms = _lock(fields, default_record_wait)
+        permits, shared = _limit(fields, default_permits)
+        task = _task(fields["task"] if "task" in fields else _missing("task"), targets)
+        return cls(lock, wait_ms, permits, shared, task)
+
+    @classmethod
+    def parse_place(cls, request: Any, *, default_record_wait: Any, default_permits: int) -> "LockRequest":
+        """Read the request of a place in somebody's own workflow, whose work is not named but follows in the workflow.
+
+        Raises:
+            InvalidLockRequest: a field is missing, unknown or out of its bounds; names it.
+        """
+        fields = _object("the lock request", request, _FIELDS - {"task"})
+        lock, wait_ms = _lock(fields, default_record_wait)
+        permits, shared = _limit(fields, default_permits)
+        return cls(lock, wait_ms, permits, shared, {})
+
+
+def _lock(fields: Mapping[str, Any], default_record_wait: Any) -> tuple[LockName, int | None]:
+    lock = LockName(
+        fields["entity"] if "entity" in fields else _missing("entity"), fields.get("namespace", DEFAULT_NAMESPACE)
+    )
+    return lock, record_wait_ms("recordWaitSeconds", fields.get("recordWaitSeconds", default_record_wait))
+
+
+def _limit(fields: Mapping[str, Any], default_permits: int) -> tuple[int, bool]:
+    shared = fields.get("shared", False)
+    if not isinstance(shared, bool):
+        raise InvalidLockRequest("shared", shared, "true or false")
+    # Those who share a lock do so with whoever holds it alone, with one permit; whatever the others' default is.
+    permits = whole_number("permits", fields.get("permits", 1 if shared else default_permits), 1, MAX_HOLDERS)
+    if shared and permits != 1:
+        raise InvalidLockRequest("permits", permits, "1, of a request that shares the lock")
+    return permits, shared
+
+
+def _task(task: Any, targets: Collection[str] | None) -> Mapping[str, Any]:
+    fields = _object("task", task, {*_TARGETS, "input"})
+    named = [name for name in _TARGETS if name in fields]
+    if len(named) != 1:
+        raise InvalidLockRequest("task", task, "exactly one of functionArn and stateMachineArn")
+    target = fields[named[0]]
+    part = _TARGETS[named[0]][1]
+    if not isinstance(target, str) or part not in target or (targets is not None and target not in targets):
+        allowed = tuple(sorted(arn for arn in targets or () if part in arn))
+        raise TaskNotAllowed(f"task.{named[0]}", target, allowed)
+    work_input = fields.get("input", {})
+    if not isinstance(work_input, dict):
+        raise InvalidLockRequest("task.input", work_input, "an object, to which `lock` is added")
+    if "lock" in work_input:
+        # Without its value: a lock that came along with a payload names its owner.
+        raise InvalidLockRequest("task.input.lock", "there", "nothing: ticketlock adds `lock` itself")
+    size = len(json.dumps(work_input, ensure_ascii=False).encode(errors="surrogatepass"))
+    if size > MAX_INPUT_BYTES:
+        raise InvalidLockRequest("task.input", f"{size:,} bytes", f"at most {MAX_INPUT_BYTES:,} bytes of JSON")
+    return {"kind": _TARGETS[named[0]][0], "arn": target, "input": work_input}
+
+
+def _object(field: str, value: Any, known: Collection[str]) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidLockRequest(field, value, "an object")
+    for name in value:
+        if name not in known:
+            path = shown(f"{field}.{name}" if field == "task" else name).strip('"')
+            raise InvalidLockRequest(path, value[name], f"no such field: only {', '.join(sorted(known))}")
+    return value
+
+
+def _missing(field: str) -> Any:
+    raise InvalidLockRequest(field, None, "a value: the field is required")

@@ -1,0 +1,285 @@
+"""Where a Step Functions heartbeat and the release meet: the session item.
+
+A Parallel state waits for all its branches, so when the work ends somebody must end the heartbeat's callback task. The
+two run in either order. The heartbeat writes its task token into the session and reads what was finished; the release
+writes what was finished, **then** frees the lock, and reads the task token. Whoever comes second sees the other and
+answers the task; neither can miss the other, since both write the one item and read it in the same request.
+
+Only a grant's own fencing token counts: a session may outlive a grant (loops, redrive), so tokens are compared, never
+flags.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ticketlock.errors import LockLost
+from ticketlock.locks import _conditions as only_if
+from ticketlock.locks._claim import Claim
+from ticketlock.locks._hand_over import read_session, release, session_expires_at_s
+from ticketlock.locks._items import Session
+from ticketlock.locks._names import LockName
+from ticketlock.locks._outcomes import Held, Released
+from ticketlock.locks._protocol import Contender
+from ticketlock.wire._attributes import Item, integer, number
+from ticketlock.wire._requests import Read, Steps, TaskAnswer, Write
+from ticketlock.wire._table_time import Moment
+
+_LONGEST_WAIT_S = 370 * 24 * 3_600
+
+
+@dataclass(frozen=True, slots=True)
+class LastBeat:
+    """How a beat that is the last of its execution ends its task: an error for the state machine to go on by."""
+
+    error: str
+    cause: str
+
+
+def beat(
+    me: Contender, held: Held, session: Session, task_token: str, beat_number: int, last: LastBeat | None = None
+) -> Steps[Held]:
+    """One heartbeat of a callback task: renew the lease, leave the task's token, end the task if it is time.
+
+    Args:
+        me: the holder.
+        held: its grant, as it was reported.
+        session: where the release looks for the token.
+        task_token: the callback's; each retry of the task brings a new one, and only the newest counts.
+        beat_number: rises from beat to beat, also when another execution goes on, or the state is entered anew. A beat
+            of a fresh lease only leaves its token.
+        last: given, the task is ended with it, unless the work has ended.
+
+    Returns:
+        The grant with its newest lease. A beat older than the newest leaves no token, and still answers its own.
+
+    Raises:
+        LockLost: and the task was failed with that name.
+    """
+    lost: LockLost | None = None
+    if not _is_fresh(me, held):
+        # Nothing is renewed for work that has ended.
+        item = yield from read_session(me, session)
+        if _is_over(item, held.fencing_token):
+            return (yield from _answer_the_end(me, held, item, task_token))
+        held, lost = yield from _renewed(me, held)
+    reply = yield from me.ask(_leave_task_token(me, held, session, task_token, beat_number, lost=lost is not None))
+    if _is_over(reply.item, held.fencing_token):
+        return (yield from _answer_the_end(me, held, reply.item, task_token))
+    if lost is not None:
+        yield from me.ask(TaskAnswer(task_token, type(lost).__name__, str(lost)))
+        raise lost
+    if last is not None:
+        yield from me.ask(TaskAnswer(task_token, last.error, last.cause))
+    return held
+
+
+def _answer_the_end(me: Contender, held: Held, item: Item | None, task_token: str) -> Steps[Held]:
+    """The work has ended, or its execution was cleaned up after: end the task, by the lock's loss if it is lost."""
+    lost: LockLost | None = None
+    if _number(item, "unreleasedToken") == held.fencing_token:
+        lost = yield from _release_in_place(me, held)
+    elif (_number(item, "stoppedToken") or 0) >= held.fencing_token:
+        lost = LockLost(f"the execution was stopped while it held the lock with fencing token {held.fencing_token}")
+    if lost is not None:
+        yield from me.ask(TaskAnswer(task_token, type(lost).__name__, str(lost)))
+        raise lost
+    yield from me.ask(TaskAnswer(task_token))
+    return held
+
+
+def finish(me: Contender, held: Held, session: Session) -> Steps[Released]:
+    """The work has ended: say so in the session, free the lock, end the heartbeat.
+
+    Raises:
+        LockLost: the lease had ended before the work did. The heartbeat is failed with that name.
+    """
+    reply = yield from me.ask(_write_finished(me, held, session))
+    item = reply.item
+    # As the first try of this release wrote it down, before its first request.
+    finished_at_ms = _number(item, "finishedAtMs")
+    task_token = _task_token(item, held.fencing_token)
+    if task_token is not None:
+        held = replace(held, lease_until_ms=max(held.lease_until_ms, _number(item, "leaseUntilMs") or 0))
+    lost: LockLost | None = None
+    released = None
+    if _number(item, "finishedToken") == held.fencing_token:
+        try:
+            released = yield from release(me, held, finished_at_ms)
+        except LockLost as error:
+            lost = error
+    if lost is None and (released is None or released.lease_was_over):
+        lost = LockLost(f"the lease of fencing token {held.fencing_token} had ended before the work was finished")
+    if task_token is not None:
+        yield from me.ask(TaskAnswer(task_token, *(("LockLost", str(lost)) if lost is not None else ())))
+    if lost is not None:
+        raise lost
+    assert released is not None
+    return released
+
+
+def abandon(me: Contender, held: Held, session: Session) -> Steps[None]:
+    """The work may be running still: end the heartbeat, and leave the lock to the end of its lease."""
+    yield from _give_up(me, held, session, "abandonedToken", only_if.NOTHING_LATER_ABANDONED)
+
+
+def stop(me: Contender, held: Held, session: Session) -> Steps[None]:
+    """The execution is over: whatever beats still for it, or once more after a redrive, has lost the lock."""
+    yield from _give_up(me, held, session, "stoppedToken", only_if.NOTHING_LATER_STOPPED)
+
+
+def _give_up(me: Contender, held: Held, session: Session, attribute: str, condition: str) -> Steps[None]:
+    reply = yield from me.ask(
+        _session_write(
+            session,
+            f"SET {attribute} = :token, expiresAt = :expires_at",
+            condition,
+            {":token": number(held.fencing_token), ":expires_at": _expires_at(me.now, held)},
+        )
+    )
+    task_token = _task_token(reply.item, held.fencing_token)
+    if task_token is not None:
+        yield from me.ask(TaskAnswer(task_token))
+
+
+def note_claim(me: Contender, session: Session, work_machine: str) -> Steps[None]:
+    """Write down who asks for which lock, before the first request for it: a clean-up has only the execution's ARN.
+
+    Args:
+        work_machine: the ARN of the state machine that is the work; empty for work of another kind.
+    """
+    claim = me.claim
+    values = {
+        ":entity": {"S": claim.lock.entity},
+        ":namespace": {"S": claim.lock.namespace},
+        ":me": {"S": claim.owner},
+        ":lease_ms": number(claim.lease_ms),
+        ":work_machine": {"S": work_machine},
+    }
+    update = (
+        "SET entity = :entity, #namespace = :namespace, #owner = :me, leaseMs = :lease_ms, "
+        "workMachine = :work_machine, expiresAt = :expires_at"
+    )
+    names = {"#namespace": "namespace", "#owner": "owner"}
+    yield from _note(me, session, update, only_if.NO_CLAIM_YET, values, names)
+
+
+def note_continuation(me: Contender, session: Session, execution: str, seam: int) -> Steps[None]:
+    """Write down in which execution the wait goes on, before it is started: a clean-up stops it."""
+    values = {":execution": {"S": execution}, ":seam": number(seam)}
+    update = "SET continuation = :execution, seam = :seam, expiresAt = :expires_at"
+    yield from _note(me, session, update, only_if.NO_LATER_SEAM, values, {})
+
+
+def _note(
+    me: Contender, session: Session, update: str, condition: str, values: dict[str, Any], names: dict[str, str]
+) -> Steps[None]:
+    # A wait has no end of its own, and an execution may last for a year.
+    expires_at = number(me.now.latest_ms // 1_000 + _LONGEST_WAIT_S)
+    yield from me.ask(
+        Write(
+            "Update",
+            session.key(),
+            condition=condition,
+            update=update,
+            names=names,
+            values=values | {":expires_at": expires_at},
+        )
+    )
+
+
+def continuation_of(me: Contender, session: Session) -> Steps[str | None]:
+    """The execution in which the session's wait went on last."""
+    item = yield from read_session(me, session)
+    return str(item["continuation"]["S"]) if item is not None and "continuation" in item else None
+
+
+def claims_of(execution: str) -> Steps[list[tuple[Session, Claim, str]]]:
+    """The claims of an execution that are not finished, each with its session and the machine of its work."""
+    request = Read(Session(execution, "").key()["pk"]["S"], "/", limit=None)
+    found: list[tuple[Session, Claim, str]] = []
+    while True:
+        reply = yield request
+        for item in reply.items:
+            if item is not None and "entity" in item and "finishedToken" not in item:
+                lock = LockName(item["entity"]["S"], item["namespace"]["S"])
+                claim = Claim(lock, item["owner"]["S"], integer(item["leaseMs"]))
+                found.append((Session.of_key(item), claim, item["workMachine"]["S"]))
+        if reply.last_key is None:
+            return found
+        request = replace(request, after=reply.last_key)
+
+
+def _is_fresh(me: Contender, held: Held) -> bool:
+    return me.now.local_of(held.lease_until_ms) - me.now.local_ms >= me.claim.lease_ms * 3 // 4
+
+
+def _renewed(me: Contender, held: Held) -> Steps[tuple[Held, LockLost | None]]:
+    try:
+        renewed = yield from me.renew(held.fencing_token)
+    except LockLost as lost:
+        return held, lost
+    return replace(held, lease_until_ms=renewed.lease_until_ms), None
+
+
+def _release_in_place(me: Contender, held: Held) -> Steps[LockLost | None]:
+    """The release could not be reached; the state machine has written that the work is over."""
+    try:
+        yield from release(me, held)
+    except LockLost as lost:
+        return lost
+    return None
+
+
+def _leave_task_token(
+    me: Contender, held: Held, session: Session, task_token: str, beat_number: int, *, lost: bool
+) -> Write:
+    # A lost lease leaves the last one that was known: the release judges by it whether the work was in time.
+    lease = "" if lost else "leaseUntilMs = :lease_until, "
+    return _session_write(
+        session,
+        f"SET taskToken = :task_token, beat = :beat, fencingToken = :token, {lease}expiresAt = :expires_at",
+        only_if.NO_LATER_BEAT,
+        {
+            ":task_token": {"S": task_token},
+            ":beat": number(beat_number),
+            ":token": number(held.fencing_token),
+            ":lease_until": number(held.lease_until_ms),
+            ":expires_at": _expires_at(me.now, held),
+        },
+    )
+
+
+def _write_finished(me: Contender, held: Held, session: Session) -> Write:
+    return _session_write(
+        session,
+        "SET finishedToken = :token, finishedAtMs = :now, expiresAt = :expires_at",
+        only_if.NOT_FINISHED_YET,
+        {
+            ":token": number(held.fencing_token),
+            ":now": number(me.now.latest_ms),
+            ":expires_at": _expires_at(me.now, held),
+        },
+    )
+
+
+def _session_write(session: Session, update: str, condition: str, values: dict[str, Any]) -> Write:
+    return Write("Update", session.key(), condition=condition, update=update, values=values, returns="ALL_NEW")
+
+
+def _is_over(item: Item | None, fencing_token: int) -> bool:
+    over = ("finishedToken", "abandonedToken", "stoppedToken")
+    return any((_number(item, name) or 0) >= fencing_token for name in over)
+
+
+def _task_token(item: Item | None, fencing_token: int) -> str | None:
+    if item is None or "taskToken" not in item or _number(item, "fencingToken") != fencing_token:
+        return None
+    return str(item["taskToken"]["S"])
+
+
+def _number(item: Item | None, name: str) -> int | None:
+    return integer(item[name]) if item is not None and name in item else None
+
+
+def _expires_at(now: Moment, held: Held) -> dict[str, str]:
+    return number(session_expires_at_s(max(now.latest_ms, held.lease_until_ms)))

@@ -1,0 +1,379 @@
+"""Each function of the state machine, as one call."""
+
+import json
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from ticketlock.errors import (
+    EventBudgetExceeded,
+    InvalidLockRequest,
+    LockLost,
+    PermitsMismatch,
+    RecordWaitExceeded,
+    TaskNotAllowed,
+)
+from ticketlock.locks._claim import Claim
+from ticketlock.locks._hand_over import await_call
+from ticketlock.locks._items import Session
+from ticketlock.locks._lock_table import LockTable
+from ticketlock.locks._outcomes import Grant, Position
+from ticketlock.locks._protocol import Contender
+from ticketlock.wire._actions import T
+from ticketlock.wire._requests import Describing, Steps
+from ticketlock.wire._sdk import make_step_functions_client
+from ticketlock.workflow import _event_budget as budget
+from ticketlock.workflow import _turn as turns
+from ticketlock.workflow._clean_up import CleanedUp, WorkOf, clean_up, close
+from ticketlock.workflow._executions import execution_arn, holding_name, redriven_since, waiting_name, work_name
+from ticketlock.workflow._failures import Failure
+from ticketlock.workflow._lock_request import LockRequest
+from ticketlock.workflow._pace import Sleep, next_look, next_sleep
+from ticketlock.workflow._session import LastBeat, abandon, beat, claims_of, finish, note_claim, note_continuation
+from ticketlock.workflow._turn import Turn
+
+_PLACE = "serialize"
+_CLOCKS_DIFFER_MS = 3_000
+# More than a task can be retried within its state.
+_TRIES_A_MS = 10**9
+# The ends of an execution that never had a place, or gave it up itself; work that fails by such a name is released.
+_HAS_LEFT = frozenset(
+    error.__name__ for error in (InvalidLockRequest, PermitsMismatch, RecordWaitExceeded, TaskNotAllowed)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one step ends with.
+
+    Attributes:
+        reply: what the state machine goes on with.
+        metrics: counts, and times in milliseconds (names that end in ``Time`` or ``Age``).
+        keys: what a log line of this step should tell.
+    """
+
+    reply: Mapping[str, Any]
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    keys: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Workflow:
+    """The steps, over one lock table.
+
+    Args:
+        table: the lock table, with a Step Functions client for the answers to callback tasks.
+    """
+
+    def __init__(self, table: LockTable) -> None:
+        self._table = table
+
+    @classmethod
+    def over(cls, table_name: str) -> "Workflow":
+        """The workflow over a table, with clients of its own for DynamoDB and Step Functions."""
+        return cls(LockTable(table_name, step_functions=make_step_functions_client()))
+
+    def take_ticket(self, event: Mapping[str, Any]) -> Step:
+        """Check the request, take the lock or a place in the queue.
+
+        Args:
+            event: ``request`` (the execution's input), ``execution`` (its ARN, which is the owner), ``targets``,
+                ``defaultRecordWaitSeconds``, ``defaultPermits``, ``leaseSeconds``, ``pollSeconds``, ``handOver``,
+                ``continueMachine``, ``pollsAnExecution``, ``beatsAnExecution``. In the middle of somebody's own
+                workflow also ``place``, which with the execution is the owner; its request names no task.
+        """
+        asked, place = event["request"], event.get("place")
+        defaults: dict[str, Any] = {
+            "default_record_wait": event["defaultRecordWaitSeconds"],
+            "default_permits": event["defaultPermits"],
+        }
+        try:
+            if place is None:
+                request = LockRequest.parse(asked, targets=event["targets"], **defaults)
+            else:
+                request = LockRequest.parse_place(asked, **defaults)
+        except (InvalidLockRequest, TaskNotAllowed) as error:
+            # The text has the caller's own words, perhaps another's owner; the execution fails with it as its cause.
+            return Step({"lock": {"turn": turns.refusal(error)}}, {}, {"refused": type(error).__name__})
+        execution = event["execution"]
+        session = Session(execution, place or _PLACE)
+        owner = execution if place is None else f"{execution}/{place}"
+        is_called = event["handOver"] == "callback"
+        claim = Claim(
+            request.lock,
+            owner,
+            int(event["leaseSeconds"] * 1_000),
+            permits=request.permits,
+            session=session if is_called else None,
+            shared=request.shared,
+        )
+        wait_ms = request.record_wait_ms
+        if place is not None:
+            self._run(claim, lambda me: note_claim(me, session, event["workMachine"]))
+        try:
+            found = self._table.take_ticket(claim, wait_ms)
+        except (PermitsMismatch, RecordWaitExceeded) as error:
+            refused = _refused(error, claim)
+            return replace(refused, reply={"lock": {"turn": refused.reply}})
+        turn = turns.new_turn(claim, session, event, self._table.now().likely_ms, wait_ms)
+        step = self._found(turn, claim, found)
+        return Step({"lock": {"turn": step.reply}, "task": request.task}, step.metrics, step.keys)
+
+    def wait_for_call(self, event: Mapping[str, Any]) -> Step:
+        """Park: leave the callback task's token where whoever frees the lock finds it, and keep the place.
+
+        Args:
+            event: ``turn``, ``leaseSeconds``, ``taskToken``, ``entered`` and ``retry`` (when the state was entered, and
+                how often it was retried).
+        """
+        turn = event["turn"]
+        claim, place = turns.claim_of(turn, event), turns.place_of(turn)
+        session, park = turns.session_of(turn), _order(event)
+
+        def may_stay(seen: Position) -> bool:
+            # The clocks of two functions differ: what the last look decided is not taken back for a second or two.
+            longer = self._sleep(turn, claim, seen, slack_ms=_CLOCKS_DIFFER_MS)
+            return turn["status"] == "parkedBriefly" or longer.status == "parked"
+
+        seen = self._run(claim, lambda me: await_call(me, place, session, event["taskToken"], park, may_stay))
+        metrics = {} if seen is None else _age(turn, seen)
+        return Step({}, metrics, turns.log_keys(claim, place.ticket) | {"stays": seen is not None})
+
+    def check_position(self, event: Mapping[str, Any]) -> Step:
+        """Look once; take the lock if it is this execution's turn.
+
+        Args:
+            event: ``turn``, ``leaseSeconds``, ``execution`` (the ARN of the present one).
+        """
+        turn = dict(event["turn"])
+        claim, place = turns.claim_of(turn, event), turns.place_of(turn)
+        is_first = event["execution"] == turn["session"]["execution"]
+        turn["polls"] += 1
+        turn["pollsHere"] += 1
+        try:
+            found = self._table.check_turn(claim, place, turn["waitUntilMs"])
+        except RecordWaitExceeded as error:
+            return _refused(error, claim, place.ticket)
+        except PermitsMismatch as error:
+            # The lock was made anew meanwhile, by somebody who asked for another number.
+            won = self._table.withdraw(replace(claim, permits=error.stored, shared=False), place.ticket)
+            if won is None:
+                return _refused(error, claim, place.ticket)
+            found = won
+        most = turn["pollsAnExecution"]
+        if is_first:
+            most = min(most, budget.FIRST_POLLS)
+            looked_ms = found.now.likely_ms if isinstance(found, Position) else found.since_ms
+            turn["events"] += budget.events_of_a_look(
+                looked_ms - turn["lookedMs"], claim.lease_ms, called=turns.is_called(turn)
+            )
+            turn["lookedMs"] = looked_ms
+        if isinstance(found, Position) and turn["pollsHere"] >= most:
+            return self._continue(turn, claim, found)
+        step = self._found(turn, claim, found)
+        if isinstance(found, Grant) and not is_first:
+            # By the time that the first execution hears of it, some of the lease is gone: it makes sure of it itself,
+            # and counts the grant.
+            return Step({**step.reply, "status": "grantedMeanwhile"}, {"TakenOver": found.took_over}, step.keys)
+        return step
+
+    def heartbeat(self, event: Mapping[str, Any]) -> Step:
+        """Renew the lease; end the heartbeat's task when the work has ended or the lock is lost.
+
+        Args:
+            event: ``turn``, ``leaseSeconds``, ``execution``, ``taskToken``, ``entered`` and ``retry`` (when the state
+                was entered, and how often it was retried).
+        """
+        turn = event["turn"]
+        claim, held, session = turns.claim_of(turn, event), turns.grant_of(turn), turns.session_of(turn)
+        is_first = event["execution"] == session.execution
+        last = _last_beat(turn, event["retry"] + 1, is_first=is_first)
+        beats = turn["beats"] + event["retry"]
+        keys = turns.log_keys(claim, held.ticket) | {"fencing_token": held.fencing_token, "beat": beats}
+        try:
+            self._run(claim, lambda me: beat(me, held, session, event["taskToken"], _order(event), last))
+        except LockLost as lost:
+            return Step({}, {"LostLeases": 1}, keys | {"lost": str(lost)})
+        return Step({}, {}, keys | ({"last": last.error} if last is not None else {}))
+
+    def release(self, event: Mapping[str, Any]) -> Step:
+        """The work has ended, or failed: free the lock if the work is surely over, and end the heartbeat.
+
+        Args:
+            event: ``turn``; after a failure also ``failure`` (``{"Error", "Cause"}``), ``kind``, the kind of the work,
+                and ``work``, its ARN, where it has one.
+
+        Returns:
+            After a failure the work's own ``error`` and ``cause``.
+
+        Raises:
+            LockLost: the work succeeded, but only after its lease had ended.
+        """
+        turn = event["turn"]
+        claim, held, session = turns.claim_of(turn), turns.grant_of(turn), turns.session_of(turn)
+        keys = turns.log_keys(claim, held.ticket) | {"fencing_token": held.fencing_token}
+        if "failure" not in event:
+            released = self._run(claim, lambda me: finish(me, held, session))
+            return Step({}, {"HoldTime": released.held_ms}, keys)
+        failure = Failure.parse(event["failure"], kind=event["kind"])
+        own = failure.to_report()
+        reply = {"error": own.error, "cause": own.cause}
+        keys |= {"work_error": own.error}
+        has_ended = failure.work_has_ended()
+        if not has_ended and event["kind"] == "execution":
+            # Past its time-out it goes on by itself.
+            work = execution_arn(event["work"], work_name(claim.owner, held.fencing_token))
+            has_ended = self._run(claim, lambda me: close(me, work))
+        if not has_ended:
+            self._run(claim, lambda me: abandon(me, held, session))
+            return Step(reply, {"AbandonedHolds": 1}, keys)
+        try:
+            released = self._run(claim, lambda me: finish(me, held, session))
+        except LockLost as lost:
+            # The work failed anyway, with a better reason.
+            return Step(reply, {"LostLeases": 1}, keys | {"lost": str(lost)})
+        return Step(reply, {"HoldTime": released.held_ms}, keys)
+
+    def clean_up(self, event: Mapping[str, Any], *, state_machine: str, lease_ms: int) -> Step:
+        """An execution has failed, timed out or was stopped: leave the queue, free what it surely holds no more.
+
+        Args:
+            event: the status event of EventBridge
+                (https://docs.aws.amazon.com/step-functions/latest/dg/eventbridge-integration.html).
+            state_machine: the ARN of the serialised workflow; executions of others are known by their sessions.
+            lease_ms: the serialised workflow's lease.
+        """
+        detail = event["detail"]
+        execution = detail["executionArn"]
+        keys = {"status": detail["status"]}
+        is_own = detail["stateMachineArn"] == state_machine
+        if is_own and detail.get("error") in _HAS_LEFT:
+            return Step({}, {}, keys | {"left": detail["error"]})
+        described: Mapping[str, Any] = self._table.perform(Describing(execution)).item or {}
+        if redriven_since(detail, described):
+            return Step({}, {}, keys | {"redriven": True})
+        claims: list[tuple[Session, Claim, WorkOf]] = [
+            (session, claim, _work_of(claim, machine))
+            for session, claim, machine in self._table.run(lambda _: claims_of(execution))
+        ]
+        if is_own:
+            claims += _claim_by_input(detail.get("input") or described.get("input"), execution, lease_ms)
+        done = [self._run(claim, _cleaning(session, detail["stopDate"], work_of)) for session, claim, work_of in claims]
+        counts = {
+            "CleanedUpPlaces": sum(each.left for each in done),
+            "CleanedUpHolds": sum(each.freed for each in done),
+            "HoldsLeftToLease": sum(each.left_to_lease for each in done),
+        }
+        return Step({}, {name: value for name, value in counts.items() if value}, keys | counts)
+
+    def _run(self, claim: Claim, steps: Callable[[Contender], Steps[T]]) -> T:
+        return self._table.run(lambda now: steps(Contender(claim, now)))
+
+    def _found(self, turn: Turn, claim: Claim, found: Grant | Position) -> Step:
+        if isinstance(found, Grant):
+            keys = turns.log_keys(claim, found.ticket) | {"fencing_token": found.fencing_token}
+            waited_ms = max(0, found.since_ms - turn["arrivedMs"])
+            metrics = {"Grants": 1, "WaitTime": waited_ms, "TakenOver": found.took_over}
+            return Step(turns.with_grant(turn, found), metrics, keys)
+        keys = turns.log_keys(claim, found.place.ticket) | {
+            "ahead": found.ahead,
+            "place_lost": found.place_lost,
+            "holders": turns.hashes(found.holders),
+        }
+        sleep = self._sleep(turn, claim, found)
+        # Wait states know whole seconds.
+        wait_s = max(1, -(-sleep.ms // 1_000))
+        reply = {**turns.with_place(turn, found.place), "status": sleep.status, "waitSeconds": wait_s}
+        return Step(reply, _age(turn, found), keys)
+
+    def _sleep(self, turn: Turn, claim: Claim, found: Position, *, slack_ms: int = 0) -> Sleep:
+        waited_ms = max(0, found.now.likely_ms - turn["arrivedMs"])
+        rest_ms = None if turn["waitUntilMs"] is None else turn["waitUntilMs"] - found.now.likely_ms
+        if turns.is_called(turn):
+            return next_sleep(
+                found, lease_ms=claim.lease_ms, poll_ms=turn["pollMs"], rest_ms=rest_ms, slack_ms=slack_ms
+            )
+        return next_look(
+            found,
+            lease_ms=claim.lease_ms,
+            poll_ms=turn["pollMs"],
+            waited_ms=waited_ms,
+            rest_ms=rest_ms,
+            jitter=random.random(),
+        )
+
+    def _continue(self, turn: Turn, claim: Claim, found: Position) -> Step:
+        keys = turns.log_keys(claim, found.place.ticket)
+        if turn["events"] + budget.EVENTS_PER_WAITING_SEAM > budget.WAITING_EVENTS:
+            won = self._table.withdraw(claim, found.place.ticket)
+            if won is not None:
+                return self._found(turn, claim, won)
+            over = EventBudgetExceeded(
+                f"not the turn after {turn['polls']:,} looks: the event history has no more room"
+            )
+            return Step(turns.refusal(over), {}, keys | {"refused": str(over)})
+        seam = turn["seams"] + 1
+        name = waiting_name(claim.owner, seam)
+        session = turns.session_of(turn)
+        execution = execution_arn(turn["continueMachine"], name)
+        self._run(claim, lambda me: note_continuation(me, session, execution, seam))
+        reply = {
+            **turns.with_place(turn, found.place),
+            "status": "continued",
+            "continueName": name,
+            "pollsHere": 0,
+            "seams": seam,
+            "events": turn["events"] + budget.EVENTS_PER_WAITING_SEAM,
+        }
+        return Step(reply, {}, keys | {"seam": seam})
+
+
+def _refused(error: PermitsMismatch | RecordWaitExceeded, claim: Claim, ticket: int | None = None) -> Step:
+    metrics = {"RecordWaitsExceeded": 1} if isinstance(error, RecordWaitExceeded) else {}
+    return Step(turns.refusal(error), metrics, turns.log_keys(claim, ticket) | {"refused": str(error)})
+
+
+def _order(event: Mapping[str, Any]) -> int:
+    """A number that rises from one try of a callback task to the next, in whichever execution it is entered."""
+    entered_ms = int(datetime.fromisoformat(event["entered"]).timestamp() * 1_000)
+    return entered_ms * _TRIES_A_MS + int(event["retry"])
+
+
+def _age(turn: Turn, found: Position) -> Mapping[str, float]:
+    return {"OldestWaiterAge": max(0, found.now.likely_ms - turn["arrivedMs"])} if found.ahead == 0 else {}
+
+
+def _cleaning(session: Session, stopped_at_ms: int, work_of: WorkOf) -> Callable[[Contender], Steps[CleanedUp]]:
+    return lambda me: clean_up(me, session, stopped_at_ms, work_of)
+
+
+def _claim_by_input(text: str | None, execution: str, lease_ms: int) -> list[tuple[Session, Claim, WorkOf]]:
+    """The claim of an execution of the serialised workflow itself, which follows from its input."""
+    try:
+        given = json.loads(text or "null")
+        request = LockRequest.parse(given, targets=None, default_record_wait="Infinity", default_permits=1)
+    except (ValueError, TaskNotAllowed):
+        return []  # refused at its first step: it has no claim
+    claim = Claim(request.lock, execution, lease_ms)
+    machine = request.task["arn"] if request.task["kind"] == "execution" else ""
+    return [(Session(execution, _PLACE), claim, _work_of(claim, machine))]
+
+
+def _work_of(claim: Claim, machine: str) -> WorkOf:
+    return lambda token: execution_arn(machine, work_name(claim.owner, token)) if machine else None
+
+
+def _last_beat(turn: Turn, beats: int, *, is_first: bool) -> LastBeat | None:
+    """How a beat is to end its task if it is the last that its execution may afford."""
+    most = min(turn["beatsAnExecution"], budget.FIRST_BEATS) if is_first else turn["beatsAnExecution"]
+    if beats < most:
+        return None
+    spent = turn["events"] + budget.EVENTS_PER_HOLDING_SEAM + (beats * budget.EVENTS_PER_BEAT if is_first else 0)
+    # Should the next execution fail, the first one does the beats again.
+    if spent + budget.FIRST_BEATS * budget.EVENTS_PER_BEAT > budget.MAX_EVENTS:
+        return LastBeat("EventBudgetExceeded", "the execution's event history has no room for another heartbeat")
+    beats += turn["beats"]
+    name = holding_name(turn["claim"]["owner"], turn["grant"]["fencingToken"], beats)
+    next_turn = {**turn, "beats": beats, "events": spent, "continueName": name}
+    return LastBeat("ContinueHolding", json.dumps(next_turn, ensure_ascii=False))

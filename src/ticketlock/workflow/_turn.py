@@ -1,0 +1,151 @@
+"""The turn: the one object that the state machine passes from step to step, and what it says as values.
+
+It is JSON, made by the first step and handed on whole; only the functions look into it, but for ``status``, by which
+the definition routes, and the few fields that its states name.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ticketlock.locks._claim import Claim
+from ticketlock.locks._hand_over import session_expires_at_s
+from ticketlock.locks._items import Session
+from ticketlock.locks._names import LockName
+from ticketlock.locks._outcomes import Grant, Held, Place
+from ticketlock.wire._attributes import number
+from ticketlock.workflow._executions import short_hash, work_name
+
+Turn = Mapping[str, Any]
+
+
+def new_turn(claim: Claim, session: Session, event: Mapping[str, Any], arrived_ms: int, wait_ms: int | None) -> Turn:
+    """The turn of a claim that was just made.
+
+    Args:
+        event: the first step's, with the settings of the deployment.
+        arrived_ms: now, table time.
+        wait_ms: the record wait; None for ever.
+    """
+    return {
+        "claim": {
+            "entity": claim.lock.entity,
+            "namespace": claim.lock.namespace,
+            "owner": claim.owner,
+            "leaseMs": claim.lease_ms,
+            "permits": claim.permits,
+            "shared": claim.shared,
+        },
+        "session": {"execution": session.execution, "place": session.place},
+        "arrivedMs": arrived_ms,
+        "waitUntilMs": None if wait_ms is None else arrived_ms + wait_ms,
+        "pollMs": int(event["pollSeconds"] * 1_000),
+        "handOver": event["handOver"],
+        "continueMachine": event["continueMachine"],
+        "pollsAnExecution": event["pollsAnExecution"],
+        "beatsAnExecution": event["beatsAnExecution"],
+        # In all; in the present execution; how often another one went on; what the first has spent of its events; how
+        # many beats were before the present execution's; when the first has looked last.
+        "polls": 0,
+        "pollsHere": 0,
+        "seams": 0,
+        "events": 0,
+        "beats": 0,
+        "lookedMs": arrived_ms,
+    }
+
+
+def claim_of(turn: Turn, event: Mapping[str, Any] | None = None) -> Claim:
+    """The claim of a turn.
+
+    Args:
+        event: of a step with timers: its ``leaseSeconds`` are those of the definition that set them, which may be a
+            newer one than that of the execution that took the ticket.
+    """
+    claim = turn["claim"]
+    lock = LockName(claim["entity"], claim["namespace"])
+    lease_ms = claim["leaseMs"] if event is None else int(event["leaseSeconds"] * 1_000)
+    return Claim(
+        lock,
+        claim["owner"],
+        lease_ms,
+        permits=claim["permits"],
+        session=session_of(turn) if is_called(turn) else None,
+        shared=claim["shared"],
+    )
+
+
+def session_of(turn: Turn) -> Session:
+    """The session of a turn: always of the execution that took the ticket."""
+    return Session(turn["session"]["execution"], turn["session"]["place"])
+
+
+def is_called(turn: Turn) -> bool:
+    """Whether the waiter is called when its turn may have come."""
+    return bool(turn["handOver"] == "callback")
+
+
+def place_of(turn: Turn) -> Place:
+    """The place in the queue, as the last look left it."""
+    return Place(turn["place"]["ticket"], turn["place"]["leaseUntilMs"])
+
+
+def grant_of(turn: Turn) -> Held:
+    """The grant, as it was reported."""
+    claim, grant = claim_of(turn), turn["grant"]
+    return Held(
+        lock=claim.lock,
+        owner=claim.owner,
+        ticket=grant["ticket"],
+        fencing_token=grant["fencingToken"],
+        lease_until_ms=grant["leaseUntilMs"],
+        since_ms=grant["sinceMs"],
+        mean_hold_ms=grant["meanHoldMs"],
+    )
+
+
+def with_place(turn: Turn, place: Place) -> Turn:
+    """The turn of a waiter."""
+    return {**turn, "place": {"ticket": place.ticket, "leaseUntilMs": place.lease_until_ms}}
+
+
+def with_grant(turn: Turn, grant: Grant) -> Turn:
+    """The turn of a holder."""
+    lock = {
+        "entity": grant.lock.entity,
+        "namespace": grant.lock.namespace,
+        "owner": grant.owner,
+        "fencingToken": grant.fencing_token,
+    }
+    return {
+        **turn,
+        "status": "granted",
+        "grant": {
+            "ticket": grant.ticket,
+            "fencingToken": grant.fencing_token,
+            "leaseUntilMs": grant.lease_until_ms,
+            "sinceMs": grant.since_ms,
+            "meanHoldMs": grant.mean_hold_ms,
+        },
+        # What the state LeaveToHeartbeat writes, by itself: the values of its update, as DynamoDB takes them.
+        "unreleased": {
+            ":token": number(grant.fencing_token),
+            ":expires_at": number(session_expires_at_s(grant.lease_until_ms)),
+        },
+        "work": {"lock": lock},
+        "workName": work_name(grant.owner, grant.fencing_token),
+    }
+
+
+def refusal(error: Exception) -> Turn:
+    """The turn of a claim that was refused: the error's name and text."""
+    return {"status": type(error).__name__, "cause": str(error)}
+
+
+def log_keys(claim: Claim, ticket: int | None = None) -> dict[str, Any]:
+    """What a log line tells of a claim."""
+    return {"entity": claim.lock.entity, "namespace": claim.lock.namespace, "ticket": ticket}
+
+
+def hashes(owners: tuple[str, ...]) -> list[str]:
+    """Owners, told apart without being named."""
+    return [short_hash(owner) for owner in owners]
