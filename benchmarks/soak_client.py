@@ -118,7 +118,7 @@ def _watched(client: Any) -> Iterator[list[Used]]:
 
 
 def _look(client: Any, watchers: int = 0) -> Used:
-    asking = client._asking
+    asking = client._holdings
     process = psutil.Process(os.getpid())
     return Used(
         # asyncio's own, for names of hosts, stay until its loop ends.
@@ -126,7 +126,7 @@ def _look(client: Any, watchers: int = 0) -> Used:
         files=process.num_fds(),
         traced_kib=tracemalloc.get_traced_memory()[0] / 1_024,
         rss_kib=process.memory_info().rss / 1_024,
-        remembered=sum(map(len, (asking._held, asking.remembered._locks, client._waiters))),
+        remembered=sum(map(len, (asking._held, asking.known._locks, client._waiters))),
     )
 
 

@@ -199,7 +199,7 @@ class _Machine:
             number = random.choices(range(len(world.witnesses)), world.weights)[0]
             with suppress(ClientClosed):
                 await self._take(number)
-            if self.client._asking.is_closed:
+            if self.client._holdings.is_closed:
                 return
 
     async def _take(self, number: int) -> None:
@@ -369,4 +369,9 @@ def _entity_of(write: Mapping[str, Any]) -> str:
 
 def _remembers(client: LockClient) -> int:
     """What a client keeps that it should not need any more."""
-    return len(client._asking._held) + len(client._waiters) + len(client._leaving) + len(client._tellings)
+    return (
+        len(client._holdings._held)
+        + len(client._waiters)
+        + len(client._to_the_end.under_way)
+        + len(client._heartbeat._tellings)
+    )

@@ -145,7 +145,7 @@ def test_the_thread_of_many_leases_in_a_row_is_gone_a_moment_after_the_last(memo
     locks = LockClient("locks", client=memory.client)
     for _ in range(10):
         locks.acquire("e").release()
-    until(lambda: locks._keeper.threads == 0)
+    until(lambda: locks._heartbeat.threads == 0)
 
 
 def test_a_lease_that_was_released_is_not_entered_again(locks: LockClient, entity: str) -> None:

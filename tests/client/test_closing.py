@@ -170,7 +170,7 @@ def test_what_could_not_be_released_is_forgotten_when_its_lease_is_over(moved: M
         with moved.memory.outage(Fault.THROTTLED), moved.time_flies(), pytest.raises(TableError):
             lease.release()
         moved.clock.advance(60)
-        assert len(locks._asking._held) <= 1
+        assert len(locks._holdings._held) <= 1
     sent = len(wire.sent)
     locks.close()
     assert len(wire.sent) == sent
@@ -181,7 +181,7 @@ def test_a_lease_that_was_lost_is_forgotten(place: Emulated, locks: LockClient, 
     place.lose(entity)
     with pytest.raises(LockLost):
         lease.renew()
-    assert not locks._asking._held
+    assert not locks._holdings._held
 
 
 def test_a_lock_that_arrives_while_the_client_is_closed_is_not_kept(place: Emulated, entity: str) -> None:
@@ -199,7 +199,7 @@ def test_a_lock_that_arrives_while_the_client_is_closed_is_not_kept(place: Emula
 
 
 def _is_closed(locks: LockClient) -> bool:
-    return locks._asking.is_closed
+    return locks._holdings.is_closed
 
 
 class TestThreads:

@@ -102,7 +102,7 @@ def test_a_lock_that_could_not_be_resumed_with_a_heartbeat_is_neither_renewed_no
     with no_thread_can_be_started(), pytest.raises(RuntimeError, match="thread"):
         mine.resume("e", "build-7", heartbeat=True)
     other: Lease = mine.acquire("other")
-    watched = list(mine._keeper._leases)
+    watched = list(mine._heartbeat._leases)
     mine.close()
     assert watched == [other]
     lease.renew()
@@ -116,7 +116,7 @@ def _arrives_while_the_client_is_closed(place: Emulated, entity: str, owner: str
         acquiring = meanwhile(lambda: locks.acquire(entity, owner=owner))
         assert gate.reached.wait(30)
         closing = meanwhile(locks.close)
-        until(lambda: locks._asking.is_closed)
+        until(lambda: locks._holdings.is_closed)
     outcome(closing)
     with pytest.raises(ClientClosed):
         outcome(acquiring)

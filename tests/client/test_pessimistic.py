@@ -88,7 +88,7 @@ def test_that_a_lock_cant_be_extended_that_is_expired(locks: Pessimistic, clock:
 
 def test_that_a_lock_is_not_renewed_by_itself(locks: Pessimistic) -> None:
     locks.acquire_lock("resource", 30, "tx")
-    assert locks.client._keeper.threads == 0
+    assert locks.client._heartbeat.threads == 0
 
 
 def test_that_a_rejected_lock_leaves_nothing_behind(locks: Pessimistic, memory: MemoryDynamoDB) -> None:

@@ -7,7 +7,6 @@ from ticketlock.errors import RecordWaitExceeded
 from ticketlock.locks import _hand_over as _calls
 from ticketlock.locks._outcomes import Grant, Place, Position
 from ticketlock.locks._protocol import Contender
-from ticketlock.locks._queue import look
 from ticketlock.wire._requests import Pause, Steps
 
 _PATIENCE_MS = 1_500
@@ -63,7 +62,7 @@ def leave(me: Contender, *, then_call: bool, only_the_place: bool = False) -> St
         then_call: whether the next one in line is to be called.
         only_the_place: leave a grant, since somebody else with the same owner may work under it.
     """
-    queue = yield from look(me, lambda seen: bool(seen.mine), _PATIENCE_MS)
+    queue = yield from me.look(lambda seen: bool(seen.mine), _PATIENCE_MS)
     for row in queue.mine:
         yield from _withdraw(me, Place(row.ticket, row.lease_until_ms), then_call=then_call)
     holder = queue.item.holder(me.claim.owner) if queue.item is not None else None

@@ -8,11 +8,11 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, TypeVar
 
+from ticketlock.client._wishes import Asked
 from ticketlock.errors import ClientClosed, LockLost
 from ticketlock.locks import _fencing
-from ticketlock.locks._claim import Claim
 from ticketlock.locks._names import LockName
 from ticketlock.locks._outcomes import Grant
 from ticketlock.wire._clocks import Clocks
@@ -41,19 +41,8 @@ class BaseLease:
     _caller: object = None
     _detached = False
 
-    def __init__(
-        self,
-        table_name: str,
-        claim: Claim,
-        grant: Grant,
-        clocks: Clocks,
-        *,
-        has_own_identity: bool,
-        heartbeat: bool,
-        on_lost: Callable[[Self], object] | None,
-        on_danger: Callable[[Self], object] | None,
-        danger_ms: int | None,
-    ) -> None:
+    def __init__(self, table_name: str, asked: Asked, grant: Grant, clocks: Clocks) -> None:
+        claim = asked.claim
         self.entity = claim.lock.entity
         self.namespace = claim.lock.namespace
         self.owner = claim.owner
@@ -63,12 +52,12 @@ class BaseLease:
         self._table_name = table_name
         self._claim = claim
         # Whether its owner was made for it; otherwise somebody else with the same owner may work under its grant.
-        self._has_own_identity = has_own_identity
+        self._has_own_identity = asked.has_own_identity
         self._data = claim.data
         self._clocks = clocks
-        self._heartbeat = heartbeat
-        self._callbacks: dict[Due, Callable[[Any], object] | None] = {"lost": on_lost, "danger": on_danger}
-        self._danger_ms = danger_ms if danger_ms is not None else claim.lease_ms // _DANGER_SHARE
+        self._heartbeat = asked.heartbeat
+        self._callbacks: dict[Due, Callable[[Any], object] | None] = {"lost": asked.on_lost, "danger": asked.on_danger}
+        self._danger_ms = asked.danger_ms if asked.danger_ms is not None else claim.lease_ms // _DANGER_SHARE
         self._mutex = threading.Lock()
         self._pid = os.getpid()
         # "unreleased": its release failed, and may have been applied: not to be counted on; it may be tried again.
@@ -248,6 +237,10 @@ class BaseLease:
             was = self._state
             self._state = "released"
             return was
+
+    def _is_left(self) -> bool:
+        """Whether the end of ``with`` leaves the lock as it is: detached, or another process's."""
+        return self._pid != os.getpid() or self._detached
 
     def _check_held(self) -> None:
         self._check_process()

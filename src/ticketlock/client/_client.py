@@ -4,45 +4,30 @@ import atexit
 import functools
 import inspect as signatures
 import logging
-import os
-import random
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
-from ticketlock.client._acquire import acquire, leave
 from ticketlock.client._base_lease import Due
-from ticketlock.client._heartbeat import Keeper
-from ticketlock.client._holdings import Asking, to_release
+from ticketlock.client._heartbeat import Heartbeat
+from ticketlock.client._holdings import HAS_LEFT, Holdings
 from ticketlock.client._lease import Lease, LeaseGroup
 from ticketlock.client._wait import WaitEnded
-from ticketlock.client._wishes import Asked, Seconds, Wishes, entity_of, rest_s, signature_of
-from ticketlock.errors import (
-    ClientClosed,
-    InvalidLockRequest,
-    LockLost,
-    PermitsMismatch,
-    RecordWaitExceeded,
-    TableError,
-    TicketLockError,
-    UnsupportedFormat,
-)
+from ticketlock.client._wishes import Asked, Defaults, Seconds, Wishes, entity_of, rest_s, signature_of
+from ticketlock.errors import ClientClosed, RecordWaitExceeded
 from ticketlock.locks._inspect import LockSummary
 from ticketlock.locks._lock_table import LockTable
 from ticketlock.locks._names import LockName
 from ticketlock.locks._outcomes import Grant, LockState, Position
-from ticketlock.locks._protocol import Contender
 from ticketlock.wire._clocks import Clocks, SystemClocks
-from ticketlock.wire._requests import Steps
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_stepfunctions import SFNClient
 
-_log = logging.getLogger("ticketlock")
-_log.addHandler(logging.NullHandler())
+logging.getLogger("ticketlock").addHandler(logging.NullHandler())
 
 _WAITERS_LEAVE_WITHIN_S = 2.0
 
@@ -88,8 +73,13 @@ class LockClient:
         sleep: Callable[[float], object] | None = None,
     ) -> None:
         self._clocks = clocks if clocks is not None else SystemClocks()
-        self._asking: Asking[Lease] = Asking(
-            namespace=namespace, lease=lease, record_wait=record_wait, owner_name=owner_name, check_every=check_every
+        self._defaults = Defaults(
+            namespace=namespace,
+            lease=lease,
+            record_wait=record_wait,
+            owner_name=owner_name,
+            heartbeat=heartbeat,
+            check_every=check_every,
         )
         self._table = LockTable(
             table_name,
@@ -98,13 +88,14 @@ class LockClient:
             clocks=self._clocks,
             sleep=sleep if sleep is not None else time.sleep,
         )
-        self._then_call = step_functions is not None
-        self._heartbeat = heartbeat
         self._sleep = sleep
         self._closing = threading.Event()
         self._waiters: set[int] = set()
         self._waiter_left = threading.Condition()
-        self._keeper = Keeper(self._clocks, self._tend)
+        self._heartbeat: Heartbeat[Lease] = Heartbeat(self._clocks, self._tend)
+        self._holdings: Holdings[Lease] = Holdings(
+            self._table, self._heartbeat, self._clocks, self._defaults.bounds, then_call=step_functions is not None
+        )
         _clients.add(self)
 
     @property
@@ -114,7 +105,7 @@ class LockClient:
 
     def lock(self, entity: str | LockName, namespace: str | None = None) -> LockName:
         """The name of a lock, in the client's namespace unless told otherwise."""
-        return self._asking.lock(entity, namespace)
+        return self._defaults.lock(entity, namespace)
 
     def acquire(
         self,
@@ -161,26 +152,15 @@ class LockClient:
             ClientClosed: the client was closed, or belongs to another process.
             TableError: the table could not be used.
         """
-        wishes = Wishes(record_wait, lease, data, permits, shared, owner, danger)
-        asked = self._asking.ask(self._asking.lock(entity, namespace), wishes)
-        self._asking.check_usable()
+        wishes = Wishes(record_wait, lease, data, permits, shared, owner, heartbeat, on_lost, on_danger, danger)
+        asked = self._defaults.ask(self.lock(entity, namespace), wishes)
+        self._holdings.check_usable()
         # Not its number, which the next thread may get.
         caller = threading.current_thread()
-        held = self._asking.held_by(caller, asked, reentrant=reentrant)
+        held = self._holdings.held_by(caller, asked, reentrant=reentrant)
         if held is not None:
             return held
-        grant = self._acquire(asked, on_wait)
-        made = Lease(
-            self._table.table_name,
-            asked.claim,
-            grant,
-            self._clocks,
-            has_own_identity=asked.has_own_identity,
-            heartbeat=self._heartbeat if heartbeat is None else heartbeat,
-            on_lost=on_lost,
-            on_danger=on_danger,
-            danger_ms=asked.danger_ms,
-        )
+        made = self._made(asked, self._acquire(asked, on_wait))
         try:
             return self._keep(made, caller)
         except BaseException:
@@ -218,17 +198,17 @@ class LockClient:
             RecordWaitExceeded: not all of them could be had in time; those that were are released, the last one first,
                 or with ``owner`` left to their leases.
         """
-        wait_ms = self._asking.wait_ms(record_wait)
+        wait_ms = self._defaults.wait_ms(record_wait)
         began_ms = self._clocks.read().local_ms
         leases: list[Lease] = []
         try:
-            for lock in self._asking.in_one_order(entities, namespace):
+            for lock in self._defaults.in_one_order(entities, namespace):
                 rest = rest_s(wait_ms, self._clocks.read().local_ms - began_ms)
                 leases.append(self.acquire(lock, record_wait=rest, **more))
         except BaseException:
-            LeaseGroup(leases)._give_back()
+            self._group(leases)._give_back()
             raise
-        return LeaseGroup(leases)
+        return self._group(leases)
 
     def serialized(
         self, key: str | Callable[..., str], *, lease_as: str | None = None, **options: Any
@@ -280,30 +260,18 @@ class LockClient:
         Raises:
             LockLost: this owner does not hold it any more.
         """
-        self._asking.check_usable()
-        lock = self._asking.lock(entity, namespace)
-        claim, grant = self._table.resume(lock, owner, self._asking.lease_ms(lease))
-        made = Lease(
-            self._table.table_name,
-            claim,
-            grant,
-            self._clocks,
-            has_own_identity=False,
-            heartbeat=heartbeat,
-            on_lost=None,
-            on_danger=None,
-            danger_ms=None,
-        )
-        return self._keep(made, owner)
+        self._holdings.check_usable()
+        claim, grant = self._table.resume(self.lock(entity, namespace), owner, self._defaults.lease_ms(lease))
+        return self._keep(self._made(Asked(claim, has_own_identity=False, heartbeat=heartbeat), grant), owner)
 
     def inspect(self, entity: str | LockName, *, namespace: str | None = None) -> LockState:
         """Read a lock, its holders and its whole queue."""
-        self._asking.check_usable()
-        return self._table.inspect(self._asking.lock(entity, namespace))
+        self._holdings.check_usable()
+        return self._table.inspect(self.lock(entity, namespace))
 
     def list(self) -> Iterator[LockSummary]:
         """The locks of the table, in no order; reads the whole table."""
-        self._asking.check_usable()
+        self._holdings.check_usable()
         return self._table.list_locks()
 
     def close(self) -> None:
@@ -311,16 +279,16 @@ class LockClient:
 
         Where the table is out of reach it gives up after some seconds; what is left ends by itself.
         """
-        if self._asking._pid != os.getpid():
+        if not self._holdings.is_of_this_process:
             return
-        leases = self._asking.close(self._clocks.read())
+        leases = self._holdings.close()
         self._closing.set()
-        for lease in to_release(leases, self._clocks, self._forget):
+        for lease in self._holdings.at_last(leases):
             lease.release(best_effort=True)
         # The process may end after this, and whoever is in the queue then is in others' way for a lease.
         with self._waiter_left:
             self._waiter_left.wait_for(lambda: self._waiters <= {threading.get_ident()}, _WAITERS_LEAVE_WITHIN_S)
-        self._keeper.close()
+        self._heartbeat.close()
         _clients.discard(self)
 
     def __enter__(self) -> Self:
@@ -332,39 +300,23 @@ class LockClient:
     # The parts.
 
     def _acquire(self, asked: Asked, on_wait: Callable[[Position], object] | None) -> Grant:
-        claim = asked.claim
-        waits = self._asking.waits(asked, on_wait, self._clocks.read().local_ms)
-
-        def steps(me: Contender) -> Steps[Grant]:
-            return acquire(
-                me,
-                asked.record_wait_ms,
-                waits.pace,
-                then_call=self._then_call,
-                on_wait=waits,
-                jitter=random.random,
-                others_wait=waits.expects_others,
-            )
-
         caller = threading.get_ident()
         with self._waiter_left:
             self._waiters.add(caller)
         try:
-            grant = self._table.contend(claim, steps, sleep=self._nap)
-        except WaitEnded as ended:
-            self._leave(asked)
-            raise ended.error from None
-        except (InvalidLockRequest, PermitsMismatch, RecordWaitExceeded, UnsupportedFormat):
+            waits = self._holdings.waits(asked, on_wait)
+            return self._table.drive(self._holdings.acquire(asked, waits), sleep=self._nap)
+        except HAS_LEFT:
             raise
-        except BaseException:
-            self._leave(asked)
+        except BaseException as error:
+            self._table.drive(self._holdings.leave(asked))
+            if isinstance(error, WaitEnded):
+                raise error.error from None
             raise
         finally:
             with self._waiter_left:
                 self._waiters.discard(caller)
                 self._waiter_left.notify_all()
-        self._asking.remembered.waited(waits, self._clocks.read().local_ms)
-        return grant
 
     def _nap(self, seconds: float) -> None:
         if self._sleep is not None:
@@ -375,107 +327,30 @@ class LockClient:
         if over:
             raise ClientClosed("the client was closed while it waited")
 
-    def _leave(self, asked: Asked) -> None:
-        try:
-            only_the_place = not asked.has_own_identity
-            self._table.contend(
-                asked.claim, lambda me: leave(me, then_call=self._then_call, only_the_place=only_the_place)
-            )
-        except TicketLockError as error:
-            _log.warning("a place in the queue of %r was not given up, and ends by itself: %s", asked.claim.lock, error)
+    def _made(self, asked: Asked, grant: Grant) -> Lease:
+        return Lease(asked, grant, self._clocks, self._table, self._holdings)
+
+    def _group(self, leases: Sequence[Lease]) -> LeaseGroup:
+        return LeaseGroup(leases, self._table, self._holdings)
 
     def _keep(self, made: Lease, caller: object) -> Lease:
-        made._client = self
-        self._asking.keep(caller, made)
+        self._holdings.keep(caller, made)
         if made._is_watched():
             try:
-                self._keeper.watch(made)
+                self._heartbeat.watch(made)
             except RuntimeError:
                 # No thread can be started: a lock that nobody renews is not handed out.
-                self._forget(made)
+                self._holdings.forget(made)
                 raise
-        _log.debug("acquired %r", made)
         return made
-
-    def _renew(self, lease: Lease) -> None:
-        try:
-            grant = self._table.renew(lease._claim, lease.fencing_token)
-        except LockLost as lost:
-            self._lose(lease, str(lost))
-            raise
-        lease._renewed(grant)
-        _log.debug("renewed %r", lease)
-
-    def _release(self, lease: Lease, data_left: str | None) -> None:
-        was = lease._mark_released()
-        if was == "still held" or was == "released":
-            return
-        self._keeper.forget(lease)
-        try:
-            released = self._table.release(lease._claim, lease._grant, data_left=data_left)
-        except LockLost:
-            self._asking.drop(lease)
-            raise lease._lost() from None
-        except BaseException:
-            # It may be tried again, by `close` as well.
-            lease._state = "lost" if was == "lost" else "unreleased"
-            self._asking.drop_what_is_over(self._clocks.read())
-            raise
-        finally:
-            self._keeper.settle()
-        self._asking.drop(lease)
-        self._asking.remembered.released(lease.lock, released, self._clocks.read().local_ms)
-        if was == "lost" or released.lease_was_over:
-            raise lease._lost()
-        _log.debug("released %r", lease)
-
-    def _forget(self, lease: Lease) -> None:
-        self._keeper.forget(lease)
-        self._asking.drop(lease)
-        self._keeper.settle()
 
     def _tend(self, lease: Lease, due: Due) -> None:
         if due == "renew":
-            try:
-                self._renew(lease)
-            except LockLost:
-                pass
-            except TableError as error:
-                _log.warning("%r was not renewed, and will be tried again: %s", lease, error)
-            finally:
-                if lease._renewing:
-                    lease._not_renewed(self._clocks.read())
+            self._table.drive(self._holdings.beat(lease))
         elif due == "danger":
-            _log.warning("%r comes near its end", lease)
-            self._tell(lease, "danger")
+            self._holdings.come_near_its_end(lease)
         else:
-            self._lose(lease, "its lease has ended, and it could not be renewed")
-
-    def _lose(self, lease: Lease, why: str) -> None:
-        if not lease._mark_lost():
-            return
-        _log.error("%r is lost: %s", lease, why)
-        self._tell(lease, "lost")
-        self._keeper.forget(lease)
-        self._asking.drop(lease)
-
-    def _tell(self, lease: Lease, what: Any) -> None:
-        callback = lease._callbacks[what]
-        if callback is None:
-            return
-
-        def tell() -> None:
-            if lease._state == "released":
-                return
-            try:
-                callback(lease)
-            except Exception:
-                _log.exception("on_%s of %r failed", what, lease)
-
-        try:
-            threading.Thread(target=tell, name=f"ticketlock-on-{what}", daemon=True).start()
-        except RuntimeError as error:
-            _log.error("nobody could be told on_%s of %r: %s", what, lease, error)
+            self._holdings.lose(lease, "its lease has ended, and it could not be renewed")
 
 
 _clients: weakref.WeakSet[LockClient] = weakref.WeakSet()

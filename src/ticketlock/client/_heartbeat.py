@@ -10,14 +10,11 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import Generic, TypeVar
 
+from ticketlock.client._base_lease import BaseLease, Due
 from ticketlock.wire._clocks import Clocks
 from ticketlock.wire._table_time import Reading
-
-if TYPE_CHECKING:
-    from ticketlock.client._base_lease import Due
-    from ticketlock.client._lease import Lease
 
 _log = logging.getLogger("ticketlock")
 
@@ -32,18 +29,21 @@ _SETTLES_WITHIN_S = 0.05
 _CLOCKS_PART_MS = 100
 
 
-class Keeper:
+L = TypeVar("L", bound=BaseLease)
+
+
+class Heartbeat(Generic[L]):
     """Calls ``tend`` with each lease, and what is due about it, when it is.
 
     A client may hold thousands: what comes next is found among numbers that are kept, not by asking every lease.
     """
 
-    def __init__(self, clocks: Clocks, tend: Callable[["Lease", "Due"], None]) -> None:
+    def __init__(self, clocks: Clocks, tend: Callable[[L, Due], None]) -> None:
         self._clocks = clocks
         self._tend = tend
         self._changed = threading.Condition()
         # Each with the moment, on the local clock, at which it is to be looked at.
-        self._leases: dict[Lease, int] = {}
+        self._leases: dict[L, int] = {}
         self._wall_ahead_ms = 0
         self._watchers = 0
         # When the watcher looks again at the latest; whether it lingers with nothing to watch.
@@ -54,7 +54,7 @@ class Keeper:
         self._left_at_ms = float("-inf")
         self._threads: set[threading.Thread] = set()
 
-    def watch(self, lease: "Lease") -> None:
+    def watch(self, lease: L) -> None:
         """Tend a lease from now on."""
         with self._changed:
             follows = self._clocks.read().local_ms - self._left_at_ms < _LINGERS_S * 1_000
@@ -62,7 +62,7 @@ class Keeper:
             self._look_at(lease)
             self._ensure_a_watcher()
 
-    def forget(self, lease: "Lease") -> None:
+    def forget(self, lease: L) -> None:
         """Tend it no more. After the last one the thread ends by itself, while its lease is being released."""
         with self._changed:
             self._leases.pop(lease, None)
@@ -70,6 +70,25 @@ class Keeper:
                 self._left_at_ms = self._clocks.read().local_ms
                 if not self._lingers:
                     self._changed.notify_all()
+
+    def tell(self, lease: L, what: Due) -> None:
+        """Tell its caller, on a thread of its own."""
+        callback = lease._callbacks[what]
+        if callback is None:
+            return
+
+        def tell() -> None:
+            if lease._state == "released":
+                return
+            try:
+                callback(lease)
+            except Exception:
+                _log.exception("on_%s of %r failed", what, lease)
+
+        try:
+            threading.Thread(target=tell, name=f"ticketlock-on-{what}", daemon=True).start()
+        except RuntimeError as error:
+            _log.error("nobody could be told on_%s of %r: %s", what, lease, error)
 
     def settle(self) -> None:
         """See that no thread is left that waits for nothing; but where one lock follows the other all the time."""
@@ -130,7 +149,7 @@ class Keeper:
             with self._changed:
                 self._threads.discard(threading.current_thread())
 
-    def _next(self) -> "tuple[Lease, Due] | None":
+    def _next(self) -> tuple[L, Due] | None:
         """Wait until something is due, and hand the watch over; None when there is nothing to watch any more."""
         with self._changed:
             while self._leases or self._linger():
@@ -157,7 +176,7 @@ class Keeper:
             self._watchers -= 1
             return None
 
-    def _look_at(self, lease: "Lease") -> None:
+    def _look_at(self, lease: L) -> None:
         self._leases[lease] = due_ms = lease._due_ms(self._clocks.read())
         if due_ms < self._looks_at_ms:
             self._changed.notify_all()

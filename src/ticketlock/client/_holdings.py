@@ -1,97 +1,106 @@
-"""What a client asks for, checked and completed, and what it holds: common to threads and tasks. No I/O."""
+"""What a client holds, and what becomes of it: common to threads and tasks, which perform the calls and sleeps. No I/O.
+
+Every verb of a held lock is written here once, as ``Actions``; a client drives it, or awaits it.
+"""
 
 import logging
 import os
-import socket
+import random
 import threading
-import uuid
-from collections.abc import Callable, Iterable, Iterator
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 from ticketlock._checks import duration_ms, text
-from ticketlock.client._base_lease import BaseLease
+from ticketlock.client._acquire import acquire, leave
+from ticketlock.client._base_lease import BaseLease, Due, State
 from ticketlock.client._known_locks import Remembered
 from ticketlock.client._pace import Bounds
 from ticketlock.client._wait import Waits
-from ticketlock.client._wishes import Asked, Seconds, Wishes
-from ticketlock.errors import AlreadyHeld, ClientClosed, InvalidLockRequest
-from ticketlock.locks._claim import MAX_LEASE_MS, MIN_LEASE_MS, Claim
-from ticketlock.locks._names import LockName, record_wait_ms
-from ticketlock.locks._outcomes import Position
+from ticketlock.client._wishes import Asked, Seconds
+from ticketlock.errors import (
+    AlreadyHeld,
+    ClientClosed,
+    InvalidLockRequest,
+    LockLost,
+    PermitsMismatch,
+    RecordWaitExceeded,
+    TableError,
+    TicketLockError,
+    UnsupportedFormat,
+)
+from ticketlock.locks import _fencing
+from ticketlock.locks import _hand_over as calling
+from ticketlock.locks._claim import DATA_BYTES, MAX_LEASE_MS, Claim
+from ticketlock.locks._names import LockName
+from ticketlock.locks._outcomes import Grant, Position
+from ticketlock.locks._protocol import Contender
+from ticketlock.wire import _sdk
+from ticketlock.wire._actions import Actions, T
 from ticketlock.wire._clocks import Clocks
+from ticketlock.wire._requests import Steps
 from ticketlock.wire._table_time import Reading
 
 L = TypeVar("L", bound=BaseLease)
+L_contra = TypeVar("L_contra", bound=BaseLease, contravariant=True)
 
 _log = logging.getLogger("ticketlock")
 
-_OWNER_NAME_BYTES = 512
-_HOUR_MS = 3_600_000
 # Less than one request is repeated for.
 _FAILS_FOR_MS = 5_000
+TRANSACTION_PATIENCE_S = 10.0
+
+HAS_LEFT = (InvalidLockRequest, PermitsMismatch, RecordWaitExceeded, UnsupportedFormat)
+"""What an acquisition ends with that has left nothing behind."""
 
 
-class Asking(Generic[L]):
-    """A client's defaults, and what it holds.
+class Table(Protocol):
+    """The lock table, as far as a client's holdings need it."""
 
-    Args:
-        namespace, lease, record_wait, owner_name, check_every: as the client was told.
+    def contending(self, claim: Claim, steps: Callable[[Contender], Steps[T]]) -> Actions[T]:
+        """Steps of one claim, as calls and sleeps."""
+        ...
+
+
+class Heart(Protocol[L_contra]):
+    """What watches the leases: a thread, or a task for each."""
+
+    def forget(self, lease: L_contra) -> None:
+        """Watch it no more."""
+        ...
+
+    def tell(self, lease: L_contra, what: Due) -> None:
+        """Tell its caller."""
+        ...
+
+    def settle(self) -> None:
+        """See that nothing is left that watches nothing."""
+        ...
+
+
+class Holdings(Generic[L]):
+    """What one client holds, and knows of the locks it has used.
 
     Attributes:
-        owner_name: what operators see beside a lock.
-        remembered: what it has learned of the locks it has used.
+        known: advice for the next waits.
     """
 
-    def __init__(
-        self,
-        *,
-        namespace: str,
-        lease: Seconds,
-        record_wait: Seconds,
-        owner_name: str | None,
-        check_every: tuple[Seconds, Seconds],
-    ) -> None:
-        self._namespace = LockName("-", namespace).namespace
-        self._lease_ms = duration_ms("lease", lease, MIN_LEASE_MS, MAX_LEASE_MS)
-        self._record_wait_ms = record_wait_ms("record_wait", record_wait)
-        shortest, longest = (duration_ms("check_every", each, 1, _HOUR_MS) for each in check_every)
-        self.remembered = Remembered(Bounds(shortest, max(shortest, longest)))
-        name = owner_name if owner_name is not None else f"{socket.gethostname()}:{os.getpid()}"
-        self.owner_name = text("owner_name", name, _OWNER_NAME_BYTES)
+    def __init__(self, table: Table, heart: Heart[L], clocks: Clocks, bounds: Bounds, *, then_call: bool) -> None:
+        self.known = Remembered(bounds)
+        self._table = table
+        self._heart = heart
+        self._clocks = clocks
+        self._then_call = then_call
         self._pid = os.getpid()
         self._closed = False
         self._mutex = threading.Lock()
         self._held: dict[tuple[LockName, object], list[L]] = {}
 
-    def lock(self, entity: str | LockName, namespace: str | None) -> LockName:
-        """The name of a lock."""
-        if isinstance(entity, LockName):
-            if namespace is not None:
-                raise InvalidLockRequest("namespace", namespace, "nothing, beside a LockName")
-            return entity
-        return LockName(entity, self._namespace if namespace is None else namespace)
+    # What is held.
 
-    def lease_ms(self, lease: Seconds | None) -> int:
-        """A lease's length."""
-        return self._lease_ms if lease is None else duration_ms("lease", lease, MIN_LEASE_MS, MAX_LEASE_MS)
-
-    def wait_ms(self, record_wait: Seconds | None) -> int | None:
-        """A record wait's length; None for ever."""
-        return self._record_wait_ms if record_wait is None else record_wait_ms("record_wait", record_wait)
-
-    def ask(self, lock: LockName, wishes: Wishes) -> Asked:
-        """Check and complete one acquisition."""
-        lease_ms = self.lease_ms(wishes.lease)
-        claim = Claim(
-            lock,
-            wishes.owner if wishes.owner is not None else f"{self.owner_name}/{uuid.uuid4().hex}",
-            lease_ms,
-            permits=wishes.permits,
-            data=wishes.data,
-            shared=wishes.shared,
-        )
-        danger_ms = None if wishes.danger is None else duration_ms("danger", wishes.danger, 0, lease_ms)
-        return Asked(claim, wishes.owner is None, self.wait_ms(wishes.record_wait), danger_ms)
+    @property
+    def is_of_this_process(self) -> bool:
+        """Whether this process made the client, and was not forked from the one that did."""
+        return self._pid == os.getpid()
 
     def check_usable(self) -> None:
         """Refuse a client that was closed, or copied into another process.
@@ -99,7 +108,7 @@ class Asking(Generic[L]):
         Raises:
             ClientClosed: it was.
         """
-        if self._pid != os.getpid():
+        if not self.is_of_this_process:
             raise ClientClosed(
                 f"the client was made in process {self._pid}, from which this one was forked: make another one here"
             )
@@ -142,17 +151,53 @@ class Asking(Generic[L]):
                 raise ClientClosed("the client was closed")
             lease._caller = caller
             self._held.setdefault((lease.lock, caller), []).append(lease)
+        _log.debug("acquired %r", lease)
 
-    def drop(self, lease: L) -> None:
-        """Forget a lease."""
+    def forget(self, lease: L) -> None:
+        """Keep and watch a lease no more."""
+        self._heart.forget(lease)
+        self._drop(lease)
+        self._heart.settle()
+
+    def close(self) -> list[L]:
+        """Close it to further acquisitions.
+
+        Returns:
+            What is to be released still.
+        """
+        reading = self._clocks.read()
+        with self._mutex:
+            self._closed = True
+            every = (lease for leases in self._held.values() for lease in leases)
+            return [lease for lease in every if not lease._has_nothing_to_free(reading)]
+
+    def at_last(self, leases: Sequence[L]) -> Iterator[L]:
+        """Leases to release at last, one after the other, however often they are held.
+
+        Those that are left once others could not be released for too long together are forgotten.
+        """
+        failed_ms = 0
+        for lease in leases:
+            lease._holds = 1
+            if failed_ms >= _FAILS_FOR_MS:
+                _log.warning("%r was not released, and ends by itself: the table was out of reach for others", lease)
+                lease._mark_released()
+                self.forget(lease)
+                continue
+            began_ms = self._clocks.read().local_ms
+            yield lease
+            if lease._state == "unreleased":
+                failed_ms += self._clocks.read().local_ms - began_ms
+
+    def _drop(self, lease: L) -> None:
         with self._mutex:
             key = lease.lock, lease._caller
             others = [each for each in self._held.pop(key, ()) if each is not lease]
             if others:
                 self._held[key] = others
 
-    def drop_what_is_over(self, reading: Reading) -> None:
-        """Forget those whose release has failed, and could free nothing any more."""
+    def _drop_what_is_over(self, reading: Reading) -> None:
+        """Those whose release has failed, and could free nothing any more."""
         with self._mutex:
             for key, leases in list(self._held.items()):
                 left = [lease for lease in leases if not lease._has_nothing_to_free(reading)]
@@ -161,56 +206,179 @@ class Asking(Generic[L]):
                 else:
                     del self._held[key]
 
-    def close(self, reading: Reading) -> list[L]:
-        """Close it to further acquisitions.
+    # The verbs.
 
-        Returns:
-            What is to be released still.
-        """
-        with self._mutex:
-            self._closed = True
-            every = (lease for leases in self._held.values() for lease in leases)
-            return [lease for lease in every if not lease._has_nothing_to_free(reading)]
-
-    def waits(self, asked: Asked, on_wait: Callable[[Position], object] | None, local_ms: int) -> Waits:
+    def waits(self, asked: Asked, on_wait: Callable[[Position], object] | None) -> Waits:
         """What an acquisition begins its wait with, as far as the waits before tell."""
         lock = asked.claim.lock
         # Then a first try would be in vain; but that of an owner who may have asked before finds what it has got.
-        expects_others = asked.has_own_identity and self.remembered.others_wait(lock, local_ms)
-        return Waits(lock, on_wait, self.remembered.pace(lock), expects_others=expects_others)
+        expects_others = asked.has_own_identity and self.known.others_wait(lock, self._clocks.read().local_ms)
+        return Waits(lock, on_wait, self.known.pace(lock), expects_others=expects_others)
 
-    def in_one_order(self, entities: Iterable[str | LockName], namespace: str | None) -> list[LockName]:
-        """Names of several locks, in the order that all callers take them in.
-
-        Raises:
-            InvalidLockRequest: one is named twice, or none at all.
-        """
-        if isinstance(entities, str):
-            raise InvalidLockRequest("entities", entities, "a list of entities")
-        locks = sorted(
-            (self.lock(each, None if isinstance(each, LockName) else namespace) for each in entities),
-            key=lambda lock: (lock.entity.encode(), lock.namespace.encode()),
+    def acquire(self, asked: Asked, waits: Waits) -> Actions[Grant]:
+        """Wait for the lock and take it. What ends it, but for ``HAS_LEFT``, leaves something behind: ``leave``."""
+        grant = yield from self._table.contending(
+            asked.claim,
+            lambda me: acquire(
+                me,
+                asked.record_wait_ms,
+                waits.pace,
+                then_call=self._then_call,
+                on_wait=waits,
+                jitter=random.random,
+                others_wait=waits.expects_others,
+            ),
         )
-        if not locks or len(set(locks)) < len(locks):
-            raise InvalidLockRequest("entities", [lock.entity for lock in locks], "at least one, each once")
-        return locks
+        self.known.waited(waits, self._clocks.read().local_ms)
+        return grant
 
+    def leave(self, asked: Asked) -> Actions[None]:
+        """Give up what an acquisition that was broken off has left, as far as it was its own."""
+        try:
+            yield from self._table.contending(
+                asked.claim,
+                lambda me: leave(me, then_call=self._then_call, only_the_place=not asked.has_own_identity),
+            )
+        except TicketLockError as error:
+            _log.warning("a place in the queue of %r was not given up, and ends by itself: %s", asked.claim.lock, error)
 
-def to_release(leases: Iterable[L], clocks: Clocks, forget: Callable[[L], None]) -> Iterator[L]:
-    """Leases to release at last, one after the other, however often they are held.
+    def renew(self, lease: L) -> Actions[None]:
+        """A whole new lease."""
+        try:
+            grant = yield from self._table.contending(lease._claim, lambda me: me.renew(lease.fencing_token))
+        except LockLost as lost:
+            self.lose(lease, str(lost))
+            raise
+        lease._renewed(grant)
+        _log.debug("renewed %r", lease)
 
-    Args:
-        forget: takes the rest, once those that could not be released have taken too long together.
-    """
-    failed_ms = 0
-    for lease in leases:
-        lease._holds = 1
-        if failed_ms >= _FAILS_FOR_MS:
-            _log.warning("%r was not released, and ends by itself: the table was out of reach for others", lease)
-            lease._mark_released()
-            forget(lease)
-            continue
-        began_ms = clocks.read().local_ms
-        yield lease
-        if lease._state == "unreleased":
-            failed_ms += clocks.read().local_ms - began_ms
+    def beat(self, lease: L) -> Actions[None]:
+        """What the heartbeat does: renew it, and go on where that fails."""
+        try:
+            yield from self.renew(lease)
+        except LockLost:
+            pass
+        except TableError as error:
+            _log.warning("%r was not renewed, and will be tried again: %s", lease, error)
+        finally:
+            if lease._renewing:
+                lease._not_renewed(self._clocks.read())
+
+    def come_near_its_end(self, lease: L) -> None:
+        """Renewals have failed for long."""
+        _log.warning("%r comes near its end", lease)
+        self._heart.tell(lease, "danger")
+
+    def lose(self, lease: L, why: str) -> None:
+        """It is held no more, and was not released."""
+        if lease._mark_lost():
+            _log.error("%r is lost: %s", lease, why)
+            self._heart.tell(lease, "lost")
+            self._heart.forget(lease)
+            self._drop(lease)
+
+    def ensure(self, lease: L, at_least: Seconds) -> Actions[None]:
+        """Make sure that it is held for so long from now on."""
+        needed_ms = duration_ms("at_least", at_least, 0, MAX_LEASE_MS)
+        if not lease._is_sure_of(needed_ms):
+            lease._check_held()
+            yield from self.renew(lease)
+        if not lease._is_sure_of(needed_ms):
+            raise lease._too_short(needed_ms)
+
+    def set_data(self, lease: L, data: str | None) -> Actions[None]:
+        """Show something else beside the holder."""
+        lease._check_process()
+        yield from self._table.contending(lease._claim, lambda me: me.set_data(lease.fencing_token, data))
+        lease._data = data
+
+    def transact_write(
+        self, lease: L, items: Sequence[Mapping[str, Any]], client: Any, patience: Seconds
+    ) -> Actions[None]:
+        """Write in one transaction with the check that the lock is held, by this client of the SDK."""
+        lease._check_process()
+        patience_ms = duration_ms("patience", patience, 0, MAX_LEASE_MS)
+        items = list(items)
+        _sdk.check_items(client, items)
+        yield from _fencing.transact_write(lease.condition_check(), items, self._clocks, patience_ms)
+
+    def release(self, lease: L, data_left: str | None = None, *, best_effort: bool = False) -> Actions[None]:
+        """Free the lock, once it is held no more than once."""
+        lease._check_process()
+        if data_left is not None:
+            text("data_left", data_left, DATA_BYTES)
+        was = lease._mark_released()
+        if was == "still held" or was == "released":
+            return
+        self._heart.forget(lease)
+        try:
+            yield from self._free(lease, was, data_left)
+        except TicketLockError as error:
+            if not best_effort:
+                raise
+            _log.warning("%r was not released: %s", lease, error)
+        finally:
+            self._heart.settle()
+
+    def detach(self, lease: L) -> None:
+        """Leave the lock held, for another process."""
+        lease._check_process()
+        lease._detached = True
+        self.forget(lease)
+
+    def give_back(self, lease: L) -> Actions[None]:
+        """End it as it was found: nobody has worked under it. A grant that others may have as well is left to them."""
+        if lease._has_own_identity:
+            yield from self.release(lease, lease.data_left, best_effort=True)
+        elif lease._mark_released() != "still held":
+            self.forget(lease)
+
+    def leave_block(self, lease: L, error: BaseException | None) -> Actions[None]:
+        """The end of ``with``: what is raised inside is worth more than what is wrong with the release."""
+        if lease._is_left():
+            return
+        try:
+            yield from self.release(lease, best_effort=error is not None)
+        except TableError as failed:
+            # The work is done; the lease ends by itself.
+            _log.error("%r was not released, and ends by itself: %s", lease, failed)
+
+    def enter_block(self, leases: Sequence[L]) -> Actions[None]:
+        """The beginning of ``with``: all of them are held, or none is any more."""
+        try:
+            for lease in leases:
+                lease._check_held()
+        except LockLost:
+            yield from self.each(leases, lambda lease: self.release(lease, best_effort=True))
+            raise
+
+    def each(self, leases: Sequence[L], end: Callable[[L], Actions[None]]) -> Actions[None]:
+        """The last one first, each of them, whatever becomes of the others."""
+        first: BaseException | None = None
+        for lease in reversed(leases):
+            try:
+                yield from end(lease)
+            except BaseException as error:
+                first = first or error
+        if first is not None:
+            raise first
+
+    def _free(self, lease: L, was: State, data_left: str | None) -> Actions[None]:
+        release = calling.release if self._then_call else Contender.release
+        try:
+            released = yield from self._table.contending(
+                lease._claim, lambda me: release(me, lease._grant, data_left=data_left)
+            )
+        except LockLost:
+            self._drop(lease)
+            raise lease._lost() from None
+        except BaseException:
+            # It may be tried again, by `close` as well.
+            lease._state = "lost" if was == "lost" else "unreleased"
+            self._drop_what_is_over(self._clocks.read())
+            raise
+        self._drop(lease)
+        self.known.released(lease.lock, released, self._clocks.read().local_ms)
+        if was == "lost" or released.lease_was_over:
+            raise lease._lost()
+        _log.debug("released %r", lease)

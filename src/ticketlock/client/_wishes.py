@@ -1,15 +1,26 @@
-"""What a client may be asked for, checked and completed. No I/O."""
+"""What a client may be asked for: its defaults, and each acquisition's wishes, checked and completed. No I/O."""
 
 import math
-from collections.abc import Callable
+import os
+import socket
+import uuid
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from inspect import Signature, signature
 from typing import Any, NamedTuple
 
-from ticketlock.locks._claim import Claim
+from ticketlock._checks import duration_ms, text
+from ticketlock.client._pace import Bounds
+from ticketlock.errors import InvalidLockRequest
+from ticketlock.locks._claim import MAX_LEASE_MS, MIN_LEASE_MS, Claim
+from ticketlock.locks._names import LockName, record_wait_ms
 
 Seconds = float | timedelta
+Told = Callable[[Any], object]
+
+_OWNER_NAME_BYTES = 512
+_HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +32,17 @@ class Asked:
         has_own_identity: whether its owner was made for it, so that it has asked for nothing yet.
         record_wait_ms: None for ever.
         danger_ms: how long before the deadline a lease is in danger; None for a quarter of it.
+        heartbeat: whether its lease is renewed in the background.
+        on_lost, on_danger: whom to tell.
     """
 
     claim: Claim
     has_own_identity: bool
-    record_wait_ms: int | None
-    danger_ms: int | None
+    record_wait_ms: int | None = None
+    danger_ms: int | None = None
+    heartbeat: bool = False
+    on_lost: Told | None = None
+    on_danger: Told | None = None
 
 
 class Wishes(NamedTuple):
@@ -38,7 +54,94 @@ class Wishes(NamedTuple):
     permits: int
     shared: bool
     owner: str | None
+    heartbeat: bool | None
+    on_lost: Told | None
+    on_danger: Told | None
     danger: Seconds | None
+
+
+class Defaults:
+    """What a client was told once.
+
+    Args:
+        namespace, lease, record_wait, owner_name, heartbeat, check_every: as the client was told.
+
+    Attributes:
+        owner_name: what operators see beside a lock.
+        bounds: of the first in line's sleep.
+    """
+
+    def __init__(
+        self,
+        *,
+        namespace: str,
+        lease: Seconds,
+        record_wait: Seconds,
+        owner_name: str | None,
+        heartbeat: bool,
+        check_every: tuple[Seconds, Seconds],
+    ) -> None:
+        self._namespace = LockName("-", namespace).namespace
+        self._lease_ms = duration_ms("lease", lease, MIN_LEASE_MS, MAX_LEASE_MS)
+        self._record_wait_ms = record_wait_ms("record_wait", record_wait)
+        shortest, longest = (duration_ms("check_every", each, 1, _HOUR_MS) for each in check_every)
+        self.bounds = Bounds(shortest, max(shortest, longest))
+        name = owner_name if owner_name is not None else f"{socket.gethostname()}:{os.getpid()}"
+        self.owner_name = text("owner_name", name, _OWNER_NAME_BYTES)
+        self._heartbeat = heartbeat
+
+    def lock(self, entity: str | LockName, namespace: str | None) -> LockName:
+        """The name of a lock."""
+        if isinstance(entity, LockName):
+            if namespace is not None:
+                raise InvalidLockRequest("namespace", namespace, "nothing, beside a LockName")
+            return entity
+        return LockName(entity, self._namespace if namespace is None else namespace)
+
+    def lease_ms(self, lease: Seconds | None) -> int:
+        """A lease's length."""
+        return self._lease_ms if lease is None else duration_ms("lease", lease, MIN_LEASE_MS, MAX_LEASE_MS)
+
+    def wait_ms(self, record_wait: Seconds | None) -> int | None:
+        """A record wait's length; None for ever."""
+        return self._record_wait_ms if record_wait is None else record_wait_ms("record_wait", record_wait)
+
+    def ask(self, lock: LockName, wishes: Wishes) -> Asked:
+        """Check and complete one acquisition."""
+        lease_ms = self.lease_ms(wishes.lease)
+        claim = Claim(
+            lock,
+            wishes.owner if wishes.owner is not None else f"{self.owner_name}/{uuid.uuid4().hex}",
+            lease_ms,
+            permits=wishes.permits,
+            data=wishes.data,
+            shared=wishes.shared,
+        )
+        return Asked(
+            claim,
+            has_own_identity=wishes.owner is None,
+            record_wait_ms=self.wait_ms(wishes.record_wait),
+            danger_ms=None if wishes.danger is None else duration_ms("danger", wishes.danger, 0, lease_ms),
+            heartbeat=self._heartbeat if wishes.heartbeat is None else wishes.heartbeat,
+            on_lost=wishes.on_lost,
+            on_danger=wishes.on_danger,
+        )
+
+    def in_one_order(self, entities: Iterable[str | LockName], namespace: str | None) -> list[LockName]:
+        """Names of several locks, in the order that all callers take them in.
+
+        Raises:
+            InvalidLockRequest: one is named twice, or none at all.
+        """
+        if isinstance(entities, str):
+            raise InvalidLockRequest("entities", entities, "a list of entities")
+        locks = sorted(
+            (self.lock(each, None if isinstance(each, LockName) else namespace) for each in entities),
+            key=lambda lock: (lock.entity.encode(), lock.namespace.encode()),
+        )
+        if not locks or len(set(locks)) < len(locks):
+            raise InvalidLockRequest("entities", [lock.entity for lock in locks], "at least one, each once")
+        return locks
 
 
 def rest_s(record_wait_ms: int | None, waited_ms: int) -> float:

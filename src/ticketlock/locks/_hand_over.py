@@ -12,7 +12,7 @@ from ticketlock.locks import _conditions as only_if
 from ticketlock.locks._items import Session
 from ticketlock.locks._outcomes import Grant, Held, Place, Position, Released
 from ticketlock.locks._protocol import Contender
-from ticketlock.locks._queue import Queue, expired, look, the_turn_is_told
+from ticketlock.locks._queue import Queue, expired, the_turn_is_told
 from ticketlock.wire._attributes import Item, number
 from ticketlock.wire._requests import Read, Steps, TaskAnswer, Write
 
@@ -109,7 +109,7 @@ def call_next(me: Contender) -> Steps[int]:
     try:
         for more in (1, 1 + _STALE_CALLS):
             wanted = me.claim.permits + more
-            queue = yield from look(me, _that_many_live(wanted), _PATIENCE_MS)
+            queue = yield from me.look(_that_many_live(wanted), _PATIENCE_MS)
             if queue.item is None or not queue.live:
                 break
             shared = queue.live[0].shared
@@ -164,7 +164,7 @@ def _call(me: Contender, session: Session) -> Steps[bool]:
 
 def _still_waiting(me: Contender, place: Place) -> Steps[Position | None]:
     """Look, and keep the place alive; None if the turn may have come, or the place is lost."""
-    queue = yield from look(me, the_turn_is_told)
+    queue = yield from me.look(the_turn_is_told)
     item = queue.item
     if item is None or place.ticket <= item.void_up_to or item.holder(me.claim.owner) is not None:
         return None

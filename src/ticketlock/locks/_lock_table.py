@@ -1,12 +1,9 @@
 """The lock table over boto3: performs the protocol's requests, one process, any number of threads."""
 
-import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from botocore.exceptions import BotoCoreError, ClientError
-
-from ticketlock._checks import text, whole_number
+from ticketlock._checks import whole_number
 from ticketlock.locks import _hand_over as _calls
 from ticketlock.locks._claim import Claim
 from ticketlock.locks._inspect import LISTED, LockSummary, inspect, list_page
@@ -15,18 +12,16 @@ from ticketlock.locks._operators import release_of, resume, set_limit
 from ticketlock.locks._outcomes import Grant, Held, LockState, Place, Position, Released
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire import _sdk
-from ticketlock.wire._actions import Actions, Sleep, T
-from ticketlock.wire._clocks import Clocks, SystemClocks
-from ticketlock.wire._driver import Driver
-from ticketlock.wire._requests import Reply, Request, Scan, Steps
+from ticketlock.wire._actions import Actions, T
+from ticketlock.wire._performer import Performer
+from ticketlock.wire._requests import Scan, Steps
 from ticketlock.wire._table_time import Moment
 
 if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_stepfunctions import SFNClient
+    pass
 
 
-class LockTable:
+class LockTable(Performer):
     """A DynamoDB table of locks.
 
     The algorithm is the ticket lock of Reed and Kanodia, in the form that ``_protocol.py`` describes. Times are whole
@@ -44,23 +39,6 @@ class LockTable:
     Raises:
         ValueError: the client is not usable; says which setting, and what it should be.
     """
-
-    def __init__(
-        self,
-        table_name: str,
-        *,
-        client: "DynamoDBClient | None" = None,
-        step_functions: "SFNClient | None" = None,
-        clocks: Clocks | None = None,
-        sleep: Callable[[float], object] = time.sleep,
-        give_up_after_ms: int = 8_000,
-    ) -> None:
-        self.table_name = text("table_name", table_name, 1_024)
-        self._client = client if client is not None else _sdk.make_client()
-        _sdk.check_client(self._client)
-        self._step_functions = step_functions
-        self._sleep = sleep
-        self._driver = Driver(table_name, clocks if clocks is not None else SystemClocks(), give_up_after_ms)
 
     def take_ticket(self, claim: Claim, record_wait_ms: int | None) -> Grant | Position:
         """Acquire at once, or stand in the queue.
@@ -195,22 +173,6 @@ class LockTable:
         _sdk.check_lease(lease_ms, self._client)
         return self.run(lambda now: resume(lock, owner, lease_ms, now))
 
-    @property
-    def client(self) -> "DynamoDBClient":
-        """The DynamoDB client."""
-        return self._client
-
-    @property
-    def step_functions(self) -> "SFNClient":
-        """The Step Functions client.
-
-        Raises:
-            ValueError: there is none.
-        """
-        if self._step_functions is None:
-            raise ValueError("a callback task or an execution is to be reached: give LockTable a Step Functions client")
-        return self._step_functions
-
     def contend(
         self, claim: Claim, steps: Callable[[Contender], Steps[T]], *, sleep: Callable[[float], object] | None = None
     ) -> T:
@@ -222,54 +184,10 @@ class LockTable:
         _sdk.check_lease(claim.lease_ms, self._client)
         return self.run(lambda now: steps(Contender(claim, now)), sleep=sleep)
 
-    def run(self, steps: Callable[[Moment], Steps[T]], *, sleep: Callable[[float], object] | None = None) -> T:
-        """Drive steps of the protocol to their end, performing each request that they yield.
-
-        Args:
-            sleep: how to wait, in seconds, where not as the table does; what it raises ends the steps.
-        """
-        return self.drive(self._driver.run(steps), sleep=sleep)
-
-    def now(self) -> Moment:
-        """The present moment in table time; asks the table where it is not known."""
-        return self.drive(self._driver.now())
-
-    def perform(self, request: Request) -> Reply:
-        """Send a request until it is applied or refused.
-
-        Raises:
-            RequestNotApplied: given up, and no attempt can have been applied.
-            OutcomeUnknown: given up, and some attempt may have been applied.
-            TableError: another one, when repeating cannot help.
-        """
-        return self.drive(self._driver.perform(request))
-
-    def drive(
-        self,
-        actions: Actions[T],
-        *,
-        sleep: Callable[[float], object] | None = None,
-        dynamodb: "DynamoDBClient | None" = None,
-    ) -> T:
-        """Perform calls and sleeps, and hand back what comes of them; with another DynamoDB client, if one is given."""
-        wait = sleep if sleep is not None else self._sleep
-        try:
-            action = next(actions)
-            while True:
-                if isinstance(action, Sleep):
-                    wait(action.ms / 1_000)
-                    action = actions.send(None)
-                    continue
-                client: Any = (dynamodb or self._client) if action.service == "dynamodb" else self.step_functions
-                try:
-                    answer = getattr(client, action.operation)(**action.parameters)
-                except (BotoCoreError, ClientError) as error:
-                    action = actions.throw(error)
-                else:
-                    action = actions.send(answer)
-        except StopIteration as end:
-            result: T = end.value
-            return result
+    def contending(self, claim: Claim, steps: Callable[[Contender], Steps[T]]) -> Actions[T]:
+        """The same, as calls and sleeps to be driven."""
+        _sdk.check_lease(claim.lease_ms, self._client)
+        return self._driver.run(lambda now: steps(Contender(claim, now)))
 
 
 def _page(request: Scan) -> Callable[[Moment], Steps[tuple[list[LockSummary], Scan | None]]]:

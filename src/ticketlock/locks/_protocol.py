@@ -26,7 +26,7 @@ Each method of ``Contender`` is a generator: it yields requests, is sent replies
 performs the requests, with boto3, asyncio or in a simulated world.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ticketlock._checks import text
@@ -40,15 +40,16 @@ from ticketlock.errors import (
 )
 from ticketlock.locks import _writes as write
 from ticketlock.locks._claim import DATA_BYTES, Claim
-from ticketlock.locks._items import Holder, LockItem, Row
+from ticketlock.locks._items import Holder, LockItem, Row, is_lock_item
 from ticketlock.locks._outcomes import Grant, Held, Place, Position, Released
-from ticketlock.locks._queue import EXPIRY_MARGIN_MS, Queue, expired, look, somebody_lives, the_turn_is_told
+from ticketlock.locks._queue import EXPIRY_MARGIN_MS, Queue, expired, somebody_lives, the_turn_is_told
 from ticketlock.wire._attributes import Item
-from ticketlock.wire._requests import Reply, Request, Steps
+from ticketlock.wire._requests import Read, Reply, Request, Steps
 from ticketlock.wire._table_time import Moment
 
 _TRIES = 5
 _SWEPT_A_LOOK = 25
+_PAGE = 100
 
 
 class Contender:
@@ -70,6 +71,26 @@ class Contender:
         reply = yield request
         self.now = reply.now
         return reply
+
+    def look(self, until: Callable[[Queue], bool], patience_ms: int | None = None) -> Steps[Queue]:
+        """Read the lock item and the queue from its front, until enough was seen or the end."""
+        lock = self.claim.lock
+        # The lock item and one row more than there are permits: the same few items at any depth.
+        request = Read(lock.entity, lock.namespace + "/", limit=self.claim.permits + 2, patience_ms=patience_ms)
+        queue = Queue(self.claim)
+        while True:
+            reply = yield from self.ask(request)
+            for found in reply.items:
+                if found is None:
+                    continue
+                if is_lock_item(found):
+                    queue.item = self.understood(found)
+                else:
+                    queue.take_in(Row.parse(found), self.now)
+            queue.to_the_end = reply.last_key is None
+            if queue.to_the_end or until(queue):
+                return queue
+            request = replace(request, limit=_PAGE, after=reply.last_key)
 
     # The verbs of a waiter.
 
@@ -149,7 +170,7 @@ class Contender:
             elif item.waiting == 0:
                 reply = yield from self.ask(write.take_over(self.claim, built, item, gone))
             else:
-                queue = yield from look(self, until=somebody_lives)
+                queue = yield from self.look(until=somebody_lives)
                 if queue.mine:
                     return queue.mine[0]
                 if queue.live or queue.item is None:
@@ -200,7 +221,7 @@ class Contender:
     def check_position(self, place: Place) -> Steps[Grant | Position]:
         """Look at the front of the queue; take the lock if it is my turn, else keep my place alive."""
         for _ in range(_TRIES):
-            queue = yield from look(self, until=the_turn_is_told)
+            queue = yield from self.look(until=the_turn_is_told)
             item = queue.item
             if item is not None and (holder := item.holder(self.claim.owner)) is not None:
                 won = yield from self._won_earlier(item, holder, place.ticket)

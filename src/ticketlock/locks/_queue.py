@@ -1,23 +1,17 @@
-"""The front of the queue, as one look finds it; and the whole of it, for whoever inspects."""
+"""The front of the queue, as one look finds it."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from ticketlock.locks._claim import Claim
-from ticketlock.locks._items import MAX_HOLDERS, Holder, LockItem, Row, is_lock_item
-from ticketlock.wire._requests import Read, Steps
+from ticketlock.locks._items import MAX_HOLDERS, Holder, LockItem, Row
 from ticketlock.wire._table_time import Moment
-
-if TYPE_CHECKING:
-    from ticketlock.locks._protocol import Contender
 
 EXPIRY_MARGIN_MS = 1_000
 """How long past its end, by the lower bound of table time, a lease still counts: the service's own servers differ."""
 
 _GONE_AT_ONCE = 10
-_PAGE = 100
 
 
 @dataclass(slots=True)
@@ -37,6 +31,18 @@ class Queue:
     dead: list[Row] = field(default_factory=list)
     last_ticket_seen: int = -1
     to_the_end: bool = False
+
+    def take_in(self, row: Row, now: Moment) -> None:
+        """Sort in the next row of the look."""
+        self.last_ticket_seen = row.ticket
+        item = self.item
+        void = item is None or row.ticket <= item.void_up_to
+        if row.owner == self.claim.owner and not void:
+            self.mine.append(row)
+        elif void or is_over(row.lease_until_ms, now) or (item is not None and item.holder(row.owner) is not None):
+            self.dead.append(row)
+        else:
+            self.live.append(row)
 
     def ahead_of(self, ticket: int) -> int:
         """How many live rows stand before the looker's ticket; where its row was not seen, no fewer than there are."""
@@ -81,39 +87,6 @@ def the_turn_is_told(queue: Queue) -> bool:
         return bool(queue.mine) or any(not row.shared for row in queue.live) or len(queue.live) > MAX_HOLDERS
     permits = queue.item.permits if queue.item is not None else 1
     return len(queue.live) + len(queue.mine) > permits
-
-
-def look(me: "Contender", until: Callable[[Queue], bool], patience_ms: int | None = None) -> Steps[Queue]:
-    """Read the lock item and the queue from its front, until enough was seen or the end."""
-    lock = me.claim.lock
-    # The lock item and one row more than there are permits: the same few items at any depth.
-    request = Read(lock.entity, lock.namespace + "/", limit=me.claim.permits + 2, patience_ms=patience_ms)
-    queue = Queue(me.claim)
-    while True:
-        reply = yield from me.ask(request)
-        for found in reply.items:
-            if found is None:
-                continue
-            if is_lock_item(found):
-                queue.item = me.understood(found)
-            else:
-                _sort_in(me, queue, Row.parse(found))
-        queue.to_the_end = reply.last_key is None
-        if queue.to_the_end or until(queue):
-            return queue
-        request = replace(request, limit=_PAGE, after=reply.last_key)
-
-
-def _sort_in(me: "Contender", queue: Queue, row: Row) -> None:
-    queue.last_ticket_seen = row.ticket
-    item = queue.item
-    void = item is None or row.ticket <= item.void_up_to
-    if row.owner == me.claim.owner and not void:
-        queue.mine.append(row)
-    elif void or is_over(row.lease_until_ms, me.now) or (item is not None and item.holder(row.owner) is not None):
-        queue.dead.append(row)
-    else:
-        queue.live.append(row)
 
 
 def is_over(lease_until_ms: int, now: Moment) -> bool:

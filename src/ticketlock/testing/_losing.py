@@ -18,7 +18,7 @@ def lose(lease: Lease) -> None:
     Raises:
         LockLost: the lock was not held any more.
     """
-    lease._client.table.force_release(lease.lock, lease.fencing_token)
+    lease._table.force_release(lease.lock, lease.fencing_token)
     before = set(threading.enumerate())
     with suppress(LockLost):
         lease.renew()

@@ -6,11 +6,11 @@ from typing import Any
 from property.broken.lock import ALWAYS, BrokenLock
 from property.faults import Faults
 
-from ticketlock.locks import _conditions, _protocol, _queue, _writes
+from ticketlock.locks import _conditions, _queue, _writes
 from ticketlock.locks._items import LockItem
 from ticketlock.locks._outcomes import Grant
 from ticketlock.locks._protocol import Contender
-from ticketlock.locks._queue import Queue, look
+from ticketlock.locks._queue import Queue
 from ticketlock.wire import _table_time as _time
 from ticketlock.wire._actions import Call
 from ticketlock.wire._driver import Driver
@@ -20,6 +20,7 @@ from ticketlock.wire._table_time import _DATE_RESOLUTION_MS, Reading, TableTime
 _observe = TableTime.observe
 _call = Driver._call
 _settled = Contender._settled
+_look = Contender.look
 _NEVER_MS = 10**15
 
 
@@ -31,7 +32,7 @@ class _Roomy(LockItem):
 
 
 def _look_without_room(me: Any, until: Any, patience_ms: int | None = None) -> Steps[Queue]:
-    queue = yield from look(me, until, patience_ms)
+    queue = yield from _look(me, until, patience_ms)
     if until is not _queue.somebody_lives or queue.item is None:
         return queue
     values = {each.name: getattr(queue.item, each.name) for each in fields(queue.item)}
@@ -83,7 +84,7 @@ FOUND = (
         "past the count without a look at the room",
         "a reader that found the queue empty came in beside a writer that was granted meanwhile",
         frozenset({"limit"}),
-        ((_protocol, "look", _look_without_room),),
+        ((Contender, "look", _look_without_room),),
     ),
     BrokenLock(
         "the Date of a reply to a frozen machine",

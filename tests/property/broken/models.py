@@ -13,19 +13,21 @@ from property import scripts
 from property.broken.lock import ALWAYS, BrokenLock, without
 
 from ticketlock.client._acquire import acquire
-from ticketlock.locks import _conditions, _protocol, _queue, _writes
+from ticketlock.locks import _conditions, _queue, _writes
 from ticketlock.locks._items import Holder, LockItem, Row, lock_key
 from ticketlock.locks._names import LockName
 from ticketlock.locks._outcomes import Grant, Released
 from ticketlock.locks._protocol import Contender
-from ticketlock.locks._queue import Queue, look
+from ticketlock.locks._queue import Queue
 from ticketlock.wire._attributes import number
 from ticketlock.wire._requests import Steps, TimeCheck, Transaction, Write
+from ticketlock.wire._table_time import Moment
 
 _take_my_turn = _writes.take_my_turn
 _take_past_the_count = _writes.take_past_the_count
 _delete_dead_row = _writes.delete_dead_row
-_sort_in = _queue._sort_in
+_take_in = Queue.take_in
+_look = Contender.look
 _room = LockItem.room
 _settled = Contender._settled
 _TAKES = ("take_at_once", "take_over", "take_past_the_count")
@@ -66,11 +68,11 @@ def _sweep_and_count(lock: LockName, row: Row) -> Transaction:
 
 def _first_page(me: Any, until: Any, patience_ms: int | None = None) -> Steps[Queue]:
     """A look that takes one page for the whole."""
-    return (yield from look(me, (lambda _: True) if until is _queue.somebody_lives else until, patience_ms))
+    return (yield from _look(me, (lambda _: True) if until is _queue.somebody_lives else until, patience_ms))
 
 
-def _sorted_in_as_alive(me: Any, queue: Queue, row: Row) -> None:
-    _sort_in(me, queue, replace(row, lease_until_ms=me.now.latest_ms))
+def _taken_in_as_alive(queue: Queue, row: Row, now: Moment) -> None:
+    _take_in(queue, replace(row, lease_until_ms=now.latest_ms), now)
 
 
 def _released_by_nothing(me: Contender, *_: Any, **__: Any) -> Steps[Released]:
@@ -133,7 +135,7 @@ BROKEN_MODELS = (
         "a partial page taken for the whole queue",
         "a model of this lock",
         frozenset({"no overtaking", "no eviction", "counts"}),
-        ((_protocol, "look", _first_page),),
+        ((Contender, "look", _first_page),),
     ),
     BrokenLock(
         "a sweep that lowers the count",
@@ -166,7 +168,7 @@ BROKEN_MODELS = (
         "a waiter that died is waited for",
         "locks whose queue has no leases",
         frozenset({"liveness"}),
-        ((_queue, "_sort_in", _sorted_in_as_alive),),
+        ((Queue, "take_in", _taken_in_as_alive),),
     ),
     BrokenLock(
         "a release that does nothing",

@@ -1,0 +1,40 @@
+"""Work that goes on when its caller is cancelled."""
+
+import asyncio
+import functools
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+_log = logging.getLogger("ticketlock")
+
+
+class ToTheEnd:
+    """What is under way for one client, whoever was cancelled meanwhile; `close` waits for it.
+
+    Attributes:
+        under_way: the tasks.
+    """
+
+    def __init__(self) -> None:
+        self.under_way: set[asyncio.Task[None]] = set()
+
+    async def __call__(self, work: Coroutine[Any, Any, None], what: str) -> None:
+        """Do it in a task of its own.
+
+        Args:
+            what: what it does, for the log where nobody else hears of its failure.
+        """
+        task = asyncio.create_task(work)
+        self.under_way.add(task)
+        task.add_done_callback(self.under_way.discard)
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(functools.partial(_log_failure, what))
+            raise
+
+
+def _log_failure(what: str, task: "asyncio.Task[None]") -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.warning("it failed %s, after the caller was cancelled: %s", what, error)

@@ -1,0 +1,117 @@
+"""Performs calls and sleeps with boto3, for any number of threads."""
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ticketlock._checks import text
+from ticketlock.wire import _sdk
+from ticketlock.wire._actions import Actions, Sleep, T
+from ticketlock.wire._clocks import Clocks, SystemClocks
+from ticketlock.wire._driver import Driver
+from ticketlock.wire._requests import Reply, Request, Steps
+from ticketlock.wire._table_time import Moment
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_stepfunctions import SFNClient
+
+
+class Performer:
+    """One table, as the threads of one process reach it.
+
+    Args:
+        table_name: its name.
+        client: a DynamoDB client: no retries (``total_max_attempts`` 1), time-outs of at most 5 s; None: one of ours.
+        step_functions: a Step Functions client, or None.
+        clocks: where the time comes from.
+        sleep: how to wait between repeats, in seconds.
+        give_up_after_ms: for how long one request is repeated while the service throttles or fails.
+
+    Raises:
+        ValueError: the client is not usable; says which setting, and what it should be.
+    """
+
+    def __init__(
+        self,
+        table_name: str,
+        *,
+        client: "DynamoDBClient | None" = None,
+        step_functions: "SFNClient | None" = None,
+        clocks: Clocks | None = None,
+        sleep: Callable[[float], object] = time.sleep,
+        give_up_after_ms: int = 8_000,
+    ) -> None:
+        self.table_name = text("table_name", table_name, 1_024)
+        self._client = client if client is not None else _sdk.make_client()
+        _sdk.check_client(self._client)
+        self._step_functions = step_functions
+        self._sleep = sleep
+        self._driver = Driver(table_name, clocks if clocks is not None else SystemClocks(), give_up_after_ms)
+
+    @property
+    def client(self) -> "DynamoDBClient":
+        """The DynamoDB client."""
+        return self._client
+
+    @property
+    def step_functions(self) -> "SFNClient":
+        """The Step Functions client.
+
+        Raises:
+            ValueError: there is none.
+        """
+        if self._step_functions is None:
+            raise ValueError("a callback task or an execution is to be reached: give LockTable a Step Functions client")
+        return self._step_functions
+
+    def run(self, steps: Callable[[Moment], Steps[T]], *, sleep: Callable[[float], object] | None = None) -> T:
+        """Drive steps of the protocol to their end, performing each request that they yield.
+
+        Args:
+            sleep: how to wait, in seconds, where not as the table does; what it raises ends the steps.
+        """
+        return self.drive(self._driver.run(steps), sleep=sleep)
+
+    def now(self) -> Moment:
+        """The present moment in table time; asks the table where it is not known."""
+        return self.drive(self._driver.now())
+
+    def perform(self, request: Request) -> Reply:
+        """Send a request until it is applied or refused.
+
+        Raises:
+            RequestNotApplied: given up, and no attempt can have been applied.
+            OutcomeUnknown: given up, and some attempt may have been applied.
+            TableError: another one, when repeating cannot help.
+        """
+        return self.drive(self._driver.perform(request))
+
+    def drive(
+        self,
+        actions: Actions[T],
+        *,
+        sleep: Callable[[float], object] | None = None,
+        dynamodb: "DynamoDBClient | None" = None,
+    ) -> T:
+        """Perform calls and sleeps, and hand back what comes of them; with another DynamoDB client, if one is given."""
+        wait = sleep if sleep is not None else self._sleep
+        clients: dict[str, Any] = {"dynamodb": dynamodb or self._client}
+        try:
+            action = next(actions)
+            while True:
+                answer: Any = None
+                try:
+                    if isinstance(action, Sleep):
+                        wait(action.ms / 1_000)
+                    else:
+                        client = clients.get(action.service) or self.step_functions
+                        answer = getattr(client, action.operation)(**action.parameters)
+                except BaseException as error:
+                    # Whatever it is, a user's interrupt too: the steps have their own ends.
+                    action = actions.throw(error)
+                else:
+                    action = actions.send(answer)
+        except StopIteration as end:
+            result: T = end.value
+            return result
