@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any, Protocol
 
 import boto3
-from ticketlock_local.cloud import client_arguments
+from ticketlock_local.cloud.deploy import client_arguments
 
 from ticketlock import LockClient, Position, create_table
 from ticketlock.wire._sdk import make_client

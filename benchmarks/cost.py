@@ -24,10 +24,10 @@ from rich.table import Table
 from rounds import transitions
 from statemachines.harness import Work, until
 from statemachines.stage import Stage, stage
-from ticketlock_cdk.definition import serialize_definition
-from ticketlock_cdk.settings import HandOver, Settings
-from ticketlock_local.cloud import client_arguments, client_environment
-from ticketlock_local.emulator import Emulator
+from ticketlock_cdk.lock.definition import serialize_definition
+from ticketlock_cdk.lock.settings import HandOver, Settings
+from ticketlock_local.cloud.deploy import client_arguments, client_environment
+from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock import LockTable
 from ticketlock.wire._sdk import make_client

@@ -21,9 +21,9 @@ from botocore.exceptions import ClientError
 from contract.engines import Engine, engine_named
 from rich.console import Console
 from rich.table import Table
-from ticketlock_local.cloud import client_environment
-from ticketlock_local.dynoxide import dynoxide
-from ticketlock_local.emulator import Emulator
+from ticketlock_local.cloud.deploy import client_environment
+from ticketlock_local.engines.dynoxide import dynoxide
+from ticketlock_local.engines.emulator import Emulator
 from ticketlock_local.errors import LocalCloudError
 
 THREADS = 8

@@ -30,10 +30,10 @@ from rounds import (
     transitions,
     warm_up,
 )
-from ticketlock_local.demo_checks import overlaps
+from ticketlock_local.demo.checks import overlaps
+from ticketlock_local.demo.executions import Execution, start, wait_for_all
+from ticketlock_local.engines.processes import wait_until
 from ticketlock_local.errors import LocalCloudError
-from ticketlock_local.executions import Execution, start, wait_for_all
-from ticketlock_local.processes import wait_until
 
 if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient

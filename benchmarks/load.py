@@ -21,11 +21,11 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 from rounds import ASKING_AT_MOST, gaps_s, history, run_round, took_s, warm_up
-from ticketlock_local.cloud import client_arguments, deploy
-from ticketlock_local.demo_checks import judge
-from ticketlock_local.emulator import Emulator
+from ticketlock_local.cloud.deploy import client_arguments, deploy
+from ticketlock_local.demo.checks import judge
+from ticketlock_local.demo.executions import Execution, start
+from ticketlock_local.engines.emulator import Emulator
 from ticketlock_local.errors import LocalCloudError
-from ticketlock_local.executions import Execution, start
 from ticketlock_local.history.model import Verdict
 
 from ticketlock import LockName, LockTable

@@ -32,11 +32,11 @@ from rounds import (
     warm_up,
 )
 from ticketlock_local.checkout import BUILD
-from ticketlock_local.cloud import client_arguments, deploy
-from ticketlock_local.demo_checks import overlaps, overtakings
-from ticketlock_local.emulator import Emulator
+from ticketlock_local.cloud.deploy import client_arguments, deploy
+from ticketlock_local.demo.checks import overlaps, overtakings
+from ticketlock_local.demo.executions import Execution
+from ticketlock_local.engines.emulator import Emulator
 from ticketlock_local.errors import LocalCloudError
-from ticketlock_local.executions import Execution
 
 if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient

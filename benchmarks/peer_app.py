@@ -9,7 +9,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from peer import FOLDER, LOCK
 from ticketlock_cdk.examples import example_function
-from ticketlock_local.cloud import STACK
+from ticketlock_local.cloud.deploy import STACK
 
 
 class PeerStack(Stack):

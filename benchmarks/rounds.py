@@ -7,11 +7,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import boto3
-from ticketlock_local.cloud import client_arguments, deploy
-from ticketlock_local.demo_checks import by_entity, overtakings, unsuccessful
-from ticketlock_local.emulator import Emulator
+from ticketlock_local.cloud.deploy import client_arguments, deploy
+from ticketlock_local.demo.checks import by_entity, overtakings, unsuccessful
+from ticketlock_local.demo.executions import Execution, observe, start, wait_for_all
+from ticketlock_local.engines.emulator import Emulator
 from ticketlock_local.errors import LocalCloudError
-from ticketlock_local.executions import Execution, observe, start, wait_for_all
 
 if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient

@@ -36,8 +36,8 @@ from soak_client import read as lived
 from soak_crowd import KINDS, Done, Kind, Share, Turn
 from soak_hour import Hour, Scale, hour
 from soak_witness import Left, left_in
-from ticketlock_local.cloud import client_arguments
-from ticketlock_local.processes import wait_until
+from ticketlock_local.cloud.deploy import client_arguments
+from ticketlock_local.engines.processes import wait_until
 
 from ticketlock.wire._sdk import make_client
 

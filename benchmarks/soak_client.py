@@ -23,7 +23,7 @@ from typing import Any
 
 import psutil
 from soak_crowd import Kind
-from ticketlock_local.cloud import client_arguments
+from ticketlock_local.cloud.deploy import client_arguments
 
 from ticketlock import LockClient, RecordWaitExceeded, aio
 from ticketlock.wire._sdk import make_client

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from client_sides import Stay
-from ticketlock_local.cloud import client_arguments
+from ticketlock_local.cloud.deploy import client_arguments
 
 from ticketlock import LockClient, Position, aio
 from ticketlock.wire._sdk import make_client

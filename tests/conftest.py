@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from ticketlock_local.emulator import Emulator
+from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 

@@ -11,8 +11,8 @@ from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_logs as logs
 from constructs import Node
 
-from ticketlock_cdk.alarms import AlarmThresholds
-from ticketlock_cdk.settings import HandOver, RecordWait
+from ticketlock_cdk.lock.alarms import AlarmThresholds
+from ticketlock_cdk.lock.settings import HandOver, RecordWait
 
 _REMOVAL_POLICIES = {"retain": RemovalPolicy.RETAIN, "destroy": RemovalPolicy.DESTROY}
 _FLAGS = {"true": True, "false": False}

@@ -12,7 +12,7 @@ from constructs import Construct
 
 from ticketlock_cdk.context import Context
 from ticketlock_cdk.examples import example_function, example_workflow
-from ticketlock_cdk.ticket_lock import TicketLock
+from ticketlock_cdk.lock.ticket_lock import TicketLock
 
 
 class TicketlockStack(Stack):

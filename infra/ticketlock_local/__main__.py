@@ -8,12 +8,12 @@ from ticketlock_local.errors import LocalCloudError
 
 # The module and the function of each command; loaded only when asked for.
 _COMMANDS = {
-    "up": ("local", "up", "start an emulator, deploy to it and leave it running"),
-    "down": ("local", "down", "stop what `up` started"),
-    "demo": ("demo", "main", "show workflows that wait for each other"),
-    "check-template": ("template_check", "check_template", "synthesise and lint the template"),
-    "check-secrets": ("secrets_check", "check_secrets", "look for secrets among the tracked files"),
-    "audit": ("audit", "audit", "ask for known vulnerabilities of what is pinned"),
+    "up": ("cloud.local", "up", "start an emulator, deploy to it and leave it running"),
+    "down": ("cloud.local", "down", "stop what `up` started"),
+    "demo": ("demo.run", "main", "show workflows that wait for each other"),
+    "check-template": ("checks.template_check", "check_template", "synthesise and lint the template"),
+    "check-secrets": ("checks.secrets_check", "check_secrets", "look for secrets among the tracked files"),
+    "audit": ("checks.audit", "audit", "ask for known vulnerabilities of what is pinned"),
 }
 
 

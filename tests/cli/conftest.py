@@ -17,8 +17,8 @@ import boto3
 import pytest
 from cli.processes import Command
 from contract.promises import counts_are_kept, kept_by, stored
-from ticketlock_local.cloud import client_arguments, client_environment
-from ticketlock_local.emulator import Emulator
+from ticketlock_local.cloud.deploy import client_arguments, client_environment
+from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock import LockClient, create_table
 from ticketlock.wire._sdk import make_client

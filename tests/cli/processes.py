@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from ticketlock_local.processes import wait_until
+from ticketlock_local.engines.processes import wait_until
 
 _NO_MORE: Mapping[str, str] = MappingProxyType({})
 LONG_S = 40.0

@@ -6,8 +6,8 @@ from typing import Any
 import boto3
 import pytest
 from cli.processes import Command, Ended
-from ticketlock_local.cloud import client_arguments
-from ticketlock_local.emulator import Emulator
+from ticketlock_local.cloud.deploy import client_arguments
+from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock.wire._requests import TimeCheck
 

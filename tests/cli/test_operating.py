@@ -4,8 +4,8 @@ import uuid
 
 import boto3
 from cli.processes import Command
-from ticketlock_local.cloud import client_arguments
-from ticketlock_local.emulator import Emulator
+from ticketlock_local.cloud.deploy import client_arguments
+from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock import LockClient
 

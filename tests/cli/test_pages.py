@@ -17,9 +17,9 @@ from cli.pages import comparable, examples
 from cli.processes import Command
 from docs.pages import blocks, text
 from security.policy import listed
-from ticketlock_cdk import access
-from ticketlock_local.cloud import client_arguments
-from ticketlock_local.emulator import Emulator
+from ticketlock_cdk.lock import access
+from ticketlock_local.cloud.deploy import client_arguments
+from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock.cli import _commands, _exits
 from ticketlock.cli._local import serving

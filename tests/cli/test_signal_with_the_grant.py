@@ -5,7 +5,7 @@ import signal
 from collections.abc import Mapping
 
 import pytest
-from ticketlock_local.emulator import Emulator
+from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock import LockClient
 from ticketlock.cli._exits import Ended

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from cli.processes import LONG_S, Command, until
 from cli.seen import waiters
-from ticketlock_local.processes import wait_until
+from ticketlock_local.engines.processes import wait_until
 
 from ticketlock import LockClient
 

@@ -12,7 +12,7 @@ from client.programs import Programs, Shared
 from contract.engines import create_table
 from contract.promises import counts_are_kept, kept_by, stored
 from history.kept import Kept
-from ticketlock_local.emulator import Emulator
+from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock import LockClient
 from ticketlock.testing import ManualClock, MemoryDynamoDB

@@ -9,8 +9,8 @@ from contract.promises import kept_by
 from contract.stopped import Execution
 from contract.waiting_line import Line
 from contract.world import Process, World
-from ticketlock_local.dynoxide import dynoxide
-from ticketlock_local.emulator import Emulator
+from ticketlock_local.engines.dynoxide import dynoxide
+from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock import LockName
 

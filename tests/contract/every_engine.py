@@ -14,7 +14,7 @@ import pytest
 from contract.engines import DYNOXIDE, engine_names
 from rich.console import Console
 from ticketlock_local.checkout import ROOT
-from ticketlock_local.dynoxide import dynoxide_program
+from ticketlock_local.engines.dynoxide import dynoxide_program
 from ticketlock_local.errors import LocalCloudError
 
 _TESTS = str(Path(__file__).parent.relative_to(ROOT))

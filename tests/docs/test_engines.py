@@ -3,7 +3,7 @@
 import re
 
 from docs.pages import rows, text
-from ticketlock_local import dynoxide
+from ticketlock_local.engines import dynoxide
 
 PAGE = "docs/engines.md"
 
@@ -21,6 +21,6 @@ def test_the_engines_that_were_compared_are_those_that_are_pinned() -> None:
     assert heads[2:] == [
         f"moto {pinned('moto', 'requirements.txt')}",
         "ours, in memory",
-        f"ministack {pinned('ministack', 'infra/ticketlock_local/ministack-requirements.txt')}",
+        f"ministack {pinned('ministack', 'infra/ticketlock_local/engines/ministack-requirements.txt')}",
         f"dynoxide {version}",
     ]

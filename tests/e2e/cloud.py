@@ -10,8 +10,8 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
-from ticketlock_local.cloud import client_arguments
-from ticketlock_local.executions import Execution, observe
+from ticketlock_local.cloud.deploy import client_arguments
+from ticketlock_local.demo.executions import Execution, observe
 
 from ticketlock import LockName, LockState, LockTable
 from ticketlock.locks._items import Holder, LockItem

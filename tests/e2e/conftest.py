@@ -12,8 +12,8 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 from e2e.cloud import POLL_S, Cloud
-from ticketlock_local.cloud import client_arguments, deploy
-from ticketlock_local.emulator import Emulator
+from ticketlock_local.cloud.deploy import client_arguments, deploy
+from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock.workflow._executions import execution_arn
 

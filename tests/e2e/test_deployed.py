@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from e2e.cloud import SHORT_LEASE_S, Cloud, Ended
 from history.kept import Kept
-from ticketlock_local.demo_checks import events
+from ticketlock_local.demo.checks import events
 
 from ticketlock import LockName
 from ticketlock.locks._items import row_key

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from e2e.cloud import Cloud
-from ticketlock_local.cloud import deploy
-from ticketlock_local.emulator import Emulator
+from ticketlock_local.cloud.deploy import deploy
+from ticketlock_local.engines.emulator import Emulator
 
 APP = Path(__file__).parents[2] / "examples" / "orders" / "app.py"
 PRODUCTS, CUSTOMERS = "products", "customers"

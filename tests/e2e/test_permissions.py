@@ -17,8 +17,8 @@ import pytest
 from e2e.cloud import Cloud, FunctionFailed
 from e2e.roles import Permission, Role
 from e2e.steps import Callback, Callbacks, Steps, Turn, tasks_of
-from ticketlock_local import demo
-from ticketlock_local.demo_checks import judge
+from ticketlock_local.demo import run as demo
+from ticketlock_local.demo.checks import judge
 
 from ticketlock.locks._items import lock_key, row_key
 from ticketlock.workflow._executions import execution_arn, work_name

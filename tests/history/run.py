@@ -19,8 +19,8 @@ from history.crowd import Crowd, holding, waiting
 from history.kept import Kept
 from rich.console import Console
 from rich.table import Table
-from ticketlock_local.cloud import client_arguments, client_environment
-from ticketlock_local.emulator import Emulator
+from ticketlock_local.cloud.deploy import client_arguments, client_environment
+from ticketlock_local.engines.emulator import Emulator
 from ticketlock_local.history.model import Verdict, by_entity, judge, overtakings
 from ticketlock_local.history.record import operations, outcome
 

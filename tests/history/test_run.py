@@ -13,7 +13,7 @@ from history.lines import ENTITY, line
 from history.recorded import RecordedLocks
 from history.run import judged
 from history.works import TWO, several
-from ticketlock_local.emulator import Emulator
+from ticketlock_local.engines.emulator import Emulator
 from ticketlock_local.errors import EmulatorError
 from ticketlock_local.history.model import Verdict
 from ticketlock_local.history.record import Recorder

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ticketlock_local import audit as audits
-from ticketlock_local.audit import Sources, audit
 from ticketlock_local.checkout import ROOT
+from ticketlock_local.checks import audit as audits
+from ticketlock_local.checks.audit import Sources, audit
 
 FAMOUS = {"jinja2": "2.4.1", "lodash": "4.17.0"}
 """Each source is asked about one of them first."""
@@ -130,7 +130,7 @@ def test_what_has_no_advisory_at_sources_that_know_some_is_clean(capsys: pytest.
 ONE_OF_EACH = {
     "requirements.txt": "boto3",
     "functions/requirements.txt": "aws-lambda-powertools",
-    "infra/ticketlock_local/ministack-requirements.txt": "h11",
+    "infra/ticketlock_local/engines/ministack-requirements.txt": "h11",
     "benchmarks/clients-peer-requirements.txt": "python-dynamodb-lock",
     "benchmarks/peer-requirements.txt": "state-machine-semaphore",
     "package-lock.json": "aws-cdk",

@@ -8,10 +8,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from ticketlock_local import secrets_check
 from ticketlock_local.checkout import ROOT
+from ticketlock_local.checks import secrets_check
+from ticketlock_local.checks.secrets_check import check_secrets
 from ticketlock_local.errors import LocalCloudError
-from ticketlock_local.secrets_check import check_secrets
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="an unpacked archive is tested without git")
 

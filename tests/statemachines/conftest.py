@@ -8,8 +8,8 @@ import pytest
 from statemachines.harness import Work
 from statemachines.stage import Stage, stage
 from statemachines.user_machine import USER_LEASE_S, UserStage, definition, user_stage
-from ticketlock_cdk.settings import HandOver
-from ticketlock_local.emulator import Emulator
+from ticketlock_cdk.lock.settings import HandOver
+from ticketlock_local.engines.emulator import Emulator
 
 Open = Callable[..., Stage]
 OpenUser = Callable[..., UserStage]

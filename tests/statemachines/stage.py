@@ -20,8 +20,8 @@ import wait_for_call
 from contract.engines import create_table
 from statemachines.harness import Machine, Outcome, StepFunctions, Work, until
 from statemachines.lambda_server import Function, Handler, LambdaContext, function_arn
-from ticketlock_cdk.definition import continue_definition, serialize_definition
-from ticketlock_cdk.settings import HandOver, Settings
+from ticketlock_cdk.lock.definition import continue_definition, serialize_definition
+from ticketlock_cdk.lock.settings import HandOver, Settings
 
 from ticketlock import LockName, LockState, LockTable
 from ticketlock.locks._items import Session, lock_key

@@ -7,7 +7,7 @@ from statemachines.conftest import Open
 from statemachines.harness import Work
 from statemachines.lambda_server import Twice
 from statemachines.stage import HALF_LIFE_S, LEASE_S, Stage
-from ticketlock_cdk.settings import HandOver
+from ticketlock_cdk.lock.settings import HandOver
 
 CALLBACK = HandOver.CALLBACK
 

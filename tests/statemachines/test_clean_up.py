@@ -7,7 +7,7 @@ import pytest
 from statemachines.conftest import Open
 from statemachines.harness import Machine, Work, until
 from statemachines.stage import CHILD_ARN, HALF_LIFE_S, LEASE_S, Stage
-from ticketlock_cdk.settings import HandOver
+from ticketlock_cdk.lock.settings import HandOver
 
 from ticketlock.locks._items import Holder, Row
 

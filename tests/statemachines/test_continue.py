@@ -10,7 +10,7 @@ import pytest
 from statemachines.conftest import Open
 from statemachines.harness import Work, until
 from statemachines.stage import HALF_LIFE_S, LEASE_S, Stage
-from ticketlock_cdk.settings import HandOver
+from ticketlock_cdk.lock.settings import HandOver
 
 from ticketlock.workflow import _event_budget as budget
 

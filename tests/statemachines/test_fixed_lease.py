@@ -9,7 +9,7 @@ from statemachines.conftest import Open, OpenUser
 from statemachines.harness import Work
 from statemachines.lambda_server import ServiceError
 from statemachines.stage import CHILD_ARN, LEASE_S
-from ticketlock_cdk.settings import HandOver, Settings
+from ticketlock_cdk.lock.settings import HandOver, Settings
 
 ENTITY = "order-42"
 WORK_TIMEOUT_S = LEASE_S - 5

@@ -10,7 +10,7 @@ from statemachines.harness import Machine, Work, until
 from statemachines.lambda_server import Twice
 from statemachines.stage import CHILD_ARN, Stage
 from statemachines.user_machine import USER_LEASE_S, UserStage
-from ticketlock_cdk.settings import HandOver
+from ticketlock_cdk.lock.settings import HandOver
 
 CALLBACK, POLL = HandOver.CALLBACK, HandOver.POLL
 ENTITY = "order-42"

@@ -7,7 +7,7 @@ import pytest
 from statemachines.conftest import Open, OpenUser
 from statemachines.harness import Machine, Work, until
 from statemachines.stage import Stage
-from ticketlock_cdk.settings import HandOver
+from ticketlock_cdk.lock.settings import HandOver
 
 from ticketlock.locks._items import lock_key
 from ticketlock.locks._names import LockName

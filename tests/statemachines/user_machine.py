@@ -25,7 +25,7 @@ from statemachines.harness import Machine, Outcome, until
 from statemachines.lambda_server import function_arn
 from statemachines.stage import CHILD_ARN, CONTINUE_ARN, Stage
 from ticketlock_cdk import HandOver, TicketLock
-from ticketlock_cdk.serialized import Serialized
+from ticketlock_cdk.lock.serialized import Serialized
 
 from ticketlock.wire._attributes import Item
 

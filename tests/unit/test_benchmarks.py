@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from capacity_units import verdict
 from contract.engines import Engine, engine_named
 from contract.units import Billed, MeteredWorld, life_of_a_lock
 from differences import Subject, answer, exact_limit, same_token, write_units
-from units import verdict
 
 from ticketlock.testing import Fault
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from ticketlock_local.demo_checks import judge, overtakings
-from ticketlock_local.executions import Execution
+from ticketlock_local.demo.checks import judge, overtakings
+from ticketlock_local.demo.executions import Execution
 from ticketlock_local.history.model import Standing
 
 from ticketlock import LockState

@@ -4,11 +4,11 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ticketlock_local.demo_checks import events as recorded
-from ticketlock_local.executions import Execution, read_history
+from ticketlock_local.demo.checks import events as recorded
+from ticketlock_local.demo.executions import Execution, read_history
+from ticketlock_local.demo.timeline import events
 from ticketlock_local.history.model import Standing
 from ticketlock_local.history.record import history
-from ticketlock_local.timeline import events
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 START_MS = 1_767_225_600_000

@@ -4,11 +4,11 @@ from xml.etree import ElementTree
 
 import pytest
 from rich.console import Console
-from ticketlock_local.demo import plan
-from ticketlock_local.demo_picture import picture
-from ticketlock_local.demo_table import table
-from ticketlock_local.executions import Execution
-from ticketlock_local.timeline import Lines, Timeline, axis, lane
+from ticketlock_local.demo.executions import Execution
+from ticketlock_local.demo.picture import picture
+from ticketlock_local.demo.run import plan
+from ticketlock_local.demo.table import table
+from ticketlock_local.demo.timeline import Lines, Timeline, axis, lane
 
 SVG = "{http://www.w3.org/2000/svg}"
 WAITER = Execution(name="b", entity="order-42", started_ms=1_000, ticket_ms=2_000, ticket=8)

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from ticketlock_local.dynoxide import dynoxide, dynoxide_program
+from ticketlock_local.engines.dynoxide import dynoxide, dynoxide_program
 from ticketlock_local.errors import CargoMissing, EmulatorError
 
 FAILS = "print('no network: [registry] unreachable'); sys.exit(101)"

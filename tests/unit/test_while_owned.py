@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ticketlock_local import processes
+from ticketlock_local.engines import processes
 
 LAUNCHER = Path(processes.__file__).with_name("while_owned.py")
 OWNER = """

@@ -15,8 +15,8 @@ from client.places import Emulated, Kind
 from client.programs import Shared
 from contract.promises import counts_are_kept, kept_by, stored
 from history.kept import Kept
-from ticketlock_local.cloud import client_environment
-from ticketlock_local.emulator import Emulator
+from ticketlock_local.cloud.deploy import client_environment
+from ticketlock_local.engines.emulator import Emulator
 from wire.far import Far
 from wire.proxy import Proxy
 from wire.struck import STRUCK

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from cli.processes import Command, lives, until
 from client.places import is_release, is_renewal
-from ticketlock_local.emulator import Emulator
+from ticketlock_local.engines.emulator import Emulator
 from wire.far import is_grant
 from wire.mishaps import reply_broken_off, reply_lost, request_lost
 from wire.proxy import Proxy

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from client.in_a_loop import Loop
 from client.places import Emulated, Kind, Wire, meanwhile, outcome, until
-from ticketlock_local.emulator import Emulator
+from ticketlock_local.engines.emulator import Emulator
 from wire.far import Far
 from wire.proxy import Proxy
 

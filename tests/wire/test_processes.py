@@ -6,7 +6,7 @@ import pytest
 from client.places import until
 from client.programs import Counter, Programs, Shared
 from history.kept import Kept
-from ticketlock_local.emulator import Emulator
+from ticketlock_local.engines.emulator import Emulator
 from wire.works import INCREMENTS, count_in_bad_weather
 
 from ticketlock import LockClient

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ticketlock_local.checkout import BUILD, exclusive
-from ticketlock_local.emulator import free_port
+from ticketlock_local.engines.emulator import free_port
+from ticketlock_local.engines.processes import end_owned, lives, start_owned, wait_until
 from ticketlock_local.errors import CargoMissing, EmulatorError
-from ticketlock_local.processes import end_owned, lives, start_owned, wait_until
 
 # Without what this project does not use: import of exports, encryption, an MCP server.
 _CRATE = ("dynoxide-rs@3.1.0", "--locked", "--no-default-features", "--features", "http-server,native-sqlite,cli")

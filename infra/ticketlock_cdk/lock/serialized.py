@@ -11,9 +11,9 @@ from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
 from ticketlock.workflow._lock_request import LockRequest
-from ticketlock_cdk.definition import serialize_definition, ticket_settings
-from ticketlock_cdk.settings import Settings
-from ticketlock_cdk.targets import parse_target
+from ticketlock_cdk.lock.definition import serialize_definition, ticket_settings
+from ticketlock_cdk.lock.settings import Settings
+from ticketlock_cdk.lock.targets import parse_target
 
 Protected = sfn.IChainable | lambda_.IFunction | sfn.IStateMachine
 Wait = float | int | str | Duration | Literal["Infinity"]

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from ticketlock_local.checkout import BUILD, exclusive
-from ticketlock_local.cloud import client_environment, deploy
-from ticketlock_local.emulator import STOP_GRACE_S, Emulator, health
-from ticketlock_local.processes import command_line, end_group
+from ticketlock_local.cloud.deploy import client_environment, deploy
+from ticketlock_local.engines.emulator import STOP_GRACE_S, Emulator, health
+from ticketlock_local.engines.processes import command_line, end_group
 
 _RECORD = BUILD / "local.json"
 

@@ -6,8 +6,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from ticketlock_local.demo_checks import by_entity
-from ticketlock_local.executions import Execution
+from ticketlock_local.demo.checks import by_entity
+from ticketlock_local.demo.executions import Execution
 
 
 def table(executions: Iterable[Execution]) -> Table:

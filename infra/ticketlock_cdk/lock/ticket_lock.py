@@ -17,19 +17,19 @@ from constructs import Construct
 
 from ticketlock.locks._names import DEFAULT_NAMESPACE
 from ticketlock.workflow._event_budget import BEATS_AN_EXECUTION
-from ticketlock_cdk import access
-from ticketlock_cdk.alarms import AlarmThresholds, LockAlarms, alarm_actions_of
-from ticketlock_cdk.clean_up import CleanUp
-from ticketlock_cdk.dashboard import lock_dashboard
 from ticketlock_cdk.encryption import let_logs_use
-from ticketlock_cdk.lock_functions import LockFunctions
-from ticketlock_cdk.lock_table import given_lock_table, new_lock_table
-from ticketlock_cdk.metrics import LockMetrics
+from ticketlock_cdk.lock import access
+from ticketlock_cdk.lock.alarms import AlarmThresholds, LockAlarms, alarm_actions_of
+from ticketlock_cdk.lock.clean_up import CleanUp
+from ticketlock_cdk.lock.dashboard import lock_dashboard
+from ticketlock_cdk.lock.lock_functions import LockFunctions
+from ticketlock_cdk.lock.lock_table import given_lock_table, new_lock_table
+from ticketlock_cdk.lock.metrics import LockMetrics
+from ticketlock_cdk.lock.serialize_machine import SerializeMachine
+from ticketlock_cdk.lock.serialized import Protected, Serialized, Wait, is_in_jsonata, work_machine_of
+from ticketlock_cdk.lock.settings import HandOver, RecordWait, Settings
+from ticketlock_cdk.lock.targets import EXPRESS, executions_arn, is_express, parse_targets
 from ticketlock_cdk.network import Network
-from ticketlock_cdk.serialize_machine import SerializeMachine
-from ticketlock_cdk.serialized import Protected, Serialized, Wait, is_in_jsonata, work_machine_of
-from ticketlock_cdk.settings import HandOver, RecordWait, Settings
-from ticketlock_cdk.targets import EXPRESS, executions_arn, is_express, parse_targets
 
 _LEASE = Duration.seconds(60)
 _POLL = Duration.seconds(5)

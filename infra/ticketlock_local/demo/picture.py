@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from ticketlock_local.demo_checks import by_entity
-from ticketlock_local.executions import Execution
+from ticketlock_local.demo.checks import by_entity
+from ticketlock_local.demo.executions import Execution
 from ticketlock_local.history.picture import Lane, Legend, Picture, Span, short
 
 _LEGEND = Legend(

@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ticketlock_local.cdk_cli import APP, app_arguments, run_cdk
 from ticketlock_local.checkout import BUILD
+from ticketlock_local.cloud.cdk_cli import APP, app_arguments, run_cdk
 
 _CFN_LINT = str(Path(sys.executable).with_name("cfn-lint"))
 _KEY = "arn:aws:kms:eu-west-1:123456789012:key/00000000-0000-4000-8000-000000000000"

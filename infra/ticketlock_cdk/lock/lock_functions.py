@@ -14,9 +14,9 @@ from constructs import Construct
 
 from ticketlock_cdk.assets import stage_functions
 from ticketlock_cdk.encryption import let_write
+from ticketlock_cdk.lock.settings import Settings
 from ticketlock_cdk.nag import acknowledge_wildcard
 from ticketlock_cdk.network import Network, let_join
-from ticketlock_cdk.settings import Settings
 
 _MEMORY_MB = 256
 # Long enough for a nested execution to be seen closed.

@@ -14,14 +14,14 @@ from rich.live import Live
 
 from ticketlock import LockName, LockState, LockTable
 from ticketlock_local.checkout import BUILD, ROOT
-from ticketlock_local.cloud import client_arguments, deploy
-from ticketlock_local.demo_checks import judge
-from ticketlock_local.demo_picture import picture
-from ticketlock_local.demo_table import table
-from ticketlock_local.emulator import Emulator
-from ticketlock_local.executions import Execution, ExecutionsUnfinished, observe, start, wait_for_all
+from ticketlock_local.cloud.deploy import client_arguments, deploy
+from ticketlock_local.demo.checks import judge
+from ticketlock_local.demo.executions import Execution, ExecutionsUnfinished, observe, start, wait_for_all
+from ticketlock_local.demo.picture import picture
+from ticketlock_local.demo.table import table
+from ticketlock_local.demo.timeline import Lines, Timeline
+from ticketlock_local.engines.emulator import Emulator
 from ticketlock_local.history.model import Verdict
-from ticketlock_local.timeline import Lines, Timeline
 
 if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient

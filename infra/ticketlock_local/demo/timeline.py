@@ -6,7 +6,7 @@ from itertools import groupby
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from ticketlock_local.executions import Execution
+from ticketlock_local.demo.executions import Execution
 
 _COLORS = ("blue", "green", "magenta", "yellow")
 _ASKING, _WAITING, _HOLDING = "·", "─", "█"

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict
 
 from ticketlock import LockState
-from ticketlock_local.executions import Execution
+from ticketlock_local.demo.executions import Execution
 from ticketlock_local.history import model
 from ticketlock_local.history.model import Acquisition, Verdict
 from ticketlock_local.history.record import Action, Event, Kind, history

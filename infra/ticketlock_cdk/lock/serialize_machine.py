@@ -11,13 +11,13 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from ticketlock_cdk.access import let_invoke, let_nest, let_write_sessions
-from ticketlock_cdk.definition import continue_definition, serialize_definition
-from ticketlock_cdk.lock_functions import LockFunctions
+from ticketlock_cdk.lock.access import let_invoke, let_nest, let_write_sessions
+from ticketlock_cdk.lock.definition import continue_definition, serialize_definition
+from ticketlock_cdk.lock.lock_functions import LockFunctions
+from ticketlock_cdk.lock.settings import HandOver, Settings
+from ticketlock_cdk.lock.targets import Target, executions_arn
 from ticketlock_cdk.machine_logs import machine_log_group
 from ticketlock_cdk.nag import acknowledge_wildcard
-from ticketlock_cdk.settings import HandOver, Settings
-from ticketlock_cdk.targets import Target, executions_arn
 
 
 class SerializeMachine(Construct):

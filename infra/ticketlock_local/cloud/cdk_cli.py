@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ticketlock_local.checkout import ROOT
+from ticketlock_local.engines.processes import end_group
 from ticketlock_local.errors import CdkError
-from ticketlock_local.processes import end_group
 
 APP = ROOT / "app.py"
 

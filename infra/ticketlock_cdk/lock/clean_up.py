@@ -10,10 +10,10 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from ticketlock_cdk.access import let_describe
 from ticketlock_cdk.encryption import let_rules_use, let_send
+from ticketlock_cdk.lock.access import let_describe
+from ticketlock_cdk.lock.targets import executions_arn
 from ticketlock_cdk.nag import acknowledge
-from ticketlock_cdk.targets import executions_arn
 
 _ENDS = ["FAILED", "TIMED_OUT", "ABORTED"]
 

@@ -17,7 +17,7 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from ticketlock_cdk.metrics import LockMetrics
+from ticketlock_cdk.lock.metrics import LockMetrics
 
 _PERIOD = Duration.minutes(5)
 _OLDEST_WAITER = Duration.minutes(15)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ticketlock.workflow._event_budget import PARKS_A_LOOK
 from ticketlock_cdk.assets import source_folder
-from ticketlock_cdk.settings import HandOver, Settings
+from ticketlock_cdk.lock.settings import HandOver, Settings
 
 _PARKED = ("WaitForCall", "WaitForCallBriefly")
 _WORK = ("InvokeFunction", "StartExecution")

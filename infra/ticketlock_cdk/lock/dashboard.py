@@ -10,7 +10,7 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from ticketlock_cdk.metrics import LockMetrics
+from ticketlock_cdk.lock.metrics import LockMetrics
 
 _SPAN = Duration.hours(3)
 

@@ -23,7 +23,7 @@ _FAMOUS_NODE = ("lodash", "4.17.0")
 # Each with all that it needs, so that nothing is left to resolve.
 _PINNED = (
     "functions/requirements.txt",
-    "infra/ticketlock_local/ministack-requirements.txt",
+    "infra/ticketlock_local/engines/ministack-requirements.txt",
     "benchmarks/clients-peer-requirements.txt",
     "benchmarks/peer-requirements.txt",
 )

@@ -17,8 +17,8 @@ from contract.engines import Engine, table_of_its_own
 from contract.units import OTHERS, Billed, MeteredWorld, Step, figure, life_of_a_lock
 from rich.console import Console
 from rich.table import Table
-from ticketlock_local.cloud import client_environment
-from ticketlock_local.dynoxide import dynoxide
+from ticketlock_local.cloud.deploy import client_environment
+from ticketlock_local.engines.dynoxide import dynoxide
 from ticketlock_local.errors import LocalCloudError
 
 

@@ -9,8 +9,8 @@ from typing import TypedDict
 import boto3
 from botocore.exceptions import ClientError
 
-from ticketlock_local.cdk_cli import APP, app_arguments, run_cdk
-from ticketlock_local.emulator import Emulator
+from ticketlock_local.cloud.cdk_cli import APP, app_arguments, run_cdk
+from ticketlock_local.engines.emulator import Emulator
 
 STACK = "Ticketlock"
 REGION = "us-east-1"

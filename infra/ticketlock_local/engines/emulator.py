@@ -14,10 +14,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ticketlock_local.engines.ministack_process import DETACH
+from ticketlock_local.engines.ministack_venv import ministack_python
+from ticketlock_local.engines.processes import end_owned, lives, start_owned, wait_until
 from ticketlock_local.errors import EmulatorError
-from ticketlock_local.ministack_process import DETACH
-from ticketlock_local.ministack_venv import ministack_python
-from ticketlock_local.processes import end_owned, lives, start_owned, wait_until
 
 # Nothing in it is worth saving; only a function that still runs needs this long.
 STOP_GRACE_S = 2.0

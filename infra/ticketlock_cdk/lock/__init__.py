@@ -1,0 +1,1 @@
+"""The construct ``TicketLock``, and what it is made of."""

@@ -1,0 +1,1 @@
+"""What `make check` and `make audit` ask of the repository."""
