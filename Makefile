@@ -66,7 +66,7 @@ bench-peer: install ## the hand-over beside that of another lock, from PyPI
 	$(BIN) benchmarks/peer.py
 
 engines: install ## the contract on every engine, dynoxide too where cargo can build it
-	PYTHONPATH=tests $(BIN) -m contract.every_engine --numprocesses $(WORKERS)
+	PYTHONPATH=tests $(BIN) -m tools.every_engine --numprocesses $(WORKERS)
 
 soak: install ## load and soak: 500 waiters, 5,000 locks, an hour compressed
 	PYTHONPATH=tests $(BIN) benchmarks/soak.py
@@ -74,7 +74,7 @@ soak: install ## load and soak: 500 waiters, 5,000 locks, an hour compressed
 # The search takes at least one process.
 proof: install ## what the guarantees rest on: schedules with faults, broken locks, histories, the wire, the engines
 	PYTHONPATH=tests $(BIN) -m property.proof --workers $(patsubst 0,1,$(WORKERS))
-	PYTHONPATH=tests $(BIN) -m history.run --processes 8 --seconds 60
+	PYTHONPATH=tests $(BIN) -m tools.long_history --processes 8 --seconds 60
 	TICKETLOCK_TEST_WEATHERS=10 $(BIN) -m pytest --quiet --numprocesses $(WORKERS) tests/wire/test_client_suite.py tests/wire/test_processes.py
 	$(MAKE) engines
 

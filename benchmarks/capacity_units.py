@@ -1,7 +1,7 @@
 """What each operation of the lock costs in capacity units, by DynamoDB's published rules and as an engine counts them.
 
-    PYTHONPATH=tests python benchmarks/units.py              on dynoxide, which is built by cargo where it is not
-    PYTHONPATH=tests python benchmarks/units.py ENDPOINT     on your own: a table is made and deleted
+    PYTHONPATH=tests python benchmarks/capacity_units.py            on dynoxide, which is built by cargo where it is not
+    PYTHONPATH=tests python benchmarks/capacity_units.py ENDPOINT   on your own: a table is made and deleted
 
 What a condition refuses is billed too, but no engine tells of it: the API's errors carry no units.
 """
@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from botocore.exceptions import BotoCoreError, ClientError
-from contract.engines import Engine, table_of_its_own
-from contract.units import OTHERS, Billed, MeteredWorld, Step, figure, life_of_a_lock
+from kit.capacity_units import OTHERS, Billed, MeteredWorld, Step, figure, life_of_a_lock
+from kit.engines import Engine, table_of_its_own
 from rich.console import Console
 from rich.table import Table
 from ticketlock_local.cloud.deploy import client_environment

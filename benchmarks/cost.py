@@ -17,13 +17,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import boto3
-from contract.capacity import Bill
-from contract.engines import create_table
+from kit.capacity import Bill
+from kit.engines import create_table
+from kit.interpreter.harness import Work, until
+from kit.interpreter.stage import Stage, stage
 from rich.console import Console
 from rich.table import Table
 from rounds import transitions
-from statemachines.harness import Work, until
-from statemachines.stage import Stage, stage
 from ticketlock_cdk.lock.definition import serialize_definition
 from ticketlock_cdk.lock.settings import HandOver, Settings
 from ticketlock_local.cloud.deploy import client_arguments, client_environment

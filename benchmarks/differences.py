@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from botocore.exceptions import ClientError
-from contract.engines import Engine, engine_named
+from kit.engines import Engine, engine_named
 from rich.console import Console
 from rich.table import Table
 from ticketlock_local.cloud.deploy import client_environment

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from property.invariants import Belief, Broken, Standing, counts, exclusion, fencing, limit, no_overtaking
+from kit.invariants import Belief, Broken, Standing, counts, exclusion, fencing, limit, no_overtaking
 
 from ticketlock.aio import Lease
 from ticketlock.locks._items import LockItem, Row, is_lock_item

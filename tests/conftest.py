@@ -1,4 +1,6 @@
-"""What every suite shares: the emulator, started once a session, a table in memory, and how workers share the tests."""
+"""What every suite shares: the emulator, started once a session, a table in memory, the fixtures of tests/kit/fixtures,
+and how workers share the tests.
+"""
 
 import os
 import signal
@@ -6,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock.testing import ManualClock, MemoryDynamoDB
@@ -27,7 +30,12 @@ os.environ |= {
     "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "true",
 }
 
-pytest_plugins = ["history.kept", "wire.struck"]
+# Before the fixtures, which import them: pytest rewrites the assertions of a plugin that nobody has imported yet.
+pytest_plugins = ["kit.kept", "kit.struck", "kit.fixtures.engines", "kit.fixtures.clients", "kit.fixtures.commands"]
+
+# On a busy machine an example may take longer than Hypothesis would let it: that is no finding.
+settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy machine")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -58,7 +66,8 @@ def memory(clock: ManualClock) -> MemoryDynamoDB:
 # `pytest --numprocesses`: each worker is a process with a session, so with an emulator, of its own.
 
 # What waits most begins first; short tests fill the end. A folder that is not named here comes last.
-_ORDER = tuple(f"tests/{name}" for name in ("e2e", "statemachines", "contract", "client", "cli", "wire", "infra"))
+_WAITS_MOST = ("e2e", "workflow/interpreted", "workflow", "locks", "client", "tools", "cli", "wire", "infra")
+_ORDER = tuple(f"tests/{name}" for name in _WAITS_MOST)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -81,7 +90,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def _shares(nodeid: str) -> str:
     """The same for all tests that one worker is to run."""
     folder = _folder(nodeid)
-    if folder in ("tests/statemachines", "tests/wire"):  # they wait for long, and have nothing in common
+    if folder in ("tests/workflow/interpreted", "tests/wire"):  # they wait for long, and have nothing in common
         return nodeid
     if folder in ("tests/infra", "tests/e2e"):  # the CDK's Node process, and its assembly; deployments
         return folder
@@ -89,7 +98,7 @@ def _shares(nodeid: str) -> str:
 
 
 def _folder(nodeid: str) -> str:
-    return "/".join(nodeid.split("/")[:2])
+    return nodeid.partition("::")[0].rpartition("/")[0]
 
 
 def _place(folder: str) -> int:

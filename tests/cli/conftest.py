@@ -1,74 +1,14 @@
-"""Real processes of the installed command, beside a lock table on the emulator."""
+"""Services that do not let the command work."""
 
 import json
-import os
-import sys
 import threading
 import time
-import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from typing import Any
 
-import boto3
 import pytest
-from cli.processes import Command
-from contract.promises import counts_are_kept, kept_by, stored
-from ticketlock_local.cloud.deploy import client_arguments, client_environment
-from ticketlock_local.engines.emulator import Emulator
-
-from ticketlock import LockClient, create_table
-from ticketlock.wire._sdk import make_client
-
-
-@pytest.fixture(scope="session")
-def table_name(emulator: Emulator) -> str:
-    name = f"locks-{uuid.uuid4().hex[:8]}"
-    create_table(name, client=boto3.client("dynamodb", **client_arguments(emulator.endpoint)))
-    return name
-
-
-@pytest.fixture(scope="session")
-def environment(emulator: Emulator, table_name: str) -> dict[str, str]:
-    """That of a shell whose AWS tools and locks are on the emulator."""
-    scripts = str(Path(sys.executable).parent)
-    return {
-        **os.environ,
-        **client_environment(emulator.endpoint),
-        "PATH": os.pathsep.join([scripts, os.environ["PATH"]]),
-        "TICKETLOCK_TABLE": table_name,
-        "TERM": "xterm",
-    }
-
-
-@pytest.fixture(scope="session")
-def dynamodb(emulator: Emulator) -> Any:
-    return make_client(endpoint_url=emulator.endpoint, region_name="us-east-1")
-
-
-@pytest.fixture
-def entity() -> str:
-    return f"order-{uuid.uuid4().hex[:8]}"
-
-
-@pytest.fixture
-def locks(dynamodb: Any, table_name: str) -> Iterator[LockClient]:
-    """Locks of the same table, for the test itself."""
-    with LockClient(table_name, client=dynamodb) as made:
-        yield made
-
-
-@pytest.fixture
-def command(
-    environment: dict[str, str], dynamodb: Any, table_name: str, entity: str, request: pytest.FixtureRequest
-) -> Iterator[Command]:
-    with ExitStack() as stack:
-        yield Command(environment, stack)
-    with kept_by(request):
-        counts_are_kept(stored(dynamodb, table_name, entity), int(time.time() * 1_000))
 
 
 class _Answers(BaseHTTPRequestHandler):

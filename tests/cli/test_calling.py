@@ -1,6 +1,6 @@
 """Workflows that wait are called by the command as by anybody else who frees a lock."""
 
-from cli.processes import Command
+from kit.command import Command
 
 from ticketlock import Claim, LockClient, Position
 from ticketlock.locks._hand_over import await_call

@@ -5,7 +5,7 @@ from typing import Any
 
 import boto3
 import pytest
-from cli.processes import Command, Ended
+from kit.command import Command, Ended
 from ticketlock_local.cloud.deploy import client_arguments
 from ticketlock_local.engines.emulator import Emulator
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from cli.processes import Command, until
+from kit.command import Command, until
 
 from ticketlock import LockClient
 

@@ -6,7 +6,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from cli.processes import Command, Running, until
+from kit.command import Command, Running, until
 
 from ticketlock import LockClient
 from ticketlock.wire._sdk import make_client

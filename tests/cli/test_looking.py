@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from cli.processes import Command, interrupt
+from kit.command import Command, interrupt
 
 from ticketlock import LockClient
 

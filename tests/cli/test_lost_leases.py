@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 
-from cli.processes import Command, lives, until
+from kit.command import Command, lives, until
 
 from ticketlock import LockClient
 

@@ -3,7 +3,7 @@
 import uuid
 
 import boto3
-from cli.processes import Command
+from kit.command import Command
 from ticketlock_local.cloud.deploy import client_arguments
 from ticketlock_local.engines.emulator import Emulator
 

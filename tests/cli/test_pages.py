@@ -14,9 +14,9 @@ import click
 import pytest
 import yaml  # type: ignore[import-untyped]  # ships no types
 from cli.pages import comparable, examples
-from cli.processes import Command
-from docs.pages import blocks, text
-from security.policy import listed
+from kit.command import Command
+from kit.pages import blocks, text
+from kit.policy import listed
 from ticketlock_cdk.lock import access
 from ticketlock_local.cloud.deploy import client_arguments
 from ticketlock_local.engines.emulator import Emulator

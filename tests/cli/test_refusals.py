@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from cli.processes import Command, Ended
+from kit.command import Command, Ended
 
 NOWHERE = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}
 

@@ -4,8 +4,8 @@ import signal
 import sys
 
 import pytest
-from cli.processes import Command, until
 from cli.seen import is_held, waiters
+from kit.command import Command, until
 
 from ticketlock import LockClient
 

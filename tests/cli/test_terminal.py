@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from cli.processes import LONG_S, Command, until
 from cli.seen import waiters
+from kit.command import LONG_S, Command, until
 from ticketlock_local.engines.processes import wait_until
 
 from ticketlock import LockClient

@@ -4,7 +4,7 @@ import math
 from datetime import timedelta
 
 import pytest
-from client.places import Emulated, Moved, meanwhile, outcome, until
+from kit.places import Emulated, Moved, meanwhile, outcome, until
 
 from ticketlock import LockClient, LockName, PermitsMismatch, Position, RecordWaitExceeded, TicketLockError
 

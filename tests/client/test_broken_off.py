@@ -1,7 +1,7 @@
 """What is broken off leaves nothing behind, and takes nothing away from others."""
 
 import pytest
-from client.places import Emulated, Moved, until
+from kit.places import Emulated, Moved, until
 
 from ticketlock import (
     Claim,

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from client.places import Moved, Wire, meanwhile, outcome, until
+from kit.places import Moved, Wire, meanwhile, outcome, until
 
 from ticketlock import LockClient, LockLost, Position, RecordWaitExceeded
 from ticketlock.testing import ManualClock

@@ -4,7 +4,7 @@ import threading
 import time
 
 import pytest
-from client.places import Emulated, Moved, Wire, is_release, is_renewal, meanwhile, outcome, until
+from kit.places import Emulated, Moved, Wire, is_release, is_renewal, meanwhile, outcome, until
 
 from ticketlock import ClientClosed, LockClient, LockLost, RecordWaitExceeded, TableError
 from ticketlock.testing import Fault

@@ -1,7 +1,7 @@
 """What stands beside a holder, what it leaves, and how another process goes on with its lock."""
 
 import pytest
-from client.places import Emulated, Moved, Wire
+from kit.places import Emulated, Moved, Wire
 
 from ticketlock import LockClient, LockLost, LockName, TicketLockError
 

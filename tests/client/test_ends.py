@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client.places import Emulated, Kind, until
+from kit.places import Emulated, Kind, until
 
 from ticketlock import LockClient, RecordWaitExceeded
 

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import pytest
-from client.places import Moved, Wire, is_release, is_renewal, meanwhile, outcome, until
+from kit.places import Moved, Wire, is_release, is_renewal, meanwhile, outcome, until
 
 from ticketlock import LockName, Position
 from ticketlock.testing import Fault, Sent

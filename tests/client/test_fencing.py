@@ -8,7 +8,7 @@ from typing import Any
 import boto3
 import pytest
 from botocore.exceptions import ClientError
-from client.places import Emulated, Moved, meanwhile, outcome, some_entity, until
+from kit.places import Emulated, Moved, meanwhile, outcome, some_entity, until
 
 from ticketlock import InvalidLockRequest, LockClient, LockLost, RequestNotApplied
 from ticketlock.testing import Fault

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from client.places import Emulated, Wire, meanwhile, outcome, until
+from kit.places import Emulated, Wire, meanwhile, outcome, until
 
 from ticketlock import ClientClosed, Lease, LockClient, RecordWaitExceeded
 from ticketlock.testing import MemoryDynamoDB

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from client.places import Emulated, Moved, Wire, is_renewal, until
+from kit.places import Emulated, Moved, Wire, is_renewal, until
 
 from ticketlock import LockLost
 from ticketlock.testing import Fault, ManualClock

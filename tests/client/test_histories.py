@@ -4,10 +4,10 @@ import signal
 from collections.abc import Callable
 
 import pytest
-from client.programs import Counter, Programs, Shared, heard, tell
-from history.crowd import Crowd, holding, waiting
-from history.kept import Kept
-from history.works import (
+from kit.crowd import Crowd, holding, waiting
+from kit.kept import Kept
+from kit.programs import Counter, Programs, Shared, heard, tell
+from kit.works import (
     alone,
     reading,
     write_in_a_transaction,

@@ -1,7 +1,7 @@
 """Whoever holds a lock already, and asks for it once more."""
 
 import pytest
-from client.places import Emulated, meanwhile, outcome, until
+from kit.places import Emulated, meanwhile, outcome, until
 
 from ticketlock import AlreadyHeld, LockClient, RecordWaitExceeded
 
@@ -42,7 +42,7 @@ def test_a_lock_that_is_held_twice_is_freed_by_the_second_release(
 
 
 def test_holding_it_again_sends_nothing(place: Emulated, entity: str) -> None:
-    from client.places import Wire
+    from kit.places import Wire
 
     wire = Wire()
     locks = place.client(wire=wire)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from client.programs import LEASE_S, Programs, Shared, heard, hold, tell
+from kit.programs import LEASE_S, Programs, Shared, heard, hold, tell
 
 from ticketlock import Lease, LockClient
 from ticketlock.locks._queue import EXPIRY_MARGIN_MS

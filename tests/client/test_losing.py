@@ -1,7 +1,7 @@
 """The end of a lease that nobody wanted: who finds out, and when; and releases that do not reach the table."""
 
 import pytest
-from client.places import Emulated, Moved, Wire, meanwhile, outcome
+from kit.places import Emulated, Moved, Wire, meanwhile, outcome
 
 from ticketlock import LockClient, LockLost, OutcomeUnknown, RequestNotApplied, TableError
 from ticketlock.testing import Fault

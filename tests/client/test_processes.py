@@ -1,7 +1,7 @@
 """Many operating-system processes that count in one item, with the lock and without it."""
 
-from client.programs import INCREMENTS, Counter, Programs, Shared, count_under_the_lock, count_without_the_lock
-from history.kept import Kept
+from kit.kept import Kept
+from kit.programs import INCREMENTS, Counter, Programs, Shared, count_under_the_lock, count_without_the_lock
 
 PROCESSES = 8
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import boto3
 import pytest
-from client.places import some_entity
+from kit.places import some_entity
 from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock import LockClient, create_table

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from client.places import Emulated, meanwhile, outcome, until
+from kit.places import Emulated, meanwhile, outcome, until
 
 from ticketlock import LockClient, RecordWaitExceeded
 

@@ -1,7 +1,7 @@
 """Several locks that are held together."""
 
 import pytest
-from client.places import Emulated, Moved, Wire, is_release, meanwhile, outcome, until
+from kit.places import Emulated, Moved, Wire, is_release, meanwhile, outcome, until
 
 from ticketlock import InvalidLockRequest, LockClient, LockLost, LockName, RecordWaitExceeded
 

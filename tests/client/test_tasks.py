@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
-from client.in_a_loop import Loop
-from client.places import Emulated, Kind, Moved, some_entity
-from client.places import until as until_told
+from kit.in_a_loop import Loop
+from kit.places import Emulated, Kind, Moved, some_entity
+from kit.places import until as until_told
 
 from ticketlock import AlreadyHeld, ClientClosed, LockLost, RecordWaitExceeded, aio
 from ticketlock.testing import Fault

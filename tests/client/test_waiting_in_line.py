@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from client.places import Emulated, meanwhile, outcome, until
+from kit.places import Emulated, meanwhile, outcome, until
 
 from ticketlock import LockClient, LockName, Position, RecordWaitExceeded
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import boto3
 import pytest
-from client.places import Emulated, Moved, Wire
+from kit.places import Emulated, Moved, Wire
 
 from ticketlock import InvalidLockRequest, LockClient, LockName, aio
 

@@ -11,7 +11,7 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from aws_cdk.assertions import Template
-from docs.pages import python_blocks
+from kit.pages import python_blocks
 from ticketlock_cdk import TicketLock
 
 PAGES = ("README.md", "docs/construct.md", "docs/workflows.md")

@@ -2,7 +2,7 @@
 
 import re
 
-from docs.pages import rows, text
+from kit.pages import rows, text
 from ticketlock_local.engines import dynoxide
 
 PAGE = "docs/engines.md"

@@ -6,12 +6,12 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from docs.pages import ALL_PAGES, ROOT, text
+from kit.pages import ALL_PAGES, ROOT, text
 
 FOLDERS = {
     "docs/threat-model.md": "tests/security",
-    "docs/engines.md": "tests/contract",
-    **{page: "tests/contract" for page in ALL_PAGES if page.startswith("docs/decisions/")},
+    "docs/engines.md": "tests/locks",
+    **{page: "tests/locks" for page in ALL_PAGES if page.startswith("docs/decisions/")},
 }
 """Of the tests that a page names without one."""
 
@@ -69,13 +69,13 @@ def test_each_test_that_a_page_names_is_there(page: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "tests/contract/test_that_nobody_wrote.py",
-        "tests/contract/test_grants.py::test_that_nobody_wrote",
+        "tests/locks/test_that_nobody_wrote.py",
+        "tests/locks/test_grants.py::test_that_nobody_wrote",
         "test_that_nobody_wrote",
         "test_that_nobody_wrote_*.py",
         "test_grants.py",
-        "tests/contract/test_grants.py -k that_nobody_wrote",
-        "tests/contract/test_that_nobody_wrote.py -k grant",
+        "tests/locks/test_grants.py -k that_nobody_wrote",
+        "tests/locks/test_that_nobody_wrote.py -k grant",
         "tests/nowhere",
     ],
 )

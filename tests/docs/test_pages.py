@@ -14,7 +14,7 @@ from typing import Any
 import boto3
 import botocore.session
 import pytest
-from docs.pages import ALL_PAGES, ROOT, python_blocks, rows, text
+from kit.pages import ALL_PAGES, ROOT, python_blocks, rows, text
 
 import ticketlock
 from ticketlock import LockClient, aio, create_table

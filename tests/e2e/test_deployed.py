@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from e2e.cloud import SHORT_LEASE_S, Cloud, Ended
-from history.kept import Kept
+from kit.kept import Kept
 from ticketlock_local.demo.checks import events
 
 from ticketlock import LockName

@@ -6,12 +6,12 @@
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
+from kit.invariants import Broken
 from property import scripts
 from property.broken import BrokenLock
 from property.chance import Chance, Seeded
 from property.failures import FAILURES, kind_of, told
 from property.faults import Faults
-from property.invariants import Broken
 from property.world import OPERATOR, World
 
 # How often, in thousandths, when it happens at all.

@@ -4,7 +4,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from property.invariants import Broken
+from kit.invariants import Broken
 
 
 class Unexpected(Exception):

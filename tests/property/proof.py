@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
 
+from kit.invariants import MOST_IDLE_MS
 from property.broken import BROKEN_LOCKS, FOUND, BrokenLock
 from property.chance import Seeded
 from property.every import KINDS, Kind, every
 from property.explore import Caught, first_broken, run
 from property.failures import FAILURES, again, story_of
-from property.invariants import MOST_IDLE_MS
 from property.stateful import RULED, told_by_hypothesis
 from property.world import World
 from rich.console import Console

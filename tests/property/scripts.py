@@ -4,9 +4,9 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
+from kit.invariants import LEASE_MS, MARGIN_MS, REQUESTS_MS, UNCERTAINTY_MS, Broken
 from property.clocks import Machine
 from property.faults import Faults
-from property.invariants import LEASE_MS, MARGIN_MS, REQUESTS_MS, UNCERTAINTY_MS, Broken
 from property.world import World
 
 from ticketlock import Grant, LockName, Place, Position

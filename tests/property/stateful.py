@@ -18,11 +18,11 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from kit.invariants import Broken
 from property.chance import Recorded
 from property.explore import begun
 from property.failures import FAILURES, story_of, told
 from property.faults import ON_A_REQUEST, SKEWS_MS, Faults
-from property.invariants import Broken
 from property.scripts import left_to_itself
 from property.world import World
 

@@ -1,10 +1,10 @@
 """Where the promises end: schedules that break one, as the guarantees say."""
 
 import pytest
+from kit.invariants import Broken
 from property.chance import Recorded
 from property.clocks import Machine
 from property.faults import Faults
-from property.invariants import Broken
 from property.scripts import FIVE_WEEKS_MS, holder
 from property.witness import Hold
 from property.world import World

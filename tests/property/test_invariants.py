@@ -1,7 +1,7 @@
 """What a promise asks for, where the search meets the difference too rarely to show it."""
 
 import pytest
-from property.invariants import Broken, told
+from kit.invariants import Broken, told
 
 
 def test_a_holder_may_be_told_an_earlier_grant_of_its_own_and_nobody_elses_token() -> None:

@@ -5,6 +5,7 @@ import sys
 from concurrent.futures import Future
 
 import pytest
+from kit.invariants import Broken
 from property import replay
 from property.broken import BROKEN_LOCKS, BrokenLock
 from property.chance import Recorded, Seeded
@@ -12,7 +13,6 @@ from property.every import KINDS, every
 from property.explore import begun, first_broken, run
 from property.failures import Unexpected, again, kind_of
 from property.faults import Faults
-from property.invariants import Broken
 from property.proof import Found, Report, all_of, random_ones
 from property.stateful import Schedules, told_by_hypothesis
 

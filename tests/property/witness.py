@@ -4,8 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
-from property.clocks import NO_LOOK, Look, Machine, TrueTime
-from property.invariants import (
+from kit.invariants import (
     LEASE_MS,
     UNCERTAINTY_MS,
     Belief,
@@ -29,6 +28,7 @@ from property.invariants import (
     wait_not_too_long,
     wait_not_too_short,
 )
+from property.clocks import NO_LOOK, Look, Machine, TrueTime
 
 from ticketlock import LockName
 from ticketlock.locks._claim import Claim

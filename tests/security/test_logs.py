@@ -21,8 +21,8 @@ import pytest
 import release
 import take_ticket
 import wait_for_call
-from cli.processes import Command
-from client.places import Moved
+from kit.command import Command
+from kit.places import Moved
 from security.workflows import FUNCTION, LEASE_S, MACHINE, TARGET, Execution, Table, Tasks
 
 from ticketlock import LockClient, LockLost, LockName, RecordWaitExceeded, TableRefused

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]  # ships no types
 from botocore.exceptions import ClientError
-from docs.pages import blocks, text
-from security.policy import Guarded, Statement, allows, asked_by, listed
+from kit.pages import blocks, text
+from kit.policy import Guarded, Statement, allows, asked_by, listed
 from security.workflows import Table
 
 from ticketlock import Claim, Grant, LockName, LockTable, TableRefused

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from docs.pages import ROOT, text
+from kit.pages import ROOT, text
 
 HERE = Path(__file__).parent
 PAGE = text("docs/threat-model.md")

@@ -7,26 +7,20 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from cli.conftest import environment
-from cli.processes import Command
-from client.conftest import entity, kind, lock_table, loop, programs, sdk_clients
-from client.in_a_loop import Loop
-from client.places import Emulated, Kind
-from client.programs import Shared
-from contract.promises import counts_are_kept, kept_by, stored
-from history.kept import Kept
-from ticketlock_local.cloud.deploy import client_environment
+from kit.command import Command, shell
+from kit.far import Far
+from kit.in_a_loop import Loop
+from kit.kept import Kept
+from kit.places import Emulated, Kind
+from kit.programs import Shared
+from kit.promises import counts_are_kept, kept_by, stored
+from kit.proxy import Proxy
+from kit.struck import STRUCK
+from kit.weather import BAD, SURELY_MET, Weather
 from ticketlock_local.engines.emulator import Emulator
-from wire.far import Far
-from wire.proxy import Proxy
-from wire.struck import STRUCK
-from wire.weather import BAD, SURELY_MET, Weather
 
 from ticketlock import LockClient
 from ticketlock.wire._sdk import make_client
-
-# Fixtures of other suites.
-__all__ = ["entity", "environment", "kind", "lock_table", "loop", "programs", "sdk_clients"]
 
 _WEATHERS = int(os.environ.get("TICKETLOCK_TEST_WEATHERS", "1"))
 
@@ -102,14 +96,8 @@ def shared(proxy: Proxy, lock_table: str, entity: str, kept: Kept) -> Shared:
     return Shared(proxy.url, lock_table, entity, str(kept.path))
 
 
-@pytest.fixture(scope="session")
-def table_name(lock_table: str) -> str:
-    return lock_table
-
-
 @pytest.fixture
 def command(
-    environment: dict[str, str],
     proxy: Proxy,
     emulator: Emulator,
     lock_table: str,
@@ -117,7 +105,7 @@ def command(
     request: pytest.FixtureRequest,
 ) -> Iterator[Command]:
     with ExitStack() as stack:
-        yield Command({**environment, **client_environment(proxy.url)}, stack)
+        yield Command(shell(proxy.url, lock_table), stack)
     beside_the_table = make_client(endpoint_url=emulator.endpoint)
     with kept_by(request):
         counts_are_kept(stored(beside_the_table, lock_table, entity), int(time.time() * 1_000))

@@ -5,12 +5,12 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from cli.processes import Command, lives, until
-from client.places import is_release, is_renewal
+from kit.command import Command, lives, until
+from kit.far import is_grant
+from kit.mishaps import reply_broken_off, reply_lost, request_lost
+from kit.places import is_release, is_renewal
+from kit.proxy import Proxy
 from ticketlock_local.engines.emulator import Emulator
-from wire.far import is_grant
-from wire.mishaps import reply_broken_off, reply_lost, request_lost
-from wire.proxy import Proxy
 
 from ticketlock import LockClient
 from ticketlock.wire._sdk import make_client

@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from client.places import is_release, is_renewal, meanwhile, outcome, until
-from wire.far import Far, is_grant, is_leave, is_row, is_ticket
-from wire.mishaps import Late, Mishap, delivered_twice, reply_broken_off, reply_lost, request_lost
-from wire.proxy import Proxy
+from kit.far import Far, is_grant, is_leave, is_row, is_ticket
+from kit.mishaps import Late, Mishap, delivered_twice, reply_broken_off, reply_lost, request_lost
+from kit.places import is_release, is_renewal, meanwhile, outcome, until
+from kit.proxy import Proxy
 
 from ticketlock import LockClient, Position, RecordWaitExceeded
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-from client.places import PATIENCE_S, is_release, is_renewal, meanwhile, outcome, until
-from wire.far import Far, is_grant, is_row
-from wire.mishaps import Late
-from wire.proxy import Proxy
+from kit.far import Far, is_grant, is_row
+from kit.mishaps import Late
+from kit.places import PATIENCE_S, is_release, is_renewal, meanwhile, outcome, until
+from kit.proxy import Proxy
 
 from ticketlock import LockClient
 from ticketlock.testing import Sent

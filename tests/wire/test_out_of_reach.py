@@ -4,11 +4,11 @@ import threading
 from contextlib import closing
 from datetime import UTC, datetime
 
-from client.in_a_loop import Loop
-from client.places import Emulated, Kind, Wire, meanwhile, outcome, until
+from kit.far import Far
+from kit.in_a_loop import Loop
+from kit.places import Emulated, Kind, Wire, meanwhile, outcome, until
+from kit.proxy import Proxy
 from ticketlock_local.engines.emulator import Emulator
-from wire.far import Far
-from wire.proxy import Proxy
 
 from ticketlock import Lease, LockClient
 

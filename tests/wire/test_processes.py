@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from client.places import until
-from client.programs import Counter, Programs, Shared
-from history.kept import Kept
+from kit.kept import Kept
+from kit.places import until
+from kit.programs import Counter, Programs, Shared
 from ticketlock_local.engines.emulator import Emulator
 from wire.works import INCREMENTS, count_in_bad_weather
 

@@ -1,7 +1,7 @@
 """What processes do under a lock in bad weather."""
 
 import boto3
-from client.programs import Counter, Shared, meet_the_others, say
+from kit.programs import Counter, Shared, meet_the_others, say
 
 from ticketlock import LockClient
 

@@ -7,9 +7,9 @@ in its lease for six seconds less than it has asked for, which are more than all
 import itertools
 from collections.abc import Callable
 
-from contract.published import PublishedContender
+from kit.invariants import LEASE_MS
+from kit.published import PublishedContender
 from property.clocks import Machine
-from property.invariants import LEASE_MS
 from property.scripts import Script
 from property.world import World
 

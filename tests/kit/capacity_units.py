@@ -1,0 +1,211 @@
+"""Every operation of the lock, and the capacity units of each of its requests: by the rules, and as the engine says."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from kit.capacity import Bill
+from kit.stopped import LATE_MS, Execution
+from kit.world import LEASE_MS, Process, World
+
+from ticketlock import Grant, LockName, Position, RecordWaitExceeded
+from ticketlock.locks._claim import DATA_BYTES
+
+TASK_TOKEN = "t" * 1_000
+"""Of the length that Step Functions makes them."""
+DATA = "d" * DATA_BYTES
+MANY = 100
+OTHERS = 40
+"""Who hold a semaphore beside, in the right half of the table of docs/engines.md."""
+_LONG_LEASE_MS = 3_600_000
+
+
+@dataclass(frozen=True)
+class Billed:
+    """One request.
+
+    Attributes:
+        by_rule: its units by the published rules.
+        by_engine: what the engine says; None when it says nothing.
+    """
+
+    operation: str
+    refused: bool
+    by_rule: float
+    by_engine: float | None
+
+    @property
+    def reads(self) -> bool:
+        return self.operation in ("GetItem", "Query")
+
+
+@dataclass
+class MeteredWorld(World):
+    """A world that asks for the units of every request of its processes."""
+
+    billed: list[Billed] = field(default_factory=list)
+
+    def process(self, *, wall_is_off_ms: int = 0, cold: bool = False) -> Process:
+        process = Process(self, wall_is_off_ms, cold=True)
+        Meter(self.billed, Bill(self.engine.client()), asks=self.engine.memory is None).watch(process.client)
+        if not cold:
+            process.table.now()
+        return process
+
+
+@dataclass
+class Meter:
+    """Writes down what a client's requests cost.
+
+    Attributes:
+        asks: whether the engine is asked too; ours in memory tells nothing.
+    """
+
+    billed: list[Billed]
+    bill: Bill
+    asks: bool
+    _before: float = 0
+
+    def watch(self, client: Any) -> None:
+        client.meta.events.register("provide-client-params.dynamodb", self._ask)
+        self.bill.watch(client)
+        client.meta.events.register("after-call.dynamodb", self._note)
+
+    def _ask(self, params: dict[str, Any], **_: Any) -> None:
+        if self.asks:
+            params["ReturnConsumedCapacity"] = "TOTAL"
+        self._before = self._units()
+
+    def _note(self, parsed: Mapping[str, Any], model: Any, **_: Any) -> None:
+        told = parsed.get("ConsumedCapacity", [])
+        each = [table["CapacityUnits"] for table in ([told] if isinstance(told, Mapping) else told)]
+        by_engine = sum(each) if each else None
+        self.billed.append(Billed(model.name, "Error" in parsed, self._units() - self._before, by_engine))
+
+    def _units(self) -> float:
+        return self.bill.write_units + self.bill.read_units
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one step of a lock's life sent."""
+
+    name: str
+    requests: Sequence[Billed]
+
+    @property
+    def writes(self) -> list[Billed]:
+        """The writes that were applied."""
+        return [request for request in self.requests if not request.reads and not request.refused]
+
+    @property
+    def refused(self) -> list[Billed]:
+        """The writes that were not."""
+        return [request for request in self.requests if request.refused]
+
+    @property
+    def reads(self) -> list[Billed]:
+        return [request for request in self.requests if request.reads]
+
+
+def figure(units: Iterable[float | None]) -> str:
+    """A sum, as the tables tell it: nothing for 0."""
+    total = sum(each or 0 for each in units)
+    return f"{total:g}" if total else ""
+
+
+Counted = Callable[[str, Callable[[], object]], Step]
+
+
+def life_of_a_lock(world: MeteredWorld, others: int) -> Iterator[Step]:
+    """Every operation once, on locks that so many others hold beside: each write bills the whole lock item."""
+
+    def counted(name: str, do: Callable[[], object]) -> Step:
+        before = len(world.billed)
+        do()
+        return Step(name, world.billed[before:])
+
+    yield counted("ask for the time, when cold", lambda: world.process(cold=True).table.now())
+    yield from _of_processes(world, others, counted)
+    yield from _of_executions(world, others, counted)
+    yield from _of_many_waiters(world, others, counted)
+
+
+def _lock_of_many(world: World, others: int) -> LockName:
+    lock, process = world.lock(), world.process()
+    for _ in range(others):
+        process.granted(process.claim(lock, permits=others + 1, lease_ms=_LONG_LEASE_MS, data=DATA))
+    return lock
+
+
+def _of_processes(world: World, others: int, counted: Counted) -> Iterator[Step]:
+    lock, permits = _lock_of_many(world, others), others + 1
+    alice, bob, carol, dave = (world.process() for _ in range(4))
+    first, second, third, fourth = (each.claim(lock, permits=permits) for each in (alice, bob, carol, dave))
+    grants: list[Grant] = []
+    places: list[Position] = []
+
+    yield counted("acquire at once", lambda: grants.append(alice.granted(first)))
+    yield counted("a try that must not wait", lambda: _is_refused(lambda: bob.take(second, record_wait_ms=0)))
+    yield counted("join: a try, the ticket, the row", lambda: places.append(bob.queued(second)))
+    (waiting,) = places
+    yield counted("a look", lambda: bob.look(second, waiting))
+    leaving = carol.queued(third)
+    yield counted("withdraw", lambda: carol.table.withdraw(third, leaving.place.ticket))
+    world.advance(LEASE_MS * 2 // 3)
+    yield counted("renew", lambda: alice.table.renew(first, grants[0].fencing_token))
+    yield counted("a look that keeps the place", lambda: bob.look(second, waiting))
+    yield counted("show data", lambda: alice.table.set_data(first, grants[0].fencing_token, DATA))
+    yield counted("release", lambda: alice.table.release(first, grants[0]))
+    yield counted("a look that takes the lock", lambda: _is_granted(bob.look(second, waiting)))
+    world.advance(LATE_MS)
+    longer = replace(third, lease_ms=_LONG_LEASE_MS)
+    yield counted("acquire past an expired holder", lambda: grants.append(carol.granted(longer)))
+    dave.queued(fourth)
+    world.advance(LATE_MS)
+    behind = alice.claim(lock, permits=permits)
+    last = alice.queued(behind)
+    yield counted("a look that sweeps an expired row", lambda: alice.look(behind, last))
+    yield counted("show the lock and its queue", lambda: alice.table.inspect(lock))
+    yield counted("set the limit", lambda: alice.table.set_limit(lock, permits))
+    yield counted("release by force", lambda: alice.table.force_release(lock, grants[1].fencing_token))
+    alice.table.withdraw(behind, last.place.ticket)
+
+
+def _of_executions(world: World, others: int, counted: Counted) -> Iterator[Step]:
+    lock = _lock_of_many(world, others)
+    processes = [world.process() for _ in range(2)]
+    holder, waiter, third = (Execution(processes, lock, name=name) for name in ("holder", "waiter", "third"))
+    for execution in (holder, waiter, third):
+        execution.claim = replace(execution.claim, permits=others + 1)
+        execution.service = holder.service
+
+    yield counted("an execution acquires", holder.holds)
+    yield counted("... leaves its task token", holder.beats(0, TASK_TOKEN).run)
+    waiter.waits()
+    yield counted("... parks", lambda: waiter.parks(TASK_TOKEN))
+    world.advance(LEASE_MS // 2)
+    yield counted("... renews at a further beat", holder.beats(1, TASK_TOKEN).run)
+    yield counted("... releases, and calls the next", holder.finishes().run)
+    yield counted("... is called, and takes the lock", lambda: _is_granted(waiter.looks()))
+    third.waits().parks(TASK_TOKEN)
+    yield counted("... is stopped while it waits", third.cleaned_up)
+    yield counted("... is stopped while it holds", waiter.cleaned_up)
+
+
+def _of_many_waiters(world: World, others: int, counted: Counted) -> Iterator[Step]:
+    lock, process = _lock_of_many(world, others), world.process()
+    process.granted(process.claim(lock, permits=others + 1))
+    claims = [process.claim(lock, permits=others + 1) for _ in range(MANY)]
+    places = [process.queued(claim) for claim in claims]
+    yield counted(f"a look behind {MANY - 1} waiters", lambda: process.look(claims[-1], places[-1]))
+
+
+def _is_refused(do: Callable[[], object]) -> None:
+    with pytest.raises(RecordWaitExceeded):
+        do()
+
+
+def _is_granted(found: object) -> None:
+    assert isinstance(found, Grant), found

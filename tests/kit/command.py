@@ -1,0 +1,129 @@
+"""Processes of the command, and what a test waits for in them."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from ticketlock_local.cloud.deploy import client_environment
+from ticketlock_local.engines.processes import wait_until
+
+_NO_MORE: Mapping[str, str] = MappingProxyType({})
+LONG_S = 40.0
+"""Longer than anything takes here, on a busy machine too."""
+
+
+def shell(endpoint: str, table_name: str) -> dict[str, str]:
+    """The environment of a shell whose AWS tools are on an emulator, and whose locks are in a table there."""
+    scripts = str(Path(sys.executable).parent)
+    return {
+        **os.environ,
+        **client_environment(endpoint),
+        "PATH": os.pathsep.join([scripts, os.environ["PATH"]]),
+        "TICKETLOCK_TABLE": table_name,
+        "TERM": "xterm",
+    }
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a process has left."""
+
+    exit_code: int
+    out: str
+    err: str
+
+
+class Running:
+    """A process of the command, and its group."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def send(self, number: int) -> None:
+        """Send a signal to this process alone."""
+        self.process.send_signal(number)
+
+    def line(self) -> str:
+        """The next line of its stdout."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().rstrip("\n")
+
+    def error_line(self) -> str:
+        """The next line of its stderr."""
+        assert self.process.stderr is not None
+        return self.process.stderr.readline().rstrip("\n")
+
+    def end(self, text: str | None = None) -> Ended:
+        """Wait for its end, with this text for its stdin."""
+        out, err = self.process.communicate(text, timeout=LONG_S)
+        return Ended(self.process.returncode, out, err)
+
+
+class Command:
+    """Runs ``ticketlock``.
+
+    Args:
+        environment: of its processes.
+        stack: ends what is left of them.
+    """
+
+    def __init__(self, environment: Mapping[str, str], stack: ExitStack) -> None:
+        self.environment = dict(environment)
+        self._stack = stack
+
+    def start(
+        self, *arguments: str, program: tuple[str, ...] = ("ticketlock",), env: Mapping[str, str] = _NO_MORE
+    ) -> Running:
+        """Start it with these arguments and this environment beside its own, in a group of its own."""
+        process = subprocess.Popen(
+            [*program, *arguments],
+            env={**self.environment, **env},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            process_group=0,
+        )
+        self._stack.enter_context(process)
+        self._stack.callback(_end, process)
+        return Running(process)
+
+    def run(self, *arguments: str, text: str | None = None, **more: str) -> Ended:
+        """Run it to its end."""
+        return self.start(*arguments, env=more).end(text)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    if process.poll() is None:
+        # It stops its own child; a group that it has left behind is not reached by its own.
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(5)
+        process.kill()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for it."""
+    assert wait_until(condition, timeout_s=LONG_S)
+
+
+def lives(pid: int) -> bool:
+    """Whether there is such a process, and it is no zombie."""
+    state = Path(f"/proc/{pid}/stat")
+    try:
+        os.kill(pid, 0)
+        return not state.exists() or state.read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except ProcessLookupError:
+        # Raised of one that ends while it is read, too.
+        return False
+
+
+def interrupt(process: Running) -> None:
+    """Ctrl-C, as far as one process is concerned."""
+    process.send(signal.SIGINT)

@@ -1,0 +1,158 @@
+"""Processes that come and go on a few locks, some of which are suspended or killed on the way."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from kit.kept import Kept
+from kit.places import until
+from kit.programs import LEASE_S, Counter, Programs, Shared, heard, tell
+from kit.recorded import name_of
+from kit.works import TWO, alone, come_and_go, reading, several
+from ticketlock_local.history.model import Verdict, judge
+from ticketlock_local.history.record import Event, operations, outcome
+
+from ticketlock import LockState
+from ticketlock.wire._clocks import SystemClocks
+
+Process = subprocess.Popen[str]
+Who = Callable[[Iterable[Event], str], set[str]]
+
+
+def holding(events: Iterable[Event], entity: str) -> set[str]:
+    """The processes that were granted a lock, and did not begin to release it."""
+    released = {event.of for event in events if event.action == "release"}
+    return {
+        event.process
+        for event in events
+        if (event.entity, event.action, event.kind) == (entity, "acquire", "applied")
+        and event.operation not in released
+    }
+
+
+def waiting(events: Iterable[Event], entity: str) -> set[str]:
+    """The processes whose row stands in the queue."""
+    asking = operations(event for event in events if (event.entity, event.action) == (entity, "acquire"))
+    return {told[0].process for told in asking if len(told) > 1 and outcome(told) == "unknown"}
+
+
+def lease_runs(state: LockState) -> bool:
+    """Whether somebody may still hold a lock, or stand in its queue."""
+    holders = state.item.holders if state.item is not None else ()
+    leases = [each.lease_until_ms for each in holders] + [each.lease_until_ms for each in state.rows]
+    return any(until_ms >= state.now.earliest_ms for until_ms in leases)
+
+
+class Crowd:
+    """Some processes, which tell a history.
+
+    Args:
+        shared: where they record, and on what they work: the locks of ``works``.
+        programs: what starts and ends them.
+        kept: the history.
+    """
+
+    def __init__(self, shared: Shared, programs: Programs, kept: Kept) -> None:
+        self.entities = [name(shared.entity) for name in (alone, several, reading)]
+        self._shared = shared
+        self._programs = programs
+        self._kept = kept
+        self._free: list[Process] = []
+
+    def grow(self, processes: int) -> None:
+        """Start some more, and let them go as soon as all of them are there."""
+        started = [self._programs.start(come_and_go) for _ in range(processes)]
+        assert [heard(process) for process in started] == ["here"] * processes
+        for process in started:
+            tell(process, "go on")
+        self._free += started
+
+    def come_and_go(self, grants: int) -> None:
+        """Wait until locks were granted so many times."""
+        granted = ("acquire", "applied")
+        until(
+            lambda: sum((each.action, each.kind) == granted for each in self._kept.events()) >= grants,
+            f"{grants} grants",
+        )
+
+    def suspend(self, who: Who, entity: str) -> Process:
+        """Suspend a process that holds a lock, or waits for it."""
+        return self.suspend_at_any(who, [entity])[0]
+
+    def suspend_at_any(self, who: Who, entities: Sequence[str]) -> tuple[Process, str]:
+        """The same, at the first of these locks where there is one; says which."""
+        found: list[tuple[Process, str]] = []
+
+        def is_suspended() -> bool:
+            # All of them, so that what was found is so still.
+            for process in self._free:
+                process.send_signal(signal.SIGSTOP)
+                _, status = os.waitpid(process.pid, os.WUNTRACED)
+                assert os.WIFSTOPPED(status), "a process has ended; see what it printed"
+            for entity in entities:
+                names = who(self._kept.events(), entity)
+                found.extend((process, entity) for process in self._free if name_of(process.pid) in names)
+            for process in self._free:
+                if not found or process is not found[0][0]:
+                    process.send_signal(signal.SIGCONT)
+            return bool(found)
+
+        until(is_suspended, f"somebody {who.__name__} {' or '.join(entities)}")
+        self._free.remove(found[0][0])
+        return found[0]
+
+    def resume(self, process: Process) -> None:
+        """Let a suspended process go on, to the end of what it was doing."""
+        seen, name = len(self._kept.events()), name_of(process.pid)
+        process.send_signal(signal.SIGCONT)
+        until(
+            lambda: any(
+                (event.process, event.action, event.kind) == (name, "acquire", "invoked")
+                for event in self._kept.events()[seen:]
+            ),
+            f"something new by {name}",
+        )
+        self._free.append(process)
+
+    def kill(self, process: Process) -> None:
+        """Kill a suspended process, and start another one in its place."""
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+        self.grow(1)
+
+    def outlast_a_lease(self, entity: str) -> None:
+        """Wait until somebody is granted the lock later than a lease from now."""
+        seen, over_ms = len(self._kept.events()), SystemClocks().read().local_ms + LEASE_S * 1_000
+        until(
+            lambda: any(
+                (event.entity, event.action, event.kind) == (entity, "acquire", "applied") and event.local_ms > over_ms
+                for event in self._kept.events()[seen:]
+            ),
+            f"a grant of {entity}",
+        )
+
+    def end(self) -> None:
+        """Let all come to their ends; afterwards nobody is left whose lease runs."""
+        for process in self._free:
+            tell(process, "that is all")
+        assert [heard(process) for process in self._free] == ["done"] * len(self._free)
+        with self._shared.locks() as locks:
+            recorded = self._shared.recorded(locks)
+            for entity in self.entities:
+                permits = TWO if entity == several(self._shared.entity) else 1
+                recorded.acquire(entity, permits=permits).release()
+            # Where there are permits, the dead may still be in line, or hold.
+            until(
+                lambda: not any(lease_runs(locks.inspect(entity)) for entity in self.entities),
+                "the end of the leases of the dead",
+            )
+
+    def verdict(self) -> Verdict:
+        """What the history, the table and the counters say."""
+        counted = [alone(self._shared.entity), reading(self._shared.entity)]
+        with self._shared.locks() as locks:
+            left = {entity: locks.inspect(entity) for entity in self.entities}
+        counters = {entity: Counter(replace(self._shared, entity=entity)).read() for entity in counted}
+        return judge(self._kept.read(), left, counters)

@@ -1,0 +1,63 @@
+"""Both clients behind the proxy, and the test beside the table."""
+
+from typing import Any
+
+from kit.in_a_loop import Loop
+from kit.places import Emulated, Kind
+from kit.proxy import Proxy
+
+from ticketlock import LockName, LockTable
+from ticketlock.testing import Sent
+
+
+class Far(Emulated):
+    """A table of the emulator whose clients are behind the proxy; the test itself looks at it from near.
+
+    Attributes:
+        near: a place on the same table, with nothing in between.
+    """
+
+    def __init__(self, kind: Kind, loop: Loop, proxy: Proxy, near: Emulated, shared: dict[Any, Any]) -> None:
+        super().__init__(kind, loop, proxy.url, near.table_name, shared)
+        self.near = near
+        self.table: LockTable = near.table
+
+    def is_free(self, entity: str) -> bool:
+        """Whether nobody holds it or stands in its queue.
+
+        A ticket whose reply was lost is taken twice: the count may be too high, until a grant finds nobody.
+        """
+        return self.holders_of(entity) == 0 and self.queue_of(entity) == 0
+
+    def token_of(self, entity: str) -> int:
+        """The last fencing token that was granted."""
+        item = self.table.inspect(LockName(entity)).item
+        assert item is not None
+        return item.fencing_token
+
+    def lease_until_ms(self, entity: str) -> int:
+        """When the lease of its only holder ends, in table time."""
+        item = self.table.inspect(LockName(entity)).item
+        assert item is not None
+        (holder,) = item.holders
+        return holder.lease_until_ms
+
+
+def is_grant(sent: Sent) -> bool:
+    """Whether it would make its sender a holder."""
+    return "#my_token = " in str(sent.parameters)
+
+
+def is_ticket(sent: Sent) -> bool:
+    """Whether it takes a number."""
+    return "ticketAtMs = :now" in str(sent.parameters)
+
+
+def is_row(sent: Sent) -> bool:
+    """Whether it stands in the queue."""
+    return sent.operation == "PutItem"
+
+
+def is_leave(sent: Sent) -> bool:
+    """Whether it gives up a place in the queue."""
+    return sent.operation == "TransactWriteItems" and not is_grant(sent)

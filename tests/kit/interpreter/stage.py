@@ -1,0 +1,218 @@
+"""The serialised workflow on moto's interpreter: the real definition and handlers, a table of its own on ministack."""
+
+import json
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from unittest.mock import patch
+
+import _observed
+import check_position
+import clean_up
+import heartbeat
+import release
+import take_ticket
+import wait_for_call
+from kit.engines import create_table
+from kit.interpreter.harness import Machine, Outcome, StepFunctions, Work, until
+from kit.interpreter.lambda_server import Function, Handler, LambdaContext, function_arn
+from ticketlock_cdk.lock.definition import continue_definition, serialize_definition
+from ticketlock_cdk.lock.settings import HandOver, Settings
+
+from ticketlock import LockName, LockState, LockTable
+from ticketlock.locks._items import Session, lock_key
+from ticketlock.wire._attributes import Item
+from ticketlock.wire._sdk import make_client
+
+LEASE_S = 8
+HALF_LIFE_S = LEASE_S // 2
+HANDLERS: Mapping[str, Handler] = {
+    "TakeTicket": take_ticket.handler,
+    "CheckPosition": check_position.handler,
+    "WaitForCall": wait_for_call.handler,
+    "Heartbeat": heartbeat.handler,
+    "Release": release.handler,
+}
+
+
+@dataclass
+class Stage:
+    """One open engine with the workflow in it.
+
+    Attributes:
+        requests: the names of all requests that the functions sent to the table.
+    """
+
+    engine: StepFunctions
+    machine: Machine
+    continues: Machine
+    client: Any
+    table_name: str
+    requests: list[str] = field(default_factory=list)
+
+    def start(self, entity: str, *, name: str | None = None, function: str = "work", **more: Any) -> str:
+        task = {"functionArn": function_arn(function), "input": {"order": 42}}
+        return self.machine.start(name or f"e-{uuid.uuid4().hex}", {"entity": entity, "task": task, **more})
+
+    def run(self, entity: str, *, timeout: float = 30.0, **more: Any) -> Outcome:
+        return self.machine.wait(self.start(entity, **more), timeout)
+
+    def function(self, name: str) -> Function:
+        return self.engine.functions[name]
+
+    def lock(self, entity: str) -> LockState:
+        return LockTable(self.table_name, client=self.client).inspect(LockName(entity))
+
+    def items(self) -> list[Item]:
+        found: list[Item] = self.client.scan(TableName=self.table_name, ConsistentRead=True)["Items"]
+        return found
+
+    def is_free(self, entity: str) -> bool:
+        state = self.lock(entity)
+        return state.item is not None and (state.item.held, state.item.holders, state.rows) == (0, (), ())
+
+    def wait_until_free(self, entity: str) -> None:
+        """Wait until nobody holds the lock or waits for it, but for those whose lease is over."""
+
+        def nobody() -> bool:
+            state = self.lock(entity)
+            assert state.item is not None
+            leases = [holder.lease_until_ms for holder in state.item.holders]
+            leases += [row.lease_until_ms for row in state.rows]
+            return max(leases, default=0) < state.now.earliest_ms
+
+        until(nobody, 2 * LEASE_S, lambda: f"{entity} to be free: {self.items()}")
+
+    def session(self, arn: str, place: str = "serialize") -> Item | None:
+        found = self.client.get_item(TableName=self.table_name, Key=Session(arn, place).key(), ConsistentRead=True)
+        item: Item | None = found.get("Item")
+        return item
+
+    def continuations(self, prefix: str) -> list[str]:
+        """The executions in which waits (``wait-``) or holds (``hold-``) go on, in the order of their starts."""
+        pages = self.engine.client.get_paginator("list_executions").paginate(stateMachineArn=self.continues.arn)
+        found = [execution for page in pages for execution in page["executions"]]
+        found.sort(key=lambda execution: execution["startDate"])
+        return [each["executionArn"] for each in found if each["name"].startswith(prefix)]
+
+    def wait_until_parked(self, arn: str) -> None:
+        """Wait until a waiter has left the token of its callback task."""
+        until(
+            lambda: "callToken" in (self.session(arn) or {}), 10, lambda: f"{arn} to park: {self.machine.entered(arn)}"
+        )
+
+    def spoil_call_token(self, arn: str) -> None:
+        """What a call meets when a later task of the waiter has taken the place of this one."""
+        self.client.update_item(
+            TableName=self.table_name,
+            Key=Session(arn, "serialize").key(),
+            UpdateExpression="SET callToken = :token",
+            ExpressionAttributeValues={":token": {"S": "stale"}},
+        )
+
+    def clean_up(self, arn: str, *, input_included: bool = True) -> None:
+        """What EventBridge has done when an execution has failed, timed out or was stopped; it sends milliseconds.
+
+        https://docs.aws.amazon.com/step-functions/latest/dg/eventbridge-integration.html
+        """
+        found = self.engine.client.describe_execution(executionArn=arn)
+        detail: dict[str, Any] = {name: found[name] for name in ("executionArn", "stateMachineArn", "name", "status")}
+        if detail["status"] == "RUNNING":
+            # Stopped; moto's execution ends only when a function that it has invoked does.
+            detail["status"] = "ABORTED"
+        dates = {"startDate": found["startDate"], "stopDate": found.get("stopDate", datetime.now(tz=UTC))}
+        detail |= {name: int(date.timestamp() * 1_000) for name, date in dates.items()}
+        detail |= {"input": found["input"] if input_included else None, "inputDetails": {"included": input_included}}
+        detail |= {"output": None, "outputDetails": None}
+        kind = {"source": "aws.states", "detail-type": "Step Functions Execution Status Change"}
+        clean_up.handler({"version": "0", **kind, "resources": [arn], "detail": detail}, LambdaContext("CleanUp"))
+
+    def take_away(self, entity: str) -> None:
+        """What a successor would have done, had the lease ended: the holder is gone, and a later token is granted."""
+        item = self.client.get_item(TableName=self.table_name, Key=lock_key(LockName(entity)))["Item"]
+        kept = {name: value for name, value in item.items() if not name.startswith(("holder:", "token:"))}
+        token = int(item["fencingToken"]["N"]) + 1
+        self.client.put_item(
+            TableName=self.table_name, Item=kept | {"held": {"N": "0"}, "fencingToken": {"N": str(token)}}
+        )
+
+
+@contextmanager
+def stage(
+    endpoint: str,
+    work: Mapping[str, Function | Handler | Work],
+    *,
+    change: Mapping[str, Any] | None = None,
+    hand_over: HandOver = HandOver.POLL,
+    parks: int | None = None,
+    **settings: Any,
+) -> Iterator[Stage]:
+    """Open the engine with the workflow and the work functions.
+
+    Args:
+        endpoint: the emulator that has the table.
+        work: the functions that may be run.
+        change: paths in the definition ("Hold/0/InvokeFunction/TimeoutSeconds") and what to put there.
+        hand_over: the construct property.
+        parks: how often a parked waiter keeps its place by itself before a look; as deployed, unless given.
+        settings: further ones.
+    """
+    client = make_client(endpoint_url=endpoint, region_name="us-east-1")
+    table_name = create_table(client)
+    numbers = Settings(**{"lease_s": LEASE_S, "poll_s": 1, "hand_over": hand_over, **settings})
+    definition = serialize_definition(numbers, [*map(function_arn, work), CHILD_ARN])
+    continuing = continue_definition(numbers)
+    if parks is not None:
+        for machine in (definition, continuing):
+            put(
+                machine,
+                "WaitForCall/Retry",
+                [{**machine["States"]["WaitForCall"]["Retry"][0], "MaxAttempts": parks - 1}],
+            )
+    for path, value in (change or {}).items():
+        put(definition, path, value)
+    functions: dict[str, Any] = {name: Function(handler) for name, handler in HANDLERS.items()} | dict(work)
+    _observed.workflow.cache_clear()
+    with StepFunctions(functions, dynamodb_endpoint=endpoint) as engine:
+        environment = {"TABLE_NAME": table_name, "POWERTOOLS_LOG_LEVEL": "ERROR", "POWERTOOLS_SERVICE_NAME": "lock"}
+        environment |= {"STATE_MACHINE_ARN": SERIALIZE_ARN, "LEASE_SECONDS": str(LEASE_S)}
+        with patch.dict(os.environ, environment):
+            continues = engine.machine("continue", substituted(continuing, table_name))
+            opened = Stage(
+                engine,
+                engine.machine("serialize", substituted(definition, table_name)),
+                continues,
+                client,
+                table_name,
+            )
+            _observed.workflow()._table._client.meta.events.register(
+                "provide-client-params.dynamodb", lambda model, **_: opened.requests.append(model.name)
+            )
+            yield opened
+
+
+SERIALIZE_ARN = "arn:aws:states:us-east-1:123456789012:stateMachine:serialize"
+CHILD_ARN = "arn:aws:states:us-east-1:123456789012:stateMachine:child"
+CONTINUE_ARN = "arn:aws:states:us-east-1:123456789012:stateMachine:continue"
+
+
+def substituted(definition: Mapping[str, Any], table_name: str) -> str:
+    text = json.dumps(definition).replace("${Partition}", "aws").replace("${TableName}", table_name)
+    text = text.replace("${ContinueArn}", CONTINUE_ARN)
+    for name in HANDLERS:
+        text = text.replace(f"${{{name}Arn}}", function_arn(name))
+    assert "${" not in text
+    return text
+
+
+def put(definition: dict[str, Any], path: str, value: Any) -> None:
+    """Change one field of a state; a number on the way is a branch of a Parallel."""
+    *states, name = path.split("/")
+    found: Any = definition["States"]
+    for step in states:
+        found = found["Branches"][int(step)]["States"] if step.isdigit() else found[step]
+    found[name] = value

@@ -1,0 +1,332 @@
+"""Where the client is tested: on a table of the emulator, and on one in memory whose time a test moves."""
+
+import asyncio
+import json
+import threading
+import time
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar, cast
+
+from kit.in_a_loop import InALoop, Loop
+from kit.promises import counts_are_kept, stored
+
+from ticketlock import LockClient, LockName, LockTable, aio
+from ticketlock.testing import ManualClock, MemoryDynamoDB, Sent
+from ticketlock.wire._clocks import Clocks
+from ticketlock.wire._sdk import CLIENT_SETTINGS, make_client
+
+Kind = Literal["threads", "tasks"]
+T = TypeVar("T")
+
+PATIENCE_S = 30.0
+_READ_TIMEOUT_S = 2.0
+_SENT = "provide-client-params.dynamodb"
+_TICK_S = 0.005
+
+
+def until(is_so: Callable[[], object], what: str = "it") -> None:
+    """Wait for a condition, on a machine that may be busy."""
+    last = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < last, f"{what} did not come about in {PATIENCE_S} s"
+        # Of what happens elsewhere nobody tells this thread: it is looked for.
+        time.sleep(_TICK_S)
+
+
+def meanwhile(what: Callable[[], T]) -> "Future[T]":
+    """Do something in a thread of its own."""
+    done: Future[T] = Future()
+    done.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            done.set_result(what())
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return done
+
+
+def outcome(done: "Future[T]") -> T:
+    """What became of it; raises what it raised."""
+    return done.result(timeout=PATIENCE_S)
+
+
+def is_renewal(sent: Sent) -> bool:
+    return str(sent.parameters.get("UpdateExpression")).startswith("SET #me.leaseUntilMs")
+
+
+def is_release(sent: Sent) -> bool:
+    return str(sent.parameters.get("UpdateExpression")).startswith("SET held = held - :one")
+
+
+@dataclass
+class Gate:
+    """Holds requests back until it is opened.
+
+    Attributes:
+        is_meant: which ones.
+        reached: set when one stands before it.
+        opened: lets them pass.
+    """
+
+    is_meant: Callable[[Sent], bool]
+    reached: threading.Event = field(default_factory=threading.Event)
+    opened: threading.Event = field(default_factory=threading.Event)
+
+    def pass_through(self, sent: Sent) -> None:
+        if self.is_meant(sent):
+            self.reached.set()
+            self.opened.wait(PATIENCE_S)
+
+
+class Wire:
+    """What a client sends, and what a test keeps back on its way."""
+
+    def __init__(self) -> None:
+        self.sent: list[Sent] = []
+        self._gates: list[Gate] = []
+
+    def renewals(self, entity: str) -> int:
+        return sum(is_renewal(sent) and _entity_of(sent) == entity for sent in list(self.sent))
+
+    @contextmanager
+    def held_back(self, is_meant: Callable[[Sent], bool]) -> Iterator[Gate]:
+        """Within the block, requests like these hang."""
+        gate = Gate(is_meant)
+        self._gates.append(gate)
+        try:
+            yield gate
+        finally:
+            gate.opened.set()
+
+    def renewals_held_back(self, entity: str) -> Any:
+        return self.held_back(lambda sent: is_renewal(sent) and _entity_of(sent) == entity)
+
+    def pass_through(self, sent: Sent) -> None:
+        self.sent.append(sent)
+        for gate in self._gates:
+            gate.pass_through(sent)
+
+    # Handlers of botocore's and aiobotocore's events.
+
+    def before_call(self, model: Any, params: Mapping[str, Any], **_: Any) -> None:
+        self.pass_through(Sent(model.name, json.loads(params["body"])))
+
+    async def before_call_in_a_loop(self, model: Any, params: Mapping[str, Any], **_: Any) -> None:
+        sent = Sent(model.name, json.loads(params["body"]))
+        # Not on the loop's own threads: those are few, and a test may hold many requests back.
+        await asyncio.wrap_future(meanwhile(lambda: self.pass_through(sent)))
+
+
+def _entity_of(sent: Sent) -> str:
+    return str(sent.parameters["Key"]["pk"]["S"])
+
+
+class Place(ABC):
+    """A table, and clients of one kind on it; closed at the end of the test.
+
+    Attributes:
+        table: the table as an operator sees it.
+    """
+
+    table: LockTable
+
+    def __init__(self, kind: Kind, loop: Loop) -> None:
+        self.kind = kind
+        self._loop = loop
+        self._clients: list[LockClient] = []
+
+    @abstractmethod
+    def client(self, *, wire: Wire | None = None, lease: float = 60, **options: Any) -> LockClient:
+        """A lock client of this kind."""
+
+    @abstractmethod
+    def keeps_its_promises(self) -> None:
+        """Ask the table, about the locks of this place's clients."""
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.close()
+
+    def queue_of(self, entity: str) -> int:
+        """How many rows stand in a lock's queue."""
+        return len(self.table.inspect(LockName(entity)).rows)
+
+    def is_free(self, entity: str) -> bool:
+        """Whether nobody holds the lock and nobody is counted or stands in its queue."""
+        state = self.table.inspect(LockName(entity))
+        item = state.item
+        return not state.rows and (item is None or (not item.holders and item.held == 0 and item.waiting == 0))
+
+    def holders_of(self, entity: str) -> int:
+        item = self.table.inspect(LockName(entity)).item
+        return len(item.holders) if item is not None else 0
+
+    def lose(self, entity: str) -> None:
+        """Take the lock away from its only holder, and let nobody know."""
+        item = self.table.inspect(LockName(entity)).item
+        assert item is not None
+        self.table.force_release(LockName(entity), item.holders[0].fencing_token)
+
+    def _made(self, table_name: str, dynamodb: Any, options: Mapping[str, Any]) -> LockClient:
+        if self.kind == "threads":
+            client = LockClient(table_name, client=dynamodb, **options)
+        else:
+
+            async def make() -> aio.LockClient:
+                return await aio.LockClient(table_name, client=dynamodb, **options).__aenter__()
+
+            client = cast("LockClient", InALoop(self._loop, self._loop.do(make)))
+        self._clients.append(client)
+        return client
+
+
+class Emulated(Place):
+    """A table of the emulator."""
+
+    def __init__(self, kind: Kind, loop: Loop, endpoint: str, table_name: str, shared: dict[Any, Any]) -> None:
+        super().__init__(kind, loop)
+        self.endpoint = endpoint
+        self.table_name = table_name
+        self._shared = shared
+        self._watched: list[Any] = []
+        self._entities: set[str] = set()
+        self.table = LockTable(table_name, client=self.dynamodb("threads", _READ_TIMEOUT_S))
+
+    def client(self, *, wire: Wire | None = None, lease: float = 60, **options: Any) -> LockClient:
+        """A lock client; one of a short lease has short time-outs, as it must."""
+        shortest_s = min(lease, options.pop("shortest_lease", lease))
+        dynamodb = self.dynamodb(self.kind, min(_READ_TIMEOUT_S, shortest_s / 4), wire)
+        return self._made(self.table_name, dynamodb, {"lease": lease, **options})
+
+    def dynamodb(self, kind: Kind, read_timeout_s: float, wire: Wire | None = None) -> Any:
+        """A client of the SDK; one without a wire is shared, for each takes a while to make."""
+        made = self._shared.get((kind, read_timeout_s)) if wire is None else None
+        if made is None:
+            made = self._made_anew(kind, read_timeout_s, wire)
+        if made not in self._watched:
+            made.meta.events.register(_SENT, self._note)
+            self._watched.append(made)
+        return made
+
+    def close(self) -> None:
+        super().close()
+        for client in self._watched:
+            client.meta.events.unregister(_SENT, self._note)
+
+    def keeps_its_promises(self) -> None:
+        # The emulator's clock is this machine's.
+        now_ms = int(time.time() * 1_000)
+        for entity in self._entities:
+            counts_are_kept(stored(self.table.client, self.table_name, entity), now_ms)
+
+    def _note(self, params: Mapping[str, Any], model: Any, **_: Any) -> None:
+        if model.name == "UpdateItem" and params["TableName"] == self.table_name:
+            self._entities.add(params["Key"]["pk"]["S"])
+
+    def _made_anew(self, kind: Kind, read_timeout_s: float, wire: Wire | None) -> Any:
+        config = {**CLIENT_SETTINGS, "read_timeout": read_timeout_s}
+        if kind == "tasks":
+            made = self._loop.dynamodb(endpoint_url=self.endpoint, config=config)
+        else:
+            made = make_client(endpoint_url=self.endpoint, config=_config(config))
+        if wire is None:
+            self._shared[kind, read_timeout_s] = made
+        elif kind == "tasks":
+            made.meta.events.register("before-call.dynamodb", wire.before_call_in_a_loop)
+        else:
+            made.meta.events.register("before-call.dynamodb", wire.before_call)
+        return made
+
+
+class Moved(Place):
+    """A table in memory, and a clock that the test moves.
+
+    Attributes:
+        clock: the service's, and that of every client that is not given another.
+        memory: what answers.
+    """
+
+    def __init__(self, kind: Kind, loop: Loop) -> None:
+        super().__init__(kind, loop)
+        self.clock = ManualClock()
+        self.memory = MemoryDynamoDB(clock=self.clock)
+        self.table = LockTable("locks", client=self.memory.client, clocks=self.clock)
+
+    def client(
+        self, *, wire: Wire | None = None, lease: float = 60, clocks: Clocks | None = None, **options: Any
+    ) -> LockClient:
+        """A lock client; it sees the moved time at its next look, and looks at least once in half a lease."""
+        dynamodb: Any = _OnTheWire(self.memory, wire)
+        if self.kind == "tasks":
+            dynamodb = _Awaited(dynamodb)
+        clocks = clocks if clocks is not None else self.clock
+        return self._made("locks", dynamodb, {"lease": lease, "clocks": clocks, **options})
+
+    def keeps_its_promises(self) -> None:
+        counts_are_kept(self.memory.items(), self.clock.read().wall_ms)
+
+    @contextmanager
+    def time_flies(self, times: float = 20) -> Iterator[None]:
+        """Within the block, time passes so many times as fast as it does."""
+        over = threading.Event()
+
+        def fly() -> None:
+            while not over.wait(_TICK_S):
+                self.clock.advance(_TICK_S * times)
+
+        flying = threading.Thread(target=fly, daemon=True)
+        flying.start()
+        try:
+            yield
+        finally:
+            over.set()
+            flying.join()
+
+
+class _OnTheWire:
+    """The DynamoDB in memory behind a wire."""
+
+    def __init__(self, memory: MemoryDynamoDB, wire: Wire | None) -> None:
+        self.meta = memory.meta
+        self._memory = memory
+        self._wire = wire
+
+    def __getattr__(self, operation: str) -> Any:
+        def call(**parameters: Any) -> Any:
+            if self._wire is not None:
+                self._wire.pass_through(Sent(operation.title().replace("_", ""), parameters))
+            return getattr(self._memory, operation)(**parameters)
+
+        return call
+
+
+class _Awaited:
+    """The same as aiobotocore's clients have it."""
+
+    def __init__(self, dynamodb: _OnTheWire) -> None:
+        self.meta = dynamodb.meta
+        self._dynamodb = dynamodb
+
+    def __getattr__(self, operation: str) -> Any:
+        async def call(**parameters: Any) -> Any:
+            return await asyncio.wrap_future(meanwhile(lambda: getattr(self._dynamodb, operation)(**parameters)))
+
+        return call
+
+
+def _config(settings: Mapping[str, Any]) -> Any:
+    from botocore.config import Config
+
+    return Config(**settings)
+
+
+def some_entity() -> str:
+    return f"entity-{uuid.uuid4().hex}"

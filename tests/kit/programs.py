@@ -1,0 +1,177 @@
+"""Clients in processes of their own, that can be killed and suspended.
+
+Run as a program, this file is one of those processes: it is told what to do on its command line, says each result as a
+line of JSON, and goes on when it is told a line.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from botocore.config import Config
+from kit.recorded import RecordedLocks, name_of
+from ticketlock_local.history.record import Recorder
+
+from ticketlock import Lease, LockClient
+from ticketlock.wire._sdk import make_client
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+LEASE_S = 4.0
+"""Four times the read time-out of these clients, so that the tests do not wait for long."""
+INCREMENTS = 50
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What every process of a test works on.
+
+    Attributes:
+        history: the file in which processes record what they do; of a test without a history, nowhere.
+    """
+
+    endpoint: str
+    table: str
+    entity: str
+    history: str = os.devnull
+
+    def client(self) -> "DynamoDBClient":
+        config = Config(
+            connect_timeout=1, read_timeout=LEASE_S / 4, retries={"total_max_attempts": 1, "mode": "standard"}
+        )
+        return make_client(region_name="us-east-1", endpoint_url=self.endpoint, config=config)
+
+    def locks(self) -> LockClient:
+        return LockClient(self.table, client=self.client(), lease=LEASE_S)
+
+    def recorded(self, locks: LockClient) -> RecordedLocks:
+        return RecordedLocks(locks, Recorder(Path(self.history), name_of(os.getpid())))
+
+
+class Counter:
+    """A plain item that is read, and written back with one more."""
+
+    def __init__(self, shared: Shared) -> None:
+        self.client: Any = shared.client()
+        self.key = {"pk": {"S": f"counter of {shared.entity}"}, "sk": {"S": "-"}}
+        self.table = {"TableName": shared.table}
+
+    def read(self) -> int:
+        found = self.client.get_item(**self.table, Key=self.key, ConsistentRead=True)
+        return int(found.get("Item", {}).get("value", {"N": "0"})["N"])
+
+    def write(self, value: int) -> None:
+        self.client.put_item(**self.table, Item=self.item(value))
+
+    def item(self, value: int) -> dict[str, Any]:
+        return {**self.key, "value": {"N": f"{value}"}}
+
+    def in_a_transaction(self, lease: Lease) -> Callable[[int], object]:
+        """How to write it together with the check that the lock is held."""
+        return lambda value: lease.transact_write([{"Put": {**self.table, "Item": self.item(value)}}])
+
+
+# The works of a process.
+
+
+def count_under_the_lock(shared: Shared) -> None:
+    counter = Counter(shared)
+    # No lease of a test that takes turns must end, however busy the machine is.
+    with LockClient(shared.table, client=shared.client(), lease=60, record_wait=600) as locks:
+        recorded = shared.recorded(locks)
+        meet_the_others()
+        for _ in range(INCREMENTS):
+            with recorded.acquire(shared.entity) as lease:
+                lease.update(counter.read(), counter.write)
+    say("done")
+
+
+def count_without_the_lock(shared: Shared) -> None:
+    counter = Counter(shared)
+    first = counter.read() + 1
+    meet_the_others()
+    counter.write(first)
+    for _ in range(INCREMENTS - 1):
+        counter.write(counter.read() + 1)
+    say("done")
+
+
+def hold(shared: Shared) -> None:
+    lease = shared.locks().acquire(shared.entity)
+    say(lease.fencing_token)
+    while sys.stdin.readline():
+        say(lease.is_held())
+
+
+def meet_the_others() -> None:
+    say("here")
+    assert sys.stdin.readline() == "go on\n"
+
+
+def say(what: object) -> None:
+    sys.stdout.write(json.dumps(what) + "\n")
+    sys.stdout.flush()
+
+
+# The test's side.
+
+
+class Programs:
+    """Processes that are ended with the test, however it goes."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._started: list[subprocess.Popen[str]] = []
+
+    def start(self, work: Callable[[Shared], None]) -> subprocess.Popen[str]:
+        shared = self._shared
+        command = [sys.executable, "-m", f"kit.{Path(__file__).stem}", work.__module__, work.__name__]
+        process = subprocess.Popen(
+            [*command, shared.endpoint, shared.table, shared.entity, shared.history],
+            cwd=Path(__file__).parents[1],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._started.append(process)
+        return process
+
+    def all_at_once(self, work: Callable[[Shared], None], processes: int) -> None:
+        """Let them meet, and go on to their ends."""
+        started = [self.start(work) for _ in range(processes)]
+        assert [heard(process) for process in started] == ["here"] * processes
+        for process in started:
+            tell(process, "go on")
+        assert [heard(process) for process in started] == ["done"] * processes
+
+    def end(self) -> None:
+        for process in self._started:
+            process.kill()
+            process.communicate()
+
+
+def tell(process: "subprocess.Popen[str]", line: str) -> None:
+    """Send a process a line."""
+    assert process.stdin is not None
+    process.stdin.write(line + "\n")
+    process.stdin.flush()
+
+
+def heard(process: "subprocess.Popen[str]") -> Any:
+    """The next line that a process says."""
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, "a process has failed; see what it printed"
+    return json.loads(line)
+
+
+if __name__ == "__main__":
+    module, chosen, *where = sys.argv[1:]
+    getattr(import_module(module), chosen)(Shared(*where))

@@ -1,0 +1,78 @@
+"""The promises of the simulated world, asked of a table when a test is over.
+
+A test that breaks one on purpose says so, `@pytest.mark.leaves_a_promise_broken("why")`, and then has to leave it so;
+`error=` names what is raised where the promises cannot even be asked.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from kit.invariants import Broken, counts
+from ticketlock_local.history import model
+
+from ticketlock.locks._items import LockItem, Row, is_lock_item
+from ticketlock.wire._attributes import Item
+
+ON_PURPOSE = "leaves_a_promise_broken"
+
+
+@contextmanager
+def kept_by(test: pytest.FixtureRequest) -> Iterator[None]:
+    """What is asked within the block holds; or does not, after a test that is marked."""
+    on_purpose = test.node.get_closest_marker(ON_PURPOSE)
+    if on_purpose is None:
+        yield
+        return
+    with pytest.raises(on_purpose.kwargs.get("error", Broken)):
+        yield
+
+
+def stored(client: Any, table_name: str, entity: str) -> list[Item]:
+    """All items of an entity: its locks, their queues, whatever else stands there."""
+    pages = client.get_paginator("query").paginate(
+        TableName=table_name,
+        KeyConditionExpression="pk = :pk",
+        ExpressionAttributeValues={":pk": {"S": entity}},
+        ConsistentRead=True,
+    )
+    return [item for page in pages for item in page["Items"]]
+
+
+def counts_are_kept(items: Iterable[Item], now_ms: int) -> None:
+    """Every item of a lock can be read, and the counts are those of the holders and of the rows that live.
+
+    Args:
+        items: of whole locks; what belongs to no lock is passed over.
+        now_ms: no earlier than the table's time.
+    """
+    items_of: dict[tuple[str, str], Item] = {}
+    rows_of: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for item in items:
+        sort_key = item["sk"]["S"]
+        # Those of sessions begin with the slash, those of others have none.
+        if sort_key.find("/") < 1:
+            continue
+        lock = (item["pk"]["S"], sort_key.rpartition("/")[0])
+        if is_lock_item(item):
+            items_of[lock] = item
+        else:
+            rows_of[lock].append(_row(item))
+    for lock, item in items_of.items():
+        counts(LockItem.parse(item), item, [row for row in rows_of[lock] if row.lease_until_ms >= now_ms])
+
+
+def _row(item: Item) -> Row:
+    try:
+        return Row.parse(item)
+    except KeyError as missing:
+        raise Broken(f"counts: a row without {missing}: {item}") from missing
+
+
+def tokens_grow(acquisitions: Iterable[model.Acquisition]) -> None:
+    """Of one lock, a grant that was asked for after another was told has a greater token."""
+    for of_one_lock in model.by_entity(acquisitions).values():
+        for failure in model.fencing(of_one_lock):
+            raise Broken(failure)

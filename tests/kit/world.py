@@ -1,0 +1,382 @@
+"""A world whose time the test moves: processes with clocks of their own, and one table.
+
+The engine's requests are real. Only the Date header of its replies is rewritten on the way in, to the world's time, so
+that a lease can end without anybody waiting for it.
+"""
+
+import itertools
+import json
+import uuid
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from typing import Any, Generic, Self, TypeVar
+
+import boto3
+from botocore.awsrequest import AWSResponse
+from botocore.exceptions import ReadTimeoutError
+from kit.engines import Engine
+from kit.promises import counts_are_kept, stored, tokens_grow
+from ticketlock_local.history.model import Acquisition
+
+from ticketlock import Claim, Grant, LockName, LockTable, Position
+from ticketlock.errors import TableError
+from ticketlock.locks._items import LockItem, is_lock_item
+from ticketlock.locks._protocol import Contender
+from ticketlock.wire._requests import (
+    Closing,
+    Describing,
+    Pause,
+    Read,
+    Reply,
+    Request,
+    Scan,
+    Steps,
+    TaskAnswer,
+    TimeCheck,
+    Transaction,
+)
+from ticketlock.wire._table_time import Moment, Reading
+from ticketlock.workflow import Workflow
+
+LEASE_MS = 60_000
+T = TypeVar("T")
+
+
+@dataclass
+class World:
+    """Its time, and what its processes did.
+
+    Attributes:
+        entities: those whose items a process has asked to change.
+        grants: each when its owner was first told of it, by a clock that ticks whenever somebody asks or is told.
+    """
+
+    engine: Engine
+    now_ms: int = 1_800_000_000_000
+    entities: set[str] = field(default_factory=set)
+    grants: dict[tuple[LockName, str, int], Acquisition] = field(default_factory=dict)
+    ticks: Iterator[int] = field(default_factory=itertools.count)
+
+    def advance(self, ms: int) -> None:
+        self.now_ms += ms
+
+    def process(self, *, wall_is_off_ms: int = 0, cold: bool = False) -> "Process":
+        """A process; one that is not cold has asked the table for the time before."""
+        return Process(self, wall_is_off_ms, cold=cold)
+
+    def lock(self, namespace: str = "default") -> LockName:
+        return LockName(f"entity-{uuid.uuid4().hex}", namespace)
+
+    def told(self, found: object, asked: int) -> None:
+        """Somebody was told something; if it is a grant that is new, it counts."""
+        if isinstance(found, Grant):
+            told = Acquisition(
+                process=found.owner,
+                entity=f"{found.lock.namespace}/{found.lock.entity}",
+                outcome="applied",
+                invoked_ms=asked,
+                looked_ms=asked,
+                granted_ms=next(self.ticks),
+                fencing_token=found.fencing_token,
+            )
+            self.grants.setdefault((found.lock, found.owner, found.fencing_token), told)
+
+    def keeps_its_promises(self, client: Any) -> None:
+        """Ask the table, with a client that the test has not had, and whoever was granted a lock."""
+        tokens_grow(self.grants.values())
+        for entity in self.entities:
+            counts_are_kept(stored(client, self.engine.table_name, entity), self.now_ms)
+
+
+class Table(LockTable):
+    """The table of a process; the world is told of every grant."""
+
+    def __init__(self, process: "Process", **more: Any) -> None:
+        self._world = process.world
+        name = process.world.engine.table_name
+        super().__init__(name, client=process.client, clocks=process, sleep=process.sleep, **more)
+
+    def run(self, steps: Callable[[Moment], Steps[T]], *, sleep: Callable[[float], object] | None = None) -> T:
+        asked = next(self._world.ticks)
+        found = super().run(steps, sleep=sleep)
+        self._world.told(found, asked)
+        return found
+
+
+@dataclass
+class Sent:
+    """One request as it went over the wire, and what came back."""
+
+    operation: str
+    parameters: dict[str, Any]
+    response: dict[str, Any] = field(default_factory=dict)
+
+
+class Process:
+    """A process of the world: a client, clocks, and a log of what it sent."""
+
+    def __init__(self, world: World, wall_is_off_ms: int, *, cold: bool) -> None:
+        self.world = world
+        self.wall_is_off_ms = wall_is_off_ms
+        self.stood_still_ms = 0
+        self.sent: list[Sent] = []
+        self.faults: list[Callable[[str], None]] = []
+        self.client = world.engine.client()
+        self.client.meta.events.register("provide-client-params.dynamodb", self._before)
+        self.client.meta.events.register("after-call.dynamodb", self._after)
+        self.table = Table(self)
+        if not cold:
+            self.table.now()
+
+    def read(self) -> Reading:
+        local_ms = self.world.now_ms - 1_700_000_000_000 - self.stood_still_ms
+        return Reading(local_ms=local_ms, wall_ms=self.world.now_ms + self.wall_is_off_ms)
+
+    def sleep(self, seconds: float) -> None:
+        self.world.advance(int(seconds * 1_000))
+
+    def stand_still(self, ms: int) -> None:
+        """Be frozen together with the local clock."""
+        self.world.advance(ms)
+        self.stood_still_ms += ms
+
+    def _before(self, params: dict[str, Any], model: Any, **_: Any) -> None:
+        self.sent.append(Sent(model.name, params))
+        if model.name == "UpdateItem":  # Nothing else makes a lock item.
+            self.world.entities.add(params["Key"]["pk"]["S"])
+
+    def _after(self, parsed: dict[str, Any], **_: Any) -> None:
+        parsed["ResponseMetadata"]["HTTPHeaders"]["date"] = formatdate(self.world.now_ms // 1_000, usegmt=True)
+        self.sent[-1].response = parsed
+        if self.faults:
+            self.faults.pop(0)(self.sent[-1].operation)
+
+    # What a test asks a process to do.
+
+    def claim(self, lock: LockName, owner: str | None = None, **more: Any) -> Claim:
+        return Claim(lock, owner or f"owner-{uuid.uuid4().hex}", **{"lease_ms": LEASE_MS, **more})
+
+    def take(self, claim: Claim, record_wait_ms: int | None = None) -> Grant | Position:
+        return self.table.take_ticket(claim, record_wait_ms)
+
+    def granted(self, claim: Claim) -> Grant:
+        found = self.take(claim)
+        assert isinstance(found, Grant), found
+        return found
+
+    def queued(self, claim: Claim) -> Position:
+        found = self.take(claim)
+        assert isinstance(found, Position), found
+        return found
+
+    def look(self, claim: Claim, position: Position, wait_until_ms: int | None = None) -> Grant | Position:
+        return self.table.check_turn(claim, position.place, wait_until_ms)
+
+    def steps(self, claim: Claim, verb: Callable[[Contender], Steps[T]]) -> "Stepper[T]":
+        return Stepper(self, lambda now: verb(Contender(claim, now)))
+
+    def crash_after(self, requests: int, claim: Claim, verb: Callable[[Contender], Steps[T]]) -> None:
+        stepper = self.steps(claim, verb)
+        for _ in range(requests):
+            stepper.step()
+
+    def operations(self, do: Callable[[], object]) -> list[str]:
+        """The operations that ``do`` sends."""
+        before = len(self.sent)
+        do()
+        return [sent.operation for sent in self.sent[before:]]
+
+
+def reply_lost(operation: str) -> None:
+    """A fault: the request was applied, and nothing came back."""
+    raise ReadTimeoutError(endpoint_url=f"the reply to {operation}")
+
+
+class Stepper(Generic[T]):
+    """Steps of the protocol that go on only when the test says so: a process that may stall between two requests."""
+
+    def __init__(self, process: Process, steps: Callable[[Moment], Steps[T]]) -> None:
+        self._process = process
+        self._asked = next(process.world.ticks)
+        self._steps: Generator[Request, Any, T] = steps(process.table.now())
+        self.touched = Touched()
+        self.done = False
+        self.result: T | None = None
+        self.error: Exception | None = None
+        self.next_request: Request | None = None
+        self._advance(lambda: next(self._steps))
+
+    def step(self) -> None:
+        """Send the next request, and take in its reply."""
+        assert self.next_request is not None
+        reply = self._perform(self.next_request)
+        self.touched = Touched.by(self.next_request, applied=reply.applied)
+        self._advance(lambda: self._steps.send(reply))
+
+    def fail(self, error: TableError) -> None:
+        """The next request is given up."""
+        self._advance(lambda: self._steps.throw(error))
+
+    def _perform(self, request: Request) -> Reply:
+        return self._process.table.perform(request)
+
+    def to_the_end(self) -> T:
+        while not self.done:
+            self.step()
+        if self.error is not None:
+            raise self.error
+        assert self.result is not None
+        return self.result
+
+    def _advance(self, move: Callable[[], Request]) -> None:
+        try:
+            self.next_request = move()
+        except StopIteration as end:
+            self.done, self.result, self.next_request = True, end.value, None
+            self._process.world.told(end.value, self._asked)
+        except Exception as error:
+            self.done, self.error, self.next_request = True, error, None
+
+
+@dataclass(frozen=True)
+class Touched:
+    """What another process can tell of a request.
+
+    Attributes:
+        keys: the sort keys of the items that it was about.
+        prefix: what the sort keys begin with that a Query reads.
+        changed: whether it changed anything.
+    """
+
+    keys: frozenset[str] = frozenset()
+    prefix: str | None = None
+    changed: bool = False
+
+    @classmethod
+    def by(cls, request: Request, *, applied: bool) -> "Touched":
+        if isinstance(request, Read):
+            return cls(prefix=request.prefix)
+        if isinstance(request, TaskAnswer | TimeCheck | Closing | Describing | Pause | Scan):
+            return cls()
+        writes = request.writes if isinstance(request, Transaction) else (request,)
+        return cls(frozenset(write.key["sk"]["S"] for write in writes), changed=applied)
+
+    def may_swap_with(self, other: "Touched") -> bool:
+        """Whether neither can tell which of the two was first."""
+        return not (self.changed and other._sees(self.keys)) and not (other.changed and self._sees(other.keys))
+
+    def _sees(self, keys: frozenset[str]) -> bool:
+        prefix = self.prefix
+        return not keys.isdisjoint(self.keys) or (prefix is not None and any(key.startswith(prefix) for key in keys))
+
+
+@dataclass
+class TaskService:
+    """Step Functions, as far as functions speak to it: takes down what it is told, and answers like the service.
+
+    Attributes:
+        answers: the answers to callback tasks that somebody waited for, in order.
+        gone: the tokens of tasks that are over; a task is over once it is answered.
+        closings: the executions that were to be closed.
+        never_close: those of them that are not seen closed.
+        described: what DescribeExecution says, over the wire.
+    """
+
+    answers: list[TaskAnswer] = field(default_factory=list)
+    gone: set[str] = field(default_factory=set)
+    closings: list[str] = field(default_factory=list)
+    never_close: set[str] = field(default_factory=set)
+    described: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def called(self) -> list[str]:
+        """The tokens that were answered."""
+        return [answer.task_token for answer in self.answers]
+
+    def answer(self, answer: TaskAnswer) -> bool:
+        if answer.task_token in self.gone:
+            return False
+        self.answers.append(answer)
+        self.gone.add(answer.task_token)
+        return True
+
+    def close(self, execution: str) -> bool:
+        self.closings.append(execution)
+        return execution not in self.never_close
+
+    def workflow(self, process: "Process") -> Workflow:
+        """The workflow in a process, its requests to Step Functions answered here."""
+        return Workflow(self.table(process))
+
+    def table(self, process: "Process") -> LockTable:
+        """The table in a process, its requests to Step Functions answered here."""
+        client: Any = boto3.client("stepfunctions")
+        client.meta.events.register("before-call.sfn", self._over_the_wire)
+        return Table(process, step_functions=client)
+
+    def _over_the_wire(self, model: Any, params: Mapping[str, Any], **_: Any) -> tuple[AWSResponse, dict[str, Any]]:
+        """What a handler of ``before-call`` returns is taken for the reply."""
+        asked = json.loads(params["body"])
+        reply, error = self._reply(model.name, asked)
+        status = 400 if error else 200
+        answer = {**reply, "ResponseMetadata": {"HTTPHeaders": {}, "HTTPStatusCode": status}}
+        headers: Any = {}
+        return AWSResponse("https://states", status, headers, None), answer | (
+            {"Error": {"Code": error, "Message": ""}} if error else {}
+        )
+
+    def _reply(self, operation: str, asked: Mapping[str, Any]) -> tuple[Mapping[str, Any], str | None]:
+        if operation in ("SendTaskSuccess", "SendTaskFailure"):
+            answered = self.answer(TaskAnswer(asked["taskToken"], asked.get("error"), asked.get("cause")))
+            return {}, None if answered else "TaskTimedOut"
+        execution = asked["executionArn"]
+        if execution not in self.described:
+            return {}, "ExecutionDoesNotExist"
+        if operation == "StopExecution" and self.close(execution):
+            self.described[execution]["status"] = "ABORTED"
+        return self.described[execution], None
+
+
+class Callback(Stepper[T]):
+    """Steps of one claim whose requests to Step Functions are taken down instead of sent."""
+
+    def __init__(
+        self,
+        process: Process,
+        claim: Claim,
+        verb: Callable[[Contender], Steps[T]],
+        service: TaskService | None = None,
+    ) -> None:
+        self.service = service if service is not None else TaskService()
+        super().__init__(process, lambda now: verb(Contender(claim, now)))
+
+    @property
+    def answers(self) -> list[TaskAnswer]:
+        return self.service.answers
+
+    def run(self) -> Self:
+        """Send what is left, whether it ends in a result or an error."""
+        while not self.done:
+            self.step()
+        return self
+
+    def _perform(self, request: Request) -> Reply:
+        if isinstance(request, TaskAnswer):
+            return Reply(self.service.answer(request), (), self._process.table.now())
+        if isinstance(request, Closing):
+            return Reply(self.service.close(request.execution), (), self._process.table.now())
+        return super()._perform(request)
+
+
+def exclusion_held(processes: Sequence[Process], permits: int = 1) -> bool:
+    """Whether no reply to any of the processes showed more holders than permits, or a wrong count of them."""
+    return all(item.held == len(item.holders) <= permits for process in processes for item in _lock_items(process.sent))
+
+
+def _lock_items(sent: Sequence[Sent]) -> Iterator[LockItem]:
+    for each in sent:
+        response = each.response
+        for item in [response.get("Attributes"), response.get("Item"), *response.get("Items", [])]:
+            if item and is_lock_item(item):
+                yield LockItem.parse(item)

@@ -1,0 +1,371 @@
+"""Crashes between any two requests, repeated requests, late requests, lost replies."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from kit.world import LEASE_MS, Process, World, reply_lost
+
+from ticketlock import Grant, LockName, OutcomeUnknown, Place, Position, RequestNotApplied
+from ticketlock.locks import _writes as write
+from ticketlock.wire._requests import Write
+
+
+def passes(operation: str) -> None:
+    """No fault."""
+
+
+def refused_with(code: str, status: int = 400) -> Callable[[str], None]:
+    def fault(operation: str) -> None:
+        response: Any = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
+        raise ClientError(response, operation)
+
+    return fault
+
+
+def counts(process: Process, lock: LockName) -> tuple[int, int, int]:
+    state = process.table.inspect(lock)
+    assert state.item is not None
+    assert state.item.held == len(state.item.holders)
+    return state.item.held, state.item.waiting, len(state.rows)
+
+
+def test_a_grant_whose_reply_was_lost_is_one_grant(alice: Process, lock: LockName) -> None:
+    alice.faults = [reply_lost]
+    grant = alice.granted(alice.claim(lock))
+    assert counts(alice, lock) == (1, 0, 0)
+    item = alice.table.inspect(lock).item
+    assert item is not None
+    assert item.holders[0].fencing_token == grant.fencing_token
+
+
+def test_the_same_acquisition_asked_for_twice_is_one_grant(alice: Process, bob: Process, lock: LockName) -> None:
+    claim = alice.claim(lock)
+    assert alice.granted(claim).fencing_token == bob.granted(claim).fencing_token
+    assert counts(alice, lock) == (1, 0, 0)
+
+
+def test_a_grant_found_late_is_given_a_whole_lease_before_it_is_reported(
+    world: World, alice: Process, bob: Process, lock: LockName
+) -> None:
+    claim = alice.claim(lock)
+    alice.granted(claim)
+    world.advance(LEASE_MS + 10_000)
+    again = bob.granted(claim)
+    assert again.deadline_ms - bob.read().local_ms >= LEASE_MS * 3 // 4
+    assert counts(bob, lock) == (1, 0, 0)
+
+
+def test_a_turn_whose_reply_was_lost_is_one_grant(alice: Process, bob: Process, lock: LockName) -> None:
+    first, second = alice.claim(lock), bob.claim(lock)
+    grant = alice.granted(first)
+    position = bob.queued(second)
+    alice.table.release(first, grant)
+    bob.faults = [passes, reply_lost]
+    assert isinstance(bob.look(second, position), Grant)
+    assert counts(bob, lock) == (1, 0, 0)
+
+
+def test_a_release_whose_reply_was_lost_is_a_release(alice: Process, lock: LockName) -> None:
+    claim = alice.claim(lock)
+    grant = alice.granted(claim)
+    alice.faults = [reply_lost]
+    assert not alice.table.release(claim, grant).lease_was_over
+    assert counts(alice, lock) == (0, 0, 0)
+
+
+def test_a_renewal_whose_reply_was_lost_is_a_renewal(world: World, alice: Process, lock: LockName) -> None:
+    claim = alice.claim(lock)
+    grant = alice.granted(claim)
+    world.advance(LEASE_MS // 2)
+    alice.faults = [reply_lost]
+    assert alice.table.renew(claim, grant.fencing_token).fencing_token == grant.fencing_token
+
+
+def test_a_row_whose_reply_was_lost_is_one_place(alice: Process, bob: Process, lock: LockName) -> None:
+    alice.granted(alice.claim(lock))
+    bob.faults = [passes, passes, reply_lost]
+    bob.queued(bob.claim(lock))
+    assert counts(bob, lock) == (1, 1, 1)
+
+
+def test_a_withdrawal_whose_reply_was_lost_is_a_withdrawal(alice: Process, bob: Process, lock: LockName) -> None:
+    alice.granted(alice.claim(lock))
+    claim = bob.claim(lock)
+    position = bob.queued(claim)
+    bob.faults = [reply_lost]
+    assert bob.table.withdraw(claim, position.place.ticket) is None
+    assert counts(bob, lock) == (1, 0, 0)
+
+
+def test_a_transaction_is_repeated_under_the_token_that_it_was_sent_with(
+    alice: Process, bob: Process, lock: LockName
+) -> None:
+    """Found by a random schedule: late copies of the first attempt and of the row counted off a second waiter."""
+    alice.granted(alice.claim(lock))
+    claim = bob.claim(lock)
+    place = bob.queued(claim).place
+    bob.faults = [reply_lost]
+    before = len(bob.sent)
+    assert bob.table.withdraw(claim, place.ticket) is None
+    tokens = [
+        sent.parameters["ClientRequestToken"] for sent in bob.sent[before:] if sent.operation == "TransactWriteItems"
+    ]
+    assert len(tokens) == 2
+    assert len(set(tokens)) == 1
+
+
+def test_throttling_and_conflicts_are_waited_out(alice: Process, lock: LockName) -> None:
+    # The hook raises after the engine has applied the write, so the repeat finds the grant: what counts is the way out.
+    alice.faults = [refused_with("ThrottlingException"), refused_with("TransactionConflictException")]
+    assert isinstance(alice.take(alice.claim(lock)), Grant)
+
+
+def test_a_service_that_stays_silent_is_an_unknown_outcome(alice: Process, lock: LockName) -> None:
+    alice.faults = [reply_lost] * 1_000
+    with pytest.raises(OutcomeUnknown):
+        alice.take(alice.claim(lock))
+
+
+def test_a_service_that_keeps_refusing_is_surely_not_applied(alice: Process, lock: LockName) -> None:
+    alice.faults = [refused_with("ProvisionedThroughputExceededException")] * 1_000
+    with pytest.raises(RequestNotApplied):
+        alice.take(alice.claim(lock))
+
+
+@pytest.mark.parametrize("unknown", range(6))
+def test_a_place_that_could_not_be_taken_is_unknown_if_any_of_its_rows_may_stand(
+    alice: Process, bob: Process, lock: LockName, unknown: int
+) -> None:
+    alice.granted(alice.claim(lock))
+    joining = bob.steps(bob.claim(lock), lambda me: me.join())
+    for number in range(1, 6):
+        joining.step()
+        joining.fail(OutcomeUnknown("no reply") if number == unknown else RequestNotApplied("throttled"))
+    assert joining.done
+    assert type(joining.error) is (OutcomeUnknown if unknown else RequestNotApplied)
+
+
+def test_a_crash_between_number_and_row_costs_the_next_one_a_look_and_then_nothing(
+    world: World, alice: Process, bob: Process, lock: LockName
+) -> None:
+    first, dead = alice.claim(lock), bob.claim(lock)
+    grant = alice.granted(first)
+    bob.crash_after(2, dead, lambda me: me.take_ticket(None))
+    alice.table.release(first, grant)
+    assert counts(alice, lock) == (0, 1, 0)
+    world.advance(5_000)
+    healer, next_one = world.process(), world.process()
+    claim = healer.claim(lock)
+    healed = healer.granted(claim)
+    assert counts(alice, lock) == (1, 0, 0)
+    healer.table.release(claim, healed)
+    assert next_one.operations(lambda: next_one.granted(next_one.claim(lock))) == ["UpdateItem"]
+
+
+def test_a_waiter_that_comes_alive_between_a_look_and_the_healing_keeps_its_place(
+    world: World, alice: Process, bob: Process, carol: Process, lock: LockName
+) -> None:
+    """Found by a random schedule."""
+    first, waiting = alice.claim(lock), bob.claim(lock)
+    grant = alice.granted(first)
+    place = bob.queued(waiting).place
+    alice.table.release(first, grant)
+    world.advance(LEASE_MS + 5_000)
+    newcomer = carol.steps(carol.claim(lock), lambda me: me.take_ticket(None))
+    newcomer.step()
+    newcomer.step()
+    assert isinstance(bob.table.contend(waiting, lambda me: me.extend(place)), Place)
+    assert isinstance(newcomer.to_the_end(), Position)
+    assert isinstance(bob.table.check_turn(waiting, place, None), Grant)
+
+
+def test_a_young_number_without_a_row_is_not_declared_void(
+    alice: Process, bob: Process, carol: Process, lock: LockName
+) -> None:
+    first, joining = alice.claim(lock), bob.claim(lock)
+    grant = alice.granted(first)
+    stalled = bob.steps(joining, lambda me: me.take_ticket(None))
+    stalled.step()
+    stalled.step()
+    alice.table.release(first, grant)
+    carol.granted(carol.claim(lock))
+    position = stalled.to_the_end()
+    assert isinstance(position, Position)
+    found = bob.look(joining, position)
+    assert isinstance(found, Position)
+    assert not found.place_lost
+
+
+def test_a_row_later_than_a_second_after_its_number_is_not_written(
+    world: World, alice: Process, bob: Process, lock: LockName
+) -> None:
+    alice.granted(alice.claim(lock))
+    joining = bob.claim(lock)
+    stalled = bob.steps(joining, lambda me: me.join())
+    world.advance(1_500)
+    stalled.step()
+    first_number = bob.table.inspect(lock).item
+    assert first_number is not None
+    place, _ = stalled.to_the_end()
+    assert place.ticket > first_number.issued
+
+
+def test_a_row_that_arrives_after_its_number_was_declared_void_counts_for_nothing(
+    world: World, alice: Process, bob: Process, carol: Process, lock: LockName
+) -> None:
+    first, stalling, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
+    grant = alice.granted(first)
+    stalled = bob.steps(stalling, lambda me: me.take_ticket(None))
+    stalled.step()
+    stalled.step()
+    alice.table.release(first, grant)
+    world.advance(5_000)
+    healed = carol.granted(third)
+    row = stalled.next_request
+    assert isinstance(row, Write)
+    # Sent in time, and late on the way: the sender's own deadline did not see it.
+    stalled.next_request = replace(row, not_after_local_ms=None)
+    position = stalled.to_the_end()
+    assert isinstance(position, Position)
+    carol.table.release(third, healed)
+    late = bob.look(stalling, position)
+    assert isinstance(late, Position)
+    assert late.place_lost
+    assert isinstance(bob.look(stalling, late), Grant)
+    assert counts(bob, lock) == (1, 0, 0)
+
+
+def test_a_late_copy_of_a_row_neither_blocks_the_line_for_long_nor_spoils_the_count(
+    world: World, alice: Process, bob: Process, carol: Process, lock: LockName
+) -> None:
+    first, second, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
+    grant = alice.granted(first)
+    joining = bob.steps(second, lambda me: me.take_ticket(None))
+    joining.step()
+    joining.step()
+    late_copy = joining.next_request
+    position = joining.to_the_end()
+    assert late_copy is not None
+    assert isinstance(position, Position)
+    alice.table.release(first, grant)
+    turn = bob.look(second, position)
+    assert isinstance(turn, Grant)
+    bob.table.release(second, turn)
+    assert bob.table.perform(late_copy).applied
+    holding, last = carol.granted(third), world.process()
+    fourth = last.claim(lock)
+    waiting = last.queued(fourth)
+    carol.table.release(third, holding)
+    world.advance(LEASE_MS // 2)
+    kept = last.look(fourth, waiting)
+    assert isinstance(kept, Position)
+    world.advance(LEASE_MS // 2 + 4_000)
+    assert isinstance(last.look(fourth, kept), Grant)
+    assert counts(last, lock) == (1, 0, 0)
+
+
+def test_a_late_copy_of_a_holders_row_is_no_place_in_line(
+    alice: Process, bob: Process, carol: Process, lock: LockName
+) -> None:
+    first, second, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
+    grant = alice.granted(first)
+    joining = bob.steps(second, lambda me: me.take_ticket(None))
+    joining.step()
+    joining.step()
+    late_copy = joining.next_request
+    position = joining.to_the_end()
+    assert late_copy is not None
+    assert isinstance(position, Position)
+    alice.table.release(first, grant)
+    turn = bob.look(second, position)
+    assert isinstance(turn, Grant)
+    bob.table.perform(late_copy)
+    waiting = carol.queued(third)
+    looked = carol.look(third, waiting)
+    assert isinstance(looked, Position)
+    bob.table.release(second, turn)
+    assert isinstance(carol.look(third, looked), Grant)
+
+
+def test_a_join_that_was_repeated_counts_once_and_keeps_the_older_place(
+    alice: Process, bob: Process, carol: Process, lock: LockName
+) -> None:
+    first, twice, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
+    grant = alice.granted(first)
+    older = bob.queued(twice)
+    carol.queued(third)
+    newer = bob.queued(twice)
+    assert newer.place.ticket > older.place.ticket
+    alice.table.release(first, grant)
+    found = bob.look(twice, newer)
+    assert isinstance(found, Grant)
+    assert found.ticket == older.place.ticket
+    assert [row.owner for row in bob.table.inspect(lock).rows] == [third.owner]
+
+
+def test_a_late_copy_of_a_heartbeat_after_the_release_revives_nothing(
+    world: World, alice: Process, lock: LockName
+) -> None:
+    claim = alice.claim(lock)
+    grant = alice.granted(claim)
+    world.advance(1_000)
+    beat = write.renew(claim, grant.fencing_token, alice.table.now())
+    alice.table.release(claim, grant)
+    assert not alice.table.perform(beat).applied
+    assert counts(alice, lock) == (0, 0, 0)
+
+
+def test_a_release_that_was_begun_within_the_lease_is_a_release_even_if_its_repeat_comes_after_it(
+    world: World, alice: Process, lock: LockName
+) -> None:
+    claim = alice.claim(lock)
+    grant = alice.granted(claim)
+    world.advance(LEASE_MS - 1_000)
+
+    def lost_for_three_seconds(operation: str) -> None:
+        world.advance(3_000)
+        reply_lost(operation)
+
+    alice.faults = [lost_for_three_seconds]
+    assert not alice.table.release(claim, grant).lease_was_over
+
+
+def test_those_who_died_in_the_queue_are_no_reason_to_sleep_for_whoever_comes_after_the_next_grant(
+    world: World, alice: Process, bob: Process, carol: Process, lock: LockName
+) -> None:
+    first, second = alice.claim(lock), bob.claim(lock)
+    held = alice.granted(first)
+    for _ in range(3):
+        # After the refused try and the number.
+        world.process().crash_after(2, carol.claim(lock), lambda me: me.take_ticket(None))
+    behind_the_dead = bob.queued(second)
+    alice.table.release(first, held)
+    assert isinstance(bob.look(second, behind_the_dead), Grant)
+    assert carol.queued(carol.claim(lock)).ahead == 0
+
+
+@pytest.mark.parametrize("requests", range(1, 6))
+def test_a_crash_after_any_request_of_an_acquisition_wedges_nothing(
+    world: World, alice: Process, bob: Process, carol: Process, lock: LockName, requests: int
+) -> None:
+    """Refused try, number, row, look, turn: bob dies after each; carol gets the lock within a lease and the margin."""
+    first, dead, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
+    grant = alice.granted(first)
+    joining = bob.steps(dead, lambda me: me.take_ticket(None))
+    for _ in range(min(requests, 3)):
+        joining.step()
+    alice.table.release(first, grant)
+    if requests > 3:
+        assert isinstance(joining.result, Position)
+        place = joining.result.place
+        bob.crash_after(requests - 3, dead, lambda me: me.check_position(place))
+    found = carol.take(third)
+    waited_ms = 0
+    while isinstance(found, Position) and waited_ms < LEASE_MS + 8_000:
+        world.advance(2_000)
+        waited_ms += 2_000
+        found = carol.look(third, found)
+    assert isinstance(found, Grant)

@@ -1,0 +1,202 @@
+"""Taking, holding and freeing a lock."""
+
+from typing import Any
+
+import pytest
+from kit.world import LEASE_MS, Process, World
+
+from ticketlock import (
+    Grant,
+    InvalidLockRequest,
+    LockLost,
+    LockName,
+    PermitsMismatch,
+    Position,
+    RecordWaitExceeded,
+    UnsupportedFormat,
+)
+from ticketlock.locks._items import lock_key
+
+
+def test_an_unused_lock_is_granted_at_once_by_one_write(alice: Process, lock: LockName) -> None:
+    operations = alice.operations(lambda: alice.granted(alice.claim(lock)))
+    assert operations == ["UpdateItem"]
+
+
+def test_a_lock_that_was_used_before_is_granted_at_once_by_one_write(
+    alice: Process, bob: Process, lock: LockName
+) -> None:
+    claim = alice.claim(lock)
+    alice.table.release(claim, alice.granted(claim))
+    assert bob.operations(lambda: bob.granted(bob.claim(lock))) == ["UpdateItem"]
+
+
+def test_a_release_is_one_write(alice: Process, lock: LockName) -> None:
+    claim = alice.claim(lock)
+    grant = alice.granted(claim)
+    assert alice.operations(lambda: alice.table.release(claim, grant)) == ["UpdateItem"]
+
+
+def test_a_renewal_is_one_write(world: World, alice: Process, lock: LockName) -> None:
+    claim = alice.claim(lock)
+    grant = alice.granted(claim)
+    world.advance(LEASE_MS // 2)
+    assert alice.operations(lambda: alice.table.renew(claim, grant.fencing_token)) == ["UpdateItem"]
+
+
+def test_a_held_lock_makes_the_next_one_queue(alice: Process, bob: Process, lock: LockName) -> None:
+    alice.granted(alice.claim(lock))
+    assert isinstance(bob.take(bob.claim(lock)), Position)
+
+
+def test_fencing_tokens_rise_from_grant_to_grant(alice: Process, bob: Process, lock: LockName) -> None:
+    first, second = alice.claim(lock), bob.claim(lock)
+    earlier = alice.granted(first)
+    alice.table.release(first, earlier)
+    assert bob.granted(second).fencing_token > earlier.fencing_token
+
+
+def test_a_renewal_keeps_the_fencing_token(world: World, alice: Process, lock: LockName) -> None:
+    claim = alice.claim(lock)
+    grant = alice.granted(claim)
+    world.advance(LEASE_MS // 2)
+    assert alice.table.renew(claim, grant.fencing_token).fencing_token == grant.fencing_token
+
+
+def test_fencing_tokens_rise_across_the_deletion_of_the_item(
+    world: World, alice: Process, bob: Process, lock: LockName
+) -> None:
+    first = alice.claim(lock)
+    earlier = alice.granted(first)
+    alice.table.release(first, earlier)
+    world.advance(60 * 24 * 3_600_000)
+    alice.client.delete_item(TableName=world.engine.table_name, Key=lock_key(lock))
+    assert bob.granted(bob.claim(lock)).fencing_token > earlier.fencing_token
+
+
+def test_a_renewal_gives_a_whole_lease(world: World, alice: Process, lock: LockName) -> None:
+    claim = alice.claim(lock)
+    grant = alice.granted(claim)
+    world.advance(LEASE_MS // 2)
+    renewed = alice.table.renew(claim, grant.fencing_token)
+    # Less what a slow clock may lose meanwhile.
+    assert 0.999 * LEASE_MS <= renewed.deadline_ms - alice.read().local_ms <= LEASE_MS
+
+
+def test_a_record_wait_of_0_fails_at_once_when_somebody_holds(alice: Process, bob: Process, lock: LockName) -> None:
+    alice.granted(alice.claim(lock))
+    with pytest.raises(RecordWaitExceeded):
+        bob.take(bob.claim(lock), record_wait_ms=0)
+
+
+def test_a_record_wait_of_0_leaves_nothing_behind(alice: Process, bob: Process, lock: LockName) -> None:
+    alice.granted(alice.claim(lock))
+    before = alice.table.inspect(lock)
+    with pytest.raises(RecordWaitExceeded):
+        bob.take(bob.claim(lock), record_wait_ms=0)
+    after = alice.table.inspect(lock)
+    assert (after.item, after.rows) == (before.item, before.rows)
+
+
+def test_a_record_wait_of_0_fails_when_nobody_holds_but_somebody_queues(
+    alice: Process, bob: Process, carol: Process, lock: LockName
+) -> None:
+    first = alice.claim(lock)
+    grant = alice.granted(first)
+    bob.queued(bob.claim(lock))
+    alice.table.release(first, grant)
+    with pytest.raises(RecordWaitExceeded):
+        carol.take(carol.claim(lock), record_wait_ms=0)
+
+
+def test_a_release_with_an_old_token_does_not_free_the_lock_of_the_next_holder(
+    world: World, alice: Process, bob: Process, lock: LockName
+) -> None:
+    first = alice.claim(lock)
+    stale = alice.granted(first)
+    world.advance(LEASE_MS + 5_000)
+    successor = bob.granted(bob.claim(lock))
+    with pytest.raises(LockLost):
+        alice.table.release(first, stale)
+    item = bob.table.inspect(lock).item
+    assert item is not None
+    assert [holder.fencing_token for holder in item.holders] == [successor.fencing_token]
+
+
+def test_what_a_lock_shows_is_what_was_granted(alice: Process, bob: Process, lock: LockName) -> None:
+    holder, waiter = alice.claim(lock, data="build 17"), bob.claim(lock)
+    grant = alice.granted(holder)
+    place = bob.queued(waiter).place
+    state = alice.table.inspect(lock)
+    assert state.item is not None
+    assert [(h.owner, h.fencing_token, h.data) for h in state.item.holders] == [
+        (holder.owner, grant.fencing_token, "build 17")
+    ]
+    assert [(row.owner, row.ticket) for row in state.rows] == [(waiter.owner, place.ticket)]
+    assert (state.item.held, state.item.waiting) == (1, 1)
+
+
+def test_a_lock_that_was_never_used_shows_nothing(alice: Process, lock: LockName) -> None:
+    state = alice.table.inspect(lock)
+    assert (state.item, state.rows) == (None, ())
+
+
+def test_three_permits_are_held_by_three_and_the_fourth_waits(world: World, lock: LockName) -> None:
+    found = [(process := world.process()).take(process.claim(lock, permits=3)) for _ in range(4)]
+    assert [isinstance(each, Grant) for each in found] == [True, True, True, False]
+
+
+def test_with_several_permits_the_places_ahead_stay_reserved(world: World, lock: LockName) -> None:
+    holders = [world.process() for _ in range(2)]
+    claims = [holder.claim(lock, permits=2) for holder in holders]
+    grants = [holder.granted(claim) for holder, claim in zip(holders, claims, strict=True)]
+    first, second = world.process(), world.process()
+    first_claim, second_claim = first.claim(lock, permits=2), second.claim(lock, permits=2)
+    first_place, second_place = first.queued(first_claim), second.queued(second_claim)
+    holders[0].table.release(claims[0], grants[0])
+    # One permit is free, and it is the first waiter's, whoever looks first.
+    assert isinstance(second.look(second_claim, second_place), Position)
+    assert isinstance(first.look(first_claim, first_place), Grant)
+
+
+def test_another_number_of_permits_is_refused_and_writes_nothing(alice: Process, bob: Process, lock: LockName) -> None:
+    alice.granted(alice.claim(lock, permits=1))
+    before = alice.table.inspect(lock)
+    with pytest.raises(PermitsMismatch, match="1 permits, not 2"):
+        bob.take(bob.claim(lock, permits=2))
+    assert alice.table.inspect(lock).item == before.item
+
+
+@pytest.mark.leaves_a_promise_broken("no version that we have can read the lock item", error=UnsupportedFormat)
+def test_a_newer_data_format_is_refused_by_name(world: World, alice: Process, bob: Process, lock: LockName) -> None:
+    alice.granted(alice.claim(lock))
+    alice.client.update_item(
+        TableName=world.engine.table_name,
+        Key=lock_key(lock),
+        UpdateExpression="SET #format = :newer",
+        ExpressionAttributeNames={"#format": "format"},
+        ExpressionAttributeValues={":newer": {"N": "2"}},
+    )
+    with pytest.raises(UnsupportedFormat, match="format 2"):
+        bob.take(bob.claim(lock))
+
+
+@pytest.mark.parametrize("record_wait_ms", [float("nan"), float("inf"), -1, "60", True, 1.5])
+def test_a_record_wait_that_is_none_is_refused_and_writes_nothing(
+    alice: Process, bob: Process, lock: LockName, record_wait_ms: Any
+) -> None:
+    alice.granted(alice.claim(lock))
+    with pytest.raises(InvalidLockRequest, match=r"^record_wait_ms is "):
+        bob.take(bob.claim(lock), record_wait_ms=record_wait_ms)
+    assert bob.table.inspect(lock).rows == ()
+
+
+@pytest.mark.parametrize("wait_until_ms", [float("nan"), -1, "soon", False])
+def test_an_end_of_the_record_wait_that_is_none_is_refused(
+    alice: Process, bob: Process, lock: LockName, wait_until_ms: Any
+) -> None:
+    alice.granted(alice.claim(lock))
+    claim = bob.claim(lock)
+    position = bob.queued(claim)
+    with pytest.raises(InvalidLockRequest, match=r"^wait_until_ms is "):
+        bob.look(claim, position, wait_until_ms=wait_until_ms)

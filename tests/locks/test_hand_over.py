@@ -1,0 +1,252 @@
+"""Hand-over by call: whom a release calls, and what a call is worth. It is a hint and no more."""
+
+import pytest
+from kit.world import LEASE_MS, Callback, World
+from locks.waiting_line import Line, Waiter
+
+from ticketlock import Grant, LockLost, OutcomeUnknown, Position, Released, RequestNotApplied, TableRefused
+from ticketlock.errors import TableError
+from ticketlock.locks._hand_over import call_next, release
+from ticketlock.locks._items import Session
+from ticketlock.locks._protocol import Contender
+from ticketlock.wire._requests import Read, Steps, TaskAnswer
+
+
+class TestACallIsAHint:
+    def test_one_that_is_called_before_its_turn_looks_and_keeps_its_place(self, line: Line) -> None:
+        waiter = line.held().waiter()
+        waiter.parks().run()
+        place = waiter.place
+        assert line.service.answer(TaskAnswer(waiter.token))
+        found = waiter.looks()
+        assert isinstance(found, Position)
+        assert found.place.ticket == place.ticket
+
+    def test_a_release_that_is_repeated_calls_once_more_and_harms_nothing(self, line: Line) -> None:
+        waiter = line.held().waiter()
+        waiter.parks().run()
+        assert [line.releases().run().error for _ in range(3)] == [None] * 3
+        assert line.service.called == [waiter.token]
+        assert isinstance(waiter.looks(), Grant)
+
+    def test_a_release_that_died_before_it_called_is_made_up_for_by_its_repeat(self, line: Line) -> None:
+        waiter = line.held().waiter()
+        waiter.parks().run()
+        died = line.releases()
+        died.step()
+        assert not waiter.has_word()
+        line.releases().run()
+        assert waiter.has_word()
+
+    def test_a_token_that_nobody_waits_for_any_more_passes_the_call_on(self, line: Line) -> None:
+        first, second = line.held().waiter(), line.waiter()
+        for waiter in (first, second):
+            waiter.parks().run()
+        line.service.gone.add(first.token)
+        line.releases().run()
+        assert line.service.called == [second.token]
+        # It is not its turn: it looks, and parks again.
+        assert isinstance(second.looks(), Position)
+        assert isinstance(first.looks(), Grant)
+
+    def test_one_that_has_not_parked_yet_passes_the_call_on(self, line: Line) -> None:
+        first, second = line.held().waiter(), line.waiter()
+        second.parks().run()
+        line.releases().run()
+        assert line.service.called == [second.token]
+        assert not first.stays_parked()
+
+    def test_a_foreign_token_in_the_session_costs_time_only(self, line: Line) -> None:
+        waiter = line.held().waiter()
+        waiter.parks("of somebody else").run()
+        line.releases().run()
+        assert line.service.called == ["of somebody else"]
+        assert isinstance(waiter.looks(), Grant)
+
+    def test_a_call_that_arrives_after_the_next_grant_finds_nobody(self, line: Line) -> None:
+        first, second = line.held().waiter(), line.waiter()
+        for waiter in (first, second):
+            waiter.parks().run()
+        late = line.releases()
+        late.step()
+        granted = first.looks()
+        assert isinstance(granted, Grant)
+        late.run()
+        assert late.error is None
+        assert not second.has_word()
+
+    @pytest.mark.parametrize("error", [RequestNotApplied, OutcomeUnknown, TableRefused])
+    @pytest.mark.parametrize("requests", [1, 2, 3])
+    def test_whatever_goes_wrong_while_calling_the_release_is_a_release(
+        self, line: Line, requests: int, error: type[TableError]
+    ) -> None:
+        line.held().waiter().parks().run()
+        releasing = line.releases()
+        for _ in range(requests):
+            releasing.step()
+        assert releasing.next_request is not None
+        releasing.fail(error("the table is gone"))
+        releasing.run()
+        assert isinstance(releasing.result, Released)
+        assert line.is_free()
+
+    def test_a_release_that_fails_itself_calls_nobody(self, line: Line) -> None:
+        line.held().waiter().parks().run()
+        releasing = line.releases()
+        releasing.fail(RequestNotApplied("the table is gone"))
+        assert isinstance(releasing.error, RequestNotApplied)
+        assert line.service.answers == []
+
+    def test_a_release_of_a_lock_that_was_lost_calls_nobody(self, world: World, line: Line) -> None:
+        line.held()
+        world.advance(LEASE_MS + 4_000)
+        line.held().waiter().parks().run()
+        assert isinstance(line.releases(0).run().error, LockLost)
+        assert line.service.answers == []
+
+
+class TestOneThatStandsStillWhileItCallsOn:
+    @pytest.mark.parametrize("set_back_ms", [0, 60_000])
+    def test_knows_how_much_is_left_of_its_lease_whatever_its_clocks_say(self, world: World, set_back_ms: int) -> None:
+        line = Line(world, permits=2).held().held()
+        first, second = line.waiter(), line.waiter()
+        second.parks().run()
+        for holder in (0, 1):
+            line.releases(holder).run()
+        coming_in = first.comes_in()
+        while coming_in.next_request is None or not line.holds(first):
+            coming_in.step()
+        first.process.stand_still(LEASE_MS // 2)
+        first.process.wall_is_off_ms -= set_back_ms
+        granted = coming_in.run().result
+        assert isinstance(granted, Grant)
+        now = first.process.read()
+        assert granted.deadline_ms - now.local_ms <= LEASE_MS // 2
+        assert granted.deadline_wall_ms - now.wall_ms <= LEASE_MS // 2
+
+
+class TestWhoIsCalled:
+    def test_as_many_as_permits_are_free_and_no_more(self, world: World) -> None:
+        line = Line(world, permits=3).held().held().held()
+        waiters = [line.waiter() for _ in range(5)]
+        for waiter in waiters:
+            waiter.parks().run()
+        line.releases(0).run()
+        assert line.service.called == [waiters[0].token]
+        assert isinstance(waiters[0].looks(), Grant)
+        for holder in (1, 2):
+            process, claim, grant = line.holders[holder]
+            process.table.release(claim, grant)
+        assert line.service.called == [waiters[0].token]
+        caller = line.process()
+        Callback(caller, caller.claim(line.lock, permits=3), call_next, line.service).run()
+        assert line.service.called == [waiter.token for waiter in waiters[:3]]
+
+    def test_nobody_where_nothing_is_free(self, line: Line) -> None:
+        line.held().waiter().parks().run()
+        caller = line.process()
+        calling = Callback(caller, caller.claim(line.lock), call_next, line.service).run()
+        assert (calling.result, line.service.answers) == (0, [])
+
+    def test_one_whose_place_is_a_dead_holders(self, world: World, line: Line) -> None:
+        """Whoever comes by calls: the lease is over, and the dead call nobody."""
+        waiter = line.held().waiter()
+        world.advance(LEASE_MS // 2)
+        waiter.looks()
+        waiter.parks().run()
+        world.advance(LEASE_MS // 2 + 4_000)
+        caller = line.process()
+        Callback(caller, caller.claim(line.lock), call_next, line.service).run()
+        assert waiter.has_word()
+
+    def test_nobody_whose_row_is_dead(self, world: World, line: Line) -> None:
+        line.held()
+        dead = line.waiter()
+        dead.parks().run()
+        world.advance(LEASE_MS // 2)
+        living = line.waiter()
+        living.parks().run()
+        world.advance(LEASE_MS // 2 + 4_000)
+        caller = line.process()
+        Callback(caller, caller.claim(line.lock), call_next, line.service).run()
+        assert line.service.called == [living.token]
+
+    def test_a_waiter_that_polls_has_its_turn_and_nobody_is_called_past_it(self, line: Line) -> None:
+        polling = line.held().process()
+        claim = polling.claim(line.lock)
+        position = polling.queued(claim)
+        line.waiter().parks().run()
+        line.releases().run()
+        assert line.service.answers == []
+        assert isinstance(polling.look(claim, position), Grant)
+
+    def test_a_row_without_a_session_says_so(self, line: Line) -> None:
+        polling = line.held().process()
+        polling.queued(polling.claim(line.lock))
+        waiter = line.waiter()
+        rows = line.process().table.inspect(line.lock).rows
+        assert [row.session for row in rows] == [None, waiter.session]
+
+    def test_another_place_whose_name_begins_alike_is_not_taken_for_it(self, line: Line) -> None:
+        waiter = line.held().waiter()
+        other = Waiter(
+            waiter.process,
+            waiter.claim,
+            Session(waiter.session.execution, waiter.session.place + "0"),
+            line.service,
+            waiter.place,
+        )
+        other.parks("of another place").run()
+        line.releases().run()
+        assert line.service.answers == []
+        waiter.parks().run()
+        caller = line.process()
+        Callback(caller, caller.claim(line.lock), call_next, line.service).run()
+        assert line.service.called == [waiter.token]
+
+    def test_several_that_are_gone_are_passed_over(self, line: Line) -> None:
+        waiters = [line.held().waiter(), *(line.waiter() for _ in range(3))]
+        for waiter in waiters:
+            waiter.parks().run()
+        line.service.gone |= {waiter.token for waiter in waiters[:3]}
+        line.releases().run()
+        assert line.service.called == [waiters[3].token]
+
+
+class TestWhatACallCosts:
+    def test_an_uncontended_lock_costs_two_writes(self, line: Line) -> None:
+        process = line.process()
+        claim, _ = line.claim(process, "alone")
+        operations = process.operations(lambda: Callback(process, claim, lambda me: release_of(me), line.service).run())
+        assert operations == ["UpdateItem", "UpdateItem"]
+
+    def test_a_release_with_somebody_behind_it_costs_a_query_for_the_line_and_one_for_the_session(
+        self, line: Line
+    ) -> None:
+        line.held().waiter().parks().run()
+        line.waiter()
+        holder = line.holders[0][0]
+        assert holder.operations(lambda: line.releases().run()) == ["UpdateItem", "Query", "Query"]
+
+    def test_a_process_that_cannot_reach_step_functions_releases_with_one_write(self, line: Line) -> None:
+        line.held().waiter()
+        process, claim, grant = line.holders[0]
+        assert process.operations(lambda: process.table.release(claim, grant)) == ["UpdateItem"]
+
+    def test_a_call_is_given_up_soon(self, line: Line) -> None:
+        """A work that has ended does not wait for the sake of a hint."""
+        line.held().waiter().parks().run()
+        releasing = line.releases()
+        releasing.step()
+        while not releasing.done:
+            request = releasing.next_request
+            assert isinstance(request, Read | TaskAnswer)
+            assert request.patience_ms is not None
+            assert request.patience_ms <= 2_000
+            releasing.step()
+
+
+def release_of(me: Contender) -> Steps[Released]:
+    found = yield from me.take_ticket(None)
+    assert isinstance(found, Grant)
+    return (yield from release(me, found))

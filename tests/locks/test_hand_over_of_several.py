@@ -1,0 +1,75 @@
+"""Hand-over by call where more than one may come in: readers behind a writer, and the places of a limit."""
+
+import pytest
+from kit.world import World
+from locks.waiting_line import Line, Waiter
+
+from ticketlock import Grant, Position
+
+
+def park(*waiters: Waiter) -> None:
+    for waiter in waiters:
+        assert waiter.stays_parked()
+
+
+def come_in_as_called(waiters: list[Waiter]) -> list[Waiter]:
+    """Each that has word looks, and calls on; those that came in, in order."""
+    looked: list[Waiter] = []
+    inside: list[Waiter] = []
+    while called := [waiter for waiter in waiters if waiter.has_word() and waiter not in looked]:
+        looked.append(called[0])
+        # A call is a hint: past one that was called and has not looked yet, others are called as well.
+        if isinstance(called[0].comes_in().to_the_end(), Grant):
+            inside.append(called[0])
+    return inside
+
+
+@pytest.mark.parametrize("readers", [1, 2, 5, 12])
+def test_a_writer_that_is_done_lets_all_readers_in_by_the_chain(line: Line, readers: int) -> None:
+    line.held()
+    waiters = [line.waiter(shared=True) for _ in range(readers)]
+    park(*waiters)
+    line.releases().run()
+    assert line.service.called
+    assert come_in_as_called(waiters) == waiters
+
+
+def test_the_chain_ends_at_the_writer_behind_the_readers(line: Line) -> None:
+    line.held()
+    readers = [line.waiter(shared=True) for _ in range(3)]
+    writer, late = line.waiter(), line.waiter(shared=True)
+    park(*readers, writer, late)
+    line.releases().run()
+    assert come_in_as_called(readers) == readers
+    assert not writer.has_word()
+    assert not late.has_word()
+
+
+def test_the_last_reader_calls_the_writer_and_nobody_past_it(line: Line) -> None:
+    line.held(shared=True).held(shared=True)
+    writer, late = line.waiter(), line.waiter(shared=True)
+    park(writer, late)
+    line.releases(0).run()
+    assert line.service.called == []
+    line.releases(1).run()
+    assert line.service.called == [writer.token]
+    assert isinstance(writer.looks(), Grant)
+    assert isinstance(late.looks(), Position)
+
+
+def test_a_writer_that_gives_up_lets_the_readers_behind_it_join_those_who_hold(line: Line) -> None:
+    line.held(shared=True)
+    writer = line.waiter()
+    readers = [line.waiter(shared=True) for _ in range(3)]
+    park(writer, *readers)
+    writer.gives_up().run()
+    assert come_in_as_called(readers) == readers
+
+
+def test_each_that_comes_in_calls_the_next_until_the_limit_is_reached(world: World) -> None:
+    line = Line(world, permits=3).held().held().held()
+    waiters = [line.waiter() for _ in range(5)]
+    park(*waiters)
+    for holder in range(3):
+        line.releases(holder).run()
+    assert come_in_as_called(waiters) == waiters[:3]

@@ -1,0 +1,109 @@
+"""Hand-over by call with real clients, whose requests to Step Functions are answered over the wire."""
+
+from typing import Any
+
+import pytest
+from kit.ticket_event import execution_arn, turn_of
+from kit.world import LEASE_MS, World
+from locks.waiting_line import Line
+
+from ticketlock import Grant, RecordWaitExceeded
+
+FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function:work"
+
+
+def request(line: Line, **more: Any) -> dict[str, Any]:
+    return {"entity": line.lock.entity, "task": {"functionArn": FUNCTION}, **more}
+
+
+def test_a_waiter_whose_record_wait_ends_leaves_and_calls_the_next_where_a_place_is_free(
+    world: World, line: Line
+) -> None:
+    process, claim, grant = line.held().holders[0]
+    first = world.process()
+    workflow = line.service.workflow(first)
+    execution = execution_arn()
+    turn = turn_of(workflow, execution, request(line, recordWaitSeconds=5))
+    second = line.waiter()
+    second.parks().run()
+    world.advance(10_000)
+
+    def freed_after_the_look(_operation: str) -> None:
+        """By somebody who cannot call."""
+        process.table.release(claim, grant)
+
+    first.faults = [freed_after_the_look]
+    step = workflow.check_position({"turn": turn, "leaseSeconds": LEASE_MS / 1_000, "execution": execution})
+    assert step.reply["status"] == "RecordWaitExceeded"
+    assert second.has_word()
+    assert isinstance(second.looks(), Grant)
+
+
+def test_a_release_in_python_calls_a_waiting_execution(line: Line) -> None:
+    waiter = line.held().waiter()
+    waiter.parks().run()
+    process, claim, grant = line.holders[0]
+    line.service.table(process).release(claim, grant)
+    assert line.service.called == [waiter.token]
+    assert isinstance(waiter.looks(), Grant)
+
+
+def test_a_withdrawal_in_python_calls_the_next_where_a_place_is_free(line: Line) -> None:
+    first, second = line.held().waiter(), line.waiter()
+    second.parks().run()
+    process, claim, grant = line.holders[0]
+    process.table.release(claim, grant)
+    assert line.service.table(first.process).withdraw(first.claim, first.place.ticket) is None
+    assert line.service.called == [second.token]
+    assert isinstance(second.looks(), Grant)
+
+
+def test_a_withdrawal_that_finds_itself_the_holder_calls_nobody(line: Line) -> None:
+    first, second = line.held().waiter(), line.waiter()
+    second.parks().run()
+    process, claim, grant = line.holders[0]
+    process.table.release(claim, grant)
+    taken = first.looks()
+    assert isinstance(taken, Grant)
+    won = line.service.table(first.process).withdraw(first.claim, first.place.ticket)
+    assert won is not None
+    assert won.fencing_token == taken.fencing_token
+    assert line.service.answers == []
+
+
+def test_a_record_wait_that_is_over_in_python_calls_the_next_where_a_place_is_free(line: Line) -> None:
+    first, second = line.held().waiter(), line.waiter()
+    second.parks().run()
+    process, claim, grant = line.holders[0]
+
+    def freed_after_the_look(_operation: str) -> None:
+        """By somebody who cannot call."""
+        process.table.release(claim, grant)
+
+    table = line.service.table(first.process)
+    # It asks for the time, which comes before the first look otherwise.
+    table.now()
+    first.process.faults = [freed_after_the_look]
+    with pytest.raises(RecordWaitExceeded):
+        table.check_turn(first.claim, first.place, wait_until_ms=0)
+    assert line.service.called == [second.token]
+    assert isinstance(second.looks(), Grant)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        ((0, 0), (0, 1)),
+        # Entered anew: after a look, or after the continuation in which it parked has failed.
+        ((0, 10), (1, 0)),
+        ((0, 99_999_999), (1, 0)),
+    ],
+)
+def test_a_try_to_park_outranks_every_earlier_one(line: Line, earlier: tuple[int, int], later: tuple[int, int]) -> None:
+    workflow = line.service.workflow(line.held().process())
+    turn = turn_of(workflow, execution_arn(), request(line))
+    for token, (second, retry) in [("newest", later), ("older", earlier)]:
+        step = {"entered": f"2027-01-15T08:00:0{second}.123Z", "retry": retry}
+        workflow.wait_for_call({"turn": turn, "leaseSeconds": LEASE_MS / 1_000, "taskToken": token} | step)
+    line.releases().run()
+    assert line.service.called == ["newest"]

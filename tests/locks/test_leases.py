@@ -1,0 +1,215 @@
+"""Leases: renewed, ended, taken over; and clocks that are wrong."""
+
+import pytest
+from kit.world import LEASE_MS, Process, World, reply_lost
+
+from ticketlock import Grant, LockLost, LockName, Position
+from ticketlock.locks import _writes as write
+
+MINUTE_MS = 60_000
+
+
+def test_a_dead_holder_is_replaced_at_once_after_its_lease_without_having_been_watched(
+    world: World, alice: Process, bob: Process, lock: LockName
+) -> None:
+    alice.granted(alice.claim(lock))
+    world.advance(LEASE_MS + 4_000)
+    assert bob.granted(bob.claim(lock)).took_over == 1
+
+
+def test_a_dead_holder_is_replaced_by_a_caller_that_will_not_wait(
+    world: World, alice: Process, bob: Process, lock: LockName
+) -> None:
+    alice.granted(alice.claim(lock))
+    world.advance(LEASE_MS + 4_000)
+    assert isinstance(bob.take(bob.claim(lock), record_wait_ms=0), Grant)
+
+
+def test_a_holder_is_not_replaced_before_its_lease_is_over(
+    world: World, alice: Process, bob: Process, lock: LockName
+) -> None:
+    alice.granted(alice.claim(lock))
+    world.advance(LEASE_MS - 1)
+    assert isinstance(bob.take(bob.claim(lock)), Position)
+
+
+def test_a_dead_holder_is_replaced_by_the_first_in_line(
+    world: World, alice: Process, bob: Process, carol: Process, lock: LockName
+) -> None:
+    alice.granted(alice.claim(lock))
+    second, third = bob.claim(lock), carol.claim(lock)
+    first_place, last_place = bob.queued(second), carol.queued(third)
+    world.advance(LEASE_MS // 2)
+    kept, kept_too = bob.look(second, first_place), carol.look(third, last_place)
+    world.advance(LEASE_MS // 2 + 4_000)
+    assert isinstance(kept, Position)
+    assert isinstance(kept_too, Position)
+    assert isinstance(carol.look(third, kept_too), Position)
+    found = bob.look(second, kept)
+    assert isinstance(found, Grant)
+    assert found.took_over == 1
+
+
+def test_a_holder_that_was_replaced_cannot_renew(world: World, alice: Process, bob: Process, lock: LockName) -> None:
+    claim = alice.claim(lock)
+    grant = alice.granted(claim)
+    world.advance(LEASE_MS + 4_000)
+    bob.granted(bob.claim(lock))
+    with pytest.raises(LockLost):
+        alice.table.renew(claim, grant.fencing_token)
+
+
+def test_a_lease_that_is_over_is_not_revived_even_if_nobody_took_the_lock(
+    world: World, alice: Process, lock: LockName
+) -> None:
+    claim = alice.claim(lock)
+    grant = alice.granted(claim)
+    world.advance(LEASE_MS + 1)
+    with pytest.raises(LockLost):
+        alice.table.renew(claim, grant.fencing_token)
+
+
+def test_a_renewal_that_arrives_late_does_not_shorten_the_lease(world: World, alice: Process, lock: LockName) -> None:
+    claim = alice.claim(lock)
+    grant = alice.granted(claim)
+    world.advance(10_000)
+    late = write.renew(claim, grant.fencing_token, alice.table.now())
+    world.advance(10_000)
+    renewed = alice.table.renew(claim, grant.fencing_token)
+    assert not alice.table.perform(late).applied
+    item = alice.table.inspect(lock).item
+    assert item is not None
+    assert item.holders[0].lease_until_ms == renewed.lease_until_ms
+
+
+def test_a_renewal_of_an_earlier_grant_of_the_same_owner_is_refused(
+    world: World, alice: Process, lock: LockName
+) -> None:
+    claim = alice.claim(lock)
+    earlier = alice.granted(claim)
+    alice.table.release(claim, earlier)
+    alice.granted(claim)
+    before = alice.table.inspect(lock).item
+    world.advance(1_000)
+    with pytest.raises(LockLost, match=f"fencing token {earlier.fencing_token}"):
+        alice.table.renew(claim, earlier.fencing_token)
+    assert alice.table.inspect(lock).item == before
+
+
+def test_a_release_after_the_lease_says_so_and_frees_the_lock(world: World, alice: Process, lock: LockName) -> None:
+    claim = alice.claim(lock)
+    grant = alice.granted(claim)
+    world.advance(LEASE_MS + 10_000)
+    assert alice.table.release(claim, grant).lease_was_over
+    item = alice.table.inspect(lock).item
+    assert item is not None
+    assert item.holders == ()
+
+
+def test_the_deadline_of_a_holder_comes_before_anybody_may_judge_its_lease_over(
+    world: World, alice: Process, bob: Process, lock: LockName
+) -> None:
+    grant = alice.granted(alice.claim(lock))
+    bob.table.inspect(lock)
+    world.advance(grant.deadline_ms - alice.read().local_ms)
+    assert isinstance(bob.take(bob.claim(lock)), Position)
+
+
+def test_a_grant_says_its_deadline_on_both_clocks_of_one_moment(world: World, alice: Process, lock: LockName) -> None:
+    """Found by a random schedule: a machine was frozen after its grant, while it called the next one in line."""
+    claim = alice.claim(lock)
+    for grant in (alice.granted(claim), alice.granted(claim)):
+        reading = alice.read()
+        assert grant.deadline_wall_ms - reading.wall_ms == grant.deadline_ms - reading.local_ms > 0
+        world.advance(LEASE_MS // 2)
+
+
+def test_a_cold_process_asks_for_the_time_once(world: World, lock: LockName) -> None:
+    cold = world.process(cold=True)
+    claim = cold.claim(lock)
+    assert cold.operations(lambda: cold.granted(claim)) == ["GetItem", "UpdateItem"]
+    assert cold.operations(lambda: cold.take(claim)) == ["UpdateItem"]
+
+
+def test_a_process_that_was_suspended_asks_for_the_time_again(alice: Process, lock: LockName) -> None:
+    claim = alice.claim(lock)
+    grant = alice.granted(claim)
+    alice.wall_is_off_ms += 5_000
+    assert alice.operations(lambda: alice.table.release(claim, grant)) == ["GetItem", "UpdateItem"]
+
+
+def test_a_grant_whose_reply_was_lost_lasts_a_lease_and_no_longer(world: World, bob: Process, lock: LockName) -> None:
+    """Found by a random schedule: a deadline of minutes under a lease of one, when the wall clock was minutes fast."""
+    fast = world.process(wall_is_off_ms=4 * MINUTE_MS, cold=True)
+    fast.table.now()
+    fast.faults = [reply_lost]
+    grant = fast.granted(fast.claim(lock))
+    assert grant.deadline_ms - fast.read().local_ms <= LEASE_MS
+    world.advance(LEASE_MS + 4_000)
+    assert isinstance(bob.take(bob.claim(lock)), Grant)
+
+
+@pytest.mark.parametrize("wall_is_off_ms", [-4 * MINUTE_MS, 4 * MINUTE_MS])
+class TestAProcessWhoseWallClockIsOff:
+    def test_does_not_take_a_lock_that_is_held(
+        self, world: World, alice: Process, lock: LockName, wall_is_off_ms: int
+    ) -> None:
+        off = world.process(wall_is_off_ms=wall_is_off_ms, cold=True)
+        alice.granted(alice.claim(lock))
+        assert isinstance(off.take(off.claim(lock)), Position)
+
+    def test_does_not_lose_the_lock_that_it_holds(
+        self, world: World, bob: Process, lock: LockName, wall_is_off_ms: int
+    ) -> None:
+        off = world.process(wall_is_off_ms=wall_is_off_ms, cold=True)
+        off.granted(off.claim(lock))
+        world.advance(LEASE_MS - 5_000)
+        assert isinstance(bob.take(bob.claim(lock)), Position)
+
+    def test_does_not_keep_the_lock_past_its_lease(
+        self, world: World, bob: Process, lock: LockName, wall_is_off_ms: int
+    ) -> None:
+        off = world.process(wall_is_off_ms=wall_is_off_ms, cold=True)
+        off.granted(off.claim(lock))
+        world.advance(LEASE_MS + 5_000)
+        assert isinstance(bob.take(bob.claim(lock)), Grant)
+
+    def test_does_not_revive_a_lease_that_is_over(
+        self, world: World, alice: Process, lock: LockName, wall_is_off_ms: int
+    ) -> None:
+        claim = alice.claim(lock)
+        grant = alice.granted(claim)
+        world.advance(LEASE_MS + 10_000)
+        off = world.process(wall_is_off_ms=wall_is_off_ms, cold=True)
+        with pytest.raises(LockLost):
+            off.table.renew(claim, grant.fencing_token)
+
+    def test_that_dies_at_once_delays_the_next_one_by_no_more_than_its_lease(
+        self, world: World, bob: Process, lock: LockName, wall_is_off_ms: int
+    ) -> None:
+        off = world.process(wall_is_off_ms=wall_is_off_ms, cold=True)
+        claim = off.claim(lock)
+        off.crash_after(1, claim, lambda me: me.acquire_at_once())
+        world.advance(LEASE_MS + 5_000)
+        assert isinstance(bob.take(bob.claim(lock)), Grant)
+
+    def test_renews_with_a_cold_start_in_between(
+        self, world: World, alice: Process, lock: LockName, wall_is_off_ms: int
+    ) -> None:
+        claim = alice.claim(lock)
+        grant = alice.granted(claim)
+        world.advance(LEASE_MS // 2)
+        off = world.process(wall_is_off_ms=wall_is_off_ms, cold=True)
+        renewed = off.table.renew(claim, grant.fencing_token)
+        assert abs(renewed.lease_until_ms - (world.now_ms + LEASE_MS)) <= 4_000
+
+    def test_that_jumps_while_it_holds_knows_no_less(
+        self, world: World, alice: Process, bob: Process, lock: LockName, wall_is_off_ms: int
+    ) -> None:
+        claim = alice.claim(lock)
+        grant = alice.granted(claim)
+        world.advance(LEASE_MS // 2)
+        alice.wall_is_off_ms = wall_is_off_ms
+        alice.table.renew(claim, grant.fencing_token)
+        world.advance(LEASE_MS - 5_000)
+        assert isinstance(bob.take(bob.claim(lock)), Position)

@@ -1,0 +1,111 @@
+"""A lock with its holders, and waiters behind them that can be called."""
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kit.world import Callback, Process, TaskService, World
+
+from ticketlock import Claim, Grant, Place, Position, Released
+from ticketlock.locks._hand_over import await_call, check_turn, release
+from ticketlock.locks._items import Session
+from ticketlock.locks._protocol import Contender
+from ticketlock.wire._requests import Steps
+
+
+@dataclass
+class Waiter:
+    """An acquisition that can be called, and its place in the queue."""
+
+    process: Process
+    claim: Claim
+    session: Session
+    service: TaskService
+    place: Place
+
+    @property
+    def token(self) -> str:
+        return f"token of {self.session.place}"
+
+    def parks(self, token: str | None = None, look: int = 0, *, may_stay: bool = True) -> Callback[Position | None]:
+        return self._steps(
+            lambda me: await_call(me, self.place, self.session, token or self.token, look, lambda _: may_stay)
+        )
+
+    def stays_parked(self) -> bool:
+        return self.parks().run().result is not None
+
+    def looks(self) -> Grant | Position:
+        found = self.process.table.check_turn(self.claim, self.place, None)
+        if isinstance(found, Position):
+            self.place = found.place
+        return found
+
+    def has_word(self) -> bool:
+        return self.token in self.service.called
+
+    def comes_in(self) -> Callback[Grant | Position]:
+        """It looks, and calls on if there is room for more."""
+        return self._steps(lambda me: check_turn(me, self.place, None))
+
+    def gives_up(self) -> Callback[Grant | Position]:
+        """The record wait is over at this look."""
+        return self._steps(lambda me: check_turn(me, self.place, wait_until_ms=0))
+
+    def _steps(self, verb: Callable[[Contender], Steps[Any]]) -> Callback[Any]:
+        return Callback(self.process, self.claim, verb, self.service)
+
+
+@dataclass
+class Line:
+    """One lock with its holders, and waiters behind them in the order of their tickets.
+
+    Attributes:
+        processes: that are used again; further ones are made.
+    """
+
+    world: World
+    processes: Sequence[Process] = ()
+    permits: int = 1
+    service: TaskService = field(default_factory=TaskService)
+    holders: list[tuple[Process, Claim, Grant]] = field(default_factory=list)
+    waiters: list[Waiter] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.lock = self.world.lock()
+        self._free = list(self.processes)
+        for process in self.processes:
+            process.sent.clear()
+
+    def process(self) -> Process:
+        return self._free.pop(0) if self._free else self.world.process()
+
+    def held(self, *, shared: bool = False) -> "Line":
+        process = self.process()
+        claim = process.claim(self.lock, permits=self.permits, shared=shared)
+        self.holders.append((process, claim, process.granted(claim)))
+        return self
+
+    def claim(self, process: Process, name: str, *, shared: bool = False) -> tuple[Claim, Session]:
+        session = Session(f"arn:aws:states:::execution:serialize:{uuid.uuid4()}", name)
+        return process.claim(self.lock, permits=self.permits, session=session, shared=shared), session
+
+    def waiter(self, *, shared: bool = False) -> Waiter:
+        process = self.process()
+        claim, session = self.claim(process, f"waiter-{len(self.waiters)}", shared=shared)
+        waiter = Waiter(process, claim, session, self.service, process.queued(claim).place)
+        self.waiters.append(waiter)
+        return waiter
+
+    def releases(self, holder: int = 0) -> Callback[Released]:
+        process, claim, grant = self.holders[holder]
+        return Callback(process, claim, lambda me: release(me, grant), self.service)
+
+    def holds(self, waiter: Waiter) -> bool:
+        item = self.process().table.inspect(self.lock).item
+        return item is not None and item.holder(waiter.claim.owner) is not None
+
+    def is_free(self) -> bool:
+        item = self.process().table.inspect(self.lock).item
+        return item is not None and item.held < item.permits

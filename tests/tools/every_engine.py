@@ -1,0 +1,69 @@
+"""``make engines``: the contract on every engine, dynoxide too where cargo can build it.
+
+What is on the command line goes to pytest, and its exit code is this one's. Says at the end on which engines the
+contract ran, and in the last line of all when dynoxide was not among them.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import pytest
+from kit.engines import DYNOXIDE, engine_names
+from rich.console import Console
+from ticketlock_local.checkout import ROOT
+from ticketlock_local.engines.dynoxide import dynoxide_program
+from ticketlock_local.errors import LocalCloudError
+
+# On moto's interpreter there is one engine only.
+_CONTRACT = ("tests/locks", "tests/workflow", "--ignore=tests/workflow/interpreted")
+
+
+def told(code: int, engines: Sequence[str]) -> str:
+    """What pytest's exit code says of the contract on these engines."""
+    names = {each.value: each.name.lower().replace("_", " ") for each in pytest.ExitCode}
+    if code == pytest.ExitCode.OK:
+        verdict = "The contract held on"
+    elif code == pytest.ExitCode.TESTS_FAILED:
+        verdict = "The contract BROKE on one of"
+    else:
+        verdict = f"Nothing is known of the contract ({names.get(code, f'status {code}')}) on"
+    line = f"{verdict}: {', '.join(engines)}."
+    if "dynoxide" not in engines:
+        line += " It did NOT run on dynoxide, so on two engines of others instead of three."
+    return line
+
+
+def main() -> int:
+    """Run the contract, and say where."""
+    missing: LocalCloudError | None = None
+    os.environ[DYNOXIDE] = "1"
+    try:
+        dynoxide_program()
+    except LocalCloudError as error:
+        missing = error
+        del os.environ[DYNOXIDE]
+    code = _ended(subprocess.Popen([sys.executable, "-m", "pytest", *_CONTRACT, *sys.argv[1:]], cwd=ROOT))
+    # What cargo says may have brackets.
+    console = Console(stderr=True, soft_wrap=True, markup=False)
+    if missing is not None:
+        console.print(str(missing), style="bold red")
+    console.print(told(code, engine_names()), style="bold red" if code or missing is not None else "green")
+    return code
+
+
+def _ended(tests: subprocess.Popen[bytes]) -> int:
+    while True:
+        try:
+            return tests.wait()
+        except KeyboardInterrupt:
+            # It reaches pytest too, which ends what it has started, and then itself.
+            continue
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

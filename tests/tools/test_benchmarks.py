@@ -1,0 +1,68 @@
+"""Benchmarks that ask engines say what an engine does not tell, and go on where it fails."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+from capacity_units import verdict
+from differences import Subject, answer, exact_limit, same_token, write_units
+from kit.capacity_units import Billed, MeteredWorld, life_of_a_lock
+from kit.engines import Engine, engine_named
+
+from ticketlock.testing import Fault
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    with engine_named("memory", str) as engine:
+        yield engine
+
+
+def test_where_an_engine_fails_its_error_is_the_answer_and_the_next_question_is_asked(engine: Engine) -> None:
+    subject = Subject(engine)
+    assert engine.memory is not None
+    engine.memory.faults.append(Fault.THROTTLED)
+    asked = [partial(ask, subject) for ask in (exact_limit, exact_limit, same_token)]
+    assert [answer(ask) for ask in asked] == [
+        "ThrottlingException",
+        "may be more",
+        "done, applied 1x; other contents refused",
+    ]
+
+
+def test_an_engine_without_units_is_said_to_tell_none(engine: Engine) -> None:
+    assert write_units(Subject(engine)) == "tells none"
+    requests = [request for step in life_of_a_lock(MeteredWorld(engine), 0) for request in step.requests]
+    assert verdict(requests, "memory") == ("memory tells no units.", 1)
+
+
+AS_THE_RULES = Billed("PutItem", refused=False, by_rule=1, by_engine=1)
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        (AS_THE_RULES, ("0 requests are counted otherwise by it.", 0)),
+        (replace(AS_THE_RULES, refused=True, by_engine=None), ("0 requests are counted otherwise by it.", 0)),
+        (replace(AS_THE_RULES, by_engine=2), ("1 requests are counted otherwise by it.", 1)),
+        (replace(AS_THE_RULES, by_engine=None), ("0 requests are counted otherwise by it, and 1 not at all.", 1)),
+    ],
+)
+def test_how_an_engine_counts_is_told(other: Billed, told: tuple[str, int]) -> None:
+    assert verdict([AS_THE_RULES, other], "it") == told
+
+
+def test_an_endpoint_that_nobody_listens_on_is_told_in_a_sentence() -> None:
+    # The discard port of this machine.
+    command = [sys.executable, str(BENCHMARKS / "capacity_units.py"), "http://127.0.0.1:9"]
+    environment = {"PYTHONPATH": str(BENCHMARKS.parent / "tests"), "AWS_DEFAULT_REGION": "us-east-1"}
+    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+    done = subprocess.run(command, env=environment | keys, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == 'Could not connect to the endpoint URL: "http://127.0.0.1:9/"\n'

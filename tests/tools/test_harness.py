@@ -1,0 +1,278 @@
+"""The harness itself, on a toy machine: a work beside a beat that is a callback task."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+from kit.interpreter.harness import StepFunctions, Work
+from kit.interpreter.lambda_server import Function, ServiceError, Twice, function_arn
+
+
+class Emulator(Protocol):
+    endpoint: str
+
+
+class StockMissing(Exception):
+    pass
+
+
+def task(function: str, **fields: Any) -> dict[str, Any]:
+    return {
+        "Type": "Task",
+        "Resource": "arn:aws:states:::lambda:invoke",
+        "Parameters": {"FunctionName": function_arn(function), "Payload.$": "$"},
+        "OutputPath": "$.Payload",
+        "TimeoutSeconds": 20,
+        "End": True,
+    } | fields
+
+
+def single(state: dict[str, Any]) -> dict[str, Any]:
+    return {"StartAt": "Only", "States": {"Only": state}}
+
+
+def beat(timeout: int = 1) -> dict[str, Any]:
+    """A callback task that is retried at each time-out."""
+    return task(
+        "beat",
+        Resource="arn:aws:states:::lambda:invoke.waitForTaskToken",
+        Parameters={
+            "FunctionName": function_arn("beat"),
+            "Payload": {"token.$": "$$.Task.Token", "retry.$": "$$.State.RetryCount"},
+        },
+        OutputPath="$",
+        TimeoutSeconds=timeout,
+        Retry=[
+            {"ErrorEquals": ["Lost"], "MaxAttempts": 0},
+            {"ErrorEquals": ["States.Timeout"], "IntervalSeconds": 1, "BackoffRate": 1, "MaxAttempts": 99999999},
+        ],
+    )
+
+
+def work_beside_beat(timeout: int = 1) -> dict[str, Any]:
+    return single(
+        {
+            "Type": "Parallel",
+            "Branches": [single(task("work")), single(beat(timeout))],
+            "OutputPath": "$[0]",
+            "End": True,
+        }
+    )
+
+
+def no_beat(event: Any, context: Any) -> None:
+    """A beat that nobody answers."""
+
+
+Engine = Callable[..., AbstractContextManager[StepFunctions]]
+
+
+@pytest.fixture
+def engine(emulator: Emulator) -> Engine:
+    return lambda **functions: StepFunctions(functions, dynamodb_endpoint=emulator.endpoint)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_behind() -> Iterator[None]:
+    before = set(threading.enumerate())
+    yield
+    left = set(threading.enumerate()) - before
+    for thread in left:
+        thread.join(5)
+    assert not [thread for thread in left if thread.is_alive()]
+
+
+def test_an_output_comes_back_as_it_was_returned(engine: Engine) -> None:
+    with engine(work=lambda event, _: event) as engine_:
+        given = {"number": 2**53 + 1, "text": "ü/日本#x"}
+        assert engine_.machine("m", single(task("work"))).run("e", given).output == given
+
+
+def test_a_named_error_passes_through(engine: Engine) -> None:
+    with engine(work=Work(error=StockMissing("none left"))) as engine_:
+        outcome = engine_.machine("m", single(task("work"))).run("e", {})
+    assert (outcome.status, outcome.error) == ("FAILED", "StockMissing")
+    assert '"errorMessage":"none left"' in (outcome.cause or "")
+
+
+@pytest.mark.parametrize(("mode", "reply"), [("no", 1), ("second reply", 2), ("first reply", 1)])
+def test_a_function_can_run_twice_for_one_event(engine: Engine, mode: Twice, reply: int) -> None:
+    runs: list[Any] = []
+
+    def work(event: Any, context: Any) -> int:  # noqa: ARG001
+        runs.append(event)
+        return len(runs)
+
+    with engine(work=Function(work, twice=mode)) as engine_:
+        assert engine_.machine("m", single(task("work"))).run("e", {"k": 1}).output == reply
+    assert runs == [{"k": 1}] * (1 if mode == "no" else 2)
+
+
+def test_a_reply_can_be_lost_after_the_work_was_done(engine: Engine) -> None:
+    def lose(event: Any) -> None:  # noqa: ARG001
+        raise ServiceError("ServiceException")
+
+    work = Work()
+    retry = [{"ErrorEquals": ["Lambda.ServiceException"], "IntervalSeconds": 1, "MaxAttempts": 1}]
+    with engine(work=Function(work, after=lose)) as engine_:
+        outcome = engine_.machine("m", single(task("work", Retry=retry))).run("e", {})
+    assert outcome.error == "Lambda.ServiceException"
+    assert len(work.runs) == 2
+
+
+def test_a_missing_function_is_named(engine: Engine) -> None:
+    with engine() as engine_:
+        outcome = engine_.machine("m", single(task("work"))).run("e", {})
+    assert outcome.error == "Lambda.ResourceNotFoundException"
+
+
+def test_a_callback_token_is_answered_from_a_handler(engine: Engine) -> None:
+    def answer(event: Any, context: Any) -> None:  # noqa: ARG001
+        boto3.client("stepfunctions").send_task_success(taskToken=event["token"], output='{"x": 1}')
+
+    with engine(beat=answer) as engine_:
+        assert engine_.machine("m", single(beat())).run("e", {}).output == {"x": 1}
+
+
+def test_every_beat_has_a_new_token_and_the_old_one_has_timed_out(engine: Engine) -> None:
+    seen: list[tuple[int, str]] = []
+    answers: list[str] = []
+
+    def third_time(event: Any, context: Any) -> None:  # noqa: ARG001
+        seen.append((event["retry"], event["token"]))
+        if len(seen) == 3:
+            client = boto3.client("stepfunctions")
+            for _, token in seen:
+                try:
+                    client.send_task_success(taskToken=token, output='"beaten"')
+                    answers.append("taken")
+                except ClientError as error:
+                    answers.append(error.response["Error"]["Code"])
+
+    with engine(work=Work(), beat=third_time) as engine_:
+        machine = engine_.machine("m", work_beside_beat())
+        arn = machine.start("e", {})
+        assert machine.wait(arn).output == "done"
+        beats = engine_.invocations_of("beat")
+    assert [retry for retry, _ in seen] == [0, 1, 2]
+    assert len({token for _, token in seen}) == 3
+    assert answers == ["TaskTimedOut", "TaskTimedOut", "taken"]
+    assert beats[2].started - beats[1].started > 1.9  # the whole time-out, then the retry interval
+
+
+def test_a_failure_sent_by_a_beat_stops_the_work_beside_it(engine: Engine) -> None:
+    work = Work(seconds=15)
+
+    def lose(event: Any, context: Any) -> None:  # noqa: ARG001
+        work.started.wait()
+        boto3.client("stepfunctions").send_task_failure(taskToken=event["token"], error="Lost", cause="it ended")
+
+    with engine(work=work, beat=lose) as engine_:
+        outcome = engine_.machine("m", work_beside_beat(timeout=10)).run("e", {}, timeout=5)
+        assert not work.runs
+        work.finish.set()
+    assert (outcome.status, outcome.error, outcome.cause) == ("FAILED", "Lost", "it ended")
+
+
+def test_loops_end_on_stop(engine: Engine) -> None:
+    with engine(work=Work(), beat=no_beat) as engine_:
+        machine = engine_.machine("m", work_beside_beat(timeout=60))
+        arn = machine.start("e", {})
+        machine.wait_until_entered(arn, "Only")
+        machine.stop(arn)
+        assert machine.wait(arn, 5).status == "ABORTED"
+
+
+def test_what_still_runs_is_stopped_at_the_end(engine: Engine) -> None:
+    with engine(work=Work(), beat=no_beat) as engine_:
+        machine = engine_.machine("m", work_beside_beat(timeout=60))
+        for number in range(3):
+            machine.start(f"e{number}", {})
+
+
+def test_a_nested_execution_returns_its_parsed_output(engine: Engine) -> None:
+    with engine(work=lambda event, _: event) as engine_:
+        child = engine_.machine("child", single(task("work")))
+        nested = {
+            "Type": "Task",
+            "Resource": "arn:aws:states:::states:startExecution.sync:2",
+            "Parameters": {"StateMachineArn": child.arn, "Input.$": "$", "Name": "child-1"},
+            "OutputPath": "$.Output",
+            "End": True,
+        }
+        outcome = engine_.machine("parent", single(nested)).run("e", {"k": [1]})
+        assert outcome.output == {"k": [1]}, outcome
+
+
+def test_a_failed_nested_execution_is_a_task_failure_with_the_error_in_its_cause(engine: Engine) -> None:
+    with engine() as engine_:
+        child = engine_.machine("child", single({"Type": "Fail", "Error": "StockMissing", "Cause": "none left"}))
+        nested = {
+            "Type": "Task",
+            "Resource": "arn:aws:states:::states:startExecution.sync:2",
+            "Parameters": {"StateMachineArn": child.arn, "Input": {}, "Name": "child-1"},
+            "End": True,
+        }
+        outcome = engine_.machine("parent", single(nested)).run("e", {})
+    cause = json.loads(outcome.cause or "")
+    assert (outcome.error, cause["Error"], cause["Cause"]) == ("States.TaskFailed", "StockMissing", "none left")
+
+
+def test_a_token_that_was_never_given_out_is_refused(engine: Engine) -> None:
+    with engine() as engine_, pytest.raises(ClientError, match="InvalidToken"):
+        engine_.client.send_task_success(taskToken="forged", output="{}")
+
+
+def test_a_state_s_time_out_in_a_branch_fails_the_parallel_under_its_own_name(engine: Engine) -> None:
+    work = Work(seconds=15)
+    state = {"Type": "Parallel", "Branches": [single(task("work", TimeoutSeconds=1))], "End": True}
+    with engine(work=work) as engine_:
+        outcome = engine_.machine("m", single(state)).run("e", {})
+        work.finish.set()
+    assert (outcome.status, outcome.error) == ("FAILED", "States.Timeout")
+
+
+def test_a_handler_that_never_ends_is_reported_and_nothing_else_is_left(emulator: Emulator) -> None:
+    entered, gate = threading.Event(), threading.Event()
+
+    def block(event: Any) -> None:  # noqa: ARG001
+        entered.set()
+        gate.wait()
+
+    blocked = Function(Work(), before=block)
+    engine_ = StepFunctions({"work": blocked}, dynamodb_endpoint=emulator.endpoint, patience_s=0.5)
+    engine_.__enter__()
+    engine_.machine("m", single(task("work"))).start("e", {})
+    entered.wait()
+    with pytest.raises(RuntimeError, match="still running: work"):
+        engine_.__exit__(None, None, None)
+    assert "AWS_ENDPOINT_URL_LAMBDA" not in os.environ
+    gate.set()
+
+
+def test_the_table_is_the_real_one(engine: Engine) -> None:
+    def count(event: Any, context: Any) -> int:  # noqa: ARG001
+        return len(boto3.client("dynamodb").list_tables()["TableNames"])
+
+    with engine(work=count) as engine_:
+        assert isinstance(engine_.machine("m", single(task("work"))).run("e", {}).output, int)
+
+
+def test_many_executions_run_at_once(engine: Engine) -> None:
+    def answer(event: Any, context: Any) -> None:  # noqa: ARG001
+        boto3.client("stepfunctions").send_task_success(taskToken=event["token"], output="{}")
+
+    with engine(work=Work(seconds=0.2), beat=answer) as engine_:
+        machine = engine_.machine("m", work_beside_beat(timeout=20))
+        arns = [machine.start(f"e{number}", {}) for number in range(24)]
+        assert {machine.wait(arn).status for arn in arns} == {"SUCCEEDED"}
+        assert machine.entered(arns[0]).total() == 3
+        assert len(engine_.invocations) == 48

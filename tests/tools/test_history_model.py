@@ -1,0 +1,366 @@
+"""The checker of histories: what is as it should be passes, and each broken promise is found by its name."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kit.lines import ENTITY, FOREVER_MS, Client, Reference, event, good_locks, line, stay, told_by
+from ticketlock_local.history.model import Outcome, Verdict, judge, overtakings
+from ticketlock_local.history.record import Event, Kind, history, operations
+
+from ticketlock import LockState
+from ticketlock.locks._items import Holder, LockItem, Row
+from ticketlock.wire._table_time import Moment
+
+HISTORIES = 100
+
+
+def verdict(events: Sequence[Event], *, value: int | None = None) -> Verdict:
+    return judge(history(events), {}, None if value is None else {ENTITY: value})
+
+
+def broken(events: Sequence[Event], *, value: int | None = None) -> set[str]:
+    """The names of the promises that are broken."""
+    return {failure.partition(":")[0] for failure in verdict(events, value=value).failures}
+
+
+def changed(events: Sequence[Event], process: int | str, kind: str, change: Callable[[Event], Event]) -> list[Event]:
+    """The same history but for one kind of event of one process's acquisition."""
+    chosen = (str(process), kind, "acquire")
+    return [change(each) if (each.process, each.kind, each.action) == chosen else each for each in events]
+
+
+def without(events: Sequence[Event], process: int | str, kind: str) -> list[Event]:
+    return [each for each in events if (each.process, each.kind, each.action) != (str(process), kind, "acquire")]
+
+
+# What is as it should be.
+
+
+@settings(max_examples=300, deadline=None)
+@given(good_locks())
+def test_whatever_a_good_lock_does_passes(lock: Reference) -> None:
+    assert verdict(lock.events, value=lock.counter).failures == ()
+
+
+def test_what_good_locks_do_has_every_outcome_of_those_with_a_place_and_without_one() -> None:
+    acquired: set[tuple[Outcome, bool]] = set()
+    updated: set[Outcome] = set()
+    lost_places = 0
+    for seed in range(HISTORIES):
+        events = told_by(Reference(1, Random(seed)), shares=False).events
+        told = history(events)
+        acquired |= {(each.outcome, each.ticket is not None) for each in told.acquisitions}
+        updated |= {each.outcome for each in told.updates}
+        lost_places += sum(
+            len({event.ticket for event in each if event.kind == "stands"}) > 1 for each in operations(events)
+        )
+    outcomes: set[Outcome] = {"applied", "refused", "unknown"}
+    assert acquired == {(outcome, has_one) for outcome in outcomes for has_one in (True, False)}
+    assert updated == outcomes
+    assert lost_places
+
+
+class WithoutAQueue(Reference):
+    """Whoever finds room comes in."""
+
+    def rows_before(self, _: Client) -> list[Client]:
+        return []
+
+
+class WithoutALimit(Reference):
+    """Whoever is the first in line comes in."""
+
+    def holding(self) -> list[Client]:
+        return []
+
+
+class ForgetsItsToken(Reference):
+    """Now and then a token is granted again."""
+
+    def _grant(self, client: Client, *, ticket: int | None) -> None:
+        super()._grant(client, ticket=ticket)
+        self.token -= self.token % 2
+
+
+class LetsNewcomersPass(Reference):
+    """Whoever has no number yet comes in where nobody holds, past the queue."""
+
+    def rows_before(self, client: Client) -> list[Client]:
+        return [] if client.ticket is None else super().rows_before(client)
+
+    def somebody_waits(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("lock", "promise", "at_least"),
+    [
+        (WithoutAQueue, "no overtaking", 65),
+        (LetsNewcomersPass, "no overtaking", 60),
+        (WithoutALimit, "exclusion", 95),
+        (ForgetsItsToken, "fencing", 95),
+    ],
+)
+def test_a_lock_that_is_broken_is_found_by_the_promise_that_it_breaks(
+    lock: type[Reference], promise: str, at_least: int
+) -> None:
+    """In most histories; in the others it did nothing wrong, or nothing that shows from outside."""
+    told = (told_by(lock(1, Random(seed)), shares=False) for seed in range(HISTORIES))
+    assert sum(promise in broken(each.events) for each in told) >= at_least
+
+
+def test_a_line_that_is_served_in_its_order_passes_without_a_slip() -> None:
+    assert verdict(line(5)) == Verdict((), ())
+
+
+def test_readers_hold_together() -> None:
+    together = [told for place in range(3) for told in stay(f"{place}", place, 0, 1, shared=True)]
+    tokens = iter((100, 101, 102))
+    together = [replace(each, fencing_token=next(tokens)) if each.fencing_token else each for each in together]
+    assert verdict(together).failures == ()
+
+
+# Exclusion.
+
+
+@settings(deadline=None)
+@given(st.integers(2, 6), st.data())
+def test_a_hold_that_reaches_into_a_later_one_breaks_exclusion(waiters: int, data: st.DataObject) -> None:
+    later = data.draw(st.integers(1, waiters - 1))
+    earlier = data.draw(st.integers(0, later - 1))
+    granted_ms = 1_000 * (later + 1)
+    events = changed(line(waiters), earlier, "holds", lambda each: replace(each, local_ms=granted_ms + 1))
+    assert "exclusion" in broken(events)
+    touching = changed(line(waiters), later - 1, "holds", lambda each: replace(each, local_ms=granted_ms))
+    assert broken(touching) == set()
+
+
+def test_one_more_than_there_are_permits_breaks_exclusion() -> None:
+    def together(permits: int) -> list[Event]:
+        events = [told for place in range(3) for told in stay(f"{place}", place, place, 1, permits=permits)]
+        return [replace(each, local_ms=9_000) if each.kind == "holds" else each for each in events]
+
+    assert broken(together(3)) == set()
+    assert broken(together(2)) == {"exclusion"}
+
+
+def test_a_writer_beside_a_reader_breaks_exclusion() -> None:
+    events = [*stay("0", 0, 0, 1, shared=True), *stay("1", 1, 1, 1)]
+    assert broken(events) == set()
+    assert broken(changed(events, 0, "holds", lambda each: replace(each, local_ms=2_500))) == {"exclusion"}
+
+
+def test_a_write_that_was_applied_after_the_lock_went_on_breaks_exclusion_and_one_that_was_refused_does_not() -> None:
+    sent = event("0", "invoked", 2_500, action="update", found=0)
+    assert broken([*line(2), sent, event("0", "refused", 2_510, action="update")]) == set()
+    assert broken([*line(2), sent]) == set()
+    assert broken([*line(2), sent, event("0", "applied", 2_510, action="update")]) == {"exclusion"}
+
+
+def test_a_holder_that_did_not_look_at_its_lease_any_more_proves_nothing() -> None:
+    late = changed(line(2), 0, "holds", lambda each: replace(each, local_ms=2_500))
+    assert broken(late) == {"exclusion"}
+    assert broken(without(late, 0, "holds")) == set()
+
+
+# Fencing.
+
+
+@settings(deadline=None)
+@given(st.integers(2, 6), st.data())
+def test_a_token_that_is_granted_twice_breaks_fencing(waiters: int, data: st.DataObject) -> None:
+    one, other = sorted(data.draw(st.lists(st.integers(0, waiters - 1), min_size=2, max_size=2, unique=True)))
+    events = changed(line(waiters), other, "applied", lambda each: replace(each, fencing_token=100 + one))
+    assert "fencing" in broken(events)
+
+
+@settings(deadline=None)
+@given(st.integers(2, 6), st.data())
+def test_tokens_that_fall_break_fencing(waiters: int, data: st.DataObject) -> None:
+    one, other = data.draw(st.lists(st.integers(0, waiters - 1), min_size=2, max_size=2, unique=True))
+    events = changed(line(waiters), one, "applied", lambda each: replace(each, fencing_token=100 + other))
+    events = changed(events, other, "applied", lambda each: replace(each, fencing_token=100 + one))
+    assert "fencing" in broken(events)
+
+
+def test_tokens_of_grants_whose_answers_crossed_may_be_in_either_order() -> None:
+    events = changed(line(2), 1, "applied", lambda each: replace(each, fencing_token=99, looked_ms=900))
+    for kind in ("holds", "stands"):
+        events = without(without(events, 0, kind), 1, kind)
+    assert broken(events) == set()
+
+
+# Order.
+
+
+@settings(deadline=None)
+@given(st.integers(2, 6), st.data())
+def test_two_grants_that_change_their_turns_break_the_order(waiters: int, data: st.DataObject) -> None:
+    one, other = data.draw(st.lists(st.integers(0, waiters - 1), min_size=2, max_size=2, unique=True))
+    turns = list(range(waiters))
+    turns[one], turns[other] = other, one
+    events = [told for ticket, turn in enumerate(turns) for told in stay(f"{ticket}", ticket, turn, waiters)]
+    assert broken(events) == {"no overtaking"}
+
+
+def overtaken(times: int, *, after_a_grant: bool = True) -> list[Event]:
+    """The first one is passed, so many times, by grants that had looked before its row stood."""
+    first = [*stay("first", 1, times + 1, 2)]
+    before = [*stay("before", 0, 0, 2)] if after_a_grant else []
+    passing = [told for turn in range(1, times + 1) for told in stay(f"{turn}", turn + 1, turn, 2)]
+    return [*before, *first, *[replace(each, looked_ms=0) if each.looked_ms else each for each in passing]]
+
+
+def test_a_grant_that_was_under_way_while_a_row_was_written_is_the_one_slip() -> None:
+    slip = "first (token 102) was overtaken by 1 (token 101), perhaps when its row stood"
+    assert verdict(overtaken(1)) == Verdict((), (slip,))
+
+
+def test_a_second_slip_breaks_the_order() -> None:
+    assert broken(overtaken(2)) == {"no overtaking"}
+
+
+def test_a_grant_that_may_have_been_made_before_the_row_stood_counts_as_no_second_slip() -> None:
+    assert verdict(overtaken(2, after_a_grant=False)).failures == ()
+
+
+def test_a_grant_that_was_answered_before_the_row_stood_is_no_slip() -> None:
+    events = changed(overtaken(1), "first", "stands", lambda each: replace(each, local_ms=2_001))
+    assert verdict(events) == Verdict((), ())
+    assert overtakings(history(events).acquisitions) == {"first": 1}
+
+
+def test_a_row_whose_lease_may_have_ended_may_be_passed() -> None:
+    events = [*stay("0", 0, 1, 2), *stay("1", 1, 0, 2)]
+    assert broken(events) == {"no overtaking"}
+    assert broken(changed(events, 0, "stands", lambda each: replace(each, until_ms=999))) == set()
+
+
+def test_a_row_of_another_ticket_stood_elsewhere() -> None:
+    events = [*stay("0", 0, 1, 2), *stay("1", 1, 0, 2)]
+    lost = changed(events, 0, "applied", lambda each: replace(each, ticket=7))
+    assert broken(lost) == set()
+
+
+def passing(**wishes: object) -> list[Event]:
+    return [*stay("0", 0, 1, 2, permits=2), *stay("1", 1, 0, 2, **{"permits": 2, **wishes})]
+
+
+def test_with_permits_a_waiter_may_pass_those_for_whom_there_is_room_as_well() -> None:
+    assert broken(passing()) == set()
+    holder = [
+        event("held", "invoked", 0, permits=2),
+        event("held", "applied", 4, ticket=-1, fencing_token=50),
+        event("held", "holds", 1_500),
+    ]
+    assert broken([*holder, *passing()]) == {"no overtaking"}
+
+
+def test_a_reader_passes_no_writer() -> None:
+    assert broken(passing(shared=True)) == {"no overtaking"}
+
+
+@pytest.mark.parametrize("end", [(), (event("0", "refused", 3_000),), (event("0", "unknown", 3_000),)])
+def test_who_was_not_granted_the_lock_was_overtaken_as_long_as_it_found_itself_in_the_queue(end: tuple[Event]) -> None:
+    gone = without(without([*stay("0", 0, 1, 2), *stay("1", 1, 0, 2)], 0, "applied"), 0, "holds")
+    answered_ms = 1_000
+    assert broken([*gone, event("0", "looks", answered_ms + 1), *end]) == {"no overtaking"}
+    # It may have left meanwhile, or been granted the lock and not have heard of it.
+    assert broken([*gone, event("0", "looks", answered_ms), *end]) == set()
+    assert broken([*gone, *end]) == set()
+
+
+def test_a_waiter_that_is_passed_until_it_gives_up_is_one_failure_for_each_that_passed() -> None:
+    first = [event("first", "invoked", 0), event("first", "stands", 5, ticket=0, until_ms=30_000)]
+    passing = [told for turn in range(3) for told in stay(f"{turn}", turn + 1, turn, 2)]
+    failures = verdict([*first, event("first", "looks", 29_900), event("first", "refused", 30_000), *passing]).failures
+    assert [failure for failure in failures if "passed first" in failure] == [
+        f"no overtaking: {turn} (token {100 + turn}) passed first, who stood in the queue when it looked"
+        for turn in range(3)
+    ]
+
+
+def test_the_row_of_one_who_gave_up_may_be_passed_when_its_lease_may_have_ended() -> None:
+    gave_up = without(without([*stay("0", 0, 1, 2), *stay("1", 1, 0, 2)], 0, "applied"), 0, "holds")
+    gave_up = [*gave_up, event("0", "looks", 2_000), event("0", "refused", 2_100)]
+    assert broken(gave_up) == {"no overtaking"}
+    assert broken(changed(gave_up, 0, "stands", lambda each: replace(each, until_ms=1_000))) == set()
+
+
+def test_a_grant_at_once_whose_number_nobody_told_passes_whoever_stood_when_it_was_asked_for() -> None:
+    waits = stay("0", 0, 1, 2)
+    asks = event("1", "invoked", 500)
+    granted = event("1", "applied", 1_000, fencing_token=100)
+    assert broken([*waits, asks, granted]) == {"no overtaking"}
+    assert broken([*stay("0", 0, 1, 2), replace(asks, local_ms=5), granted]) == set()
+
+
+def test_a_grant_that_found_its_place_again_has_the_number_of_the_place() -> None:
+    events = changed(line(3), 1, "applied", lambda each: replace(each, ticket=None))
+    assert [each.ticket for each in history(events).acquisitions] == [0, 1, 2]
+    assert verdict(events) == Verdict((), ())
+
+
+# Updates.
+
+
+def update(process: str, found: int, at_ms: int, kind: Kind = "applied") -> list[Event]:
+    sent = event(process, "invoked", at_ms, action="update", found=found)
+    return [sent] if kind == "unknown" else [sent, replace(sent, kind=kind, local_ms=at_ms + 1)]
+
+
+def test_updates_one_after_the_other_are_all_in_the_counter() -> None:
+    events = [*update("0", 0, 10), *update("1", 1, 20), *update("2", 2, 30, "refused")]
+    assert broken(events, value=2) == set()
+
+
+def test_two_updates_of_the_same_value_are_a_lost_one() -> None:
+    assert broken([*update("0", 0, 10), *update("1", 0, 20)], value=1) == {"no lost update"}
+
+
+@pytest.mark.parametrize(("value", "names"), [(0, {"no lost update"}), (1, set()), (2, set()), (3, {"no lost update"})])
+def test_an_unknown_update_may_be_in_the_counter_or_not(value: int, names: set[str]) -> None:
+    assert broken([*update("0", 0, 10), *update("1", 1, 20, "unknown")], value=value) == names
+
+
+# What is left.
+
+NOW = Moment(local_ms=0, earliest_ms=5_000, latest_ms=5_000, wall_ms=5_000)
+
+
+def left_by(events: Sequence[Event], *, lease_until_ms: int) -> tuple[str, ...]:
+    holder = Holder(owner="0", fencing_token=100, lease_until_ms=lease_until_ms, since_ms=0, data=None)
+    item = LockItem(
+        issued=9,
+        waiting=1,
+        ticket_at_ms=0,
+        void_up_to=0,
+        fencing_token=100,
+        permits=1,
+        held=1,
+        mean_hold_ms=None,
+        holders=(holder,),
+    )
+    row = Row(ticket=9, owner="1", lease_until_ms=lease_until_ms, created_at_ms=0)
+    return judge(history(events), {ENTITY: LockState(item, (row,), NOW)}).failures
+
+
+def test_a_holder_a_row_and_a_count_that_are_left_are_named_when_everybody_has_left() -> None:
+    assert left_by(line(2), lease_until_ms=0) == (
+        f"nothing left: {ENTITY}: holder: 1",
+        f"nothing left: {ENTITY}: queue row: 1",
+        f"nothing left: {ENTITY}: waiter counted: 1",
+    )
+
+
+def test_of_those_who_may_have_died_only_leases_that_run_are_left() -> None:
+    events = [each for each in line(2) if each.action != "release"]
+    assert left_by(events, lease_until_ms=4_999) == ()
+    assert left_by(events, lease_until_ms=FOREVER_MS) == (
+        f"nothing left: {ENTITY}: holder: 1",
+        f"nothing left: {ENTITY}: queue row: 1",
+    )

@@ -1,0 +1,160 @@
+"""What is recorded can be read back and put together, whoever wrote it and however it ended; and can be drawn."""
+
+import threading
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from kit.kept import Kept
+from kit.lines import ENTITY, line
+from kit.picture import drawn
+from kit.places import meanwhile, until
+from kit.places import outcome as outcome_of
+from kit.recorded import RecordedLocks
+from ticketlock_local.history.model import judge
+from ticketlock_local.history.record import Event, Recorder, Seen, history, operations, outcome
+
+from ticketlock import LockClient, LockLost, LockTable, RecordWaitExceeded
+from ticketlock.testing import ManualClock, MemoryDynamoDB
+
+THREADS, OPERATIONS = 8, 50
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "history.jsonl"
+
+
+def client(memory: MemoryDynamoDB, clock: ManualClock) -> LockClient:
+    return LockClient("locks", client=memory.client, clocks=clock, lease=60, heartbeat=False)
+
+
+def told(path: Path) -> list[Event]:
+    return Seen(path).events()
+
+
+def test_an_event_is_read_as_it_was_written(path: Path) -> None:
+    path.write_text("".join(event.line() for event in line(3)))
+    assert told(path) == line(3)
+
+
+def test_what_is_being_written_is_read_when_it_is_there(path: Path) -> None:
+    first, second = (event.line() for event in line(1)[:2])
+    seen = Seen(path)
+    path.write_text(first + second[:10])
+    assert len(seen.events()) == 1
+    path.write_text(first + second)
+    assert seen.events() == line(1)[:2]
+
+
+def test_many_who_append_to_one_file_lose_nothing(path: Path) -> None:
+    def work(name: str) -> None:
+        recorder = Recorder(path, name)
+        for _ in range(OPERATIONS):
+            recorder.begin("acquire", ENTITY).tell("applied", ticket=1, fencing_token=2)
+
+    threads = [threading.Thread(target=work, args=(f"{number}",)) for number in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    recorded = operations(told(path))
+    assert [len(each) for each in recorded] == [2] * THREADS * OPERATIONS
+    assert {outcome(each) for each in recorded} == {"applied"}
+
+
+def test_an_operation_without_an_answer_is_unknown(path: Path) -> None:
+    Recorder(path, "0").begin("acquire", ENTITY, shared=True, permits=3)
+    (acquisition,) = history(told(path)).acquisitions
+    assert (acquisition.outcome, acquisition.shared, acquisition.permits) == ("unknown", True, 3)
+    assert not acquisition.is_over
+
+
+def test_a_client_records_its_grant_its_hold_and_its_release(
+    path: Path, memory: MemoryDynamoDB, clock: ManualClock
+) -> None:
+    with client(memory, clock) as locks, RecordedLocks(locks, Recorder(path, "0")).acquire(ENTITY) as lease:
+        token = lease.lease.fencing_token
+    (acquisition,) = history(told(path)).acquisitions
+    assert (acquisition.outcome, acquisition.fencing_token, acquisition.is_over) == ("applied", token, True)
+    assert acquisition.ticket is not None
+    assert acquisition.granted_ms is not None
+    assert acquisition.held_until_ms is not None
+    assert acquisition.invoked_ms <= acquisition.granted_ms <= acquisition.held_until_ms
+    left = {ENTITY: LockTable("locks", client=memory.client, clocks=clock).inspect(client(memory, clock).lock(ENTITY))}
+    assert judge(history(told(path)), left).passed
+
+
+def test_a_client_records_that_it_gave_up(path: Path, memory: MemoryDynamoDB, clock: ManualClock) -> None:
+    with client(memory, clock) as locks, client(memory, clock) as others, others.acquire(ENTITY):
+        recorded = RecordedLocks(locks, Recorder(path, "0"))
+        with pytest.raises(RecordWaitExceeded):
+            recorded.acquire(ENTITY, record_wait=0)
+    (acquisition,) = history(told(path)).acquisitions
+    assert (acquisition.outcome, acquisition.is_over) == ("refused", True)
+
+
+def test_a_client_whose_lease_has_ended_records_no_hold_and_a_release_that_was_refused(
+    path: Path, memory: MemoryDynamoDB, clock: ManualClock
+) -> None:
+    with client(memory, clock) as locks:
+        lease = RecordedLocks(locks, Recorder(path, "0")).acquire(ENTITY)
+        clock.advance(61)
+        assert not lease.look()
+        with pytest.raises(LockLost):
+            lease.release()
+    (acquisition,) = history(told(path)).acquisitions
+    assert acquisition.held_until_ms is None
+    releases = [each for each in operations(told(path)) if each[0].action == "release"]
+    assert [outcome(each) for each in releases] == ["refused"]
+
+
+def test_a_wait_records_since_when_its_row_stands(path: Path, memory: MemoryDynamoDB, clock: ManualClock) -> None:
+    with client(memory, clock) as locks, client(memory, clock) as others:
+        held = others.acquire(ENTITY)
+        recorder = Recorder(path, "0")
+        waits = threading.Thread(target=lambda: RecordedLocks(locks, recorder).acquire(ENTITY).release())
+        waits.start()
+        until(lambda: any(event.kind == "stands" for event in told(path)), "a row")
+        held.release()
+        waits.join()
+    (acquisition,) = history(told(path)).acquisitions
+    (standing,) = acquisition.standings
+    assert acquisition.invoked_ms <= standing.from_ms <= acquisition.looked_ms
+    assert acquisition.ticket is not None
+
+
+def test_a_wait_that_ends_without_the_lock_records_its_looks(
+    path: Path, memory: MemoryDynamoDB, clock: ManualClock
+) -> None:
+    with client(memory, clock) as locks, client(memory, clock) as others, others.acquire(ENTITY):
+        recorder = Recorder(path, "0")
+        waits = meanwhile(lambda: RecordedLocks(locks, recorder).acquire(ENTITY, record_wait=20))
+        until(lambda: any(event.kind == "looks" for event in told(path)), "a look")
+        clock.advance(21)
+        with pytest.raises(RecordWaitExceeded):
+            outcome_of(waits)
+    first, second, *looks, last = [event.kind for event in told(path)]
+    assert (first, second, set(looks), last) == ("invoked", "stands", {"looks"}, "refused")
+    (acquisition,) = history(told(path)).acquisitions
+    assert acquisition.ticket is not None
+    assert len(acquisition.standings) == 1
+
+
+def test_a_history_is_drawn_with_its_processes_and_tokens() -> None:
+    svg = drawn(line(3), "a title", "why").to_svg()
+    texts = {text.text for text in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")}
+    assert {"a title", "why", ENTITY, "0", "1", "2", "…100"} <= texts
+
+
+def test_a_history_that_is_broken_fails_and_says_where_it_is_kept(request: pytest.FixtureRequest) -> None:
+    kept = Kept(request.node.name)
+    try:
+        kept.write(line(2))
+        with pytest.raises(AssertionError, match="no lost update: the counter of order-42 is 1"):
+            kept.check({}, {ENTITY: 1})
+        where = f"build/histories/{request.node.name}"
+        assert kept.draw("why") == f"{where}.jsonl and, drawn, {where}.svg"
+        assert kept.picture.exists()
+    finally:
+        kept.remove()

@@ -1,0 +1,83 @@
+"""What is asked after every test of the contract fails where a promise is broken."""
+
+from typing import Any
+
+import pytest
+from kit.invariants import Broken
+from kit.promises import kept_by
+from kit.world import LEASE_MS, Process, World
+
+from ticketlock import LockName
+from ticketlock.locks._items import lock_key, row_key
+
+
+@pytest.fixture
+def held_and_waited_for(alice: Process, bob: Process, lock: LockName) -> None:
+    alice.granted(alice.claim(lock))
+    bob.queued(bob.claim(lock))
+
+
+@pytest.mark.usefixtures("held_and_waited_for")
+@pytest.mark.leaves_a_promise_broken("the counts are changed behind the lock's back")
+@pytest.mark.parametrize(
+    ("count", "wrong"), [("held", 0), ("held", 2), ("heldShared", 1), ("waiting", 0)], ids=lambda value: str(value)
+)
+def test_a_count_that_is_wrong_is_found(
+    world: World, alice: Process, lock: LockName, onlooker: Any, count: str, wrong: int
+) -> None:
+    update(alice, lock, f"SET {count} = :wrong", {":wrong": {"N": str(wrong)}})
+    with pytest.raises(Broken, match="counts: "):
+        world.keeps_its_promises(onlooker)
+
+
+@pytest.mark.usefixtures("held_and_waited_for")
+def test_a_count_of_waiters_may_be_too_high(world: World, alice: Process, lock: LockName, onlooker: Any) -> None:
+    update(alice, lock, "SET waiting = :more", {":more": {"N": "7"}})
+    world.keeps_its_promises(onlooker)
+
+
+@pytest.mark.usefixtures("held_and_waited_for")
+def test_a_row_whose_lease_is_over_need_not_be_counted(
+    world: World, alice: Process, lock: LockName, onlooker: Any
+) -> None:
+    update(alice, lock, "SET waiting = :none", {":none": {"N": "0"}})
+    world.advance(LEASE_MS + 4_000)
+    world.keeps_its_promises(onlooker)
+
+
+@pytest.mark.usefixtures("held_and_waited_for")
+@pytest.mark.leaves_a_promise_broken("a row is written that says nothing")
+def test_a_row_that_cannot_be_read_is_found(world: World, alice: Process, lock: LockName, onlooker: Any) -> None:
+    alice.client.put_item(TableName=world.engine.table_name, Item=row_key(lock, 7))
+    with pytest.raises(Broken, match="a row without 'owner'"):
+        world.keeps_its_promises(onlooker)
+
+
+@pytest.mark.leaves_a_promise_broken("the test itself says so")
+def test_an_error_that_the_mark_does_not_name_is_no_broken_promise(request: pytest.FixtureRequest) -> None:
+    with kept_by(request):
+        raise Broken("counts: as the mark has it")
+    with pytest.raises(KeyError), kept_by(request):
+        raise KeyError("pk")
+
+
+@pytest.mark.leaves_a_promise_broken("the token is set back behind the lock's back")
+@pytest.mark.parametrize("by", [1, 2], ids=["the same token again", "a smaller token"])
+def test_a_fencing_token_that_does_not_grow_is_found(
+    world: World, alice: Process, bob: Process, lock: LockName, onlooker: Any, by: int
+) -> None:
+    claim = alice.claim(lock)
+    alice.table.release(claim, alice.granted(claim))
+    update(alice, lock, "SET fencingToken = fencingToken - :by", {":by": {"N": str(by)}})
+    bob.granted(bob.claim(lock))
+    with pytest.raises(Broken, match="fencing: "):
+        world.keeps_its_promises(onlooker)
+
+
+def update(process: Process, lock: LockName, change: str, values: dict[str, Any]) -> None:
+    process.client.update_item(
+        TableName=process.world.engine.table_name,
+        Key=lock_key(lock),
+        UpdateExpression=change,
+        ExpressionAttributeValues=values,
+    )

@@ -1,0 +1,226 @@
+"""Waits and holds without end: each goes on in executions of its own, and the first one sees it through."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from kit.interpreter.harness import Work, until
+from kit.interpreter.stage import HALF_LIFE_S, LEASE_S, Stage
+from ticketlock_cdk.lock.settings import HandOver
+from workflow.interpreted.conftest import Open
+
+from ticketlock.workflow import _event_budget as budget
+
+EVENTS_PER_LOOK = {True: budget.EVENTS_PER_PARKED_LOOK, False: budget.EVENTS_PER_POLL}
+"""At most, of a waiter that is called, and of one that polls."""
+
+
+def test_a_wait_goes_on_over_10_seams_in_the_same_place(open_stage: Open) -> None:
+    work = Work(seconds=60)
+    stage = open_stage({"work": work, "next": Work(), "last": Work()}, polls_an_execution=3)
+    holder = stage.start("order-42")
+    assert work.started.wait(10)
+    waiter = stage.start("order-42", function="next")
+    stage.machine.wait_until_entered(waiter, "WaitForTurn")
+    behind = stage.start("order-42", function="last", recordWaitSeconds="Infinity")
+    ticket = stage.lock("order-42").rows[0].ticket
+    stage.machine.wait_until_entered(waiter, "ContinueWaiting", 120, more_than=9)
+    assert stage.lock("order-42").rows[0].ticket == ticket
+    work.finish.set()
+    assert stage.machine.wait(holder).status == "SUCCEEDED"
+    assert stage.machine.wait(waiter).status == "SUCCEEDED"
+    assert stage.machine.wait(behind).status == "SUCCEEDED"
+    (first,), (second,) = stage.engine.invocations_of("next"), stage.engine.invocations_of("last")
+    assert first.ended <= second.started
+    assert first.event["lock"]["owner"] == waiter
+    assert stage.is_free("order-42")
+
+
+def test_a_called_wait_goes_on_over_a_seam(open_stage: Open) -> None:
+    stage, work, holder, waiter = with_a_waiter(open_stage, polls_an_execution=2, parks=1, hand_over=HandOver.CALLBACK)
+    stage.machine.wait_until_entered(waiter, "ContinueWaiting", 3 * LEASE_S)
+    (child,) = stage.continuations("wait-")
+    stage.continues.wait_until_entered(child, "WaitForCall")
+    work.finish.set()
+    assert stage.machine.wait(holder).status == "SUCCEEDED"
+    assert stage.machine.wait(waiter, HALF_LIFE_S + 30).status == "SUCCEEDED"
+
+
+def test_a_record_wait_ends_across_a_seam(open_stage: Open) -> None:
+    work = Work(seconds=60)
+    stage = open_stage(work, polls_an_execution=2)
+    holder = stage.start("order-42")
+    assert work.started.wait(10)
+    ended = stage.run("order-42", recordWaitSeconds=5)
+    assert ended.error == "RecordWaitExceeded"
+    assert stage.continuations("wait-")
+    assert stage.lock("order-42").rows == ()
+    work.finish.set()
+    stage.machine.wait(holder)
+
+
+def test_a_wait_whose_continuation_is_stopped_goes_on_by_itself(open_stage: Open) -> None:
+    stage, work, holder, waiter = with_a_waiter(open_stage, polls_an_execution=2)
+    stage.machine.wait_until_entered(waiter, "ContinueWaiting")
+    child = until(lambda: stage.continuations("wait-"), 10, lambda: "a continuation")[0]
+    stage.continues.wait_until_entered(child, "CheckPosition")
+    stage.continues.stop(child)
+    stage.machine.wait_until_entered(waiter, "ContinueWaiting", more_than=1)
+    work.finish.set()
+    assert stage.machine.wait(holder).status == "SUCCEEDED"
+    assert stage.machine.wait(waiter).status == "SUCCEEDED"
+
+
+def test_a_hold_goes_on_over_seams_and_keeps_the_lock(open_stage: Open) -> None:
+    work = Work(seconds=60)
+    stage = open_stage({"work": work, "next": Work()}, beats_an_execution=2)
+    holder = stage.start("order-42")
+    assert work.started.wait(10)
+    (held,) = (item.holders for item in [stage.lock("order-42").item] if item is not None)
+    until(lambda: len(stage.continuations("hold-")) >= 3, 90, lambda: "the third seam")
+    item = stage.lock("order-42").item
+    assert item is not None
+    assert [each.fencing_token for each in item.holders] == [each.fencing_token for each in held]
+    work.finish.set()
+    outcome = stage.machine.wait(holder, LEASE_S + 30)
+    assert (outcome.status, outcome.output) == ("SUCCEEDED", "done")
+    assert stage.is_free("order-42")
+    assert {stage.continues.wait(arn).status for arn in stage.continuations("hold-")} == {"SUCCEEDED"}
+
+
+def test_a_hold_that_is_lost_across_a_seam_stops_the_work_by_name(open_stage: Open) -> None:
+    work = Work(seconds=60)
+    stage = open_stage(work, beats_an_execution=2)
+    holder = stage.start("order-42")
+    assert work.started.wait(10)
+    until(lambda: stage.continuations("hold-"), 30, lambda: "a seam")
+    stage.take_away("order-42")
+    outcome = stage.machine.wait(holder, LEASE_S + 30)
+    assert (outcome.status, outcome.error) == ("FAILED", "LockLost")
+    assert "not held with fencing token" in (outcome.cause or "")
+    work.finish.set()
+
+
+def test_a_hold_whose_continuation_is_stopped_goes_on_by_itself(open_stage: Open) -> None:
+    work = Work(seconds=60)
+    stage = open_stage(work, beats_an_execution=2)
+    holder = stage.start("order-42")
+    assert work.started.wait(10)
+    child = until(lambda: stage.continuations("hold-"), 30, lambda: "a seam")[0]
+    stage.continues.wait_until_entered(child, "Heartbeat")
+    stage.continues.stop(child)
+    until(lambda: len(stage.continuations("hold-")) >= 2, 30, lambda: "the next seam")
+    work.finish.set()
+    assert stage.machine.wait(holder, LEASE_S + 30).status == "SUCCEEDED"
+
+
+def test_a_lock_that_was_waited_for_in_a_continuation_belongs_to_the_first_execution(open_stage: Open) -> None:
+    stage, work, holder, waiter = with_a_waiter(open_stage, polls_an_execution=2)
+    stage.machine.wait_until_entered(waiter, "ContinueWaiting")
+    work.finish.set()
+    stage.machine.wait(holder)
+    assert stage.machine.wait(waiter).status == "SUCCEEDED"
+    (run,) = stage.engine.invocations_of("next")
+    assert run.event["lock"]["owner"] == waiter
+
+
+class TestEventBudget:
+    """What each loop of the definition costs, counted in the history of one round."""
+
+    @pytest.fixture
+    def print_row(self, record_property: Any) -> Any:
+        def row(loop: str, events: int) -> None:
+            record_property(loop, events)
+            print(f"{loop}: {events} events")  # noqa: T201 -- `pytest -rP` shows the whole budget
+
+        return row
+
+    def test_a_poll_costs_what_the_budget_counts(self, open_stage: Open, print_row: Any) -> None:
+        with waiting(open_stage) as (stage, waiter, _):
+            stage.machine.wait_until_entered(waiter, "CheckPosition", more_than=2)
+            events = round_of(stage.machine.history(waiter), "MyTurn?")
+            print_row("a poll", events)
+            assert events == budget.EVENTS_PER_POLL
+
+    def test_a_parked_look_costs_what_the_budget_counts(self, open_stage: Open, print_row: Any) -> None:
+        with waiting(open_stage, hand_over=HandOver.CALLBACK, parks=2) as (stage, waiter, _):
+            stage.machine.wait_until_entered(waiter, "CheckPosition", 60, more_than=2)
+            events = round_of(stage.machine.history(waiter), "MyTurn?")
+        print_row("a parked look with one retry", events)
+        most = events + (budget.PARKS_A_LOOK - 2) * budget.EVENTS_PER_PARK
+        print_row("a parked look at most", most)
+        assert most == budget.EVENTS_PER_PARKED_LOOK
+
+    def test_a_waiting_seam_costs_what_the_budget_counts(self, open_stage: Open, print_row: Any) -> None:
+        with waiting(open_stage, polls_an_execution=2) as (stage, waiter, _):
+            stage.machine.wait_until_entered(waiter, "ContinueWaiting", more_than=2)
+            events = round_of(stage.machine.history(waiter), "ContinueWaiting")
+            print_row("a seam of a wait", events)
+            assert events == budget.EVENTS_PER_WAITING_SEAM
+
+    def test_a_holding_seam_costs_what_the_budget_counts(self, open_stage: Open, print_row: Any) -> None:
+        with waiting(open_stage, beats_an_execution=2) as (stage, _, holder):
+            stage.machine.wait_until_entered(holder, "ContinueHolding", 60, more_than=2)
+            events = round_of(stage.machine.history(holder), "ContinueHolding")
+            print_row("a seam of a hold", events)
+            assert events == budget.EVENTS_PER_HOLDING_SEAM
+
+    def test_a_year_fits_under_the_default_lease(self, print_row: Any) -> None:
+        year_s, lease_s, poll_s = 365 * 24 * 3_600, 60, 5
+        beats = year_s / (lease_s / 2)
+        # A poller's sleeps grow with a thousandth of the time that it has waited, up to half a lease.
+        looks = {True: beats / budget.PARKS_A_LOOK, False: beats + 1_000 * (1 + lease_s / 2 / poll_s)}
+        for called, most in looks.items():
+            first = budget.FIRST_POLLS * EVENTS_PER_LOOK[called]
+            seams = (budget.WAITING_EVENTS - first) / budget.EVENTS_PER_WAITING_SEAM
+            assert seams * budget.most_polls_an_execution(called=called) > most
+            print_row("seams that a wait may have", int(seams))
+        left = budget.MAX_EVENTS - budget.WAITING_EVENTS - 2 * budget.FIRST_BEATS * budget.EVENTS_PER_BEAT
+        assert left / budget.EVENTS_PER_HOLDING_SEAM * budget.BEATS_AN_EXECUTION > beats
+
+    def test_an_execution_that_goes_on_stays_below_the_limit(self) -> None:
+        for called in (True, False):
+            spent = budget.most_polls_an_execution(called=called) * EVENTS_PER_LOOK[called]
+            assert spent < budget.MAX_EVENTS
+        assert budget.BEATS_AN_EXECUTION * budget.EVENTS_PER_BEAT < budget.MAX_EVENTS
+
+
+def with_a_waiter(open_stage: Open, **settings: Any) -> tuple[Stage, Work, str, str]:
+    """A stage, the work of a holder that keeps the lock until a test lets it go, the holder, and a waiter."""
+    work = Work(seconds=60)
+    stage = open_stage({"work": work, "next": Work()}, **settings)
+    holder = stage.start("order-42")
+    assert work.started.wait(10)
+    return stage, work, holder, stage.start("order-42", function="next")
+
+
+@contextmanager
+def waiting(open_stage: Open, **settings: Any) -> Iterator[tuple[Stage, str, str]]:
+    """A stage with a waiter, and a holder that keeps the lock."""
+    stage, work, holder, waiter = with_a_waiter(open_stage, **settings)
+    yield stage, waiter, holder
+    work.finish.set()
+
+
+def round_of(history: list[dict[str, Any]], state: str) -> int:
+    """The events from one entry of a state to the next, those of other branches left out."""
+    branch = branch_of(history, state)
+    entries = [
+        index for index, event in enumerate(branch) if event.get("stateEnteredEventDetails", {}).get("name") == state
+    ]
+    rounds = Counter(later - earlier for earlier, later in pairwise(entries))
+    return rounds.most_common(1)[0][0]
+
+
+def branch_of(history: list[dict[str, Any]], state: str) -> list[dict[str, Any]]:
+    """The events of one line of states: each event names the one before it."""
+    by_id = {event["id"]: event for event in history}
+    last = max(event["id"] for event in history if event.get("stateEnteredEventDetails", {}).get("name") == state)
+    line = []
+    while last in by_id:
+        line.append(by_id[last])
+        last = by_id[last]["previousEventId"]
+    return line[::-1]

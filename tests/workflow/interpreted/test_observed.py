@@ -1,0 +1,92 @@
+"""What the functions tell: one log line and one set of metrics a step."""
+
+import hashlib
+import io
+import json
+from typing import Any
+
+import _observed
+import pytest
+from kit.interpreter.harness import Work
+from workflow.interpreted.conftest import Open
+
+
+def objects(printed: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+
+
+@pytest.fixture
+def queued(
+    open_stage: Open, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> tuple[str, str, list[dict[str, Any]], list[dict[str, Any]]]:
+    """A holder's ARN, that of an execution which waited for it, and all that was told meanwhile."""
+    # The logger keeps the stream and the level of the moment when it was made.
+    lines = io.StringIO()
+    monkeypatch.setattr(_observed.logger.registered_handler, "stream", lines)
+    level = _observed.logger.log_level
+    _observed.logger.setLevel("INFO")
+    work = Work(seconds=60)
+    stage = open_stage({"work": work, "next": Work()})
+    holder = stage.start("order-42")
+    assert work.started.wait(10)
+    waiter = stage.start("order-42", function="next", namespace="default")
+    stage.machine.wait_until_entered(waiter, "WaitForTurn")
+    stage.run("order-42", recordWaitSeconds=0)
+    work.finish.set()
+    for arn in (holder, waiter):
+        assert stage.machine.wait(arn).status == "SUCCEEDED"
+    _observed.logger.setLevel(level)
+    return holder, waiter, objects(lines.getvalue()), objects(capsys.readouterr().out)
+
+
+def test_each_step_logs_the_entity_the_namespace_the_ticket_and_the_execution(queued: Any) -> None:
+    holder, waiter, logs, _ = queued
+    assert {line["message"] for line in logs} == {"take_ticket", "check_position", "heartbeat", "release"}
+    for line in logs:
+        assert line["entity"] == "order-42"
+        assert line["namespace"] == "default"
+        # Whoever was refused at once has no ticket.
+        assert "ticket" in line or "refused" in line
+    assert {line["execution"] for line in logs} >= {holder, waiter}
+
+
+def test_other_owners_are_logged_as_a_short_hash_and_task_tokens_not_at_all(queued: Any) -> None:
+    holder, waiter, logs, _ = queued
+    waiting = [line for line in logs if line["execution"] == waiter and "holders" in line]
+    assert waiting
+    assert {tuple(line["holders"]) for line in waiting} <= {(), (hashlib.sha256(holder.encode()).hexdigest()[:8],)}
+    text = json.dumps([line for line in logs if line["execution"] != holder])
+    assert holder not in text
+    assert "taskToken" not in json.dumps(logs)
+    assert "task_token" not in json.dumps(logs)
+
+
+def test_metrics_count_grants_waits_holds_and_ended_record_waits(queued: Any) -> None:
+    _, _, _, metrics = queued
+    names = [
+        (metric["Name"], metric["Unit"])
+        for line in metrics
+        for metric in line["_aws"]["CloudWatchMetrics"][0]["Metrics"]
+    ]
+    assert names.count(("Grants", "Count")) == 2
+    assert names.count(("WaitTime", "Milliseconds")) == 2
+    assert names.count(("TakenOver", "Count")) == 2
+    assert names.count(("HoldTime", "Milliseconds")) == 2
+    assert names.count(("RecordWaitsExceeded", "Count")) == 1
+
+
+def test_no_metric_has_the_entity_as_a_dimension(queued: Any) -> None:
+    _, _, _, metrics = queued
+    assert {json.dumps(line["_aws"]["CloudWatchMetrics"][0]["Dimensions"]) for line in metrics} == {'[["service"]]'}
+    assert "order-42" not in json.dumps(metrics)
+
+
+def test_a_lost_lease_is_counted(open_stage: Open, capsys: pytest.CaptureFixture[str]) -> None:
+    work = Work(seconds=60)
+    stage = open_stage(work)
+    arn = stage.start("order-42")
+    assert work.started.wait(10)
+    stage.take_away("order-42")
+    assert stage.machine.wait(arn, 12).error == "LockLost"
+    work.finish.set()
+    assert any("LostLeases" in line for line in objects(capsys.readouterr().out))

@@ -1,0 +1,451 @@
+"""Fragments in a state machine of somebody's own, executed: the CDK's definition, the handlers and a table for real."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+from kit.interpreter.harness import Machine, Work, until
+from kit.interpreter.lambda_server import Twice
+from kit.interpreter.stage import CHILD_ARN, Stage
+from ticketlock_cdk.lock.settings import HandOver
+from workflow.interpreted.conftest import OpenUser
+from workflow.interpreted.user_machine import USER_LEASE_S, UserStage
+
+CALLBACK, POLL = HandOver.CALLBACK, HandOver.POLL
+ENTITY = "order-42"
+
+
+class StockMissing(Exception):
+    pass
+
+
+def echo(event: Any, _context: Any) -> Any:
+    return event
+
+
+# No null among them: the interpreter invokes a function with nothing then.
+PAYLOADS: list[Any] = [
+    {"order": 42, "lines": [{"sku": "tea"}], "none": None},
+    {"lock": "mine", "payload": [1], "failure": {"Error": "E"}, "task": {}, "ignored": 1, "seam": 2},
+    {},
+    [1, [2], None],
+    [],
+    "text",
+    "",
+    0,
+    False,
+]
+
+
+@pytest.mark.parametrize("name", ["chain", "polled_chain"])
+def test_the_payload_arrives_at_a_chain_and_leaves_it_untouched(open_user: OpenUser, name: str) -> None:
+    user = open_user(name, {"work": echo}, hand_over=POLL if name == "polled_chain" else CALLBACK)
+    outcomes = [user.run(payload) for payload in PAYLOADS]
+    assert [(outcome.status, outcome.output) for outcome in outcomes] == [("SUCCEEDED", each) for each in PAYLOADS]
+    assert [run.event for run in user.stage.engine.invocations_of("work")] == PAYLOADS
+    assert user.stage.is_free(ENTITY)
+
+
+def test_states_that_call_nobody_see_every_payload_untouched(open_user: OpenUser) -> None:
+    user = open_user("passing")
+    payloads = [*PAYLOADS, None]
+    outcomes = [user.run(payload) for payload in payloads]
+    assert [(outcome.status, outcome.output) for outcome in outcomes] == [("SUCCEEDED", each) for each in payloads]
+
+
+def test_the_payload_arrives_at_a_function_and_what_it_returns_leaves(open_user: OpenUser) -> None:
+    user = open_user("function", {"work": echo})
+    outcomes = [user.run(payload) for payload in PAYLOADS]
+    assert [(outcome.status, outcome.output) for outcome in outcomes] == [("SUCCEEDED", each) for each in PAYLOADS]
+    assert [run.event for run in user.stage.engine.invocations_of("work")] == PAYLOADS
+    assert user.stage.is_free(ENTITY)
+
+
+def test_the_payload_arrives_at_a_nested_execution_and_its_output_leaves(open_user: OpenUser) -> None:
+    user = open_user("nested_execution")
+    done = {"Type": "Pass", "Parameters": {"got.$": "$"}, "End": True}
+    child = user.stage.engine.machine("child", {"StartAt": "Done", "States": {"Done": done}})
+    assert child.arn == CHILD_ARN
+    payload = {"order": 42, "lock": "mine"}
+    outcome = user.run(payload)
+    assert (outcome.status, outcome.output) == ("SUCCEEDED", {"got": payload})
+    assert user.stage.is_free(ENTITY)
+
+
+def test_entity_namespace_and_record_wait_come_from_the_payload_and_the_lock_is_told(open_user: OpenUser) -> None:
+    work = Work()
+    user = open_user("by_path", work)
+    payload = {"order": {"id": "tea", "size": 2}, "tenant": "shop", "patience": 5}
+    arn = user.start(payload)
+    assert user.machine.wait(arn).output == "done"
+    event = work.runs[0].event
+    lock = event["order"].pop("lock")
+    assert event == payload
+    assert (lock["entity"], lock["namespace"], set(lock)) == (
+        "tea",
+        "shop",
+        {"entity", "namespace", "owner", "fencingToken"},
+    )
+    assert lock["owner"].startswith(f"{arn}/Locked/")
+    assert isinstance(lock["fencingToken"], int)
+
+
+def test_a_path_that_leads_to_no_text_fails_by_name_and_writes_nothing(open_user: OpenUser) -> None:
+    user = open_user("by_path")
+    outcome = user.run({"order": {"id": 7}, "tenant": "shop", "patience": "Infinity"})
+    assert (outcome.status, outcome.error) == ("FAILED", "InvalidLockRequest")
+    assert (outcome.cause or "").startswith("entity is 7")
+    assert user.stage.items() == []
+
+
+def test_an_entity_may_be_made_of_several_values(open_user: OpenUser) -> None:
+    user = open_user("by_name")
+    arn = user.start({"order": "tea"})
+    assert user.machine.wait(arn).status == "SUCCEEDED"
+    assert user.stage.is_free(f"tea/{arn.rpartition(':')[2]}")
+
+
+def test_executions_with_fragments_run_one_at_a_time_in_ticket_order(open_user: OpenUser) -> None:
+    work = Work(seconds=0.3)
+    user = open_user("chain", work)
+    arns = [user.start(index) for index in range(5)]
+    assert {user.machine.wait(arn, 60).status for arn in arns} == {"SUCCEEDED"}
+    assert work.overlaps() == []
+    served = [event["turn"]["grant"]["ticket"] for event in releases(user)]
+    assert served == sorted(set(served))
+
+
+def releases(user: UserStage) -> list[Any]:
+    return [invocation.event for invocation in user.stage.engine.invocations_of("Release")]
+
+
+@pytest.mark.parametrize(
+    ("name", "own", "transitions"),
+    [
+        ("function", {"Locked.InvokeFunction", "After"}, 6),
+        # The Parallel in which a chain's failures are caught.
+        ("chain", {"Look", "Work", "LookAgain", "After"}, 7),
+        # The state that tells the lock.
+        ("by_path", {"Work"}, 8),
+    ],
+)
+def test_an_uncontended_entry_makes_few_transitions_beside_the_works_own_and_5_writes(
+    open_user: OpenUser, name: str, own: set[str], transitions: int
+) -> None:
+    user = open_user(name)
+    arn = user.start({"order": {"id": "tea"}, "tenant": "shop", "patience": 5})
+    assert user.machine.wait(arn).status == "SUCCEEDED"
+    entered = user.machine.entered(arn)
+    assert sum(count for state, count in entered.items() if state not in own) == transitions
+    # One more than the serialised workflow: the entry is written down for a clean-up, which has only the ARN.
+    assert user.stage.requests.count("UpdateItem") == 5
+
+
+def test_a_fragment_and_the_serialised_workflow_share_one_queue(open_user: OpenUser) -> None:
+    work, after = Work(seconds=30), Work()
+    user = open_user("chain", {"work": work, "after": after})
+    first = user.start()
+    assert work.started.wait(10)
+    second = user.stage.start(ENTITY, function="after")
+    user.stage.wait_until_parked(second)
+    work.finish.set()
+    assert user.machine.wait(first).status == "SUCCEEDED"
+    assert user.stage.machine.wait(second).status == "SUCCEEDED"
+    assert work.runs[0].ended <= after.runs[0].started
+
+
+def test_two_fragments_follow_each_other(open_user: OpenUser) -> None:
+    user = open_user("two", {"work": echo})
+    payload = {"first": "a", "second": "b"}
+    arn = user.start(payload)
+    assert user.machine.wait(arn).output == payload
+    assert user.stage.is_free("a")
+    assert user.stage.is_free("b")
+    assert len({session["sk"]["S"].split("/")[1] for session in user.sessions(arn)}) == 2
+
+
+def test_a_fragment_may_protect_another(open_user: OpenUser) -> None:
+    work = Work()
+    user = open_user("nested_locks", work)
+    payload = {"outer": "customer-7", "inner": "order-42"}
+    assert user.run(payload).output == "done"
+    assert work.runs[0].event == payload
+    assert user.stage.is_free("customer-7")
+    assert user.stage.is_free("order-42")
+
+
+@pytest.mark.parametrize("entities", [["order-42"], ["order-1", "order-2"]], ids=["one entity", "two entities"])
+def test_branches_of_a_parallel_never_overlap_on_one_entity(open_user: OpenUser, entities: list[str]) -> None:
+    work = Work(seconds=1)
+    user = open_user("branches", work)
+    arns = [user.start() for _ in entities]
+    assert [user.machine.wait(arn, 60).output for arn in arns] == [["done", "done"]] * len(entities)
+    assert len(work.runs) == 2 * len(entities)
+    assert work.overlaps() == []
+    assert len(owners(user)) == 2 * len(entities)
+    assert user.stage.is_free(ENTITY)
+
+
+def owners(user: UserStage) -> set[str]:
+    return {event["turn"]["claim"]["owner"] for event in releases(user)}
+
+
+def test_iterations_of_a_map_are_owners_of_their_own_one_at_a_time(open_user: OpenUser) -> None:
+    work = Work(seconds=0.3)
+    user = open_user("items", work)
+    items = [{"entity": ENTITY, "line": line} for line in range(4)]
+    assert user.run({"items": items}, 60).output == ["done"] * 4
+    assert work.overlaps() == []
+    assert sorted(run.event["line"] for run in work.runs) == [0, 1, 2, 3]
+    assert len({run.event["lock"]["owner"] for run in work.runs}) == 4
+    assert tokens(work) == sorted(set(tokens(work)))
+    assert user.stage.is_free(ENTITY)
+
+
+def tokens(work: Work) -> list[int]:
+    return [run.event["lock"]["fencingToken"] for run in sorted(work.runs, key=lambda run: run.started)]
+
+
+def test_iterations_of_a_map_with_entities_of_their_own_do_not_wait(open_user: OpenUser) -> None:
+    work = Work(seconds=30)
+    user = open_user("items", work)
+    arn = user.start({"items": [{"entity": "order-1"}, {"entity": "order-2"}]})
+    until(lambda: user.machine.entered(arn)["Work"] == 2, 20, lambda: str(user.machine.entered(arn)))
+    work.finish.set()
+    assert user.machine.wait(arn).output == ["done", "done"]
+
+
+def test_iterations_of_a_map_in_a_map_are_owners_of_their_own(open_user: OpenUser) -> None:
+    work = Work(seconds=0.2)
+    user = open_user("groups", work)
+    groups = [[{"entity": entity} for entity in ("order-1", "order-2")] for _ in range(2)]
+    assert user.run({"groups": groups}, 60).output == [["done", "done"]] * 2
+    for entity in ("order-1", "order-2"):
+        of_entity = Work(runs=[run for run in work.runs if run.event["entity"] == entity])
+        assert len(of_entity.runs) == 2
+        assert of_entity.overlaps() == []
+        assert user.stage.is_free(entity)
+    assert len(owners(user)) == 4
+
+
+def test_each_entry_of_a_loop_takes_a_ticket_of_its_own(open_user: OpenUser) -> None:
+    seen: list[Any] = []
+
+    def count_down(event: Any, _context: Any) -> Any:
+        seen.append(event)
+        return {"left": event["left"] - 1}
+
+    user = open_user("loop", {"work": count_down})
+    assert user.run({"left": 3}, 60).output == {"left": 0}
+    locks = [event["lock"] for event in seen]
+    assert [event["left"] for event in seen] == [3, 2, 1]
+    assert len({lock["owner"] for lock in locks}) == 3
+    assert [lock["fencingToken"] for lock in locks] == sorted({lock["fencingToken"] for lock in locks})
+    assert len({event["turn"]["grant"]["ticket"] for event in releases(user)}) == 3
+    assert user.stage.is_free(ENTITY)
+
+
+@pytest.mark.parametrize("name", ["chain", "function"])
+def test_failing_protected_work_fails_the_execution_as_itself_and_frees_the_lock(
+    open_user: OpenUser, name: str
+) -> None:
+    user = open_user(name, Work(error=StockMissing("no tea")))
+    outcome = user.run()
+    assert (outcome.status, outcome.error) == ("FAILED", "StockMissing")
+    assert json.loads(outcome.cause or "")["errorMessage"] == "no tea"
+    assert user.stage.is_free(ENTITY)
+
+
+def test_a_protected_fail_state_fails_the_execution_as_itself_and_frees_the_lock(open_user: OpenUser) -> None:
+    user = open_user("failing")
+    outcome = user.run()
+    assert (outcome.status, outcome.error, outcome.cause) == ("FAILED", "OutOfPaint", "no more red")
+    assert user.stage.is_free(ENTITY)
+
+
+@pytest.mark.parametrize("name", ["nested_execution", "child_in_chain"])
+def test_a_failing_nested_execution_fails_the_execution_as_itself_and_frees_the_lock(
+    open_user: OpenUser, name: str
+) -> None:
+    user = open_user(name)
+    fail = {"Type": "Fail", "Error": "StockMissing", "Cause": "no tea"}
+    user.stage.engine.machine("child", {"StartAt": "No", "States": {"No": fail}})
+    outcome = user.run({})
+    assert (outcome.status, outcome.error, outcome.cause) == ("FAILED", "StockMissing", "no tea")
+    assert user.stage.is_free(ENTITY)
+
+
+def test_a_failure_can_be_caught_and_the_lock_is_free_by_then(open_user: OpenUser) -> None:
+    user = open_user("caught", Work(error=StockMissing("no tea")))
+    outcome = user.run({"order": 42})
+    assert outcome.status == "SUCCEEDED"
+    assert outcome.output["order"] == 42
+    assert outcome.output["failure"]["Error"] == "StockMissing"
+    assert user.stage.is_free(ENTITY)
+
+
+def test_the_output_of_a_fragment_as_one_state_is_that_of_the_fragment(open_user: OpenUser) -> None:
+    user = open_user("caught", {"work": echo})
+    outcomes = [user.run(payload) for payload in PAYLOADS]
+    assert [outcome.output for outcome in outcomes] == PAYLOADS
+
+
+def test_a_record_wait_that_is_over_is_caught_by_name(open_user: OpenUser) -> None:
+    work = Work(seconds=30)
+    user = open_user("caught", work)
+    first = user.start()
+    assert work.started.wait(10)
+    second = user.run({"order": 42})
+    assert (second.status, second.output["by"]) == ("SUCCEEDED", "name")
+    assert second.output["caught"].startswith("somebody holds the lock")
+    work.finish.set()
+    assert user.machine.wait(first).status == "SUCCEEDED"
+    assert user.stage.is_free(ENTITY)
+
+
+def test_a_fragment_that_is_repeated_enters_as_another_owner(open_user: OpenUser) -> None:
+    work = Work(error=StockMissing("no tea"))
+    user = open_user("repeated", work)
+    assert user.run({}).error == "StockMissing"
+    assert len({run.event["lock"]["owner"] for run in work.runs}) == len(work.runs) == 3
+    assert user.stage.is_free(ENTITY)
+
+
+def test_work_that_may_be_running_still_keeps_the_lock_until_its_lease_ends(open_user: OpenUser) -> None:
+    work = Work(seconds=60)
+    user = open_user("timing_out", work)
+    outcome = user.run({})
+    assert (outcome.status, outcome.error) == ("FAILED", "Work.Timeout")
+    assert not user.stage.is_free(ENTITY)
+    work.finish.set()
+
+
+def test_when_one_of_several_protected_states_fails_the_others_keep_the_lock(open_user: OpenUser) -> None:
+    slow = Work(seconds=60)
+    user = open_user("concurrent", {"work": Work(error=StockMissing("no tea")), "slow": slow})
+    outcome = user.run({})
+    assert (outcome.status, outcome.error) == ("FAILED", "StockMissing")
+    assert not user.stage.is_free(ENTITY)
+    slow.finish.set()
+
+
+def test_work_longer_than_the_lease_keeps_the_lock(open_user: OpenUser) -> None:
+    work = Work(seconds=USER_LEASE_S + 3)
+    user = open_user("chain", work)
+    first = user.start("first")
+    assert work.started.wait(10)
+    second = user.start("second")
+    assert user.machine.wait(first, 60).status == "SUCCEEDED"
+    work.finish.set()
+    assert user.machine.wait(second, 60).status == "SUCCEEDED"
+    assert work.overlaps() == []
+    assert len(user.stage.engine.invocations_of("Heartbeat")) >= 3
+
+
+def test_a_long_wait_and_a_long_hold_go_on_in_other_executions(open_user: OpenUser) -> None:
+    work, after = Work(seconds=60), Work()
+    user = open_user("continued", {"work": work, "after": after}, hand_over=POLL)
+    first = user.start("first")
+    assert work.started.wait(10)
+    second = user.start("second")
+    until(lambda: user.stage.continuations("wait-"), 30, lambda: str(user.machine.entered(second)))
+    until(lambda: user.stage.continuations("hold-"), 30, lambda: str(user.machine.entered(first)))
+    work.finish.set()
+    assert {user.machine.wait(arn, 60).status for arn in (first, second)} == {"SUCCEEDED"}
+    assert work.overlaps() == []
+    assert [run.event for run in work.runs] == ["first", "second"]
+    assert user.stage.is_free(ENTITY)
+
+
+@pytest.mark.parametrize("mode", ["second reply", "first reply"])
+def test_every_function_may_run_twice(open_user: OpenUser, mode: Twice) -> None:
+    work = Work(seconds=0.3)
+    user = open_user("branches", work)
+    for name in ("TakeTicket", "WaitForCall", "CheckPosition", "Heartbeat", "Release"):
+        user.stage.function(name).twice = mode
+    arns = [user.start() for _ in range(2)]
+    assert {user.machine.wait(arn, 90).status for arn in arns} == {"SUCCEEDED"}
+    assert work.overlaps() == []
+    assert len(work.runs) == 4
+
+
+@pytest.mark.parametrize("name", ["chain", "function"])
+def test_a_lost_lease_stops_the_protected_states_and_fails_the_fragment(open_user: OpenUser, name: str) -> None:
+    work = Work(seconds=60)
+    user = open_user(name, work)
+    arn = user.start()
+    assert work.started.wait(10)
+    user.stage.take_away(ENTITY)
+    outcome = user.machine.wait(arn, USER_LEASE_S)
+    assert (outcome.status, outcome.error) == ("FAILED", "LockLost")
+    assert user.machine.entered(arn)["After"] == 0
+    work.finish.set()
+
+
+@pytest.mark.parametrize(("name", "hand_over", "state"), [("chain", CALLBACK, "Call"), ("polled_chain", POLL, "Turn")])
+def test_a_waiter_waits_as_the_lock_hands_over(open_user: OpenUser, name: str, hand_over: HandOver, state: str) -> None:
+    work = Work(seconds=30)
+    user = open_user(name, work, hand_over=hand_over)
+    first = user.start()
+    assert work.started.wait(10)
+    second = user.start()
+    user.machine.wait_until_entered(second, f"Locked.WaitFor{state}")
+    if hand_over is CALLBACK:
+        user.wait_until_parked(second)
+    began = time.monotonic()
+    work.finish.set()
+    assert {user.machine.wait(arn).status for arn in (first, second)} == {"SUCCEEDED"}
+    # Half a lease, had it not been called.
+    assert time.monotonic() - began < USER_LEASE_S / 2
+    assert work.overlaps() == []
+
+
+def test_a_stopped_waiter_leaves_the_queue_at_once(open_user: OpenUser) -> None:
+    work, after = Work(seconds=60), Work()
+    user = open_user("chain", {"work": work, "after": after})
+    first = user.start()
+    assert work.started.wait(10)
+    stopped = user.start()
+    user.wait_until_parked(stopped)
+    third = user.stage.start(ENTITY, function="after")
+    user.stage.wait_until_parked(third)
+    user.stop(stopped)
+    assert len(user.stage.lock(ENTITY).rows) == 1
+    began = time.monotonic()
+    work.finish.set()
+    assert user.machine.wait(first).status == "SUCCEEDED"
+    assert user.stage.machine.wait(third).status == "SUCCEEDED"
+    assert time.monotonic() - began < USER_LEASE_S / 2
+    assert user.stage.is_free(ENTITY)
+
+
+def test_every_entry_of_a_stopped_execution_is_cleaned_up(open_user: OpenUser) -> None:
+    work = Work(seconds=60)
+    user = open_user("branches", work)
+    arn = user.start()
+    assert work.started.wait(10)
+    user.wait_until_parked(arn)
+    user.stop(arn)
+    state = user.stage.lock(ENTITY)
+    # The waiting branch has left; the function of the other may be running still, until the lease ends.
+    assert (len(state.rows), len(state.item.holders if state.item else ())) == (0, 1)
+    work.finish.set()
+
+
+def test_a_stopped_holder_of_a_nested_execution_frees_the_lock_at_once(open_user: OpenUser) -> None:
+    user = open_user("nested_execution")
+    wait = {"Type": "Wait", "Seconds": 60, "End": True}
+    child = user.stage.engine.machine("child", {"StartAt": "Wait", "States": {"Wait": wait}})
+    arn = user.start({})
+    user.machine.wait_until_entered(arn, "Locked.StartExecution")
+    until(lambda: running(user.stage, child), 10, lambda: "the nested execution to start")
+    user.stop(arn)
+    assert not running(user.stage, child)
+    assert user.stage.is_free(ENTITY)
+
+
+def running(stage: Stage, machine: Machine) -> list[Any]:
+    found = stage.engine.client.list_executions(stateMachineArn=machine.arn, statusFilter="RUNNING")
+    executions: list[Any] = found["executions"]
+    return executions

@@ -1,0 +1,363 @@
+"""State machines of somebody's own, with fragments of a TicketLock in them: synthesised by the CDK, run by the harness.
+
+Each is a function here, named as its machine: it makes the states, by its lock's ``serialize``. Their definitions are
+taken from the template as CloudFormation would resolve it, with the harness's ARNs in it.
+"""
+
+import fcntl
+import json
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import clean_up
+from aws_cdk import App, Duration, Stack
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_stepfunctions as sfn
+from aws_cdk import aws_stepfunctions_tasks as tasks
+from aws_cdk.assertions import Template
+from constructs import Construct
+from kit.interpreter.harness import Machine, Outcome, until
+from kit.interpreter.lambda_server import function_arn
+from kit.interpreter.stage import CHILD_ARN, CONTINUE_ARN, Stage
+from ticketlock_cdk import HandOver, TicketLock
+from ticketlock_cdk.lock.serialized import Serialized
+
+from ticketlock.wire._attributes import Item
+
+USER_LEASE_S = 10
+Made = sfn.IChainable
+Make = Callable[["Maker"], Made]
+_MACHINES: dict[str, tuple[Make, dict[str, Any]]] = {}
+
+
+class Maker(Construct):
+    """Makes one machine's states, and short ways to make them."""
+
+    def __init__(self, scope: Construct, id: str, lock: TicketLock) -> None:
+        super().__init__(scope, id)
+        self._lock = lock
+        self._functions: dict[str, lambda_.IFunction] = {}
+
+    def function(self, name: str) -> lambda_.IFunction:
+        if name not in self._functions:
+            self._functions[name] = lambda_.Function.from_function_arn(self, f"Function{name}", function_arn(name))
+        return self._functions[name]
+
+    def child(self) -> sfn.IStateMachine:
+        return sfn.StateMachine.from_state_machine_arn(self, "Child", CHILD_ARN)
+
+    def state(self, name: str, **properties: Any) -> sfn.Pass:
+        return sfn.Pass(self, name, **properties)
+
+    def invoke(self, name: str, function: str = "work", **properties: Any) -> tasks.LambdaInvoke:
+        """A state of the user's own that invokes a function with the whole payload, and returns what it returns."""
+        return tasks.LambdaInvoke(
+            self,
+            name,
+            lambda_function=self.function(function),
+            payload=sfn.TaskInput.from_json_path_at("$"),
+            output_path="$.Payload",
+            retry_on_service_exceptions=False,
+            **properties,
+        )
+
+    def serialize(self, id: str, protected: Any, **properties: Any) -> Serialized:
+        return self._lock.serialize(self, id, protected, **{"entity": "order-42", **properties})
+
+
+def machine(**settings: Any) -> Callable[[Make], Make]:
+    """Make a machine of a function's states, under a lock with these settings."""
+
+    def keep(make: Make) -> Make:
+        _MACHINES[make.__name__] = (make, settings)
+        return make
+
+    return keep
+
+
+@machine()
+def chain(user: Maker) -> Made:
+    protected = user.state("Look").next(user.invoke("Work")).next(user.state("LookAgain"))
+    return user.serialize("Locked", protected).next(user.state("After"))
+
+
+@machine()
+def passing(user: Maker) -> Made:
+    return user.state("Before").next(user.serialize("Locked", user.state("Look"))).next(user.state("After"))
+
+
+@machine(hand_over=HandOver.POLL)
+def polled_chain(user: Maker) -> Made:
+    return user.serialize("Locked", user.invoke("Work"))
+
+
+@machine(hand_over=HandOver.POLL, polls_an_execution=2, beats_an_execution=2)
+def continued(user: Maker) -> Made:
+    """Waits and holds that go on in other executions soon."""
+    return user.serialize("Locked", user.invoke("Work")).next(user.state("After"))
+
+
+@machine()
+def function(user: Maker) -> Made:
+    return user.serialize("Locked", user.function("work")).next(user.state("After"))
+
+
+@machine()
+def nested_execution(user: Maker) -> Made:
+    return user.serialize("Locked", user.child()).next(user.state("After"))
+
+
+@machine()
+def by_path(user: Maker) -> Made:
+    return user.serialize(
+        "Locked",
+        user.invoke("Work"),
+        entity="$.order.id",
+        namespace=sfn.JsonPath.string_at("$.tenant"),
+        record_wait="$.patience",
+        lock_path="$.order.lock",
+    )
+
+
+@machine()
+def by_name(user: Maker) -> Made:
+    """The entity is made of the payload and of the execution's name."""
+    return user.serialize("Locked", user.invoke("Work"), entity="States.Format('{}/{}', $.order, $$.Execution.Name)")
+
+
+@machine()
+def two(user: Maker) -> Made:
+    first = user.serialize("First", user.invoke("WorkFirst"), entity="$.first")
+    return first.next(user.serialize("Second", user.invoke("WorkSecond"), entity="$.second"))
+
+
+@machine()
+def nested_locks(user: Maker) -> Made:
+    inner = user.serialize("Inner", user.invoke("Work"), entity="$.inner")
+    return user.serialize("Outer", inner, entity="$.outer")
+
+
+@machine()
+def branches(user: Maker) -> Made:
+    both = sfn.Parallel(user, "Both")
+    both.branch(sfn.Chain.start(user.serialize("Left", user.invoke("WorkLeft"))))
+    both.branch(sfn.Chain.start(user.serialize("Right", user.invoke("WorkRight"))))
+    return both
+
+
+@machine()
+def items(user: Maker) -> Made:
+    each = sfn.Map(user, "Each", items_path="$.items")
+    return each.item_processor(user.serialize("Locked", user.invoke("Work"), entity="$.entity", lock_path="$.lock"))
+
+
+@machine()
+def readers(user: Maker) -> Made:
+    """Iterations on one entity, each of which says whether it shares the lock."""
+    each = sfn.Map(user, "Each", items_path="$.items")
+    return each.item_processor(user.serialize("Locked", user.invoke("Work"), shared="$.shares"))
+
+
+@machine()
+def two_at_once(user: Maker) -> Made:
+    each = sfn.Map(user, "Each", items_path="$.items")
+    return each.item_processor(user.serialize("Locked", user.invoke("Work"), permits=2))
+
+
+@machine()
+def groups(user: Maker) -> Made:
+    """A Map in a Map."""
+    inner = sfn.Map(user, "EachItem", items_path="$")
+    inner.item_processor(user.serialize("Locked", user.invoke("Work"), entity="$.entity", lock_path="$.lock"))
+    return sfn.Map(user, "EachGroup", items_path="$.groups").item_processor(inner)
+
+
+@machine()
+def loop(user: Maker) -> Made:
+    locked = user.serialize("Locked", user.invoke("Work"), lock_path="$.lock")
+    again = sfn.Choice(user, "Again?")
+    again.when(sfn.Condition.number_greater_than("$.left", 0), locked).otherwise(user.state("Enough"))
+    return locked.next(again)
+
+
+@machine()
+def failing(user: Maker) -> Made:
+    """The chain ends in a Fail state of its own."""
+    failed = sfn.Fail(user, "OutOfPaint", error="OutOfPaint", cause="no more red")
+    return user.serialize("Locked", user.state("Look").next(failed))
+
+
+@machine()
+def caught(user: Maker) -> Made:
+    """What the fragment fails with is caught, whatever it is."""
+    single = user.serialize("Locked", user.invoke("Work"), record_wait=Duration.seconds(0)).to_single_state()
+    single.add_catch(
+        user.state("Waited", parameters={"caught.$": "$.failure.Cause", "by": "name"}),
+        errors=["RecordWaitExceeded"],
+        result_path="$.failure",
+    )
+    single.add_catch(user.state("Caught"), result_path="$.failure")
+    return single.next(user.state("After"))
+
+
+@machine()
+def repeated(user: Maker) -> Made:
+    """A fragment that is entered again when it fails."""
+    single = user.serialize("Locked", user.invoke("Work"), lock_path="$.lock").to_single_state(state_id="Try")
+    single.add_retry(errors=["StockMissing"], interval=Duration.seconds(1), max_attempts=2, backoff_rate=1)
+    return single
+
+
+@machine()
+def timing_out(user: Maker) -> Made:
+    return user.serialize("Locked", user.invoke("Work", task_timeout=sfn.Timeout.duration(Duration.seconds(1))))
+
+
+@machine()
+def concurrent(user: Maker) -> Made:
+    """Of two protected states that work at the same time one fails."""
+    both = sfn.Parallel(user, "Both").branch(user.invoke("Work")).branch(user.invoke("Slow", "slow"))
+    return user.serialize("Locked", both)
+
+
+@machine()
+def child_in_chain(user: Maker) -> Made:
+    """The chain runs a nested execution to its end, by a state of the user's own."""
+    run = tasks.StepFunctionsStartExecution(
+        user, "Run", state_machine=user.child(), integration_pattern=sfn.IntegrationPattern.RUN_JOB
+    )
+    return user.serialize("Locked", run)
+
+
+@machine(heartbeat=False, lease=Duration.seconds(20))
+def fixed_function(user: Maker) -> Made:
+    return user.serialize("Locked", user.function("work"), lock_path="$.lock").next(user.state("After"))
+
+
+@machine(heartbeat=False, work_timeout=Duration.seconds(1))
+def fixed_timing_out(user: Maker) -> Made:
+    return user.serialize("Locked", user.function("work"))
+
+
+@machine(heartbeat=False, lease=Duration.seconds(20))
+def fixed_execution(user: Maker) -> Made:
+    return user.serialize("Locked", user.child())
+
+
+def definitions(folder: Path) -> dict[str, str]:
+    """The definitions of all machines, by name, with the stage's placeholder for the table."""
+    stack = Stack(App(outdir=str(folder)), "Users")
+    locks: dict[str, TicketLock] = {}
+    machines: dict[str, sfn.StateMachine] = {}
+    values = {"AWS::Partition": "aws"}
+    for name, (make, settings) in _MACHINES.items():
+        key = "".join(f"{setting}{value}" for setting, value in sorted(_plain(settings).items())) or "default"
+        if key not in locks:
+            locks[key] = TicketLock(
+                stack,
+                f"Lock{len(locks)}",
+                **{"lease": Duration.seconds(USER_LEASE_S), "poll": Duration.seconds(1), **settings},
+            )
+            values |= _harness_arns(stack, locks[key])
+        body = sfn.DefinitionBody.from_chainable(make(Maker(stack, name, locks[key])))
+        machines[name] = sfn.StateMachine(stack, f"Machine{name}", definition_body=body)
+        locks[key].attach(machines[name])
+    resources = Template.from_stack(stack).to_json()["Resources"]
+    return {
+        name: _resolved(resources[_logical_id(stack, made)]["Properties"]["DefinitionString"], values)
+        for name, made in machines.items()
+    }
+
+
+def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value.to_seconds() if isinstance(value, Duration) else value for name, value in settings.items()}
+
+
+def _harness_arns(stack: Stack, lock: TicketLock) -> dict[str, str]:
+    functions = {
+        "TakeTicket": lock.take_ticket,
+        "CheckPosition": lock.check_position,
+        "WaitForCall": lock.wait_for_call,
+        "Heartbeat": lock.heartbeat,
+        "Release": lock.release,
+    }
+    continues = stack.resolve(lock._continues_arn)["Ref"]
+    return {
+        **{_logical_id(stack, found): function_arn(name) for name, found in functions.items()},
+        _logical_id(stack, lock.table): "${TableName}",
+        continues: CONTINUE_ARN,
+    }
+
+
+def _logical_id(stack: Stack, construct: Any) -> str:
+    id: str = stack.resolve(stack.get_logical_id(construct.node.default_child))
+    return id
+
+
+def _resolved(value: Any, values: Mapping[str, str]) -> str:
+    match value:
+        case str():
+            return value
+        case {"Fn::Join": [delimiter, parts]}:
+            text: str = delimiter.join(_resolved(part, values) for part in parts)
+            return text
+        case {"Ref": name} | {"Fn::GetAtt": [name, _]}:
+            return values[name]
+    raise AssertionError(f"nothing here resolves {json.dumps(value)}")
+
+
+@cache
+def definition(name: str, shared: Path) -> str:
+    """One machine's definition; the first to ask synthesises them all, for all processes of the test run."""
+    kept = shared / "user-machines.json"
+    with (shared / "user-machines.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.exists():
+            kept.write_text(json.dumps(definitions(shared / "user-machines")))
+    found: dict[str, str] = json.loads(kept.read_text())
+    return found[name]
+
+
+@dataclass
+class UserStage:
+    """One open engine with one machine of the user's in it."""
+
+    stage: Stage
+    machine: Machine
+
+    def start(self, payload: Any = None) -> str:
+        return self.machine.start(f"u-{uuid.uuid4().hex}", payload)
+
+    def run(self, payload: Any = None, timeout: float = 30.0) -> Outcome:
+        return self.machine.wait(self.start(payload), timeout)
+
+    def sessions(self, arn: str) -> list[Item]:
+        return [item for item in self.stage.items() if item["pk"]["S"] == f"session#{arn}"]
+
+    def wait_until_parked(self, arn: str) -> None:
+        until(
+            lambda: any("callToken" in session for session in self.sessions(arn)),
+            20,
+            lambda: f"{arn} to park: {self.machine.entered(arn)}",
+        )
+
+    def stop(self, arn: str) -> None:
+        """Stop an execution, and clean up after it as EventBridge would have it done."""
+        self.machine.stop(arn)
+        detail = {
+            "executionArn": arn,
+            "stateMachineArn": self.machine.arn,
+            "status": "ABORTED",
+            "stopDate": time.time_ns() // 1_000_000,
+        }
+        clean_up.handler({"detail": detail}, None)
+
+
+def user_stage(stage: Stage, name: str, definition: str) -> UserStage:
+    """Put a machine into an open engine."""
+    return UserStage(stage, stage.engine.machine(name, definition.replace("${TableName}", stage.table_name)))

@@ -1,0 +1,217 @@
+"""What the workflow makes of a status event, over real clients; Step Functions is answered over the wire."""
+
+import json
+import uuid
+from typing import Any
+
+import pytest
+from kit.ticket_event import MACHINE, execution_arn, turn_of
+from kit.world import LEASE_MS, Process, TaskService, World
+
+from ticketlock import LockName
+from ticketlock.locks._items import Session
+from ticketlock.workflow import Workflow
+
+CHILD = "arn:aws:states:us-east-1:123456789012:stateMachine:child"
+
+
+@pytest.fixture
+def service() -> TaskService:
+    return TaskService()
+
+
+@pytest.fixture
+def workflow(alice: Process, service: TaskService) -> Workflow:
+    return service.workflow(alice)
+
+
+def test_a_holders_work_is_stopped_and_its_lock_freed(
+    workflow: Workflow, alice: Process, service: TaskService, lock: LockName
+) -> None:
+    execution = execution_arn()
+    turn = take(workflow, execution, lock)
+    assert turn["status"] == "granted"
+    work = f"{CHILD.replace('stateMachine', 'execution')}:{turn['workName']}"
+    service.described[work] = {"status": "RUNNING"}
+    step = workflow.clean_up(event(alice, execution, request(lock)), state_machine=MACHINE, lease_ms=LEASE_MS)
+    assert service.closings == [work]
+    assert step.metrics == {"CleanedUpHolds": 1}
+    assert holders(alice, lock) == []
+
+
+def test_a_work_that_was_never_started_leaves_the_lock_to_its_lease(
+    workflow: Workflow, alice: Process, lock: LockName
+) -> None:
+    """It may be under way: nobody knows an execution of that name yet."""
+    execution = execution_arn()
+    take(workflow, execution, lock)
+    step = workflow.clean_up(event(alice, execution, request(lock)), state_machine=MACHINE, lease_ms=LEASE_MS)
+    assert step.metrics == {"HoldsLeftToLease": 1}
+    assert holders(alice, lock) == [execution]
+
+
+@pytest.mark.parametrize("text", [None, "missing"])
+def test_an_input_that_was_too_long_for_the_event_is_looked_up(
+    workflow: Workflow, alice: Process, service: TaskService, lock: LockName, text: str | None
+) -> None:
+    alice.granted(alice.claim(lock))
+    execution = execution_arn()
+    take(workflow, execution, lock)
+    service.described[execution] = {"status": "ABORTED", "input": json.dumps(request(lock)), "redriveCount": 0}
+    without = event(alice, execution, None)
+    if text == "missing":
+        del without["detail"]["input"]
+    step = workflow.clean_up(without, state_machine=MACHINE, lease_ms=LEASE_MS)
+    assert step.metrics == {"CleanedUpPlaces": 1}
+    assert alice.table.inspect(lock).rows == ()
+
+
+def test_an_execution_that_is_forgotten_and_whose_input_is_missing_is_left_to_its_leases(
+    workflow: Workflow, alice: Process, lock: LockName
+) -> None:
+    execution = execution_arn()
+    take(workflow, execution, lock)
+    step = workflow.clean_up(event(alice, execution, None), state_machine=MACHINE, lease_ms=LEASE_MS)
+    assert step.metrics == {}
+    assert holders(alice, lock) == [execution]
+
+
+@pytest.mark.parametrize("text", ["null", "[]", "not JSON", '{"entity": 7}', '{"entity": "e", "task": {}}', ""])
+def test_an_execution_whose_input_was_refused_left_nothing_behind(
+    workflow: Workflow, alice: Process, text: str
+) -> None:
+    refused = event(alice, execution_arn(), None)
+    refused["detail"]["input"] = text
+    assert workflow.clean_up(refused, state_machine=MACHINE, lease_ms=LEASE_MS).metrics == {}
+
+
+def test_an_execution_that_was_redriven_meanwhile_is_left_alone(
+    workflow: Workflow, alice: Process, service: TaskService, lock: LockName
+) -> None:
+    execution = execution_arn()
+    take(workflow, execution, lock)
+    service.described[execution] = {"status": "RUNNING", "input": json.dumps(request(lock)), "redriveCount": 1}
+    step = workflow.clean_up(event(alice, execution, request(lock)), state_machine=MACHINE, lease_ms=LEASE_MS)
+    assert step.keys["redriven"]
+    assert holders(alice, lock) == [execution]
+
+
+def test_the_second_end_of_an_execution_that_was_redriven_is_cleaned_up(
+    workflow: Workflow, alice: Process, service: TaskService, lock: LockName
+) -> None:
+    alice.granted(alice.claim(lock))
+    execution = execution_arn()
+    take(workflow, execution, lock)
+    service.described[execution] = {"status": "ABORTED", "input": json.dumps(request(lock)), "redriveCount": 1}
+    again = event(alice, execution, request(lock))
+    again["detail"]["redriveCount"] = 1
+    assert workflow.clean_up(again, state_machine=MACHINE, lease_ms=LEASE_MS).metrics == {"CleanedUpPlaces": 1}
+
+
+def test_somebody_elses_workflow_is_known_by_the_places_that_it_noted(
+    workflow: Workflow, alice: Process, service: TaskService, world: World
+) -> None:
+    waited_for, held = world.lock(), world.lock()
+    alice.granted(alice.claim(waited_for))
+    execution = execution_arn()
+    assert take(workflow, execution, held, place="first/1")["status"] == "granted"
+    assert take(workflow, execution, waited_for, place="second/2")["status"] == "parked"
+    other_machine = event(alice, execution, {"anything": "at all"}, machine=f"{MACHINE}-of-somebody")
+    step = workflow.clean_up(other_machine, state_machine=MACHINE, lease_ms=LEASE_MS)
+    assert step.metrics == {"CleanedUpPlaces": 1, "HoldsLeftToLease": 1}
+    assert alice.table.inspect(waited_for).rows == ()
+    assert holders(alice, held) == [f"{execution}/first/1"]
+    assert service.closings == []
+
+
+def test_a_nested_execution_in_somebody_elses_workflow_is_stopped_and_the_lock_freed(
+    workflow: Workflow, alice: Process, service: TaskService, lock: LockName
+) -> None:
+    execution = execution_arn()
+    turn = take(workflow, execution, lock, place="first/1", work_machine=f"{CHILD}:7")
+    work = f"{CHILD.replace('stateMachine', 'execution')}:{turn['workName']}"
+    service.described[work] = {"status": "RUNNING"}
+    step = workflow.clean_up(
+        event(alice, execution, None, machine=f"{MACHINE}-of-somebody"), state_machine=MACHINE, lease_ms=LEASE_MS
+    )
+    assert service.closings == [work]
+    assert step.metrics == {"CleanedUpHolds": 1}
+    assert holders(alice, lock) == []
+
+
+def test_an_execution_of_somebody_elses_workflow_that_never_came_to_its_lock_is_none_of_ours(
+    workflow: Workflow, alice: Process, lock: LockName
+) -> None:
+    """Its input may look like one of ours."""
+    other_machine = event(alice, execution_arn(), request(lock), machine=f"{MACHINE}-of-somebody")
+    step = workflow.clean_up(other_machine, state_machine=MACHINE, lease_ms=LEASE_MS)
+    assert step.metrics == {}
+    assert alice.table.inspect(lock).item is None
+
+
+def test_a_place_in_somebody_elses_workflow_that_is_finished_is_not_looked_at_again(
+    workflow: Workflow, alice: Process, lock: LockName
+) -> None:
+    execution = execution_arn()
+    turn = take(workflow, execution, lock, place="first")
+    workflow.release({"turn": turn})
+    alice.sent.clear()
+    workflow.clean_up(event(alice, execution, None, machine="another"), state_machine=MACHINE, lease_ms=LEASE_MS)
+    # The sessions of the execution, and nothing else.
+    assert [sent.operation for sent in alice.sent] == ["Query"]
+
+
+def test_what_a_place_in_somebody_elses_workflow_noted_outlives_every_wait(
+    workflow: Workflow, alice: Process, world: World, lock: LockName
+) -> None:
+    """An execution may last for a year."""
+    execution = execution_arn()
+    take(workflow, execution, lock, place="first")
+    found = alice.client.get_item(TableName=world.engine.table_name, Key=Session(execution, "first").key())["Item"]
+    expires_in_s = int(found["expiresAt"]["N"]) - world.now_ms // 1_000
+    assert 366 * 24 * 3_600 < expires_in_s < 400 * 24 * 3_600
+
+
+def request(lock: LockName) -> dict[str, Any]:
+    task = {"stateMachineArn": CHILD, "input": {"order": 42}}
+    return {"entity": lock.entity, "namespace": lock.namespace, "task": task}
+
+
+def take(
+    workflow: Workflow, execution: str, lock: LockName, place: str | None = None, work_machine: str = ""
+) -> dict[str, Any]:
+    asked = request(lock)
+    if place is not None:
+        del asked["task"]
+    more = {} if place is None else {"place": place, "workMachine": work_machine}
+    return turn_of(workflow, execution, asked, targets=[CHILD], **more)
+
+
+def event(process: Process, execution: str, asked: Any, *, machine: str = MACHINE) -> dict[str, Any]:
+    """https://docs.aws.amazon.com/step-functions/latest/dg/eventbridge-integration.html"""
+    return {
+        "version": "0",
+        "id": str(uuid.uuid4()),
+        "detail-type": "Step Functions Execution Status Change",
+        "source": "aws.states",
+        "account": "123456789012",
+        "region": "us-east-1",
+        "resources": [execution],
+        "detail": {
+            "executionArn": execution,
+            "stateMachineArn": machine,
+            "name": execution.rpartition(":")[2],
+            "status": "ABORTED",
+            "startDate": process.world.now_ms - 10_000,
+            "stopDate": process.world.now_ms,
+            "input": None if asked is None else json.dumps(asked),
+            "inputDetails": {"included": asked is not None},
+            "output": None,
+            "outputDetails": None,
+        },
+    }
+
+
+def holders(process: Process, lock: LockName) -> list[str]:
+    item = process.table.inspect(lock).item
+    return [holder.owner for holder in item.holders] if item is not None else []
