@@ -388,8 +388,8 @@ a wait that is called are its own, the park and the look, and those of a poll th
 Events, of an execution's 25,000: a poll {budget.EVENTS_PER_POLL}, a beat {budget.EVENTS_PER_BEAT}, a parked half \
 lease {budget.EVENTS_PER_PARK}; a look of one that parks,
 with the {budget.PARKS_A_LOOK} half leases before it, {budget.EVENTS_PER_PARKED_LOOK} at most; to go on in another \
-execution {budget.EVENTS_PER_WAITING_SEAM} (waiting)
-or {budget.EVENTS_PER_HOLDING_SEAM} (holding)."""
+execution {budget.EVENTS_PER_WAITING_CONTINUATION} (waiting)
+or {budget.EVENTS_PER_HOLDING_CONTINUATION} (holding)."""
 
 
 if __name__ == "__main__":

@@ -36,16 +36,22 @@ def whole_number(field: str, value: Any, least: int, most: int) -> int:
     return value
 
 
+def in_seconds(value: Any) -> Any:
+    """A ``timedelta`` in seconds; anything else as it is."""
+    return value.total_seconds() if isinstance(value, timedelta) else value
+
+
 def duration_ms(field: str, value: Any, least_ms: int, most_ms: int) -> int:
     """Read a duration: a number of seconds, or a ``timedelta``; in milliseconds, rounded up.
 
     Raises:
         InvalidLockRequest: it is something else, or out of its bounds; names the field.
     """
-    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    seconds = in_seconds(value)
     is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
     if not is_number or not least_ms <= seconds * 1_000 <= most_ms:
         raise InvalidLockRequest(
             field, value, f"seconds, or a timedelta, from {least_ms / 1_000} to {most_ms / 1_000:,}"
         )
-    return math.ceil(seconds * 1_000)
+    milliseconds: int = math.ceil(seconds * 1_000)
+    return milliseconds

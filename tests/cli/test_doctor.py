@@ -9,7 +9,7 @@ from kit.command import Command, Ended
 from ticketlock_local.cloud.deploy import client_arguments
 from ticketlock_local.engines.emulator import Emulator
 
-from ticketlock.wire._requests import TimeCheck
+from ticketlock.locks._reads import TIME_CHECK
 
 
 @pytest.fixture
@@ -76,4 +76,4 @@ def test_a_table_that_is_not_there_is_found(command: Command) -> None:
 
 
 def test_the_time_may_be_asked_for_by_an_operator_who_may_not_read_sessions() -> None:
-    assert not TimeCheck().parameters()["Key"]["pk"]["S"].startswith("session#")
+    assert not TIME_CHECK.key["pk"]["S"].startswith("session#")

@@ -6,7 +6,7 @@ from aws_cdk import aws_iam as iam
 from ticketlock_cdk import TicketLock
 
 from ticketlock.locks._hand_over import CALLED
-from ticketlock.locks._inspect import LISTED
+from ticketlock.locks._reads import LISTED
 
 READS_THE_KEY = {"kms:Decrypt", "kms:DescribeKey"}
 USES_THE_KEY = READS_THE_KEY | {

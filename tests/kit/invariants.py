@@ -6,7 +6,8 @@ They look at the table and at what holders believe from outside, with the true t
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ticketlock.locks._items import MAX_HOLDERS, Holder, LockItem, Row, is_lock_item
+from ticketlock.locks._items import Holder, LockItem, Row, is_lock_item
+from ticketlock.locks._modes import MAX_HOLDERS
 from ticketlock.wire._attributes import Item
 
 LEASE_MS = 20_000

@@ -62,7 +62,7 @@ def _attributes(parameters: Mapping[str, Any]) -> set[str]:
 
 def _leading_key(parameters: Mapping[str, Any]) -> str:
     found = parameters.get("Key") or parameters.get("Item")
-    key = found["pk"] if found else parameters["ExpressionAttributeValues"][":pk"]
+    key = found["pk"] if found else parameters["ExpressionAttributeValues"][":partition"]
     return str(key["S"])
 
 

@@ -8,11 +8,11 @@ All clocks of these tests agree: what is found is not the fault of a clock.
 """
 
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from ticketlock import LockName
-from ticketlock.locks._items import row_key
+from ticketlock.locks._items import lock_prefix, row_key
 from ticketlock.wire._attributes import integer, number
 from ticketlock.wire._requests import Read, Reply, Request, Write
 from ticketlock.wire._table_time import Moment
@@ -52,7 +52,7 @@ class PublishedContender:
 
     def look(self, ticket: int) -> Steps[bool]:
         """Whether I am inside: no row before mine that is not expired."""
-        request = Read(self.lock.entity, self.lock.namespace + "/", limit=_PAGE)
+        request = Read(*lock_prefix(self.lock), limit=_PAGE)
         while True:
             reply = yield from self._ask(request)
             for row in reply.items:
@@ -62,7 +62,7 @@ class PublishedContender:
                 return bool(row["sk"] == row_key(self.lock, ticket)["sk"])
             if reply.last_key is None:
                 return False
-            request = Read(request.pk, request.prefix, request.limit, after=reply.last_key)
+            request = replace(request, after=reply.last_key)
 
     def heartbeat(self, ticket: int) -> Steps[bool]:
         """Whether the lease was refreshed."""

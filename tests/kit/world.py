@@ -21,21 +21,11 @@ from ticketlock_local.history.model import Acquisition
 
 from ticketlock import Claim, Grant, LockName, LockTable, Position
 from ticketlock.errors import TableError
+from ticketlock.locks._hand_over import CallingContender
 from ticketlock.locks._items import LockItem, is_lock_item
 from ticketlock.locks._protocol import Contender
-from ticketlock.wire._requests import (
-    Closing,
-    Describing,
-    Pause,
-    Read,
-    Reply,
-    Request,
-    Scan,
-    Steps,
-    TaskAnswer,
-    TimeCheck,
-    Transaction,
-)
+from ticketlock.wire._requests import Read, Reply, Request, Steps, TransactWrite, Write
+from ticketlock.wire._step_functions import Closing, TaskAnswer
 from ticketlock.wire._table_time import Moment, Reading
 from ticketlock.workflow import Workflow
 
@@ -256,11 +246,8 @@ class Touched:
     @classmethod
     def by(cls, request: Request, *, applied: bool) -> "Touched":
         if isinstance(request, Read):
-            return cls(prefix=request.prefix)
-        if isinstance(request, TaskAnswer | TimeCheck | Closing | Describing | Pause | Scan):
-            return cls()
-        writes = request.writes if isinstance(request, Transaction) else (request,)
-        return cls(frozenset(write.key["sk"]["S"] for write in writes), changed=applied)
+            return cls(prefix=request.prefix["sk"]["S"])
+        return cls(frozenset(write.key["sk"]["S"] for write in writes_of(request)), changed=applied)
 
     def may_swap_with(self, other: "Touched") -> bool:
         """Whether neither can tell which of the two was first."""
@@ -269,6 +256,13 @@ class Touched:
     def _sees(self, keys: frozenset[str]) -> bool:
         prefix = self.prefix
         return not keys.isdisjoint(self.keys) or (prefix is not None and any(key.startswith(prefix) for key in keys))
+
+
+def writes_of(request: Request) -> tuple[Write, ...]:
+    """The writes of a request; none of one that only reads, or is for another service."""
+    if isinstance(request, TransactWrite):
+        return request.writes
+    return (request,) if isinstance(request, Write) else ()
 
 
 @dataclass
@@ -349,7 +343,7 @@ class Callback(Stepper[T]):
         service: TaskService | None = None,
     ) -> None:
         self.service = service if service is not None else TaskService()
-        super().__init__(process, lambda now: verb(Contender(claim, now)))
+        super().__init__(process, lambda now: verb(CallingContender(claim, now)))
 
     @property
     def answers(self) -> list[TaskAnswer]:

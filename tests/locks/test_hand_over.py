@@ -6,10 +6,10 @@ from locks.waiting_line import Line, Waiter
 
 from ticketlock import Grant, LockLost, OutcomeUnknown, Position, Released, RequestNotApplied, TableRefused
 from ticketlock.errors import TableError
-from ticketlock.locks._hand_over import call_next, release
 from ticketlock.locks._items import Session
 from ticketlock.locks._protocol import Contender
-from ticketlock.wire._requests import Read, Steps, TaskAnswer
+from ticketlock.wire._requests import Read, Steps
+from ticketlock.wire._step_functions import TaskAnswer
 
 
 class TestACallIsAHint:
@@ -139,13 +139,13 @@ class TestWhoIsCalled:
             process.table.release(claim, grant)
         assert line.service.called == [waiters[0].token]
         caller = line.process()
-        Callback(caller, caller.claim(line.lock, permits=3), call_next, line.service).run()
+        Callback(caller, caller.claim(line.lock, permits=3), lambda me: me.call_next(), line.service).run()
         assert line.service.called == [waiter.token for waiter in waiters[:3]]
 
     def test_nobody_where_nothing_is_free(self, line: Line) -> None:
         line.held().waiter().parks().run()
         caller = line.process()
-        calling = Callback(caller, caller.claim(line.lock), call_next, line.service).run()
+        calling = Callback(caller, caller.claim(line.lock), lambda me: me.call_next(), line.service).run()
         assert (calling.result, line.service.answers) == (0, [])
 
     def test_one_whose_place_is_a_dead_holders(self, world: World, line: Line) -> None:
@@ -156,7 +156,7 @@ class TestWhoIsCalled:
         waiter.parks().run()
         world.advance(LEASE_MS // 2 + 4_000)
         caller = line.process()
-        Callback(caller, caller.claim(line.lock), call_next, line.service).run()
+        Callback(caller, caller.claim(line.lock), lambda me: me.call_next(), line.service).run()
         assert waiter.has_word()
 
     def test_nobody_whose_row_is_dead(self, world: World, line: Line) -> None:
@@ -168,7 +168,7 @@ class TestWhoIsCalled:
         living.parks().run()
         world.advance(LEASE_MS // 2 + 4_000)
         caller = line.process()
-        Callback(caller, caller.claim(line.lock), call_next, line.service).run()
+        Callback(caller, caller.claim(line.lock), lambda me: me.call_next(), line.service).run()
         assert line.service.called == [living.token]
 
     def test_a_waiter_that_polls_has_its_turn_and_nobody_is_called_past_it(self, line: Line) -> None:
@@ -192,7 +192,7 @@ class TestWhoIsCalled:
         other = Waiter(
             waiter.process,
             waiter.claim,
-            Session(waiter.session.execution, waiter.session.place + "0"),
+            Session(waiter.session.execution, waiter.session.fragment + "0"),
             line.service,
             waiter.place,
         )
@@ -201,7 +201,7 @@ class TestWhoIsCalled:
         assert line.service.answers == []
         waiter.parks().run()
         caller = line.process()
-        Callback(caller, caller.claim(line.lock), call_next, line.service).run()
+        Callback(caller, caller.claim(line.lock), lambda me: me.call_next(), line.service).run()
         assert line.service.called == [waiter.token]
 
     def test_several_that_are_gone_are_passed_over(self, line: Line) -> None:
@@ -249,4 +249,4 @@ class TestWhatACallCosts:
 def release_of(me: Contender) -> Steps[Released]:
     found = yield from me.take_ticket(None)
     assert isinstance(found, Grant)
-    return (yield from release(me, found))
+    return (yield from me.release(found))

@@ -7,7 +7,7 @@ import pytest
 
 from ticketlock import Claim, InvalidLockRequest, LockName
 from ticketlock.locks._claim import MAX_LEASE_MS, MIN_LEASE_MS
-from ticketlock.locks._items import MAX_HOLDERS
+from ticketlock.locks._modes import MAX_HOLDERS
 from ticketlock.locks._names import record_wait_ms
 
 LOCK = LockName("order-42")

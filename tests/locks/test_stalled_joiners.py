@@ -14,23 +14,12 @@ from typing import Any, Generic, TypeVar
 
 import pytest
 from kit.published import PublishedContender
-from kit.world import LEASE_MS, Process, Stepper, World
+from kit.world import LEASE_MS, Process, Stepper, World, writes_of
 
 from ticketlock import Grant, LockLost, LockName, Position
 from ticketlock.locks._items import LockItem, is_lock_item
 from ticketlock.locks._protocol import Contender
-from ticketlock.wire._requests import (
-    Closing,
-    Describing,
-    Pause,
-    Read,
-    Reply,
-    Request,
-    Scan,
-    TaskAnswer,
-    TimeCheck,
-    Transaction,
-)
+from ticketlock.wire._requests import Read, Reply, Request
 from ticketlock.wire._table_time import Moment
 
 H = TypeVar("H")
@@ -112,11 +101,11 @@ class Runner(Generic[H]):
 
 
 def sort_keys(request: Request) -> frozenset[str] | None:
-    assert not isinstance(request, TaskAnswer | TimeCheck | Closing | Describing | Pause | Scan)
     if isinstance(request, Read):
         return None
-    writes = request.writes if isinstance(request, Transaction) else (request,)
-    return frozenset(write.key["sk"]["S"] for write in writes)
+    keys = frozenset(write.key["sk"]["S"] for write in writes_of(request))
+    assert keys
+    return keys
 
 
 @dataclass

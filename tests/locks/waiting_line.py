@@ -8,7 +8,7 @@ from typing import Any
 from kit.world import Callback, Process, TaskService, World
 
 from ticketlock import Claim, Grant, Place, Position, Released
-from ticketlock.locks._hand_over import await_call, check_turn, release
+from ticketlock.locks._hand_over import await_call
 from ticketlock.locks._items import Session
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire._requests import Steps
@@ -26,7 +26,7 @@ class Waiter:
 
     @property
     def token(self) -> str:
-        return f"token of {self.session.place}"
+        return f"token of {self.session.fragment}"
 
     def parks(self, token: str | None = None, look: int = 0, *, may_stay: bool = True) -> Callback[Position | None]:
         return self._steps(
@@ -47,11 +47,11 @@ class Waiter:
 
     def comes_in(self) -> Callback[Grant | Position]:
         """It looks, and calls on if there is room for more."""
-        return self._steps(lambda me: check_turn(me, self.place, None))
+        return self._steps(lambda me: me.check_turn(self.place, None))
 
     def gives_up(self) -> Callback[Grant | Position]:
         """The record wait is over at this look."""
-        return self._steps(lambda me: check_turn(me, self.place, wait_until_ms=0))
+        return self._steps(lambda me: me.check_turn(self.place, wait_until_ms=0))
 
     def _steps(self, verb: Callable[[Contender], Steps[Any]]) -> Callback[Any]:
         return Callback(self.process, self.claim, verb, self.service)
@@ -100,7 +100,7 @@ class Line:
 
     def releases(self, holder: int = 0) -> Callback[Released]:
         process, claim, grant = self.holders[holder]
-        return Callback(process, claim, lambda me: release(me, grant), self.service)
+        return Callback(process, claim, lambda me: me.release(grant), self.service)
 
     def holds(self, waiter: Waiter) -> bool:
         item = self.process().table.inspect(self.lock).item

@@ -1,37 +1,132 @@
-"""Who may import whom."""
+"""Who imports whom: arrows point downwards, there is no circle, and no folder brings what is not its own."""
 
-import ast
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kit.architecture import Arrows, arrows, between, circle, forbidden, foreign, room_of
 
-ROOT = Path(__file__).parent.parent.parent
-ALLOWED = {
-    "src/ticketlock": {"boto3", "botocore", "mypy_boto3_dynamodb", "mypy_boto3_stepfunctions", "ticketlock"},
-    "functions": {"_observed", "aws_lambda_powertools", "boto3", "ticketlock"},
-    "infra/ticketlock_cdk": {"aws_cdk", "constructs", "ticketlock", "ticketlock_cdk"},
+ROOT = Path(__file__).parents[2]
+SOURCE, INFRA = ROOT / "src", ROOT / "infra"
+
+FLOORS = {
+    "ticketlock.__main__": 8,
+    "ticketlock.cli": 7,
+    "ticketlock": 6,
+    "ticketlock.aio": 6,
+    "ticketlock.testing": 6,
+    "ticketlock.client": 5,
+    "ticketlock.workflow": 5,
+    "ticketlock.locks": 4,
+    "ticketlock.wire": 3,
+    "ticketlock._checks": 2,
+    "ticketlock.errors": 1,
+}
+INFRA_ROOMS = {
+    "ticketlock_cdk": ("lock",),
+    "ticketlock_local": ("checks", "cloud", "demo", "engines", "history"),
 }
 
+# What a folder may bring along, beside the standard library and itself.
+SDK = {"boto3", "botocore", "mypy_boto3_dynamodb", "mypy_boto3_stepfunctions"}
+ALLOWED = [
+    (SOURCE, "ticketlock/errors.py", set()),
+    (SOURCE, "ticketlock/_checks.py", set()),
+    (SOURCE, "ticketlock/wire", SDK),
+    (SOURCE, "ticketlock/locks", SDK),
+    (SOURCE, "ticketlock/client", {"mypy_boto3_dynamodb", "mypy_boto3_stepfunctions"}),
+    (SOURCE, "ticketlock/workflow", set()),
+    (SOURCE, "ticketlock/aio", {"aiobotocore"}),
+    (SOURCE, "ticketlock/testing", SDK),
+    (SOURCE, "ticketlock/cli", SDK | {"click", "rich"}),
+    (ROOT, "functions", {"_observed", "aws_lambda_powertools", "boto3"}),
+    (INFRA, "ticketlock_cdk", {"aws_cdk", "constructs"}),
+]
 
-def imported(file: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (name.name.partition(".")[0] for name in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{file} has a relative import"
-            yield (node.module or "").partition(".")[0]
+
+@pytest.fixture(scope="module")
+def library() -> Arrows:
+    return arrows(SOURCE, "ticketlock")
 
 
-@pytest.mark.parametrize("folder", ALLOWED)
-def test_a_folder_imports_only_what_stands_below_it(folder: str) -> None:
-    files = sorted((ROOT / folder).glob("*.py"))
-    assert files
-    foreign = {
-        (file.name, name)
-        for file in files
-        for name in imported(file)
-        if name not in ALLOWED[folder] and name not in sys.stdlib_module_names
-    }
-    assert foreign == set()
+def planted(folder: Path, **modules: str) -> Arrows:
+    """The arrows of a package that is written for the test: names of modules with what they import."""
+    package = folder / "ticketlock"
+    for name, imports in {"__init__": "", **modules}.items():
+        file = package.joinpath(*name.split("__in__")).with_suffix(".py")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(imports + "\n")
+    return arrows(folder, "ticketlock")
+
+
+def test_every_module_of_the_library_is_in_a_room(library: Arrows) -> None:
+    assert len(library) > 80
+    assert {module for module in library if room_of(module, FLOORS) == "ticketlock"} == {"ticketlock"}
+    assert {room_of(module, FLOORS) for module in library} == FLOORS.keys()
+
+
+def test_the_library_has_at_most_9_floors() -> None:
+    assert set(FLOORS.values()) == set(range(1, max(FLOORS.values()) + 1))
+    assert max(FLOORS.values()) <= 9
+
+
+def test_a_module_imports_its_own_room_and_lower_floors_alone(library: Arrows) -> None:
+    assert forbidden(library, FLOORS) == []
+
+
+def test_no_modules_of_the_library_import_each_other_in_a_circle(library: Arrows) -> None:
+    assert circle(library) == ()
+
+
+@pytest.mark.parametrize("package", INFRA_ROOMS)
+def test_no_modules_and_no_rooms_of_the_infrastructure_import_each_other_in_a_circle(package: str) -> None:
+    found = arrows(INFRA, package)
+    assert len(found) > 20
+    assert circle(found) == ()
+    folders = [f"{package}.{name}" for name in INFRA_ROOMS[package]]
+    assert all(any(module.startswith(folder + ".") for module in found) for folder in folders)
+    alone = [module for module in found if not module.startswith(tuple(folder + "." for folder in folders))]
+    assert circle(between(found, [*folders, *alone])) == ()
+
+
+@pytest.mark.parametrize(("root", "folder", "allowed"), ALLOWED, ids=[each[1] for each in ALLOWED])
+def test_a_folder_brings_no_more_than_it_may(root: Path, folder: str, allowed: set[str]) -> None:
+    found = arrows(root, folder)
+    assert found
+    own = {"ticketlock", folder.partition("/")[0]}
+    assert foreign(found) - own - sys.stdlib_module_names <= allowed
+
+
+class TestTheTestItself:
+    @pytest.mark.parametrize(
+        "imports",
+        [
+            "from ticketlock.locks._items import LockItem",
+            "from ticketlock.locks import _items",
+            "import ticketlock.locks._items",
+            "def late() -> None:\n    from ticketlock.locks import _items",
+            "if TYPE_CHECKING:\n    from ticketlock.locks import _items",
+        ],
+    )
+    def test_it_names_an_arrow_that_points_up(self, tmp_path: Path, imports: str) -> None:
+        found = planted(tmp_path, locks__in___items="", wire__in___driver=imports)
+        assert forbidden(found, FLOORS) == ["ticketlock.wire._driver imports ticketlock.locks._items"]
+
+    def test_it_names_an_arrow_between_rooms_of_one_floor(self, tmp_path: Path) -> None:
+        found = planted(tmp_path, client__in___pace="", workflow__in___pace="from ticketlock.client import _pace")
+        assert forbidden(found, FLOORS) == ["ticketlock.workflow._pace imports ticketlock.client._pace"]
+
+    def test_it_names_the_modules_of_a_circle_within_one_room(self, tmp_path: Path) -> None:
+        found = planted(
+            tmp_path,
+            locks__in___a="from ticketlock.locks import _b",
+            locks__in___b="from ticketlock.locks._c import name",
+            locks__in___c="import ticketlock.locks._a",
+        )
+        assert forbidden(found, FLOORS) == []
+        assert set(circle(found)) == {f"ticketlock.locks._{name}" for name in "abc"}
+
+    def test_it_sees_a_package_that_is_in_no_room(self, tmp_path: Path) -> None:
+        found = planted(tmp_path, shelf__in___a="")
+        assert room_of("ticketlock.shelf._a", FLOORS) == "ticketlock"
+        assert "ticketlock.shelf._a" in found

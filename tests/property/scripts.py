@@ -14,7 +14,7 @@ from ticketlock.client._acquire import acquire, leave
 from ticketlock.client._pace import Bounds, Pace
 from ticketlock.errors import LockLost, OutcomeUnknown, RecordWaitExceeded, RequestNotApplied, TableError
 from ticketlock.locks._claim import Claim
-from ticketlock.locks._hand_over import await_call, check_turn, release
+from ticketlock.locks._hand_over import await_call, contender_class
 from ticketlock.locks._items import Session
 from ticketlock.locks._operators import set_limit
 from ticketlock.locks._protocol import Contender
@@ -71,10 +71,9 @@ def at_once(
 
     def steps(now: Moment) -> Steps[Grant]:
         return acquire(
-            Contender(claim, now),
+            contender(world, claim, now),
             wait_ms,
             pace,
-            then_call=world.calls,
             on_wait=lambda _: None,
             jitter=lambda: 0.5,
             others_wait=others_wait,
@@ -87,7 +86,6 @@ def step_by_step(world: World, machine: Machine, driver: Driver, claim: Claim, w
     """Acquire as a workflow does, whose steps know of each other only what they have said."""
     found = yield from driver.run(lambda now: Contender(claim, now).take_ticket(wait_ms))
     until_ms = None if wait_ms is None else (yield from driver.now()).likely_ms + wait_ms
-    look = check_turn if world.calls else Contender.check_turn
     for park in itertools.count():
         if isinstance(found, Grant):
             return found
@@ -95,8 +93,13 @@ def step_by_step(world: World, machine: Machine, driver: Driver, claim: Claim, w
             yield from _parked(world, machine, driver, claim, found.place, park)
         else:
             yield Sleep(5_000)
-        found = yield from _looked(driver, claim, found.place, until_ms, look)
+        found = yield from _looked(world, driver, claim, found.place, until_ms)
     raise AssertionError("unreachable")
+
+
+def contender(world: World, claim: Claim, now: Moment) -> Contender:
+    """One that calls, in a world where waiters are called."""
+    return contender_class(calls=world.calls)(claim, now)
 
 
 def hold(
@@ -120,17 +123,16 @@ def hold(
         witness.met(error)
         witness.gave_up(claim.owner)
         with suppress(TableError, LockLost):
-            yield from driver.run(lambda now: leave(Contender(claim, now), then_call=world.calls))
+            yield from driver.run(lambda now: leave(contender(world, claim, now)))
         return
     held = witness.believes(machine, claim, grant)
-    free = release if world.calls else Contender.release
     try:
         for ms in holds_ms:
             yield Sleep(ms)
             grant = yield from _renewed(driver, claim, grant)
             witness.believes(machine, claim, grant, held)
         held.over = True
-        yield from driver.run(lambda now: free(Contender(claim, now), grant))
+        yield from driver.run(lambda now: contender(world, claim, now).release(grant))
     except (LockLost, TableError) as error:
         witness.met(error, held)
         held.over = True
@@ -213,7 +215,7 @@ def dead(how: str) -> Script:
         elif how == "waiter":
             yield from driver.run(lambda now: Contender(claim, now).join())
         else:
-            yield from driver.run(lambda now: Contender(claim, now).ask(mint_ticket(claim, now)))
+            yield from driver.run(lambda now: Contender(claim, now).send(mint_ticket(claim, now)))
 
     return script
 
@@ -241,7 +243,7 @@ def _parked(world: World, machine: Machine, driver: Driver, claim: Claim, place:
         # A function that fails: its task goes on until its time-out.
         with suppress(OutcomeUnknown, RequestNotApplied):
             yield from driver.run(
-                lambda now: await_call(Contender(claim, now), place, session, task_token, park, lambda _: True)
+                lambda now: await_call(contender(world, claim, now), place, session, task_token, park, lambda _: True)
             )
         if task_token not in machine.called:
             machine.waits_for_task = task_token
@@ -257,7 +259,7 @@ def _holds_ms(world: World) -> Iterator[int]:
 
 def _limited(world: World, driver: Driver, lock: LockName, permits: int) -> Actions[bool]:
     try:
-        yield from driver.run(lambda now: set_limit(lock, permits, now, then_call=world.calls))
+        yield from driver.run(lambda now: set_limit(lock, permits, now, contender_class(calls=world.calls)))
     except TableError:
         return False
     return True
@@ -268,10 +270,6 @@ def _renewed(driver: Driver, claim: Claim, held: Grant) -> Actions[Grant]:
 
 
 def _looked(
-    driver: Driver,
-    claim: Claim,
-    place: Place,
-    until_ms: int | None,
-    look: Callable[[Contender, Place, int | None], Steps[Grant | Position]],
+    world: World, driver: Driver, claim: Claim, place: Place, until_ms: int | None
 ) -> Actions[Grant | Position]:
-    return (yield from driver.run(lambda now: look(Contender(claim, now), place, until_ms)))
+    return (yield from driver.run(lambda now: contender(world, claim, now).check_turn(place, until_ms)))

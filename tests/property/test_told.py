@@ -16,14 +16,14 @@ from property.faults import Faults
 from property.proof import Found, Report, all_of, random_ones
 from property.stateful import Schedules, told_by_hypothesis
 
-from ticketlock.locks import _writes
+from ticketlock.locks import _grants
 
 REVIVING = next(lock for lock in BROKEN_LOCKS if lock.name == "a heartbeat that revives")
 ROTTEN = BrokenLock(
     "rotten",
     "a change that the code has outgrown: it breaks no promise, it only fails",
     frozenset().union(*(lock.caught_by for lock in BROKEN_LOCKS)),
-    ((_writes, "take_at_once", lambda: None),),
+    ((_grants, "take_at_once", lambda: None),),
 )
 
 

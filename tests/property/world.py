@@ -27,6 +27,7 @@ from property.witness import TABLE, Witness
 
 from ticketlock import LockName
 from ticketlock.locks._items import lock_key
+from ticketlock.locks._reads import TIME_CHECK
 from ticketlock.testing import MemoryDynamoDB
 from ticketlock.wire._actions import Actions, Call, Sleep
 from ticketlock.wire._attributes import Item
@@ -98,7 +99,7 @@ class World:
         if wall_is_off_ms is None:
             wall_is_off_ms = [0, 0, 0, 300, -300, 240_000, -240_000][self.chance.pick(7)]
         machine = Machine(self.time, name, rate, wall_is_off_ms)
-        machine.actions = script(self, machine, Driver(TABLE, machine, 8_000, jitter=self._jitter))
+        machine.actions = script(self, machine, Driver(TABLE, TIME_CHECK, machine, 8_000, jitter=self._jitter))
         self.machines.append(machine)
         self._resume(machine, lambda actions: next(actions))
 
@@ -296,7 +297,7 @@ class World:
         # The reply tells the state of the lock: the first page of a look, or a refusal that brings the lock item.
         asked = pending.call.parameters
         is_first_page = pending.call.operation == "query" and "ExclusiveStartKey" not in asked
-        is_look = is_first_page and asked["ExpressionAttributeValues"][":pk"]["S"] == self.lock.entity
+        is_look = is_first_page and asked["ExpressionAttributeValues"][":partition"]["S"] == self.lock.entity
         if is_look or (asked.get("Key") == lock_key(self.lock) and isinstance(pending.error, ClientError)):
             machine.looked = Look(pending.began or self.steps, pending.began is None)
 

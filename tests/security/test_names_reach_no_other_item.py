@@ -130,9 +130,9 @@ class Watched:
             if "pk" in each and "sk" in each:
                 self.keys.add((each["pk"]["S"], each["sk"]["S"]))
             if "KeyConditionExpression" in each:
-                assert each["KeyConditionExpression"] == "pk = :pk AND begins_with(sk, :prefix)"
+                assert each["KeyConditionExpression"] == "#partition = :partition AND begins_with(#sort, :prefix)"
                 values = each["ExpressionAttributeValues"]
-                self.prefixes.add((values[":pk"]["S"], values[":prefix"]["S"]))
+                self.prefixes.add((values[":partition"]["S"], values[":prefix"]["S"]))
             self.expressions.update(str(each[name]) for name in each if name.endswith("Expression"))
 
 

@@ -164,14 +164,14 @@ NAMED = {"Select": "SPECIFIC_ATTRIBUTES"}
 )
 def test_nobody_reads_the_token_of_a_heartbeat(policy: str, operation: str, more: dict[str, Any], table: Table) -> None:
     key = session_of(table)
-    of_one = {"KeyConditionExpression": "pk = :pk", "ExpressionAttributeValues": {":pk": key["pk"]}}
+    of_one = {"KeyConditionExpression": "pk = :partition", "ExpressionAttributeValues": {":partition": key["pk"]}}
     (asked,) = asked_by(operation, {**(of_one if operation == "query" else {}), **more})
     assert not allows(of_table_page(policy), asked)
 
 
 def test_the_same_without_the_token_is_what_the_policies_allow(table: Table) -> None:
     key = session_of(table)
-    of_one = {"KeyConditionExpression": "#k = :pk", "ExpressionAttributeValues": {":pk": key["pk"]}}
+    of_one = {"KeyConditionExpression": "#k = :partition", "ExpressionAttributeValues": {":partition": key["pk"]}}
     aliases = {"ExpressionAttributeNames": {"#k": "pk", "#t": "callToken"}}
     query = {**of_one, **aliases, "ProjectionExpression": "#k, sk, #t", "FilterExpression": "#t > :x", **NAMED}
     assert all(allows(of_table_page("UseLocks"), asked) for asked in asked_by("query", query))

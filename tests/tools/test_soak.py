@@ -33,7 +33,7 @@ def test_traffic_from_many_machines_with_faults_and_crashes_keeps_every_promise_
 
 def test_a_waiter_that_does_not_wait_for_those_before_it_is_seen_to_overtake(monkeypatch: pytest.MonkeyPatch) -> None:
     def finds_room(self: Queue, *_: object) -> bool:
-        return self.item is not None and self.item.room(shared=self.claim.shared) > 0
+        return self.item is not None and self.item.room(self.claim.mode) > 0
 
     monkeypatch.setattr(Queue, "may_enter", finds_room)
     assert any("no overtaking" in told for told in hour(SHORT).broken)

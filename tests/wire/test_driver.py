@@ -8,13 +8,16 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 
 from ticketlock.errors import OutcomeUnknown, RequestNotApplied
+from ticketlock.locks._reads import TIME_CHECK
 from ticketlock.testing import ManualClock
 from ticketlock.wire._actions import Actions, Call, Sleep, T
 from ticketlock.wire._driver import Driver
-from ticketlock.wire._requests import Read, Request, TaskAnswer, Transaction, Write
+from ticketlock.wire._requests import Read, Request, TransactWrite, Write
+from ticketlock.wire._step_functions import TaskAnswer
 
 THROTTLED = ClientError({"Error": {"Code": "ThrottlingException", "Message": ""}}, "PutItem")
 UNREACHABLE = EndpointConnectionError(endpoint_url="https://dynamodb")
+READ = Read({"pk": {"S": "order-42"}}, {"sk": {"S": "/"}}, limit=3)
 WRITE = Write("Put", {}, "attribute_not_exists(pk)", item={})
 
 
@@ -22,7 +25,7 @@ def test_what_is_not_to_be_sent_after_a_moment_is_not_repeated_after_it_either()
     clock = ManualClock()
     too_late_ms = clock.read().local_ms + 1_000
     write = Write("Put", {}, "attribute_not_exists(pk)", item={}, not_after_local_ms=too_late_ms)
-    actions = Driver("locks", clock, 8_000, jitter=lambda: 0.5).perform(write)
+    actions = Driver("locks", TIME_CHECK, clock, 8_000, jitter=lambda: 0.5).perform(write)
     next(actions)
     assert isinstance(actions.throw(THROTTLED), Sleep)
     # The machine stands still for longer than it wanted to.
@@ -73,14 +76,14 @@ class Leaving:
 
 
 @pytest.mark.parametrize(
-    "request_", [WRITE, Transaction((WRITE,)), TaskAnswer("token")], ids=lambda each: type(each).__name__
+    "request_", [WRITE, TransactWrite((WRITE,)), TaskAnswer("token")], ids=lambda each: type(each).__name__
 )
 def test_a_request_that_was_applied_is_not_said_to_be_unapplied_when_the_time_is_lost_on_its_way(
     request_: Request,
 ) -> None:
     clock = ManualClock()
     with pytest.raises(OutcomeUnknown):
-        drive(Driver("locks", clock, 8_000).perform(request_), clock, Leaving(clock))
+        drive(Driver("locks", TIME_CHECK, clock, 8_000).perform(request_), clock, Leaving(clock))
 
 
 def test_nor_is_one_that_was_refused_after_an_attempt_whose_reply_was_lost() -> None:
@@ -93,13 +96,17 @@ def test_nor_is_one_that_was_refused_after_an_attempt_whose_reply_was_lost() -> 
         return reply if isinstance(reply, Exception) else ClientError(reply, "PutItem")
 
     with pytest.raises(OutcomeUnknown):
-        drive(Driver("locks", clock, 8_000).perform(WRITE), clock, answer)
+        drive(Driver("locks", TIME_CHECK, clock, 8_000).perform(WRITE), clock, answer)
 
 
 def test_a_read_changes_nothing_also_when_the_time_is_lost_on_its_way() -> None:
     clock = ManualClock()
     with pytest.raises(RequestNotApplied):
-        drive(Driver("locks", clock, 8_000).perform(Read("order-42", "/", 3)), clock, Leaving(clock, Items=[]))
+        drive(
+            Driver("locks", TIME_CHECK, clock, 8_000).perform(READ),
+            clock,
+            Leaving(clock, Items=[]),
+        )
 
 
 def test_a_request_goes_on_when_the_time_is_lost_on_its_way_and_found_again() -> None:
@@ -109,7 +116,7 @@ def test_a_request_goes_on_when_the_time_is_lost_on_its_way_and_found_again() ->
     def answer(call: Call) -> Any:
         return service(call) if service.is_reachable else dated(clock)
 
-    reply = drive(Driver("locks", clock, 8_000).perform(WRITE), clock, answer)
+    reply = drive(Driver("locks", TIME_CHECK, clock, 8_000).perform(WRITE), clock, answer)
     assert reply.applied
     assert reply.now.earliest_ms <= clock.wall_ms <= reply.now.latest_ms
 
@@ -126,5 +133,5 @@ def test_a_service_whose_every_reply_is_too_slow_to_tell_the_time_is_given_up() 
         return dated(clock)
 
     with pytest.raises(RequestNotApplied):
-        drive(Driver("locks", clock, 8_000).now(), clock, slowly)
+        drive(Driver("locks", TIME_CHECK, clock, 8_000).now(), clock, slowly)
     assert clock.read().local_ms == 12_000

@@ -36,8 +36,9 @@ from ticketlock import (
     TableRefused,
 )
 from ticketlock.locks._writes import renew
-from ticketlock.wire._requests import Closing, Describing
-from ticketlock.wire._sdk import Refusal, TryAgain, check_client, check_lease, date_ms, make_client, meaning
+from ticketlock.wire._requests import Refusal
+from ticketlock.wire._sdk import TryAgain, check_client, check_lease, date_ms, make_client, meaning
+from ticketlock.wire._step_functions import Closing, Describing
 from ticketlock.wire._table_time import Moment
 
 URL = "https://dynamodb.us-east-1.amazonaws.com"

@@ -9,7 +9,8 @@ from kit.stopped import LATE_MS, Execution, gets_the_lock_when_the_lease_is_over
 from kit.world import LEASE_MS, Callback, Process, World
 
 from ticketlock import Grant, LockLost, OutcomeUnknown, Place, Position
-from ticketlock.wire._requests import Closing, Read
+from ticketlock.wire._requests import Read
+from ticketlock.wire._step_functions import Closing
 from ticketlock.workflow._clean_up import CleanedUp
 
 

@@ -8,7 +8,8 @@ from kit.stopped import Execution
 from kit.world import LEASE_MS, Callback, Process, World
 
 from ticketlock import Grant, Position
-from ticketlock.wire._requests import Closing, Read
+from ticketlock.wire._requests import Read
+from ticketlock.wire._step_functions import Closing
 from ticketlock.workflow._clean_up import CleanedUp
 
 

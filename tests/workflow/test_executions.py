@@ -11,8 +11,8 @@ from botocore.stub import Stubber
 from moto import mock_aws
 
 from ticketlock import LockTable, RequestNotApplied, TableRefused
-from ticketlock.wire._requests import Closing, Describing
 from ticketlock.wire._sdk import make_client
+from ticketlock.wire._step_functions import Closing, Describing
 from ticketlock.workflow._executions import (
     execution_arn,
     holding_name,

@@ -129,7 +129,7 @@ def test_a_try_of_the_heartbeats_task_outranks_every_earlier_one(
             "permits": claim.permits,
             "shared": claim.shared,
         },
-        "session": {"execution": hold.session.execution, "place": hold.session.place},
+        "session": {"execution": hold.session.execution, "place": hold.session.fragment},
         "handOver": "poll",
         "beats": 0,
         "events": 0,

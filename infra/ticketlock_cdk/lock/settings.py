@@ -7,7 +7,7 @@ from typing import Literal
 from aws_cdk import Duration
 
 from ticketlock.locks._claim import MAX_LEASE_MS
-from ticketlock.locks._items import MAX_HOLDERS
+from ticketlock.locks._modes import MAX_HOLDERS
 from ticketlock.workflow._event_budget import BEATS_AN_EXECUTION, most_polls_an_execution
 
 MIN_LEASE_S = 10

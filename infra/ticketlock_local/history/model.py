@@ -16,7 +16,7 @@ from itertools import accumulate, pairwise
 from typing import Literal
 
 from ticketlock import LockState
-from ticketlock.locks._items import MAX_HOLDERS
+from ticketlock.locks._modes import MAX_HOLDERS
 
 Outcome = Literal["applied", "refused", "unknown"]
 

@@ -8,22 +8,22 @@ from contextlib import AsyncExitStack
 from typing import Any, ParamSpec, Self, TypeVar
 
 from ticketlock.aio._acquiring import Acquiring
-from ticketlock.aio._heartbeat import Heartbeat
 from ticketlock.aio._lease import Lease, LeaseGroup
-from ticketlock.aio._table import Table
+from ticketlock.aio._lock_table import LockTable
 from ticketlock.aio._to_the_end import ToTheEnd
-from ticketlock.client._base_lease import Due
 from ticketlock.client._holdings import HAS_LEFT, Holdings
 from ticketlock.client._wait import WaitEnded
-from ticketlock.client._wishes import Asked, Defaults, Seconds, Wishes, entity_of, rest_s, signature_of
+from ticketlock.client._wishes import Defaults, Seconds, Terms, Wishes, entity_of, rest_s, signature_of
 from ticketlock.errors import ClientClosed, RecordWaitExceeded
-from ticketlock.locks._inspect import LISTED, LockSummary, inspect, list_page
+from ticketlock.locks._inspect import LockSummary, inspect, list_page
 from ticketlock.locks._names import LockName
 from ticketlock.locks._operators import resume
 from ticketlock.locks._outcomes import Grant, LockState, Position
 from ticketlock.wire import _sdk
+from ticketlock.wire._async_heartbeat import Heartbeat
 from ticketlock.wire._clocks import Clocks, SystemClocks
-from ticketlock.wire._requests import Scan, Steps
+from ticketlock.wire._heartbeat import Due
+from ticketlock.wire._requests import Attributes
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -64,16 +64,14 @@ class LockClient:
             heartbeat=heartbeat,
             check_every=check_every,
         )
-        self._table = Table(table_name, step_functions, self._clocks)
+        self._table = LockTable(table_name, step_functions, self._clocks)
         self._client = client
         self._client_options = client_options or {}
         self._exit = AsyncExitStack()
         self._waiters: dict[asyncio.Task[Any], asyncio.Future[None]] = {}
         self._to_the_end = ToTheEnd()
         self._heartbeat: Heartbeat[Lease] = Heartbeat(self._clocks, self._tend)
-        self._holdings: Holdings[Lease] = Holdings(
-            self._table, self._heartbeat, self._clocks, self._defaults.bounds, then_call=step_functions is not None
-        )
+        self._holdings: Holdings[Lease] = Holdings(self._table, self._heartbeat, self._clocks, self._defaults.bounds)
 
     def lock(self, entity: str | LockName, namespace: str | None = None) -> LockName:
         """The name of a lock, in the client's namespace unless told otherwise."""
@@ -108,13 +106,13 @@ class LockClient:
 
         async def begin() -> Lease:
             # Each time it is awaited it is an acquisition of its own.
-            asked = self._defaults.ask(lock, wishes)
+            terms = self._defaults.ask(lock, wishes)
             self._check_usable()
             caller = asyncio.current_task()
-            held = self._holdings.held_by(caller, asked, reentrant=reentrant)
+            held = self._holdings.held_by(caller, terms, reentrant=reentrant)
             if held is not None:
                 return held
-            return self._keep(self._made(asked, await self._acquire(asked, on_wait)), caller)
+            return self._keep(self._made(terms, await self._acquire(terms, on_wait)), caller)
 
         return Acquiring(begin)
 
@@ -192,7 +190,7 @@ class LockClient:
         lock, lease_ms = self.lock(entity, namespace), self._defaults.lease_ms(lease)
         _sdk.check_lease(lease_ms, self._table.client)
         claim, grant = await self._table.run(lambda now: resume(lock, owner, lease_ms, now))
-        return self._keep(self._made(Asked(claim, has_own_identity=False, heartbeat=heartbeat), grant), owner)
+        return self._keep(self._made(Terms(claim, has_own_identity=False, heartbeat=heartbeat), grant), owner)
 
     async def inspect(self, entity: str | LockName, *, namespace: str | None = None) -> LockState:
         """Read a lock, its holders and its whole queue."""
@@ -203,11 +201,13 @@ class LockClient:
     async def list(self) -> AsyncIterator[LockSummary]:
         """The locks of the table, in no order; reads the whole table."""
         self._check_usable()
-        page: Scan | None = Scan(LISTED)
-        while page is not None:
-            locks, page = await self._table.run(_page(page))
+        after: Attributes | None = None
+        while True:
+            locks, after = await self._table.run(functools.partial(list_page, after))
             for lock in locks:
                 yield lock
+            if after is None:
+                return
 
     async def close(self) -> None:
         """Release what is held still, and end the heartbeats; waiters of this client get ``ClientClosed``."""
@@ -230,17 +230,17 @@ class LockClient:
     async def __aexit__(self, *_: object) -> None:
         await asyncio.shield(self.close())
 
-    # The parts.
+    # Private.
 
     def _check_usable(self) -> None:
         self._holdings.check_usable()
         if self._table.client is None:
             raise ClientClosed("the client was not opened: use it in 'async with'")
 
-    async def _acquire(self, asked: Asked, on_wait: Callable[[Position], object] | None) -> Grant:
-        waits = self._holdings.waits(asked, on_wait)
+    async def _acquire(self, terms: Terms, on_wait: Callable[[Position], object] | None) -> Grant:
+        waits = self._holdings.waits(terms, on_wait)
         # A task of its own, so that closing the client ends it.
-        waiter = asyncio.ensure_future(self._table.drive(self._holdings.acquire(asked, waits)))
+        waiter = asyncio.ensure_future(self._table.drive(self._holdings.acquire(terms, waits)))
         over = self._waiters[waiter] = asyncio.get_running_loop().create_future()
         try:
             grant = await asyncio.shield(waiter)
@@ -251,7 +251,7 @@ class LockClient:
             raise
         except BaseException as error:
             # To its end, also if the caller is cancelled once more.
-            await self._to_the_end(self._give_up(waiter, asked), f"to leave the queue of {asked.claim.lock!r}")
+            await self._to_the_end(self._give_up(waiter, terms), f"to leave the queue of {terms.claim.lock!r}")
             if isinstance(error, WaitEnded):
                 raise error.error from None
             if isinstance(error, asyncio.CancelledError) and self._holdings.is_closed:
@@ -262,13 +262,13 @@ class LockClient:
             if not over.done():
                 over.set_result(None)
 
-    async def _give_up(self, waiter: "asyncio.Task[Grant]", asked: Asked) -> None:
+    async def _give_up(self, waiter: "asyncio.Task[Grant]", terms: Terms) -> None:
         waiter.cancel()
         await asyncio.wait({waiter})
-        await self._table.drive(self._holdings.leave(asked))
+        await self._table.drive(self._holdings.leave(terms))
 
-    def _made(self, asked: Asked, grant: Grant) -> Lease:
-        return Lease(asked, grant, self._clocks, self._table, self._holdings, self._to_the_end)
+    def _made(self, terms: Terms, grant: Grant) -> Lease:
+        return Lease(terms, grant, self._clocks, self._table, self._holdings, self._to_the_end)
 
     def _group(self, leases: Sequence[Lease]) -> LeaseGroup:
         return LeaseGroup(leases, self._table, self._holdings, self._to_the_end)
@@ -294,7 +294,3 @@ def _make_client(options: Mapping[str, Any]) -> Any:
     from aiobotocore.session import get_session
 
     return get_session().create_client("dynamodb", **{"config": AioConfig(**_sdk.CLIENT_SETTINGS), **options})
-
-
-def _page(request: Scan) -> Callable[[Any], Steps[tuple[list[LockSummary], Scan | None]]]:
-    return lambda _: list_page(request)

@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from ticketlock.aio._table import Table
+from ticketlock.aio._lock_table import LockTable
 from ticketlock.aio._to_the_end import ToTheEnd
 from ticketlock.client._base_lease import BaseLease
 from ticketlock.client._holdings import TRANSACTION_PATIENCE_S, Holdings
-from ticketlock.client._wishes import Asked, Seconds
+from ticketlock.client._wishes import Seconds, Terms
 from ticketlock.locks._outcomes import Grant
 from ticketlock.wire._actions import Actions
 from ticketlock.wire._clocks import Clocks
@@ -19,14 +19,14 @@ class Lease(BaseLease):
 
     def __init__(
         self,
-        asked: Asked,
+        terms: Terms,
         grant: Grant,
         clocks: Clocks,
-        table: Table,
+        table: LockTable,
         holdings: "Holdings[Lease]",
         to_the_end: ToTheEnd,
     ) -> None:
-        super().__init__(table.table_name, asked, grant, clocks)
+        super().__init__(table.table_name, terms, grant, clocks)
         self._table, self._holdings, self._to_the_end = table, holdings, to_the_end
 
     async def renew(self) -> None:
@@ -80,7 +80,9 @@ class LeaseGroup:
         leases: in the order in which they were taken.
     """
 
-    def __init__(self, leases: Sequence[Lease], table: Table, holdings: Holdings[Lease], to_the_end: ToTheEnd) -> None:
+    def __init__(
+        self, leases: Sequence[Lease], table: LockTable, holdings: Holdings[Lease], to_the_end: ToTheEnd
+    ) -> None:
         self.leases = tuple(leases)
         self._table, self._holdings, self._to_the_end = table, holdings, to_the_end
 

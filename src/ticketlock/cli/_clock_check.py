@@ -6,8 +6,8 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from ticketlock.cli._finding import Finding
+from ticketlock.locks._reads import TIME_CHECK
 from ticketlock.wire import _sdk
-from ticketlock.wire._requests import TimeCheck
 
 # The Date has whole seconds, and is taken at either end of the service's work.
 _DATE_RESOLUTION_MS = 2_000
@@ -21,7 +21,7 @@ def clock_finding(client: Any, table_name: str) -> Finding:
     """Compare the two: no lock rests on it, but AWS refuses the requests of a clock that is far off."""
     sent_ms = time.time_ns() // 1_000_000
     try:
-        response = client.get_item(TableName=table_name, **TimeCheck().parameters())
+        response = client.get_item(**TIME_CHECK.parameters(table_name))
     except ClientError as error:
         response = error.response
     received_ms = time.time_ns() // 1_000_000

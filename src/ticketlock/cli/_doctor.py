@@ -15,8 +15,8 @@ from ticketlock.cli._finding import Finding
 from ticketlock.cli._permission_check import trial_findings
 from ticketlock.cli._settings import Settings, settings_of, table_options
 from ticketlock.cli._table_check import table_findings
+from ticketlock.locks._reads import TIME_CHECK
 from ticketlock.wire import _sdk
-from ticketlock.wire._requests import TimeCheck
 
 _STYLES = {"good": ("ok", "green"), "bad": ("BAD", "red"), "unsure": ("?", "yellow")}
 
@@ -63,7 +63,7 @@ def _reach(client: Any, settings: Settings) -> None:
         Ended: nobody does.
     """
     try:
-        client.get_item(TableName=settings.table_name, **TimeCheck().parameters())
+        client.get_item(**TIME_CHECK.parameters(settings.table_name))
     except ClientError:
         return
     except BotoCoreError as error:

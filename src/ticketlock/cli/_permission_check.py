@@ -9,8 +9,8 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from ticketlock.cli._finding import Finding
-from ticketlock.locks._inspect import LISTED
-from ticketlock.wire._requests import Read, Scan, TimeCheck
+from ticketlock.locks._reads import TIME_CHECK, list_page
+from ticketlock.wire._requests import Read
 
 _KEY = {"pk": {"S": "ticketlock doctor"}, "sk": {"S": "ticketlock doctor/"}}
 _NEVER = "attribute_exists(pk) AND attribute_not_exists(pk)"
@@ -26,10 +26,11 @@ def trial_findings(client: Any, table_name: str) -> Iterator[Finding]:
     key: Mapping[str, Any] = {"Key": _KEY}
     check = {"ConditionCheck": {**write, **key}}
     other = {"Delete": {**write, "Key": {**_KEY, "sk": {"S": "ticketlock doctor/0"}}}}
-    scan = {**table, **Scan(LISTED).parameters(), "Limit": 1}
+    look = Read({"pk": {"S": "ticketlock doctor"}}, {"sk": {"S": "-"}}, limit=1)
+    scan = {**list_page().parameters(table_name), "Limit": 1}
     trials: list[tuple[str, str, Callable[[], Any]]] = [
-        ("GetItem", _TO_USE, lambda: client.get_item(**table, **TimeCheck().parameters())),
-        ("Query", _TO_USE, lambda: client.query(**table, **Read("ticketlock doctor", "-", 1).parameters())),
+        ("GetItem", _TO_USE, lambda: client.get_item(**TIME_CHECK.parameters(table_name))),
+        ("Query", _TO_USE, lambda: client.query(**look.parameters(table_name))),
         ("PutItem", _TO_USE, lambda: client.put_item(**write, Item=_KEY)),
         ("UpdateItem", _TO_USE, lambda: client.update_item(**write, **key)),
         ("DeleteItem", _TO_USE, lambda: client.delete_item(**write, **key)),

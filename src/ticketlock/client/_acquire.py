@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 from ticketlock.client._pace import Pace
 from ticketlock.errors import RecordWaitExceeded
-from ticketlock.locks import _hand_over as _calls
-from ticketlock.locks._outcomes import Grant, Place, Position
+from ticketlock.locks._outcomes import Grant, Position
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire._requests import Pause, Steps
 
@@ -17,7 +16,6 @@ def acquire(
     record_wait_ms: int | None,
     pace: Pace,
     *,
-    then_call: bool,
     on_wait: Callable[[Position], object],
     jitter: Callable[[], float],
     others_wait: bool = False,
@@ -28,7 +26,6 @@ def acquire(
         me: who asks.
         record_wait_ms: the record wait, by the local clock; None for ever; 0 to fail instead of queueing.
         pace: when to look.
-        then_call: whether the next one in line is to be called when this one leaves the queue.
         on_wait: told of each look that found somebody else's turn.
         jitter: random numbers in [0, 1).
         others_wait: as in ``Contender.take_ticket``.
@@ -38,39 +35,32 @@ def acquire(
         TableError: the table could not be used; what was written is in the way for a lease at most.
     """
     began_ms = me.now.local_ms
-    check_turn = _calls.check_turn if then_call else Contender.check_turn
     # The pace leaves a quarter of the row's lease: half of it is enough for the sleeps.
     me.row_kept_ms = me.claim.lease_ms // 2
     found: Grant | Position = yield from me.take_ticket(record_wait_ms, others_wait=others_wait)
     while isinstance(found, Position):
         rest_ms = None if record_wait_ms is None else began_ms + record_wait_ms - me.now.local_ms
         if rest_ms is not None and rest_ms <= 0:
-            won = yield from _withdraw(me, found.place, then_call=then_call)
+            won = yield from me.withdraw(found.place.ticket)
             if won is not None:
                 return won
             raise RecordWaitExceeded(f"ticket {found.place.ticket} had {found.ahead} ahead when the record wait ended")
         on_wait(found)
-        yield from me.ask(Pause(pace.sleep_ms(found, lease_ms=me.claim.lease_ms, rest_ms=rest_ms, jitter=jitter())))
-        found = yield from check_turn(me, found.place, None)
+        yield from me.send(Pause(pace.sleep_ms(found, lease_ms=me.claim.lease_ms, rest_ms=rest_ms, jitter=jitter())))
+        found = yield from me.check_turn(found.place, None)
     return found
 
 
-def leave(me: Contender, *, then_call: bool, only_the_place: bool = False) -> Steps[None]:
+def leave(me: Contender, *, only_the_place: bool = False) -> Steps[None]:
     """Give up whatever an acquisition that was broken off has left: its place, or its grant.
 
     Args:
-        then_call: whether the next one in line is to be called.
         only_the_place: leave a grant, since somebody else with the same owner may work under it.
     """
     queue = yield from me.look(lambda seen: bool(seen.mine), _PATIENCE_MS)
     for row in queue.mine:
-        yield from _withdraw(me, Place(row.ticket, row.lease_until_ms), then_call=then_call)
+        yield from me.withdraw(row.ticket)
     holder = queue.item.holder(me.claim.owner) if queue.item is not None else None
     if queue.item is not None and holder is not None and not only_the_place:
         held = yield from me.renew(holder.fencing_token)
-        free = _calls.release if then_call else Contender.release
-        yield from free(me, held, data_left=queue.item.data_left)
-
-
-def _withdraw(me: Contender, place: Place, *, then_call: bool) -> Steps[Grant | None]:
-    return (yield from (_calls.withdraw(me, place.ticket) if then_call else me.withdraw(place.ticket)))
+        yield from me.release(held, data_left=queue.item.data_left)

@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeVar
 
-from ticketlock.client._wishes import Asked
+from ticketlock.client._wishes import Terms
 from ticketlock.errors import ClientClosed, LockLost
 from ticketlock.locks import _fencing
 from ticketlock.locks._names import LockName
 from ticketlock.locks._outcomes import Grant
 from ticketlock.wire._clocks import Clocks
+from ticketlock.wire._heartbeat import Due
 from ticketlock.wire._table_time import Reading
 
-Due = Literal["renew", "danger", "lost"]
 State = Literal["held", "lost", "released", "unreleased"]
 L = TypeVar("L", bound="BaseLease")
 
@@ -41,8 +41,8 @@ class BaseLease:
     _caller: object = None
     _detached = False
 
-    def __init__(self, table_name: str, asked: Asked, grant: Grant, clocks: Clocks) -> None:
-        claim = asked.claim
+    def __init__(self, table_name: str, terms: Terms, grant: Grant, clocks: Clocks) -> None:
+        claim = terms.claim
         self.entity = claim.lock.entity
         self.namespace = claim.lock.namespace
         self.owner = claim.owner
@@ -52,12 +52,12 @@ class BaseLease:
         self._table_name = table_name
         self._claim = claim
         # Whether its owner was made for it; otherwise somebody else with the same owner may work under its grant.
-        self._has_own_identity = asked.has_own_identity
+        self._has_own_identity = terms.has_own_identity
         self._data = claim.data
         self._clocks = clocks
-        self._heartbeat = asked.heartbeat
-        self._callbacks: dict[Due, Callable[[Any], object] | None] = {"lost": asked.on_lost, "danger": asked.on_danger}
-        self._danger_ms = asked.danger_ms if asked.danger_ms is not None else claim.lease_ms // _DANGER_SHARE
+        self._heartbeat = terms.heartbeat
+        self._callbacks: dict[Due, Callable[[Any], object] | None] = {"lost": terms.on_lost, "danger": terms.on_danger}
+        self._danger_ms = terms.danger_ms if terms.danger_ms is not None else claim.lease_ms // _DANGER_SHARE
         self._mutex = threading.Lock()
         self._pid = os.getpid()
         # "unreleased": its release failed, and may have been applied: not to be counted on; it may be tried again.
@@ -133,7 +133,7 @@ class BaseLease:
             f"{self._state}, {self.remaining_s:.1f} s left>"
         )
 
-    # What the client and its keeper do with it.
+    # What the client and its heartbeat do with it.
 
     def _take_in(self, grant: Grant) -> None:
         self._grant = grant
@@ -161,6 +161,12 @@ class BaseLease:
 
     def _is_watched(self) -> bool:
         return self._heartbeat or any(self._callbacks.values())
+
+    def _is_watched_on(self) -> bool:
+        return self._state == "held"
+
+    def _callback(self, what: Due) -> Callable[[Any], object] | None:
+        return None if self._state == "released" else self._callbacks[what]
 
     def _due_ms(self, reading: Reading) -> int:
         """When something is due next, on the local clock."""

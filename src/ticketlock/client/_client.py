@@ -10,18 +10,17 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
-from ticketlock.client._base_lease import Due
-from ticketlock.client._heartbeat import Heartbeat
 from ticketlock.client._holdings import HAS_LEFT, Holdings
 from ticketlock.client._lease import Lease, LeaseGroup
 from ticketlock.client._wait import WaitEnded
-from ticketlock.client._wishes import Asked, Defaults, Seconds, Wishes, entity_of, rest_s, signature_of
+from ticketlock.client._wishes import Defaults, Seconds, Terms, Wishes, entity_of, rest_s, signature_of
 from ticketlock.errors import ClientClosed, RecordWaitExceeded
 from ticketlock.locks._inspect import LockSummary
 from ticketlock.locks._lock_table import LockTable
 from ticketlock.locks._names import LockName
 from ticketlock.locks._outcomes import Grant, LockState, Position
 from ticketlock.wire._clocks import Clocks, SystemClocks
+from ticketlock.wire._heartbeat import Due, Heartbeat
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -93,9 +92,7 @@ class LockClient:
         self._waiters: set[int] = set()
         self._waiter_left = threading.Condition()
         self._heartbeat: Heartbeat[Lease] = Heartbeat(self._clocks, self._tend)
-        self._holdings: Holdings[Lease] = Holdings(
-            self._table, self._heartbeat, self._clocks, self._defaults.bounds, then_call=step_functions is not None
-        )
+        self._holdings: Holdings[Lease] = Holdings(self._table, self._heartbeat, self._clocks, self._defaults.bounds)
         _clients.add(self)
 
     @property
@@ -153,14 +150,14 @@ class LockClient:
             TableError: the table could not be used.
         """
         wishes = Wishes(record_wait, lease, data, permits, shared, owner, heartbeat, on_lost, on_danger, danger)
-        asked = self._defaults.ask(self.lock(entity, namespace), wishes)
+        terms = self._defaults.ask(self.lock(entity, namespace), wishes)
         self._holdings.check_usable()
-        # Not its number, which the next thread may get.
+        # The Thread object: idents are reused.
         caller = threading.current_thread()
-        held = self._holdings.held_by(caller, asked, reentrant=reentrant)
+        held = self._holdings.held_by(caller, terms, reentrant=reentrant)
         if held is not None:
             return held
-        made = self._made(asked, self._acquire(asked, on_wait))
+        made = self._made(terms, self._acquire(terms, on_wait))
         try:
             return self._keep(made, caller)
         except BaseException:
@@ -262,7 +259,7 @@ class LockClient:
         """
         self._holdings.check_usable()
         claim, grant = self._table.resume(self.lock(entity, namespace), owner, self._defaults.lease_ms(lease))
-        return self._keep(self._made(Asked(claim, has_own_identity=False, heartbeat=heartbeat), grant), owner)
+        return self._keep(self._made(Terms(claim, has_own_identity=False, heartbeat=heartbeat), grant), owner)
 
     def inspect(self, entity: str | LockName, *, namespace: str | None = None) -> LockState:
         """Read a lock, its holders and its whole queue."""
@@ -297,19 +294,19 @@ class LockClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # The parts.
+    # Private.
 
-    def _acquire(self, asked: Asked, on_wait: Callable[[Position], object] | None) -> Grant:
+    def _acquire(self, terms: Terms, on_wait: Callable[[Position], object] | None) -> Grant:
         caller = threading.get_ident()
         with self._waiter_left:
             self._waiters.add(caller)
         try:
-            waits = self._holdings.waits(asked, on_wait)
-            return self._table.drive(self._holdings.acquire(asked, waits), sleep=self._nap)
+            waits = self._holdings.waits(terms, on_wait)
+            return self._table.drive(self._holdings.acquire(terms, waits), sleep=self._nap)
         except HAS_LEFT:
             raise
         except BaseException as error:
-            self._table.drive(self._holdings.leave(asked))
+            self._table.drive(self._holdings.leave(terms))
             if isinstance(error, WaitEnded):
                 raise error.error from None
             raise
@@ -327,8 +324,8 @@ class LockClient:
         if over:
             raise ClientClosed("the client was closed while it waited")
 
-    def _made(self, asked: Asked, grant: Grant) -> Lease:
-        return Lease(asked, grant, self._clocks, self._table, self._holdings)
+    def _made(self, terms: Terms, grant: Grant) -> Lease:
+        return Lease(terms, grant, self._clocks, self._table, self._holdings)
 
     def _group(self, leases: Sequence[Lease]) -> LeaseGroup:
         return LeaseGroup(leases, self._table, self._holdings)

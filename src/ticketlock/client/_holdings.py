@@ -12,11 +12,11 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from ticketlock._checks import duration_ms, text
 from ticketlock.client._acquire import acquire, leave
-from ticketlock.client._base_lease import BaseLease, Due, State
-from ticketlock.client._known_locks import Remembered
+from ticketlock.client._base_lease import BaseLease, State
+from ticketlock.client._known_locks import KnownLocks
 from ticketlock.client._pace import Bounds
 from ticketlock.client._wait import Waits
-from ticketlock.client._wishes import Asked, Seconds
+from ticketlock.client._wishes import Seconds, Terms
 from ticketlock.errors import (
     AlreadyHeld,
     ClientClosed,
@@ -28,16 +28,16 @@ from ticketlock.errors import (
     TicketLockError,
     UnsupportedFormat,
 )
-from ticketlock.locks import _fencing
-from ticketlock.locks import _hand_over as calling
 from ticketlock.locks._claim import DATA_BYTES, MAX_LEASE_MS, Claim
+from ticketlock.locks._fencing import FencedTransaction
 from ticketlock.locks._names import LockName
 from ticketlock.locks._outcomes import Grant, Position
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire import _sdk
 from ticketlock.wire._actions import Actions, T
 from ticketlock.wire._clocks import Clocks
-from ticketlock.wire._requests import Steps
+from ticketlock.wire._heartbeat import Due
+from ticketlock.wire._requests import Answer, Request, Steps
 from ticketlock.wire._table_time import Reading
 
 L = TypeVar("L", bound=BaseLease)
@@ -60,6 +60,10 @@ class Table(Protocol):
         """Steps of one claim, as calls and sleeps."""
         ...
 
+    def sending(self, request: Request) -> Actions[Answer]:
+        """One request, until it is applied or refused."""
+        ...
+
 
 class Heart(Protocol[L_contra]):
     """What watches the leases: a thread, or a task for each."""
@@ -72,7 +76,7 @@ class Heart(Protocol[L_contra]):
         """Tell its caller."""
         ...
 
-    def settle(self) -> None:
+    def join_idle(self) -> None:
         """See that nothing is left that watches nothing."""
         ...
 
@@ -84,12 +88,11 @@ class Holdings(Generic[L]):
         known: advice for the next waits.
     """
 
-    def __init__(self, table: Table, heart: Heart[L], clocks: Clocks, bounds: Bounds, *, then_call: bool) -> None:
-        self.known = Remembered(bounds)
+    def __init__(self, table: Table, heart: Heart[L], clocks: Clocks, bounds: Bounds) -> None:
+        self.known = KnownLocks(bounds)
         self._table = table
         self._heart = heart
         self._clocks = clocks
-        self._then_call = then_call
         self._pid = os.getpid()
         self._closed = False
         self._mutex = threading.Lock()
@@ -120,23 +123,23 @@ class Holdings(Generic[L]):
         """Whether the client was closed."""
         return self._closed
 
-    def held_by(self, caller: object, asked: Asked, *, reentrant: bool) -> L | None:
+    def held_by(self, caller: object, terms: Terms, *, reentrant: bool) -> L | None:
         """The lease of a caller that holds the lock already, and holds it once more now.
 
         Raises:
             AlreadyHeld: it holds it, and did not ask to hold it again.
         """
         with self._mutex:
-            leases = [lease for lease in self._held.get((asked.claim.lock, caller), ()) if lease.is_held()]
+            leases = [lease for lease in self._held.get((terms.claim.lock, caller), ()) if lease.is_held()]
         if not leases:
             return None
-        if reentrant and leases[0].shared == asked.claim.shared and leases[0]._hold_again():
+        if reentrant and leases[0].shared == terms.claim.shared and leases[0]._hold_again():
             return leases[0]
         # Released meanwhile, by another thread.
-        if asked.claim.permits > 1 or not leases[0].is_held():
+        if terms.claim.permits > 1 or not leases[0].is_held():
             return None
         raise AlreadyHeld(
-            f"this thread or task holds {asked.claim.lock.entity!r} already, and would wait for itself: release it "
+            f"this thread or task holds {terms.claim.lock.entity!r} already, and would wait for itself: release it "
             "first, or ask with reentrant=True (shared, if it is held so)"
         )
 
@@ -157,7 +160,7 @@ class Holdings(Generic[L]):
         """Keep and watch a lease no more."""
         self._heart.forget(lease)
         self._drop(lease)
-        self._heart.settle()
+        self._heart.join_idle()
 
     def close(self) -> list[L]:
         """Close it to further acquisitions.
@@ -208,22 +211,21 @@ class Holdings(Generic[L]):
 
     # The verbs.
 
-    def waits(self, asked: Asked, on_wait: Callable[[Position], object] | None) -> Waits:
+    def waits(self, terms: Terms, on_wait: Callable[[Position], object] | None) -> Waits:
         """What an acquisition begins its wait with, as far as the waits before tell."""
-        lock = asked.claim.lock
+        lock = terms.claim.lock
         # Then a first try would be in vain; but that of an owner who may have asked before finds what it has got.
-        expects_others = asked.has_own_identity and self.known.others_wait(lock, self._clocks.read().local_ms)
+        expects_others = terms.has_own_identity and self.known.others_wait(lock, self._clocks.read().local_ms)
         return Waits(lock, on_wait, self.known.pace(lock), expects_others=expects_others)
 
-    def acquire(self, asked: Asked, waits: Waits) -> Actions[Grant]:
+    def acquire(self, terms: Terms, waits: Waits) -> Actions[Grant]:
         """Wait for the lock and take it. What ends it, but for ``HAS_LEFT``, leaves something behind: ``leave``."""
         grant = yield from self._table.contending(
-            asked.claim,
+            terms.claim,
             lambda me: acquire(
                 me,
-                asked.record_wait_ms,
+                terms.record_wait_ms,
                 waits.pace,
-                then_call=self._then_call,
                 on_wait=waits,
                 jitter=random.random,
                 others_wait=waits.expects_others,
@@ -232,15 +234,15 @@ class Holdings(Generic[L]):
         self.known.waited(waits, self._clocks.read().local_ms)
         return grant
 
-    def leave(self, asked: Asked) -> Actions[None]:
+    def leave(self, terms: Terms) -> Actions[None]:
         """Give up what an acquisition that was broken off has left, as far as it was its own."""
         try:
             yield from self._table.contending(
-                asked.claim,
-                lambda me: leave(me, then_call=self._then_call, only_the_place=not asked.has_own_identity),
+                terms.claim,
+                lambda me: leave(me, only_the_place=not terms.has_own_identity),
             )
         except TicketLockError as error:
-            _log.warning("a place in the queue of %r was not given up, and ends by itself: %s", asked.claim.lock, error)
+            _log.warning("a place in the queue of %r was not given up, and ends by itself: %s", terms.claim.lock, error)
 
     def renew(self, lease: L) -> Actions[None]:
         """A whole new lease."""
@@ -300,7 +302,8 @@ class Holdings(Generic[L]):
         patience_ms = duration_ms("patience", patience, 0, MAX_LEASE_MS)
         items = list(items)
         _sdk.check_items(client, items)
-        yield from _fencing.transact_write(lease.condition_check(), items, self._clocks, patience_ms)
+        answer = yield from self._table.sending(FencedTransaction(lease.condition_check(), tuple(items), patience_ms))
+        FencedTransaction.check_applied(answer)
 
     def release(self, lease: L, data_left: str | None = None, *, best_effort: bool = False) -> Actions[None]:
         """Free the lock, once it is held no more than once."""
@@ -318,7 +321,7 @@ class Holdings(Generic[L]):
                 raise
             _log.warning("%r was not released: %s", lease, error)
         finally:
-            self._heart.settle()
+            self._heart.join_idle()
 
     def detach(self, lease: L) -> None:
         """Leave the lock held, for another process."""
@@ -364,10 +367,9 @@ class Holdings(Generic[L]):
             raise first
 
     def _free(self, lease: L, was: State, data_left: str | None) -> Actions[None]:
-        release = calling.release if self._then_call else Contender.release
         try:
             released = yield from self._table.contending(
-                lease._claim, lambda me: release(me, lease._grant, data_left=data_left)
+                lease._claim, lambda me: me.release(lease._grant, data_left=data_left)
             )
         except LockLost:
             self._drop(lease)

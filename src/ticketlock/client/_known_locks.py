@@ -29,7 +29,7 @@ class _Known:
     distrusted_until_ms: float = -math.inf
 
 
-class Remembered:
+class KnownLocks:
     """What is known of so many locks and no more.
 
     Args:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ticketlock.client._base_lease import BaseLease
 from ticketlock.client._holdings import TRANSACTION_PATIENCE_S, Holdings
-from ticketlock.client._wishes import Asked, Seconds
+from ticketlock.client._wishes import Seconds, Terms
 from ticketlock.locks._lock_table import LockTable
 from ticketlock.locks._outcomes import Grant
 from ticketlock.wire._actions import Actions
@@ -21,13 +21,13 @@ class Lease(BaseLease):
 
     def __init__(
         self,
-        asked: Asked,
+        terms: Terms,
         grant: Grant,
         clocks: Clocks,
         table: LockTable,
         holdings: "Holdings[Lease]",
     ) -> None:
-        super().__init__(table.table_name, asked, grant, clocks)
+        super().__init__(table.table_name, terms, grant, clocks)
         self._table, self._holdings = table, holdings
 
     def renew(self) -> None:

@@ -48,7 +48,7 @@ class Waits:
     def __call__(self, seen: Position) -> None:
         _log.debug("waiting for %r: ticket %s, %s ahead", self.lock.entity, seen.place.ticket, seen.ahead)
         self._looks += 1
-        # What is ahead of a place that was just taken is a count, not a look.
+        # The first report comes from joining: its count may include the dead.
         self.saw_others |= bool(seen.holders) or (self._looks > 1 and seen.ahead > 0)
         if self._on_wait is None:
             return

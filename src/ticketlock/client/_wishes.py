@@ -24,7 +24,7 @@ _HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Terms:
     """One acquisition's wishes.
 
     Attributes:
@@ -106,7 +106,7 @@ class Defaults:
         """A record wait's length; None for ever."""
         return self._record_wait_ms if record_wait is None else record_wait_ms("record_wait", record_wait)
 
-    def ask(self, lock: LockName, wishes: Wishes) -> Asked:
+    def ask(self, lock: LockName, wishes: Wishes) -> Terms:
         """Check and complete one acquisition."""
         lease_ms = self.lease_ms(wishes.lease)
         claim = Claim(
@@ -117,7 +117,7 @@ class Defaults:
             data=wishes.data,
             shared=wishes.shared,
         )
-        return Asked(
+        return Terms(
             claim,
             has_own_identity=wishes.owner is None,
             record_wait_ms=self.wait_ms(wishes.record_wait),

@@ -4,15 +4,12 @@ from dataclasses import dataclass
 
 from ticketlock._checks import text, whole_number
 from ticketlock.errors import InvalidLockRequest
-from ticketlock.locks._items import MAX_HOLDERS, Session
+from ticketlock.locks._items import Session
+from ticketlock.locks._modes import MAX_HOLDERS, Mode, mode_of
 from ticketlock.locks._names import LockName, owner_id
 
 MIN_LEASE_MS = 1_000
-
-
 MAX_LEASE_MS = 7 * 24 * 3_600_000
-
-
 DATA_BYTES = 256
 
 
@@ -46,7 +43,12 @@ class Claim:
         owner_id(self.owner)
         whole_number("lease_ms", self.lease_ms, MIN_LEASE_MS, MAX_LEASE_MS)
         whole_number("permits", self.permits, 1, MAX_HOLDERS)
-        if self.shared and self.permits != 1:
+        if self.permits != self.mode.permits_to_ask(self.permits):
             raise InvalidLockRequest("permits", self.permits, "1, of a claim that shares the lock")
         if self.data is not None:
             text("data", self.data, DATA_BYTES)
+
+    @property
+    def mode(self) -> Mode:
+        """How it is to hold the lock."""
+        return mode_of(shared=self.shared)

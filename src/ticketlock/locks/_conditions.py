@@ -1,9 +1,10 @@
 """Every condition of the protocol, under a name that states the fact it asks for.
 
-``#me`` and ``#my_token`` are the two attributes of the caller's own grant, ``#gone0`` ... those of expired holders.
+``#me`` and ``#my_token`` are the two attributes of the caller's own grant, ``#expired0`` ... those of expired holders.
 """
 
 # On the lock item.
+A_LOCK_ITEM = "attribute_exists(issued)"
 NO_LOCK_ITEM = "attribute_not_exists(pk)"
 KNOWN_FORMAT = "#format = :format"
 PERMITS_AS_ASKED = "permits = :permits OR attribute_exists(permitsKeptUntil)"
@@ -37,7 +38,7 @@ ROW_IS_AS_I_SAW = "#owner = :seen_owner AND leaseUntilMs = :seen_lease"
 
 # On a session item.
 NO_LATER_PARK = "attribute_not_exists(park) OR park <= :park"
-NO_LATER_SEAM = "attribute_not_exists(seam) OR seam <= :seam"
+NO_LATER_CONTINUATION = "attribute_not_exists(seam) OR seam <= :seam"
 NO_CLAIM_YET = "attribute_not_exists(entity)"
 NO_LATER_BEAT = (
     "attribute_not_exists(fencingToken) OR fencingToken < :token OR (fencingToken = :token AND beat <= :beat)"
@@ -49,14 +50,4 @@ NOTHING_LATER_ABANDONED = "attribute_not_exists(abandonedToken) OR abandonedToke
 
 def expired_holder_as_seen(position: int) -> str:
     """The holder that is to be removed has not been renewed since it was seen."""
-    return f"#gone{position}.leaseUntilMs = :gone{position}"
-
-
-def every(*conditions: str) -> str:
-    """All of the conditions hold."""
-    return " AND ".join(f"({condition})" if " OR " in condition else condition for condition in conditions)
-
-
-def either(first: str, second: str) -> str:
-    """One of two conditions holds."""
-    return f"{first} OR ({second})"
+    return f"#expired{position}.leaseUntilMs = :expired{position}"

@@ -5,25 +5,18 @@ write that it protects, no later holder can have come in between (etcd's ``IsOwn
 the last token it has seen needs no transaction: it refuses a smaller one.
 """
 
-import itertools
-import random
-import uuid
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from botocore.exceptions import BotoCoreError, ClientError
-
-from ticketlock.errors import LockLost, OutcomeUnknown, RequestNotApplied, TableError
+from ticketlock.errors import LockLost
 from ticketlock.locks import _conditions as only_if
 from ticketlock.locks._items import lock_key, token_attribute
 from ticketlock.locks._names import LockName
-from ticketlock.wire import _sdk
-from ticketlock.wire._actions import Actions, Call, Sleep
+from ticketlock.wire._actions import Actions
 from ticketlock.wire._attributes import number
-from ticketlock.wire._clocks import Clocks
+from ticketlock.wire._requests import Answer, Request, transact_write_call
 
-_FIRST_BACKOFF_MS = 20
-_LONGEST_BACKOFF_MS = 500
 _SEEN = "attribute_not_exists(#lockToken) OR #lockToken <= :lockToken"
 
 
@@ -71,44 +64,46 @@ def _fenced(arguments: dict[str, Any], value: Any, attribute: str, more: Mapping
     }
 
 
-def transact_write(
-    check: Mapping[str, Any], items: Sequence[Mapping[str, Any]], clocks: Clocks, give_up_after_ms: int
-) -> Actions[None]:
-    """Write in one transaction with the check that the lock is held, however often it conflicts with waiters.
+@dataclass(frozen=True, slots=True)
+class FencedTransaction(Request):
+    """The check that a lock is held, and somebody's own writes, in one transaction.
 
     Each waiter's ticket and each renewal writes the lock item, and DynamoDB cancels a transaction that meets such a
-    write (``TransactionConflict``); SDKs do not repeat it.
+    write (``TransactionConflict``); SDKs do not repeat it. Another client may send it than the one that knows the
+    table's time.
 
-    Raises:
-        LockLost: the lock is not held with this token any more; nothing was written.
-        ClientError: another condition of the transaction did not hold, as DynamoDB said it; nothing was written.
-        RequestNotApplied, OutcomeUnknown, TableError: as the names say.
+    Attributes:
+        check, writes: as TransactWriteItems has them.
+        patience_ms: for how long it is repeated.
     """
-    last_ms = clocks.read().local_ms + give_up_after_ms
-    call = Call(
-        "dynamodb",
-        "transact_write_items",
-        {"TransactItems": [check, *items], "ClientRequestToken": str(uuid.uuid4())},
-    )
-    perhaps_applied = False
-    for attempt in itertools.count():
-        try:
-            yield call
-        except (BotoCoreError, ClientError) as error:
-            meaning = _sdk.meaning(error)
-            if isinstance(meaning, _sdk.Refusal):
-                if meaning.refused[0]:
-                    raise LockLost(
-                        "the lock is not held with this fencing token any more: nothing was written"
-                    ) from error
-                raise
-            if isinstance(meaning, TableError):
-                raise meaning from error
-            perhaps_applied |= meaning.perhaps_applied
-            pause_ms = random.random() * min(_LONGEST_BACKOFF_MS, _FIRST_BACKOFF_MS << attempt)
-            if clocks.read().local_ms + pause_ms > last_ms:
-                given_up = OutcomeUnknown if perhaps_applied else RequestNotApplied
-                raise given_up(f"gave up after {attempt + 1} attempts: {error}") from error
-            yield Sleep(pause_ms)
-        else:
+
+    may_write: ClassVar[bool] = True
+    tells_time: ClassVar[bool] = False
+
+    check: Mapping[str, Any]
+    writes: tuple[Mapping[str, Any], ...]
+    patience_ms: int
+
+    def calls(self, _table: str, identity: str) -> Actions[Any]:
+        """The transaction."""
+        return (yield transact_write_call([self.check, *self.writes], identity))
+
+    def gives_up_after_ms(self, _usual_ms: int) -> int:
+        """As long as its caller says."""
+        return self.patience_ms
+
+    @staticmethod
+    def check_applied(answer: Answer) -> None:
+        """Raise why it was refused.
+
+        Raises:
+            LockLost: the lock is not held with this token any more; nothing was written.
+            ClientError: another condition of the transaction did not hold, as DynamoDB said it; nothing was written.
+        """
+        if answer.refusal is None:
             return
+        if answer.refusal.refused[0]:
+            lost = LockLost("the lock is not held with this fencing token any more: nothing was written")
+            raise lost from answer.error
+        assert answer.error is not None
+        raise answer.error

@@ -7,14 +7,16 @@ who is not called looks by itself when its task times out. So a lost, late, repe
 
 from collections.abc import Callable
 
-from ticketlock.errors import RecordWaitExceeded, TicketLockError
+from ticketlock.errors import TicketLockError
 from ticketlock.locks import _conditions as only_if
+from ticketlock.locks import _reads as reads
 from ticketlock.locks._items import Session
-from ticketlock.locks._outcomes import Grant, Held, Place, Position, Released
+from ticketlock.locks._outcomes import Grant, Hold, Place, Position, Released
 from ticketlock.locks._protocol import Contender
-from ticketlock.locks._queue import Queue, expired, the_turn_is_told
+from ticketlock.locks._queue import Queue, expired_holders, the_turn_is_told
 from ticketlock.wire._attributes import Item, number
-from ticketlock.wire._requests import Read, Steps, TaskAnswer, Write
+from ticketlock.wire._requests import Steps, Write
+from ticketlock.wire._step_functions import TaskAnswer
 
 # What `TicketLock.grant_use` lets a client read of a session: not the token of a heartbeat.
 CALLED = ("pk", "sk", "callToken")
@@ -46,7 +48,7 @@ def await_call(
         What it saw, if it stays parked. None if the task was ended: the turn may have come, or the place is lost, or it
         may not stay.
     """
-    yield from me.ask(
+    yield from me.send(
         Write(
             "Update",
             session.key(),
@@ -62,76 +64,81 @@ def await_call(
     seen = yield from _still_waiting(me, place)
     if seen is not None and may_stay(seen):
         return seen
-    yield from me.ask(TaskAnswer(task_token))
+    yield from me.send(TaskAnswer(task_token))
     return None
 
 
-def release(
-    me: Contender, held: Held, finished_at_ms: int | None = None, *, data_left: str | None = None
-) -> Steps[Released]:
-    """Free the lock, and call the next one in line; see ``Contender.release``."""
-    released = yield from me.release(held, finished_at_ms, data_left=data_left)
-    # None: an earlier try freed the lock, and perhaps it called nobody.
-    if released.waiting != 0:
-        yield from call_next(me)
-    return released
+class CallingContender(Contender):
+    """A contender that calls the next ones in line whenever it leaves the lock or the queue."""
 
+    def release(
+        self, held: Hold, finished_at_ms: int | None = None, *, data_left: str | None = None
+    ) -> Steps[Released]:
+        """Free the lock, and call; see ``Contender.release``."""
+        released = yield from super().release(held, finished_at_ms, data_left=data_left)
+        # None: an earlier try freed the lock, and perhaps it called nobody.
+        if released.waiting != 0:
+            yield from self.call_next()
+        return released
 
-def check_turn(me: Contender, place: Place, wait_until_ms: int | None) -> Steps[Grant | Position]:
-    """Look once; whoever leaves the queue calls the next one in line; see ``Contender.check_turn``."""
-    try:
-        found = yield from me.check_turn(place, wait_until_ms)
-    except RecordWaitExceeded:
-        yield from call_next(me)
-        raise
-    if isinstance(found, Grant) and found.next_may_enter:
-        yield from call_next(me)
-        return me.as_known_now(found)
-    return found
+    def check_turn(self, place: Place, wait_until_ms: int | None) -> Steps[Grant | Position]:
+        """Look once, and call where there is room for another one; see ``Contender.check_turn``."""
+        found = yield from super().check_turn(place, wait_until_ms)
+        if isinstance(found, Grant) and found.next_may_enter:
+            yield from self.call_next()
+            return self.as_known_now(found)
+        return found
 
+    def withdraw(self, ticket: int) -> Steps[Grant | None]:
+        """Leave the queue, and call; see ``Contender.withdraw``."""
+        won = yield from super().withdraw(ticket)
+        if won is None:
+            yield from self.call_next()
+        return won
 
-def withdraw(me: Contender, ticket: int) -> Steps[Grant | None]:
-    """Leave the queue, and call the next one in line; see ``Contender.withdraw``."""
-    won = yield from me.withdraw(ticket)
-    if won is None:
-        yield from call_next(me)
-    return won
+    def call_next(self) -> Steps[int]:
+        """Call as many of the first in line as may enter.
 
-
-def call_next(me: Contender) -> Steps[int]:
-    """Call as many of the first in line as may enter.
-
-    Returns:
-        How many were called. Nothing that goes wrong on the way is an error.
-    """
-    called = served = 0
-    tried: set[int] = set()
-    try:
-        for more in (1, 1 + _STALE_CALLS):
-            wanted = me.claim.permits + more
-            queue = yield from me.look(_that_many_live(wanted), _PATIENCE_MS)
-            if queue.item is None or not queue.live:
-                break
-            shared = queue.live[0].shared
-            free = queue.item.room(shared=shared, gone=expired(queue.item, me.now)) - served
-            for row in queue.live[:wanted]:
-                if free <= 0 or row.shared != shared:
-                    return called
-                if row.ticket in tried:
-                    continue
-                tried.add(row.ticket)
-                answered = row.session is not None and (yield from _call(me, row.session))
-                called += answered
-                # One without a session looks by itself, and it is its turn.
-                if answered or row.session is None:
-                    served += 1
-                    free -= 1
-            if queue.to_the_end:
-                break
-            # Those were on their way to look, or dead: perhaps one behind them is parked.
-    except TicketLockError:
+        Returns:
+            How many were called. Nothing that goes wrong on the way is an error.
+        """
+        called = served = 0
+        tried: set[int] = set()
+        try:
+            for more in (1, 1 + _STALE_CALLS):
+                wanted = self.claim.permits + more
+                queue = yield from self.look(_that_many_live(wanted), _PATIENCE_MS)
+                if queue.item is None or not queue.live:
+                    break
+                mode = queue.live[0].mode
+                free = queue.item.room(mode, without=expired_holders(queue.item, self.now)) - served
+                for row in queue.live[:wanted]:
+                    if free <= 0 or row.mode is not mode:
+                        return called
+                    if row.ticket in tried:
+                        continue
+                    tried.add(row.ticket)
+                    answered = row.session is not None and (yield from _call(self, row.session))
+                    called += answered
+                    # One without a session looks by itself, and it is its turn.
+                    if answered or row.session is None:
+                        served += 1
+                        free -= 1
+                if queue.to_the_end:
+                    break
+                # Those were on their way to look, or dead: perhaps one behind them is parked.
+        except TicketLockError:
+            return called
         return called
-    return called
+
+
+def contender_class(*, calls: bool) -> type[Contender]:
+    """What contends for the locks of a table.
+
+    Args:
+        calls: whether there is a Step Functions client to call waiters with.
+    """
+    return CallingContender if calls else Contender
 
 
 def _that_many_live(wanted: int) -> Callable[[Queue], bool]:
@@ -142,11 +149,8 @@ def read_session(
     me: Contender, session: Session, patience_ms: int | None = None, attributes: tuple[str, ...] = ()
 ) -> Steps[Item | None]:
     """Read one session item, or only these of its attributes."""
-    key = session.key()
-    request = Read(key["pk"]["S"], key["sk"]["S"], limit=1, patience_ms=patience_ms, attributes=attributes)
-    reply = yield from me.ask(request)
-    # The first one with the prefix: perhaps another place, whose name is longer.
-    return reply.item if reply.item is not None and reply.item["sk"] == key["sk"] else None
+    reply = yield from me.send(reads.read_session(session, patience_ms, attributes))
+    return reads.session_in(reply.item, session)
 
 
 def session_expires_at_s(lease_until_ms: int) -> int:
@@ -158,7 +162,7 @@ def _call(me: Contender, session: Session) -> Steps[bool]:
     item = yield from read_session(me, session, _PATIENCE_MS, CALLED)
     if item is None or "callToken" not in item:
         return False
-    answered = yield from me.ask(TaskAnswer(item["callToken"]["S"], patience_ms=_PATIENCE_MS))
+    answered = yield from me.send(TaskAnswer(item["callToken"]["S"], patience_ms=_PATIENCE_MS))
     return answered.applied
 
 
@@ -170,7 +174,7 @@ def _still_waiting(me: Contender, place: Place) -> Steps[Position | None]:
         return None
     if queue.mine:
         place = Place(queue.mine[0].ticket, queue.mine[0].lease_until_ms)
-        if queue.may_enter(place.ticket, expired(item, me.now)):
+        if queue.may_enter(place.ticket, expired_holders(item, me.now)):
             return None
     elif queue.surely_lacks(place.ticket):
         return None

@@ -1,34 +1,14 @@
-"""The locks of a table, read by a Scan of what a list may show."""
+"""Looks that change nothing: one lock with its queue, all locks of a table."""
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from ticketlock.locks._items import LockItem, Row, is_lock_item, lock_key
+from ticketlock.locks import _reads as reads
+from ticketlock.locks._items import LockItem, Row, is_lock_item
 from ticketlock.locks._names import LockName
 from ticketlock.locks._outcomes import LockState
-from ticketlock.wire._requests import Read, Steps
-from ticketlock.wire._table_time import Moment
-
-if TYPE_CHECKING:
-    pass
-
-
 from ticketlock.wire._attributes import Item, integer
-from ticketlock.wire._requests import Scan
-
-# What `TicketLock.grant_read` lets a list read: no task tokens, and no holders, whose names nobody can tell beforehand.
-LISTED = (
-    "pk",
-    "sk",
-    "fencingToken",
-    "held",
-    "heldShared",
-    "issued",
-    "meanHoldMs",
-    "permits",
-    "permitsKeptUntil",
-    "waiting",
-)
+from ticketlock.wire._requests import Attributes, Steps
+from ticketlock.wire._table_time import Moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +50,15 @@ class LockSummary:
         )
 
 
-def list_page(request: Scan) -> Steps[tuple[list[LockSummary], Scan | None]]:
-    """One page of the list, and where to go on."""
-    reply = yield request
-    locks = [LockSummary.parse(item) for item in reply.items if item is not None]
-    return locks, Scan(LISTED, after=reply.last_key) if reply.last_key is not None else None
+def list_page(after: Attributes | None, _now: Moment) -> Steps[tuple[list[LockSummary], Attributes | None]]:
+    """One page of the locks of a table, and where to go on; None at the end."""
+    reply = yield reads.list_page(after)
+    return [LockSummary.parse(item) for item in reply.items if item is not None], reply.last_key
 
 
 def inspect(lock: LockName, now: Moment) -> Steps[LockState]:
     """Read one lock, its holders and its whole queue."""
-    request = Read(lock_key(lock)["pk"]["S"], lock.namespace + "/", limit=None)
+    request = reads.read_whole(lock)
     item: LockItem | None = None
     rows: list[Row] = []
     while True:

@@ -10,7 +10,7 @@ The slash ends the namespace, so that ``begins_with(sk, "ns/")`` reads the lock 
 order, and nothing else. Session items have a sort key that starts with a slash, which no namespace does, so no entity
 name reaches them:
 
-    session item   pk = "session#" + execution ARN   sk = "/" + place in the definition
+    session item   pk = "session#" + execution ARN   sk = "/" + fragment of the definition
 
 A holder is two attributes of the lock item, so that one expression works whether the item exists or not: a map, and
 beside it the fencing token, which the granting update computes on the server.
@@ -22,14 +22,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ticketlock.errors import UnsupportedFormat
+from ticketlock.locks._modes import Mode, mode_of
 from ticketlock.locks._names import LockName
 from ticketlock.wire._attributes import Item, integer
 
 FORMAT = 1
 TICKET_DIGITS = 38
-# Every write of the lock item is billed by its size, and a holder has some 200 bytes.
-MAX_HOLDERS = 100
-
 _HOLDER = "holder:"
 _TOKEN = "token:"
 _SESSION = "session#"
@@ -38,6 +36,12 @@ _SESSION = "session#"
 def lock_key(lock: LockName) -> dict[str, Any]:
     """The key of a lock's item."""
     return {"pk": {"S": lock.entity}, "sk": {"S": lock.namespace + "/"}}
+
+
+def lock_prefix(lock: LockName) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The partition of a lock, and what the sort keys of its item and its rows begin with."""
+    key = lock_key(lock)
+    return {"pk": key["pk"]}, {"sk": key["sk"]}
 
 
 def row_key(lock: LockName, ticket: int) -> dict[str, Any]:
@@ -64,19 +68,19 @@ def _owner_hash(owner: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One place of one execution that waits for a lock or holds it.
+    """What one execution waits for, or holds, in one of its definition's fragments.
 
     Attributes:
         execution: the execution's ARN.
-        place: which of the definition's locks it is.
+        fragment: which of the definition's locks it is.
     """
 
     execution: str
-    place: str
+    fragment: str
 
     def key(self) -> dict[str, Any]:
         """The session item's key."""
-        return {"pk": {"S": _SESSION + self.execution}, "sk": {"S": "/" + self.place}}
+        return {"pk": {"S": _SESSION + self.execution}, "sk": {"S": "/" + self.fragment}}
 
     @classmethod
     def of_key(cls, item: Item) -> "Session":
@@ -94,6 +98,11 @@ class Holder:
     since_ms: int
     data: str | None
     shared: bool = False
+
+    @property
+    def mode(self) -> Mode:
+        """How it holds the lock."""
+        return mode_of(shared=self.shared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,21 +175,17 @@ class LockItem:
         counted = max(0, self.waiting - 1)
         return counted if self.now_serving is None else min(counted, max(0, self.issued - self.now_serving - 1))
 
-    def room(self, *, shared: bool, gone: Sequence[Holder] = ()) -> int:
-        """How many more may hold it, of those who share it or of those who do not, without the given holders."""
-        others = [holder for holder in self.holders if holder not in gone]
-        if any(holder.shared != shared for holder in others):
+    def room(self, mode: Mode, *, without: Sequence[Holder] = ()) -> int:
+        """How many more may hold it in this mode, once the given holders are removed."""
+        others = [holder for holder in self.holders if holder not in without]
+        if not all(mode.fits_beside(holder.mode) for holder in others):
             return 0
-        return self.capacity(shared=shared) - len(others)
+        return mode.capacity(self.permits) - len(others)
 
     @property
     def permits_are_set(self) -> bool:
         """Whether an operator has set the limit: then it does not matter what the users ask for."""
         return self.permits_kept_until_s is not None
-
-    def capacity(self, *, shared: bool) -> int:
-        """How many may hold it at once, of those who share it or of those who do not."""
-        return MAX_HOLDERS if shared and self.permits > 0 else self.permits
 
     def holder(self, owner: str) -> Holder | None:
         """The grant of ``owner``, if it has one."""
@@ -202,6 +207,11 @@ class Row:
     created_at_ms: int
     session: Session | None = None
     shared: bool = False
+
+    @property
+    def mode(self) -> Mode:
+        """How it is to hold the lock."""
+        return mode_of(shared=self.shared)
 
     @classmethod
     def parse(cls, item: Item) -> "Row":

@@ -1,24 +1,22 @@
 """The lock table over boto3: performs the protocol's requests, one process, any number of threads."""
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from functools import partial
 
 from ticketlock._checks import whole_number
-from ticketlock.locks import _hand_over as _calls
 from ticketlock.locks._claim import Claim
-from ticketlock.locks._inspect import LISTED, LockSummary, inspect, list_page
+from ticketlock.locks._hand_over import contender_class
+from ticketlock.locks._inspect import LockSummary, inspect, list_page
+from ticketlock.locks._items import Holder
 from ticketlock.locks._names import MAX_RECORD_WAIT_MS, LockName
 from ticketlock.locks._operators import release_of, resume, set_limit
-from ticketlock.locks._outcomes import Grant, Held, LockState, Place, Position, Released
+from ticketlock.locks._outcomes import Grant, Hold, LockState, Place, Position, Released
 from ticketlock.locks._protocol import Contender
+from ticketlock.locks._reads import TIME_CHECK
 from ticketlock.wire import _sdk
 from ticketlock.wire._actions import Actions, T
 from ticketlock.wire._performer import Performer
-from ticketlock.wire._requests import Scan, Steps
-from ticketlock.wire._table_time import Moment
-
-if TYPE_CHECKING:
-    pass
+from ticketlock.wire._requests import Attributes, Steps
 
 
 class LockTable(Performer):
@@ -39,6 +37,13 @@ class LockTable(Performer):
     Raises:
         ValueError: the client is not usable; says which setting, and what it should be.
     """
+
+    _time_check = TIME_CHECK
+
+    @property
+    def contender(self) -> type[Contender]:
+        """What contends for its locks: one that calls the next in line, where it can."""
+        return contender_class(calls=self._step_functions is not None)
 
     def take_ticket(self, claim: Claim, record_wait_ms: int | None) -> Grant | Position:
         """Acquire at once, or stand in the queue.
@@ -71,8 +76,7 @@ class LockTable(Performer):
         """
         if wait_until_ms is not None:
             whole_number("wait_until_ms", wait_until_ms, 0, 10 * MAX_RECORD_WAIT_MS)
-        steps = Contender.check_turn if self._step_functions is None else _calls.check_turn
-        return self.contend(claim, lambda me: steps(me, place, wait_until_ms))
+        return self.contend(claim, lambda me: me.check_turn(place, wait_until_ms))
 
     def withdraw(self, claim: Claim, ticket: int) -> Grant | None:
         """Leave the queue.
@@ -80,8 +84,7 @@ class LockTable(Performer):
         Returns:
             None; or the grant, when an earlier try of the same owner had taken the lock already.
         """
-        steps = Contender.withdraw if self._step_functions is None else _calls.withdraw
-        return self.contend(claim, lambda me: steps(me, ticket))
+        return self.contend(claim, lambda me: me.withdraw(ticket))
 
     def renew(self, claim: Claim, fencing_token: int) -> Grant:
         """The heartbeat: a whole new lease, counted from now.
@@ -100,7 +103,7 @@ class LockTable(Performer):
         """
         self.contend(claim, lambda me: me.set_data(fencing_token, data))
 
-    def release(self, claim: Claim, held: Held, *, data_left: str | None = None) -> Released:
+    def release(self, claim: Claim, held: Hold, *, data_left: str | None = None) -> Released:
         """Free the lock.
 
         Args:
@@ -112,8 +115,7 @@ class LockTable(Performer):
             LockLost: the lease had ended, and the lock is not held with this token any more.
             TableError: the table could not be used; the lease ends by itself.
         """
-        steps = Contender.release if self._step_functions is None else _calls.release
-        return self.contend(claim, lambda me: steps(me, held, data_left=data_left))
+        return self.contend(claim, lambda me: me.release(held, data_left=data_left))
 
     def inspect(self, lock: LockName) -> LockState:
         """Read a lock, its holders and its whole queue; sends a Query a page."""
@@ -125,8 +127,7 @@ class LockTable(Performer):
         Whoever holds it keeps it: a lower limit only stops further grants, and 0 closes the lock. The item is kept
         from time to live from then on.
         """
-        then_call = self._step_functions is not None
-        item = self.run(lambda now: set_limit(lock, permits, now, then_call=then_call))
+        item = self.run(lambda now: set_limit(lock, permits, now, self.contender))
         return LockState(item, (), self.now())
 
     def force_release(self, lock: LockName, fencing_token: int) -> Released:
@@ -137,12 +138,7 @@ class LockTable(Performer):
         Raises:
             LockLost: nobody holds it with this token.
         """
-        then_call = self._step_functions is not None
-        return self.run(
-            lambda now: release_of(
-                lock, lambda each: each.fencing_token == fencing_token, now, by_force=True, then_call=then_call
-            )
-        )
+        return self._release_of(lock, lambda each: each.fencing_token == fencing_token, by_force=True)
 
     def release_as(self, lock: LockName, owner: str) -> Released:
         """Free a lock that was taken with a known owner, perhaps by another process; nothing is left for the next.
@@ -150,18 +146,16 @@ class LockTable(Performer):
         Raises:
             LockLost: this owner does not hold it.
         """
-        then_call = self._step_functions is not None
-        return self.run(
-            lambda now: release_of(lock, lambda each: each.owner == owner, now, by_force=False, then_call=then_call)
-        )
+        return self._release_of(lock, lambda each: each.owner == owner, by_force=False)
 
     def list_locks(self) -> Iterator[LockSummary]:
         """The locks of the table, in no order; sends a Scan a page."""
-        page: Scan | None = Scan(LISTED)
-        while page is not None:
-            request = page
-            locks, page = self.run(_page(request))
+        after: Attributes | None = None
+        while True:
+            locks, after = self.run(partial(list_page, after))
             yield from locks
+            if after is None:
+                return
 
     def resume(self, lock: LockName, owner: str, lease_ms: int) -> tuple[Claim, Grant]:
         """The claim and the grant of an owner that holds a lock, renewed.
@@ -181,14 +175,12 @@ class LockTable(Performer):
         Raises:
             InvalidLockRequest: a request that hangs could take the claim's whole lease.
         """
-        _sdk.check_lease(claim.lease_ms, self._client)
-        return self.run(lambda now: steps(Contender(claim, now)), sleep=sleep)
+        return self.drive(self.contending(claim, steps), sleep=sleep)
 
     def contending(self, claim: Claim, steps: Callable[[Contender], Steps[T]]) -> Actions[T]:
         """The same, as calls and sleeps to be driven."""
         _sdk.check_lease(claim.lease_ms, self._client)
-        return self._driver.run(lambda now: steps(Contender(claim, now)))
+        return self._driver.run(lambda now: steps(self.contender(claim, now)))
 
-
-def _page(request: Scan) -> Callable[[Moment], Steps[tuple[list[LockSummary], Scan | None]]]:
-    return lambda _: list_page(request)
+    def _release_of(self, lock: LockName, whose: Callable[[Holder], bool], *, by_force: bool) -> Released:
+        return self.run(lambda now: release_of(lock, whose, now, self.contender, by_force=by_force))

@@ -2,10 +2,9 @@
 
 import math
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
-from ticketlock._checks import text
+from ticketlock._checks import in_seconds, text
 from ticketlock.errors import InvalidLockRequest
 
 DEFAULT_NAMESPACE = "default"
@@ -56,8 +55,7 @@ def record_wait_ms(field: str, value: Any) -> int | None:
     """
     if value == "Infinity":
         return None
-    if isinstance(value, timedelta):
-        value = value.total_seconds()
+    value = in_seconds(value)
     allowed = 'a number of seconds from 0 on, or "Infinity"'
     # "Not at least 0" is also true of NaN.
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:

@@ -6,11 +6,11 @@ from ticketlock._checks import whole_number
 from ticketlock.errors import LockLost, RequestNotApplied
 from ticketlock.locks import _writes as write
 from ticketlock.locks._claim import MIN_LEASE_MS, Claim
-from ticketlock.locks._hand_over import call_next
 from ticketlock.locks._inspect import inspect
-from ticketlock.locks._items import MAX_HOLDERS, Holder, LockItem
+from ticketlock.locks._items import Holder, LockItem
+from ticketlock.locks._modes import MAX_HOLDERS
 from ticketlock.locks._names import LockName, owner_id
-from ticketlock.locks._outcomes import Grant, Held, Released
+from ticketlock.locks._outcomes import Grant, Hold, Released
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire._requests import Steps
 from ticketlock.wire._table_time import Moment
@@ -18,13 +18,13 @@ from ticketlock.wire._table_time import Moment
 _TRIES = 5
 
 
-def set_limit(lock: LockName, permits: int, now: Moment, *, then_call: bool) -> Steps[LockItem]:
+def set_limit(lock: LockName, permits: int, now: Moment, contender: type[Contender]) -> Steps[LockItem]:
     """Set how many may hold a lock at once: 0 to 100, at once, whatever number its users ask for.
 
     Whoever holds it keeps it: a lower limit only stops further grants; 0 closes the lock.
 
     Args:
-        then_call: whether the waiters who may enter now are to be called.
+        contender: what contends for the locks of this table: it calls those who may enter now.
 
     Raises:
         RequestNotApplied: others keep setting it.
@@ -40,8 +40,8 @@ def set_limit(lock: LockName, permits: int, now: Moment, *, then_call: bool) -> 
         # Refused by its own repeat, or by another operator's: then once more, on what stands there.
         if not reply.applied and item.permits != permits:
             continue
-        if then_call and permits > 0 and item.waiting > 0:
-            yield from call_next(Contender(Claim(lock, "operator", MIN_LEASE_MS, permits=permits), now))
+        if permits > 0 and item.waiting > 0:
+            yield from contender(Claim(lock, "operator", MIN_LEASE_MS, permits=permits), now).call_next()
         return item
     raise RequestNotApplied(f"in {_TRIES} tries the limit was set by somebody else each time")
 
@@ -61,14 +61,14 @@ def resume(lock: LockName, owner: str, lease_ms: int, now: Moment) -> Steps[tupl
 
 
 def release_of(
-    lock: LockName, whose: Callable[[Holder], bool], now: Moment, *, by_force: bool, then_call: bool
+    lock: LockName, whose: Callable[[Holder], bool], now: Moment, contender: type[Contender], *, by_force: bool
 ) -> Steps[Released]:
     """Free a lock in its holder's place, who finds out at the next heartbeat.
 
     Args:
         whose: tells the holder.
+        contender: what contends for the locks of this table: it calls those who may enter now.
         by_force: its work is not done, so the next one finds what it has found.
-        then_call: whether the waiters who may enter now are to be called.
 
     Raises:
         LockLost: nobody like that holds it.
@@ -79,8 +79,7 @@ def release_of(
     if item is None or holder is None:
         raise LockLost(f"nobody holds the lock on {lock.entity!r} with this owner or fencing token")
     claim = _claim_of(lock, holder, item, MIN_LEASE_MS)
-    me = Contender(claim, state.now)
-    held = Held(
+    held = Hold(
         lock=lock,
         owner=holder.owner,
         ticket=None,
@@ -90,10 +89,7 @@ def release_of(
         since_ms=holder.since_ms,
         mean_hold_ms=item.mean_hold_ms,
     )
-    released = yield from me.release(held, data_left=item.data_left if by_force else None)
-    if then_call and released.waiting != 0:
-        yield from call_next(me)
-    return released
+    return (yield from contender(claim, state.now).release(held, data_left=item.data_left if by_force else None))
 
 
 def _claim_of(lock: LockName, holder: Holder, item: LockItem, lease_ms: int) -> Claim:
@@ -101,7 +97,7 @@ def _claim_of(lock: LockName, holder: Holder, item: LockItem, lease_ms: int) -> 
         lock,
         holder.owner,
         lease_ms,
-        permits=1 if holder.shared else max(1, item.permits),
+        permits=holder.mode.permits_to_ask(item.permits),
         data=holder.data,
         shared=holder.shared,
     )

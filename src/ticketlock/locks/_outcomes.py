@@ -8,7 +8,7 @@ from ticketlock.wire._table_time import Moment
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class Hold:
     """A hold as it can be handed on to another process: what it takes to renew it or to free it.
 
     Attributes:
@@ -30,7 +30,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Grant(Held):
+class Grant(Hold):
     """One acquisition that holds the lock: also until when this process may count on it.
 
     Attributes:

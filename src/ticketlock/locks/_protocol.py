@@ -38,13 +38,15 @@ from ticketlock.errors import (
     RecordWaitExceeded,
     RequestNotApplied,
 )
+from ticketlock.locks import _grants as grants
+from ticketlock.locks import _reads as reads
 from ticketlock.locks import _writes as write
 from ticketlock.locks._claim import DATA_BYTES, Claim
 from ticketlock.locks._items import Holder, LockItem, Row, is_lock_item
-from ticketlock.locks._outcomes import Grant, Held, Place, Position, Released
-from ticketlock.locks._queue import EXPIRY_MARGIN_MS, Queue, expired, somebody_lives, the_turn_is_told
+from ticketlock.locks._outcomes import Grant, Hold, Place, Position, Released
+from ticketlock.locks._queue import EXPIRY_MARGIN_MS, Queue, expired_holders, somebody_lives, the_turn_is_told
 from ticketlock.wire._attributes import Item
-from ticketlock.wire._requests import Read, Reply, Request, Steps
+from ticketlock.wire._requests import Reply, Request, Steps
 from ticketlock.wire._table_time import Moment
 
 _TRIES = 5
@@ -66,7 +68,7 @@ class Contender:
         # What a row has left of its lease at least, after a look: a parked waiter may sleep for half a lease.
         self.row_kept_ms = claim.lease_ms * 3 // 4
 
-    def ask(self, request: Request) -> Steps[Reply]:
+    def send(self, request: Request) -> Steps[Reply]:
         """Send one request on the way; its reply moves the present on."""
         reply = yield request
         self.now = reply.now
@@ -74,17 +76,15 @@ class Contender:
 
     def look(self, until: Callable[[Queue], bool], patience_ms: int | None = None) -> Steps[Queue]:
         """Read the lock item and the queue from its front, until enough was seen or the end."""
-        lock = self.claim.lock
-        # The lock item and one row more than there are permits: the same few items at any depth.
-        request = Read(lock.entity, lock.namespace + "/", limit=self.claim.permits + 2, patience_ms=patience_ms)
+        request = reads.read_front(self.claim, patience_ms)
         queue = Queue(self.claim)
         while True:
-            reply = yield from self.ask(request)
+            reply = yield from self.send(request)
             for found in reply.items:
                 if found is None:
                     continue
                 if is_lock_item(found):
-                    queue.item = self.understood(found)
+                    queue.item = self.checked_item(found)
                 else:
                     queue.take_in(Row.parse(found), self.now)
             queue.to_the_end = reply.last_key is None
@@ -145,38 +145,38 @@ class Contender:
             The grant; or my own row, when an earlier try has joined the queue; or None: somebody holds or queues.
         """
         built = self.now
-        reply = yield from self.ask(write.take_at_once(self.claim, built))
-        gone: Sequence[Holder] = ()
+        reply = yield from self.send(grants.take_at_once(self.claim, built))
+        expired: Sequence[Holder] = ()
         for _ in range(_TRIES):
             if reply.applied:
-                grant = yield from self._granted(built, reply.item, len(gone))
+                grant = yield from self._granted(built, reply.item, len(expired))
                 if grant is not None:
                     return grant
                 # Taken over before it was reported: the request took longer than the lease.
-                built, gone = self.now, ()
-                reply = yield from self.ask(write.take_at_once(self.claim, built))
+                built, expired = self.now, ()
+                reply = yield from self.send(grants.take_at_once(self.claim, built))
                 continue
-            item = self.understood(reply.item)
+            item = self.checked_item(reply.item)
             if item is not None and (mine := item.holder(self.claim.owner)) is not None:
                 return (yield from self._won_earlier(item, mine, None))
-            gone = expired(item, self.now)
+            expired = expired_holders(item, self.now)
             built = self.now
             if item is None:
-                reply = yield from self.ask(write.take_at_once(self.claim, built))
-            elif item.room(shared=self.claim.shared, gone=gone) <= 0:
+                reply = yield from self.send(grants.take_at_once(self.claim, built))
+            elif item.room(self.claim.mode, without=expired) <= 0:
                 return None
-            elif item.waiting == 0 and not gone:
-                reply = yield from self.ask(write.take_at_once(self.claim, built))
+            elif item.waiting == 0 and not expired:
+                reply = yield from self.send(grants.take_at_once(self.claim, built))
             elif item.waiting == 0:
-                reply = yield from self.ask(write.take_over(self.claim, built, item, gone))
+                reply = yield from self.send(grants.take_over(self.claim, built, item, expired))
             else:
                 queue = yield from self.look(until=somebody_lives)
                 if queue.mine:
                     return queue.mine[0]
                 if queue.live or queue.item is None:
                     return None
-                gone = expired(queue.item, self.now)
-                if queue.item.room(shared=self.claim.shared, gone=gone) <= 0:
+                expired = expired_holders(queue.item, self.now)
+                if queue.item.room(self.claim.mode, without=expired) <= 0:
                     return None
                 old = self._is_old(queue.item)
                 if old and (yield from self._swept_a_live_row(queue)):
@@ -184,7 +184,9 @@ class Contender:
                 # What heals declares every row void: whoever was dead at the look may have come alive meanwhile.
                 heal = old and len(queue.dead) <= _SWEPT_A_LOOK
                 built = self.now
-                reply = yield from self.ask(write.take_past_the_count(self.claim, built, queue.item, gone, heal=heal))
+                reply = yield from self.send(
+                    grants.take_past_the_count(self.claim, built, queue.item, expired, heal=heal)
+                )
         return None
 
     def join(self) -> Steps[tuple[Place, LockItem]]:
@@ -200,15 +202,15 @@ class Contender:
         perhaps_stands = False
         for _ in range(_TRIES):
             minted_at = self.now
-            reply = yield from self.ask(write.mint_ticket(self.claim, minted_at))
-            item = self.understood(reply.item)
+            reply = yield from self.send(write.mint_ticket(self.claim, minted_at))
+            item = self.checked_item(reply.item)
             if not reply.applied or item is None:
                 continue
             if self.now.local_ms > minted_at.local_ms + write.JOIN_DEADLINE_MS:
                 continue
             lease_until_ms = self.now.latest_ms + self.claim.lease_ms
             try:
-                reply = yield from self.ask(write.put_row(self.claim, item.issued, minted_at.local_ms, self.now))
+                reply = yield from self.send(write.put_row(self.claim, item.issued, minted_at.local_ms, self.now))
             except (OutcomeUnknown, RequestNotApplied) as error:
                 # The number is too old by now; should its row stand after all, it is found to be mine.
                 perhaps_stands |= isinstance(error, OutcomeUnknown)
@@ -227,7 +229,7 @@ class Contender:
                 won = yield from self._won_earlier(item, holder, place.ticket)
                 if won is not None:
                     for row in queue.mine:
-                        yield from self.ask(write.delete_my_row(self.claim, row.ticket))
+                        yield from self.send(write.delete_my_row(self.claim, row.ticket))
                     return won
                 continue
             place, is_void = yield from self._my_place(queue, place)
@@ -236,12 +238,12 @@ class Contender:
             ahead, turns = queue.ahead_of(place.ticket), queue.turns_before(place.ticket)
             if queue.mine and ahead < 2 and (yield from self._swept_a_live_row(queue)):
                 continue
-            gone = expired(item, self.now)
-            if queue.mine and queue.may_enter(place.ticket, gone):
+            expired = expired_holders(item, self.now)
+            if queue.mine and queue.may_enter(place.ticket, expired):
                 built = self.now
-                reply = yield from self.ask(write.take_my_turn(self.claim, built, place.ticket, item, gone))
+                reply = yield from self.send(grants.take_my_turn(self.claim, built, place.ticket, item, expired))
                 if reply.applied:
-                    grant = yield from self._granted(built, None, len(gone), seen=item, ticket=place.ticket)
+                    grant = yield from self._granted(built, None, len(expired), seen=item, ticket=place.ticket)
                     if grant is not None:
                         return grant
                 continue
@@ -257,14 +259,14 @@ class Contender:
         Returns:
             None; or the grant, when an earlier try of mine had taken the lock already.
         """
-        reply = yield from self.ask(write.withdraw(self.claim, ticket, self.now))
+        reply = yield from self.send(write.withdraw(self.claim, ticket, self.now))
         if reply.applied or not reply.refused[0]:
             return None
-        item = self.understood(reply.items[0])
+        item = self.checked_item(reply.items[0])
         won = None
         if item is not None and (holder := item.holder(self.claim.owner)) is not None:
             won = yield from self._won_earlier(item, holder, ticket)
-        yield from self.ask(write.delete_my_row(self.claim, ticket))
+        yield from self.send(write.delete_my_row(self.claim, ticket))
         return won
 
     def renew(self, fencing_token: int) -> Steps[Grant]:
@@ -275,7 +277,7 @@ class Contender:
         """
         for _ in range(_TRIES):
             built = self.now
-            reply = yield from self.ask(write.renew(self.claim, fencing_token, built))
+            reply = yield from self.send(write.renew(self.claim, fencing_token, built))
             item = LockItem.parse(reply.item) if reply.item is not None else None
             holder = self._held_with(item, fencing_token)
             if item is None or holder is None:
@@ -283,7 +285,7 @@ class Contender:
             if not reply.applied and holder.lease_until_ms <= self.now.latest_ms:
                 raise LockLost(f"the lease of fencing token {fencing_token} ended before it was renewed")
             if reply.applied or holder.lease_until_ms >= built.latest_ms + self.claim.lease_ms:
-                grant = yield from self._settled(built, item, holder, None)
+                grant = yield from self._with_whole_lease(built, item, holder, None)
                 if grant is not None:
                     return grant
         raise LockLost(f"the lease of fencing token {fencing_token} could not be renewed: its item kept changing")
@@ -296,12 +298,12 @@ class Contender:
         """
         if data is not None:
             text("data", data, DATA_BYTES)
-        reply = yield from self.ask(write.set_data(self.claim, fencing_token, data, self.now))
+        reply = yield from self.send(write.set_data(self.claim, fencing_token, data, self.now))
         if not reply.applied:
             raise LockLost(f"the lock is not held with fencing token {fencing_token} any more, or its lease is over")
 
     def release(
-        self, held: Held, finished_at_ms: int | None = None, *, data_left: str | None = None
+        self, held: Hold, finished_at_ms: int | None = None, *, data_left: str | None = None
     ) -> Steps[Released]:
         """Free the lock.
 
@@ -323,7 +325,7 @@ class Contender:
         if held.mean_hold_ms is not None:
             mean_hold_ms = min(held_ms, (3 * held.mean_hold_ms + held_ms) // 4)
         by_ms = finished_at_ms if finished_at_ms is not None else self.now.latest_ms
-        reply = yield from self.ask(write.release(self.claim, held.fencing_token, mean_hold_ms, self.now, data_left))
+        reply = yield from self.send(write.release(self.claim, held.fencing_token, mean_hold_ms, self.now, data_left))
         if not reply.applied:
             found = LockItem.parse(reply.item) if reply.item is not None else None
             if self._held_with(found, held.fencing_token) is not None:
@@ -337,13 +339,22 @@ class Contender:
         lease_was_over = holder is not None and holder.lease_until_ms <= by_ms
         return Released(held_ms, lease_was_over, waiting=was.waiting if was is not None else None)
 
-    # The parts.
+    def call_next(self) -> Steps[int]:
+        """Call those of the first in line who may enter; this contender calls nobody.
+
+        Returns:
+            How many were called.
+        """
+        yield from ()
+        return 0
+
+    # Private.
 
     def _is_old(self, item: LockItem) -> bool:
         """Whether every number was followed by its row by now, or will not be."""
         return item.ticket_at_ms + 2 * write.JOIN_DEADLINE_MS < self.now.earliest_ms
 
-    def understood(self, item: Item | None) -> LockItem | None:
+    def checked_item(self, item: Item | None) -> LockItem | None:
         """The lock item, unless its limit is another than the claim's, and not an operator's.
 
         Raises:
@@ -366,11 +377,11 @@ class Contender:
             first, *others = queue.mine
             surplus = {row.ticket for row in others} | {place.ticket} - {first.ticket}
             for ticket in sorted(surplus - {first.ticket}):
-                yield from self.ask(write.delete_my_row(self.claim, ticket))
+                yield from self.send(write.delete_my_row(self.claim, ticket))
             return Place(first.ticket, first.lease_until_ms), False
         is_void = queue.item is None or place.ticket <= queue.item.void_up_to
         if is_void:
-            yield from self.ask(write.delete_my_row(self.claim, place.ticket))
+            yield from self.send(write.delete_my_row(self.claim, place.ticket))
         return place, is_void
 
     def _swept_a_live_row(self, queue: Queue) -> Steps[bool]:
@@ -380,7 +391,7 @@ class Contender:
         """
         revived = False
         for row in queue.dead[:_SWEPT_A_LOOK]:
-            reply = yield from self.ask(write.delete_dead_row(self.claim.lock, row))
+            reply = yield from self.send(write.delete_dead_row(self.claim.lock, row))
             revived |= not reply.applied and reply.item is not None
         return revived
 
@@ -392,7 +403,7 @@ class Contender:
         if place.lease_until_ms - self.now.latest_ms > self.row_kept_ms:
             return place
         built = self.now
-        reply = yield from self.ask(write.extend_row(self.claim, place.ticket, built))
+        reply = yield from self.send(write.extend_row(self.claim, place.ticket, built))
         if reply.applied:
             return Place(place.ticket, built.latest_ms + self.claim.lease_ms)
         row = Row.parse(reply.item) if reply.item is not None else None
@@ -443,10 +454,10 @@ class Contender:
         claim = self.claim
         lease_until_ms = built.latest_ms + claim.lease_ms
         holder = Holder(claim.owner, token, lease_until_ms, built.likely_ms, claim.data, claim.shared)
-        grant = yield from self._settled(built, item, holder, ticket)
+        grant = yield from self._with_whole_lease(built, item, holder, ticket)
         if grant is None:
             return None
-        room = waiting > 0 and holders < item.capacity(shared=claim.shared)
+        room = waiting > 0 and holders < claim.mode.capacity(item.permits)
         return replace(grant, took_over=took_over, next_may_enter=room)
 
     def as_known_now(self, grant: Grant) -> Grant:
@@ -457,9 +468,11 @@ class Contender:
 
     def _won_earlier(self, item: LockItem, holder: Holder, ticket: int | None) -> Steps[Grant | None]:
         """An earlier try of mine took the lock, with its lease: give it a whole one before reporting it."""
-        return (yield from self._settled(self.now, item, holder, ticket))
+        return (yield from self._with_whole_lease(self.now, item, holder, ticket))
 
-    def _settled(self, built: Moment, item: LockItem, holder: Holder, ticket: int | None) -> Steps[Grant | None]:
+    def _with_whole_lease(
+        self, built: Moment, item: LockItem, holder: Holder, ticket: int | None
+    ) -> Steps[Grant | None]:
         """Report a grant whose lease is nearly whole; else write it anew first, if nothing has changed it.
 
         A slow request, or an earlier try, leaves less of a lease than was asked for. None when somebody has changed
@@ -484,12 +497,12 @@ class Contender:
                     data_left=item.data_left,
                 )
             built = self.now
-            reply = yield from self.ask(write.settle_lease(self.claim, holder.fencing_token, until_ms, built))
-            until_ms = write.settled_until_ms(self.claim, until_ms, built)
+            reply = yield from self.send(write.write_whole_lease(self.claim, holder.fencing_token, until_ms, built))
+            until_ms = write.whole_lease_until_ms(self.claim, until_ms, built)
             if not reply.applied:
                 found = LockItem.parse(reply.item) if reply.item is not None else None
                 held = self._held_with(found, holder.fencing_token)
-                # Its own repeat is refused as well, by the very lease that it wrote.
+                # A repeat is refused too: its first attempt changed the lease. Then ours stands there.
                 if held is None or held.lease_until_ms != until_ms:
                     return None
         return None

@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 
 from ticketlock.locks._claim import Claim
-from ticketlock.locks._items import MAX_HOLDERS, Holder, LockItem, Row
+from ticketlock.locks._items import Holder, LockItem, Row
+from ticketlock.locks._modes import turns
 from ticketlock.wire._table_time import Moment
 
 EXPIRY_MARGIN_MS = 1_000
 """How long past its end, by the lower bound of table time, a lease still counts: the service's own servers differ."""
 
-_GONE_AT_ONCE = 10
+_EXPIRED_AT_ONCE = 10
 
 
 @dataclass(slots=True)
@@ -57,19 +57,16 @@ class Queue:
         """
         if not self.mine:
             return self.ahead_of(ticket)
-        kinds = [row.shared for row in self.live if row.ticket < ticket]
-        permits = max(1, self.item.permits if self.item is not None else 1)
-        alone = kinds.count(False) // permits
-        # A run of those who share is one turn, unless it is mine as well.
-        runs = sum(shared for shared, _ in groupby(kinds))
-        return alone + runs - int(self.claim.shared and bool(kinds) and kinds[-1])
+        permits = self.item.permits if self.item is not None else 1
+        return turns([row.mode for row in self.live if row.ticket < ticket], self.claim.mode, permits)
 
-    def may_enter(self, ticket: int, gone: Sequence[Holder]) -> bool:
+    def may_enter(self, ticket: int, expired: Sequence[Holder]) -> bool:
         """Whether it is the turn of the looker's ticket: there is room, also for all who stand before it."""
+        mode = self.claim.mode
         before = [row for row in self.live if row.ticket < ticket]
-        if self.item is None or any(row.shared != self.claim.shared for row in before):
+        if self.item is None or not all(mode.fits_beside(row.mode) for row in before):
             return False
-        return len(before) < self.item.room(shared=self.claim.shared, gone=gone)
+        return len(before) < self.item.room(mode, without=expired)
 
     def surely_lacks(self, ticket: int) -> bool:
         """Whether the looker's row is not there, as far as the look went."""
@@ -83,10 +80,8 @@ def somebody_lives(queue: Queue) -> bool:
 
 def the_turn_is_told(queue: Queue) -> bool:
     """Whether enough of the front was seen to tell whether it is the looker's turn."""
-    if queue.claim.shared:
-        return bool(queue.mine) or any(not row.shared for row in queue.live) or len(queue.live) > MAX_HOLDERS
     permits = queue.item.permits if queue.item is not None else 1
-    return len(queue.live) + len(queue.mine) > permits
+    return queue.claim.mode.turn_is_told([row.mode for row in queue.live], len(queue.mine), permits)
 
 
 def is_over(lease_until_ms: int, now: Moment) -> bool:
@@ -94,8 +89,8 @@ def is_over(lease_until_ms: int, now: Moment) -> bool:
     return lease_until_ms < now.earliest_ms - EXPIRY_MARGIN_MS
 
 
-def expired(item: LockItem | None, now: Moment) -> Sequence[Holder]:
+def expired_holders(item: LockItem | None, now: Moment) -> Sequence[Holder]:
     """The holders whose leases are over, as many as one grant removes."""
     if item is None:
         return ()
-    return [holder for holder in item.holders if is_over(holder.lease_until_ms, now)][:_GONE_AT_ONCE]
+    return [holder for holder in item.holders if is_over(holder.lease_until_ms, now)][:_EXPIRED_AT_ONCE]

@@ -1,17 +1,14 @@
-"""The writes of the protocol: each operation's one request, read as one line of intent a clause.
+"""The writes of the protocol but for the grants: each operation's one request, read as one line of intent a clause.
 
-Who may send which, and what a refusal means, is decided in ``_protocol.py``.
+The protocol (``_protocol.py``) decides who may send which, and what a refusal means. ``_grants.py`` has the grants.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 from ticketlock.locks import _conditions as only_if
 from ticketlock.locks._claim import MIN_LEASE_MS, Claim
 from ticketlock.locks._items import (
     FORMAT,
-    MAX_HOLDERS,
-    Holder,
     LockItem,
     Row,
     holder_attribute,
@@ -21,7 +18,8 @@ from ticketlock.locks._items import (
 )
 from ticketlock.locks._names import LockName
 from ticketlock.wire._attributes import number
-from ticketlock.wire._requests import Transaction, Write
+from ticketlock.wire._conditions import either, every
+from ticketlock.wire._requests import TransactWrite, Write
 from ticketlock.wire._table_time import Moment
 
 JOIN_DEADLINE_MS = 1_000
@@ -29,85 +27,20 @@ _DAY_S = 24 * 3_600
 _LOCK_ITEM_OUTLIVES_ITS_USE_S = 28 * _DAY_S
 
 
-def take_at_once(claim: Claim, now: Moment) -> Write:
-    """Take a lock that nobody holds or queues for, or create it: the whole of an uncontended acquisition."""
-    return _grant(
-        claim,
-        now,
-        update=[
-            *_CREATION,
-            f"issued = {_ISSUED} + :one",
-            f"fencingToken = {_TOKEN} + :one",
-            f"#my_token = {_TOKEN} + :one",
-        ],
-        condition=only_if.either(
-            only_if.NO_LOCK_ITEM,
-            only_if.every(
-                only_if.KNOWN_FORMAT,
-                only_if.PERMITS_AS_ASKED,
-                only_if.NOBODY_WAITS,
-                *(_ROOM_TO_SHARE if claim.shared else _ROOM),
-                only_if.NOT_A_HOLDER_YET,
-            ),
-        ),
-    )
-
-
-def take_over(claim: Claim, now: Moment, seen: LockItem, gone: Sequence[Holder]) -> Write:
-    """Take a lock that nobody queues for from holders whose leases are over."""
-    return _grant(
-        claim,
-        now,
-        seen=seen,
-        gone=gone,
-        update=["issued = issued + :one", *_NEXT_TOKEN],
-        condition=only_if.every(
-            only_if.NOBODY_WAITS, only_if.NO_GRANT_SINCE_I_LOOKED, *_capacity(gone), only_if.NOT_A_HOLDER_YET
-        ),
-    )
-
-
-def take_past_the_count(claim: Claim, now: Moment, seen: LockItem, gone: Sequence[Holder], *, heal: bool) -> Write:
-    """Take a free lock whose count says that somebody waits, when a read to the end found no live row.
-
-    ``heal`` puts the count back to zero and declares the tickets void that were issued so far: their rows, should one
-    still arrive, count for nothing.
-    """
-    healing = ["waiting = :zero", "voidUpTo = :issued"] if heal else []
-    return _grant(
-        claim,
-        now,
-        seen=seen,
-        gone=gone,
-        update=["issued = issued + :one", *_NEXT_TOKEN, *healing],
-        condition=only_if.every(
-            only_if.NO_TICKET_SINCE_I_LOOKED,
-            only_if.NO_GRANT_SINCE_I_LOOKED,
-            *_capacity(gone),
-            only_if.NOT_A_HOLDER_YET,
-        ),
-    )
-
-
-def take_my_turn(claim: Claim, now: Moment, ticket: int, seen: LockItem, gone: Sequence[Holder]) -> Transaction:
-    """Turn the place in the queue into a grant: the row goes, the holder comes, together."""
-    counted = seen.waiting > 0
-    grant = _grant(
-        claim,
-        now,
-        seen=seen,
-        gone=gone,
-        ticket=ticket,
-        update=[*_NEXT_TOKEN, "nowServing = :ticket", *(["waiting = waiting - :one"] if counted else [])],
-        condition=only_if.every(
-            only_if.NO_GRANT_SINCE_I_LOOKED,
-            only_if.MY_TICKET_IS_NOT_VOID,
-            *([only_if.SOMEBODY_IS_COUNTED] if counted else []),
-            *_capacity(gone),
-            only_if.NOT_A_HOLDER_YET,
-        ),
-    )
-    return Transaction((grant, delete_my_row(claim, ticket)))
+NAMES = {"#format": "format"}
+# Time to live is pushed on by every write of the lock item; an operator's limit is kept as long as the table is.
+LOCK_EXPIRES = "expiresAt = if_not_exists(permitsKeptUntil, :expires_at)"
+# Whatever write creates the lock item sets all of it. Counting from the epoch's milliseconds keeps tokens rising, and
+# older rows void, across a deletion of the item.
+CREATION = (
+    "#format = :format",
+    "permits = if_not_exists(permits, :permits)",
+    "voidUpTo = if_not_exists(voidUpTo, :epoch)",
+)
+LAST_ISSUED = "if_not_exists(issued, :epoch)"
+LAST_TOKEN = "if_not_exists(fencingToken, :epoch)"
+# The year 9000.
+_KEPT_UNTIL_S = 221_845_392_000
 
 
 def mint_ticket(claim: Claim, now: Moment) -> Write:
@@ -118,19 +51,19 @@ def mint_ticket(claim: Claim, now: Moment) -> Write:
         update="SET "
         + ", ".join(
             [
-                *_CREATION,
-                f"fencingToken = {_TOKEN}",
+                *CREATION,
+                f"fencingToken = {LAST_TOKEN}",
                 "held = if_not_exists(held, :zero)",
                 "heldShared = if_not_exists(heldShared, :zero)",
-                f"issued = {_ISSUED} + :one",
+                f"issued = {LAST_ISSUED} + :one",
                 "waiting = if_not_exists(waiting, :zero) + :one",
                 "ticketAtMs = :now",
-                _LOCK_EXPIRES,
+                LOCK_EXPIRES,
             ]
         ),
-        condition=only_if.either(only_if.NO_LOCK_ITEM, only_if.every(only_if.KNOWN_FORMAT, only_if.PERMITS_AS_ASKED)),
-        names=_NAMES,
-        values=_lock_values(claim, now) | {":now": number(now.latest_ms)},
+        condition=either(only_if.NO_LOCK_ITEM, every(only_if.KNOWN_FORMAT, only_if.PERMITS_AS_ASKED)),
+        names=NAMES,
+        values=lock_values(claim, now) | {":now": number(now.latest_ms)},
         returns="ALL_NEW",
     )
 
@@ -147,7 +80,7 @@ def put_row(claim: Claim, ticket: int, minted_local_ms: int, now: Moment) -> Wri
             "createdAtMs": number(now.likely_ms),
             "expiresAt": _row_expires_at(claim, now),
             **({"session": {"M": claim.session.key()}} if claim.session is not None else {}),
-            **(_SHARED if claim.shared else {}),
+            **claim.mode.marks,
         },
         condition=only_if.NO_SUCH_ROW,
         not_after_local_ms=minted_local_ms + JOIN_DEADLINE_MS,
@@ -160,7 +93,7 @@ def extend_row(claim: Claim, ticket: int, now: Moment) -> Write:
         "Update",
         row_key(claim.lock, ticket),
         update="SET leaseUntilMs = :lease_until, expiresAt = :expires_at",
-        condition=only_if.every(only_if.ROW_IS_MINE, only_if.ROW_LEASE_GROWS),
+        condition=every(only_if.ROW_IS_MINE, only_if.ROW_LEASE_GROWS),
         names={"#owner": "owner"},
         values={
             ":me": {"S": claim.owner},
@@ -192,17 +125,17 @@ def delete_dead_row(lock: LockName, row: Row) -> Write:
     )
 
 
-def withdraw(claim: Claim, ticket: int, now: Moment) -> Transaction:
+def withdraw(claim: Claim, ticket: int, now: Moment) -> TransactWrite:
     """Leave the queue: the row goes and the count with it, unless the ticket is void or was granted meanwhile."""
     count = Write(
         "Update",
         lock_key(claim.lock),
-        update=f"SET waiting = waiting - :one, {_LOCK_EXPIRES}",
-        condition=only_if.every(only_if.SOMEBODY_IS_COUNTED, only_if.MY_TICKET_IS_NOT_VOID, only_if.NOT_A_HOLDER_YET),
+        update=f"SET waiting = waiting - :one, {LOCK_EXPIRES}",
+        condition=every(only_if.SOMEBODY_IS_COUNTED, only_if.MY_TICKET_IS_NOT_VOID, only_if.NOT_A_HOLDER_YET),
         names={"#me": holder_attribute(claim.owner)},
-        values=_lock_values(claim, now) | {":ticket": number(ticket)},
+        values=lock_values(claim, now) | {":ticket": number(ticket)},
     )
-    return Transaction((count, delete_my_row(claim, ticket)))
+    return TransactWrite((count, delete_my_row(claim, ticket)))
 
 
 def renew(claim: Claim, fencing_token: int, now: Moment) -> Write:
@@ -210,7 +143,7 @@ def renew(claim: Claim, fencing_token: int, now: Moment) -> Write:
     return _lease(claim, fencing_token, now, only_if.MY_LEASE_IS_NOT_OVER, only_if.MY_LEASE_GROWS)
 
 
-def settle_lease(claim: Claim, fencing_token: int, seen_lease_until_ms: int, now: Moment) -> Write:
+def write_whole_lease(claim: Claim, fencing_token: int, seen_lease_until_ms: int, now: Moment) -> Write:
     """Give a grant that is not reported yet a whole lease, if nothing has changed it since it was seen.
 
     Never a shorter one, though the table's time may be known better than before, by more than has passed.
@@ -218,25 +151,23 @@ def settle_lease(claim: Claim, fencing_token: int, seen_lease_until_ms: int, now
     return _lease(claim, fencing_token, now, only_if.MY_LEASE_IS_AS_I_SAW, seen_lease_until_ms=seen_lease_until_ms)
 
 
-def settled_until_ms(claim: Claim, seen_lease_until_ms: int, now: Moment) -> int:
-    """The end of the lease that ``settle_lease`` writes."""
+def whole_lease_until_ms(claim: Claim, seen_lease_until_ms: int, now: Moment) -> int:
+    """The end of the lease that ``write_whole_lease`` writes."""
     return max(seen_lease_until_ms, now.latest_ms + claim.lease_ms)
 
 
 def release(claim: Claim, fencing_token: int, mean_hold_ms: int, now: Moment, data_left: str | None) -> Write:
     """Free the lock, if it is still held with this very token."""
-    fewer = ["held = held - :one", *(["heldShared = heldShared - :one"] if claim.shared else [])]
+    fewer = [f"{counter} = {counter} - :one" for counter in claim.mode.counters]
     left = [] if data_left is None else ["dataLeft = :data_left"]
-    gone = ["#me", "#my_token", *(["dataLeft"] if data_left is None else [])]
+    removed = ["#me", "#my_token", *(["dataLeft"] if data_left is None else [])]
     return Write(
         "Update",
         lock_key(claim.lock),
-        update=f"SET {', '.join([*fewer, 'meanHoldMs = :mean_hold', *left, _LOCK_EXPIRES])} REMOVE {', '.join(gone)}",
-        condition=only_if.every(
-            only_if.I_HOLD_WITH_MY_TOKEN, only_if.I_SHARE if claim.shared else only_if.I_SHARE_WITH_NOBODY
-        ),
-        names=_my_names(claim),
-        values=_lock_values(claim, now)
+        update=f"SET {', '.join([*fewer, 'meanHoldMs = :mean_hold', *left, LOCK_EXPIRES])} REMOVE {', '.join(removed)}",
+        condition=every(only_if.I_HOLD_WITH_MY_TOKEN, claim.mode.as_granted),
+        names=my_names(claim),
+        values=lock_values(claim, now)
         | {":token": number(fencing_token), ":mean_hold": number(mean_hold_ms)}
         | ({} if data_left is None else {":data_left": {"S": data_left}}),
         returns="ALL_OLD",
@@ -248,10 +179,10 @@ def set_data(claim: Claim, fencing_token: int, data: str | None, now: Moment) ->
     return Write(
         "Update",
         lock_key(claim.lock),
-        update=f"SET {_LOCK_EXPIRES}" + (" REMOVE #me.#data" if data is None else ", #me.#data = :data"),
-        condition=only_if.every(only_if.I_HOLD_WITH_MY_TOKEN, only_if.MY_LEASE_IS_NOT_OVER),
-        names=_my_names(claim),
-        values=_lock_values(claim, now)
+        update=f"SET {LOCK_EXPIRES}" + (" REMOVE #me.#data" if data is None else ", #me.#data = :data"),
+        condition=every(only_if.I_HOLD_WITH_MY_TOKEN, only_if.MY_LEASE_IS_NOT_OVER),
+        names=my_names(claim),
+        values=lock_values(claim, now)
         | {":token": number(fencing_token), ":now": number(now.latest_ms)}
         | ({} if data is None else {":data": {"S": data}}),
     )
@@ -272,23 +203,23 @@ def set_limit(lock: LockName, permits: int, seen: LockItem | None, now: Moment) 
             [
                 "#format = :format",
                 "voidUpTo = if_not_exists(voidUpTo, :epoch)",
-                f"fencingToken = {_TOKEN}",
-                f"issued = {_ISSUED}",
+                f"fencingToken = {LAST_TOKEN}",
+                f"issued = {LAST_ISSUED}",
                 *(f"{name} = if_not_exists({name}, :zero)" for name in ("waiting", "ticketAtMs", "held", "heldShared")),
                 "permits = :limit",
                 "permitsKeptUntil = :kept_until",
                 "expiresAt = :kept_until",
             ]
         ),
-        condition=only_if.either(
+        condition=either(
             only_if.NO_LOCK_ITEM,
-            only_if.every(
+            every(
                 only_if.KNOWN_FORMAT,
                 only_if.NO_LIMIT_SET_YET if seen_until_s is None else only_if.LIMIT_AS_I_SAW,
             ),
         ),
-        names=_NAMES,
-        values=_lock_values(claim, now)
+        names=NAMES,
+        values=lock_values(claim, now)
         | {
             ":limit": number(permits),
             ":seen_kept_until": number(seen_until_s or 0),
@@ -298,122 +229,32 @@ def set_limit(lock: LockName, permits: int, seen: LockItem | None, now: Moment) 
     )
 
 
-_NAMES = {"#format": "format"}
-# Time to live is pushed on by every write of the lock item; an operator's limit is kept as long as the table is.
-_LOCK_EXPIRES = "expiresAt = if_not_exists(permitsKeptUntil, :expires_at)"
-# The year 9000.
-_KEPT_UNTIL_S = 221_845_392_000
-_SHARED = {"shared": {"BOOL": True}}
-_ROOM = (only_if.A_PERMIT_IS_FREE, only_if.NOBODY_SHARES)
-_ROOM_TO_SHARE = (only_if.ALL_HOLDERS_SHARE, only_if.A_SHARED_PLACE_IS_FREE, only_if.NOT_CLOSED)
-_ISSUED = "if_not_exists(issued, :epoch)"
-_TOKEN = "if_not_exists(fencingToken, :epoch)"
-# Whatever write creates the lock item sets all of it. Counting from the epoch's milliseconds keeps tokens rising, and
-# older rows void, across a deletion of the item.
-_CREATION = (
-    "#format = :format",
-    "permits = if_not_exists(permits, :permits)",
-    "voidUpTo = if_not_exists(voidUpTo, :epoch)",
-)
-_NEXT_TOKEN = ("fencingToken = fencingToken + :one", "#my_token = fencingToken + :one")
-
-
-def _capacity(gone: Sequence[Holder]) -> tuple[str, ...]:
-    # Who holds is what was seen, or fewer: that they leave room was judged by their list.
-    return (
-        only_if.PERMITS_AS_I_SAW,
-        only_if.A_PERMIT_IS_FREE_WITHOUT_THE_EXPIRED,
-        *(only_if.expired_holder_as_seen(position) for position in range(len(gone))),
-    )
-
-
-def _grant(
-    claim: Claim,
-    now: Moment,
-    *,
-    update: Sequence[str],
-    condition: str,
-    seen: LockItem | None = None,
-    gone: Sequence[Holder] = (),
-    ticket: int | None = None,
-) -> Write:
-    names = dict(_my_names(claim))
-    values = _lock_values(claim, now) | {
-        ":holder": {"M": _holder(claim, now)},
-        ":held_change": number(1 - len(gone)),
-        ":shared_change": number(int(claim.shared) - sum(holder.shared for holder in gone)),
-        ":most_shared": number(MAX_HOLDERS),
-    }
-    for position, holder in enumerate(gone):
-        names |= {f"#gone{position}": holder_attribute(holder.owner)}
-        names |= {f"#goneToken{position}": token_attribute(holder.owner)}
-        values |= {f":gone{position}": number(holder.lease_until_ms)}
-    if seen is not None:
-        values |= {
-            ":issued": number(seen.issued),
-            ":seen_token": number(seen.fencing_token),
-            ":seen_permits": number(seen.permits),
-            ":capacity": number(seen.capacity(shared=claim.shared) + len(gone)),
-        }
-    if ticket is not None:
-        values |= {":ticket": number(ticket)}
-    if seen is not None:
-        counts = ["held = held + :held_change", "heldShared = heldShared + :shared_change"]
-    else:
-        counts = [
-            "waiting = if_not_exists(waiting, :zero)",
-            "ticketAtMs = if_not_exists(ticketAtMs, :zero)",
-            "held = if_not_exists(held, :zero) + :held_change",
-            "heldShared = if_not_exists(heldShared, :zero) + :shared_change",
-        ]
-    removed = ", ".join(f"#gone{position}, #goneToken{position}" for position in range(len(gone)))
-    return Write(
-        "Update",
-        lock_key(claim.lock),
-        update=f"SET {', '.join([*update, *counts, '#me = :holder', _LOCK_EXPIRES])}"
-        + (f" REMOVE {removed}" if gone else ""),
-        condition=condition,
-        names=names,
-        values=values,
-        returns="ALL_NEW",
-    )
-
-
 def _lease(claim: Claim, fencing_token: int, now: Moment, *conditions: str, seen_lease_until_ms: int = 0) -> Write:
-    values = _lock_values(claim, now) | {
+    values = lock_values(claim, now) | {
         ":token": number(fencing_token),
         ":now": number(now.latest_ms),
-        ":lease_until": number(settled_until_ms(claim, seen_lease_until_ms, now)),
+        ":lease_until": number(whole_lease_until_ms(claim, seen_lease_until_ms, now)),
         ":seen_lease": number(seen_lease_until_ms),
     }
     return Write(
         "Update",
         lock_key(claim.lock),
-        update=f"SET #me.leaseUntilMs = :lease_until, {_LOCK_EXPIRES}",
-        condition=only_if.every(only_if.I_HOLD_WITH_MY_TOKEN, *conditions),
-        names=_my_names(claim),
+        update=f"SET #me.leaseUntilMs = :lease_until, {LOCK_EXPIRES}",
+        condition=every(only_if.I_HOLD_WITH_MY_TOKEN, *conditions),
+        names=my_names(claim),
         values=values,
         returns="ALL_NEW",
     )
 
 
-def _my_names(claim: Claim) -> dict[str, str]:
+def my_names(claim: Claim) -> dict[str, str]:
+    """The placeholders of the caller's own grant."""
     mine = {"#me": holder_attribute(claim.owner), "#my_token": token_attribute(claim.owner)}
-    return _NAMES | mine | {"#data": "data", "#shared": "shared"}
+    return NAMES | mine | {"#data": "data", "#shared": "shared"}
 
 
-def _holder(claim: Claim, now: Moment) -> dict[str, Any]:
-    holder: dict[str, Any] = {
-        "owner": {"S": claim.owner},
-        "leaseUntilMs": number(now.latest_ms + claim.lease_ms),
-        "sinceMs": number(now.likely_ms),
-    }
-    if claim.data is not None:
-        holder["data"] = {"S": claim.data}
-    return holder | (_SHARED if claim.shared else {})
-
-
-def _lock_values(claim: Claim, now: Moment) -> dict[str, Any]:
+def lock_values(claim: Claim, now: Moment) -> dict[str, Any]:
+    """The values that most writes of the lock item use."""
     return {
         ":zero": number(0),
         ":one": number(1),

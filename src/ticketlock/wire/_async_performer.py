@@ -2,14 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from ticketlock._checks import text
 from ticketlock.wire import _sdk
 from ticketlock.wire._actions import Actions, Sleep, T
 from ticketlock.wire._clocks import Clocks
 from ticketlock.wire._driver import Driver
-from ticketlock.wire._requests import Steps
+from ticketlock.wire._requests import Answer, Request, Steps
 from ticketlock.wire._table_time import Moment
 
 _GIVE_UP_AFTER_MS = 8_000
@@ -17,6 +17,8 @@ _GIVE_UP_AFTER_MS = 8_000
 
 class AsyncPerformer:
     """One table, as the tasks of one event loop reach it.
+
+    A subclass says which request asks the table for its time.
 
     Args:
         table_name: its name.
@@ -27,11 +29,13 @@ class AsyncPerformer:
         client: the aiobotocore client for DynamoDB; None until it is opened.
     """
 
+    _time_check: ClassVar[Request]
+
     def __init__(self, table_name: str, step_functions: Any, clocks: Clocks) -> None:
         self.table_name = text("table_name", table_name, 1_024)
         self.client: Any = None
         self._step_functions = step_functions
-        self._driver = Driver(table_name, clocks, _GIVE_UP_AFTER_MS)
+        self._driver = Driver(table_name, self._time_check, clocks, _GIVE_UP_AFTER_MS)
 
     def open(self, client: Any) -> None:
         """Use this client: no retries (``total_max_attempts`` 1), time-outs of at most 5 s."""
@@ -41,6 +45,10 @@ class AsyncPerformer:
     async def run(self, steps: Callable[[Moment], Steps[T]]) -> T:
         """Drive steps of a protocol to their end, performing each request that they yield."""
         return await self.drive(self._driver.run(steps))
+
+    def sending(self, request: Request) -> Actions[Answer]:
+        """One request until it is applied or refused, as calls and sleeps to be driven."""
+        return self._driver.send(request)
 
     async def drive(self, actions: Actions[T], *, dynamodb: Any = None) -> T:
         """Perform calls and sleeps, and hand back what comes of them; with another DynamoDB client, if one is given."""

@@ -1,8 +1,8 @@
-"""Drives the protocol: turns its requests into calls of the SDK, and what comes back into replies. No I/O of its own.
+"""Drives a protocol: sends its requests until they are applied or refused, and makes replies of the answers.
 
-Everything here is a generator that yields actions, a ``Call`` of an SDK's client or a ``Sleep``. Whoever performs them
-(``_table.py`` with boto3 and threads, ``aio`` with aiobotocore) sends back what a call returned, or throws what it
-raised. So repeats, deadlines and the time of the table have one home for both.
+It does no I/O: everything here is a generator that yields actions, a ``Call`` of an SDK's client or a ``Sleep``. A
+performer (``_performer.py`` with boto3 for threads, ``_async_performer.py`` with aiobotocore for tasks) sends back what
+a call returned, or throws what it raised. So repeats, deadlines and the time of the table have one home for both.
 """
 
 import itertools
@@ -10,33 +10,15 @@ import random
 import threading
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError, TableRefused
 from ticketlock.wire import _sdk
-from ticketlock.wire._actions import Actions, Call, Sleep, T
-from ticketlock.wire._attributes import Item
+from ticketlock.wire._actions import Actions, Sleep, T
 from ticketlock.wire._clocks import Clocks
-from ticketlock.wire._requests import (
-    Closing,
-    Describing,
-    Pause,
-    Read,
-    Reply,
-    Request,
-    Scan,
-    Steps,
-    TaskAnswer,
-    TimeCheck,
-    Transaction,
-    Write,
-)
-from ticketlock.wire._sdk import StillRunning
-from ticketlock.wire._step_functions import is_closed
+from ticketlock.wire._requests import Answer, Refusal, Reply, Request, Steps, UselessAnswer
 from ticketlock.wire._table_time import Moment, Reading, TableTime
 
 _FIRST_BACKOFF_MS = 25
@@ -47,7 +29,8 @@ class Driver:
     """One process's dealings with one table: what it knows of the time, and how it repeats requests.
 
     Args:
-        table_name: the table.
+        table_name: the table of requests that name no other.
+        time_check: the request that asks the table for its time.
         clocks: where the time comes from.
         give_up_after_ms: for how long one request is repeated while the service throttles or fails.
         jitter: random numbers in [0, 1), so that repeats do not meet again.
@@ -56,12 +39,14 @@ class Driver:
     def __init__(
         self,
         table_name: str,
+        time_check: Request,
         clocks: Clocks,
         give_up_after_ms: int,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self.clocks = clocks
         self._table_name = table_name
+        self._time_check = time_check
         self._give_up_after_ms = give_up_after_ms
         self._jitter = jitter
         self._time = TableTime()
@@ -93,7 +78,7 @@ class Driver:
             began = self.clocks.read()
             moment = self._moment(began)
             if moment is None:
-                answer = yield from self._answer(TimeCheck())
+                answer = yield from self.send(self._time_check)
                 if _sdk.date_ms(answer.response) is None:
                     raise TableRefused(
                         "the replies of the service carry no Date: does something in between take it out?"
@@ -101,12 +86,12 @@ class Driver:
                 moment = self._moment(began)
             if moment is not None:
                 return moment
-            # A reply does not tell it that was slow, or came while this machine stood still or its clock was set.
+            # No bound learned: the reply took over 5 s, or the clocks jumped. Ask again.
             if self.clocks.read().local_ms > last_ms:
                 raise RequestNotApplied(f"no reply told the table's time within {self._give_up_after_ms} ms")
 
     def perform(self, request: Request) -> Actions[Reply]:
-        """Send a request until it is applied or refused.
+        """Send a request until it is applied or refused, and tell the moment of its reply.
 
         Raises:
             RequestNotApplied: given up, and no attempt can have been applied.
@@ -114,10 +99,7 @@ class Driver:
                 since.
             TableError: another one, when repeating cannot help.
         """
-        if isinstance(request, Pause):
-            yield Sleep(request.ms)
-            return Reply(True, (), (yield from self.now()))
-        answer = yield from self._answer(request)
+        answer = yield from self.send(request)
         now = self._moment(answer.received)
         if now is None:
             try:
@@ -131,17 +113,17 @@ class Driver:
             return Reply(False, refusal.items, now, refusal.refused)
         return Reply(True, answer.items, now, last_key=answer.response.get("LastEvaluatedKey"))
 
-    def _answer(self, request: Request) -> "Actions[_Answer]":
-        """Send a request until the service has applied or refused it."""
-        started_ms = self.clocks.read().local_ms
-        last_ms = started_ms + self._give_up_after_ms
-        if isinstance(request, Read | TaskAnswer) and request.patience_ms is not None:
-            last_ms = min(last_ms, started_ms + request.patience_ms)
-        too_late_ms = request.not_after_local_ms if isinstance(request, Write) else None
+    def send(self, request: Request) -> Actions[Answer]:
+        """Send a request until the service has applied or refused it.
+
+        Raises:
+            RequestNotApplied, OutcomeUnknown, TableError: as of ``perform``.
+        """
+        last_ms = self.clocks.read().local_ms + request.gives_up_after_ms(self._give_up_after_ms)
+        too_late_ms = request.too_late_ms()
         if too_late_ms is not None:
             last_ms = min(last_ms, too_late_ms)
-        send = self._sender(request)
-        writes = not isinstance(request, Read | Scan | TimeCheck | Closing | Describing)
+        identity = uuid.uuid4().hex
         perhaps_applied = False
         for attempt in itertools.count():
             sent = self.clocks.read()
@@ -149,63 +131,33 @@ class Driver:
                 given_up = OutcomeUnknown if perhaps_applied else RequestNotApplied
                 raise given_up("not sent: it would have come too late")
             try:
-                response = yield from send()
-                items = _items(request, response)
-            except (BotoCoreError, ClientError) as error:
+                response = yield from request.calls(self._table_name, identity)
+                items = request.items(response)
+            except (BotoCoreError, ClientError, UselessAnswer) as error:
                 meaning = _sdk.meaning(error)
-                if isinstance(meaning, _sdk.Refusal):
+                if isinstance(meaning, Refusal):
                     refused = getattr(error, "response", None)
-                    return _Answer(refused, self._received(request, sent, refused), perhaps_applied, refusal=meaning)
+                    received = self._received(request, sent, refused)
+                    return Answer(refused, received, perhaps_applied, refusal=meaning, error=error)
                 if isinstance(meaning, TableError):
-                    if isinstance(request, TaskAnswer):
-                        raise _without_the_token(meaning, request) from None
-                    raise meaning from error
-                perhaps_applied |= meaning.perhaps_applied and writes
+                    told, cause = _told(request, meaning, error)
+                    raise told from cause
+                perhaps_applied |= meaning.perhaps_applied and request.may_write
                 pause_ms = self._jitter() * min(_LONGEST_BACKOFF_MS, _FIRST_BACKOFF_MS << attempt)
                 if self.clocks.read().local_ms + pause_ms > last_ms:
                     given_up = OutcomeUnknown if perhaps_applied else RequestNotApplied
                     over = given_up(f"gave up after {attempt + 1} attempts: {error}")
-                    if isinstance(request, TaskAnswer):
-                        raise _without_the_token(over, request) from None
-                    raise over from error
+                    told, cause = _told(request, over, error)
+                    raise told from cause
                 yield Sleep(pause_ms)
             else:
-                return _Answer(response, self._received(request, sent, response), writes, items)
+                return Answer(response, self._received(request, sent, response), request.may_write, items)
         raise AssertionError("unreachable")
 
-    def _sender(self, request: Request) -> Callable[[], Actions[Any]]:
-        """What sends a request, once a call: the same in every attempt."""
-        if isinstance(request, Closing):
-            return partial(_close, request.execution)
-        if isinstance(request, Describing):
-            return partial(_describe, request.execution)
-        return partial(_once, self._call(request))
-
-    def _call(self, request: Request) -> Call:
-        table = {"TableName": self._table_name}
-        if isinstance(request, Read):
-            return Call("dynamodb", "query", {**table, **request.parameters()})
-        if isinstance(request, Scan):
-            return Call("dynamodb", "scan", {**table, **request.parameters()})
-        if isinstance(request, TimeCheck):
-            return Call("dynamodb", "get_item", {**table, **request.parameters()})
-        if isinstance(request, TaskAnswer):
-            return _answer_to_task(request)
-        if isinstance(request, Transaction):
-            items = [{write.operation: {**table, **write.parameters()}} for write in request.writes]
-            # DynamoDB applies a transaction once in ten minutes, and says so to each attempt with this token
-            # (https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html).
-            parameters = {"TransactItems": items, "ClientRequestToken": uuid.uuid4().hex}
-            return Call("dynamodb", "transact_write_items", parameters)
-        assert isinstance(request, Write)
-        operation = {"Update": "update_item", "Put": "put_item", "Delete": "delete_item"}[request.operation]
-        returns = {} if request.returns == "NONE" else {"ReturnValues": request.returns}
-        return Call("dynamodb", operation, {**table, **request.parameters(), **returns})
-
     def _received(self, request: Request, sent: Reading, response: Any) -> Reading:
-        """Take in the Date of a reply, which tells the table's time; that of another service's does not."""
+        """Take in the Date of an answer, if it tells the table's time."""
         received = self.clocks.read()
-        if not isinstance(request, TaskAnswer | Closing | Describing):
+        if request.tells_time:
             date_ms = _sdk.date_ms(response)
             if date_ms is not None:
                 with self._time_lock:
@@ -217,68 +169,7 @@ class Driver:
             return self._time.at(reading)
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """What the service answered to a request.
-
-    Attributes:
-        response: the reply, or that of the error which refused it.
-        received: when it came.
-        perhaps_applied: whether an attempt has written, or may have.
-        items: of an applied request.
-        refusal: of a refused one.
-    """
-
-    response: Any
-    received: Reading
-    perhaps_applied: bool
-    items: tuple[Item | None, ...] = ()
-    refusal: _sdk.Refusal | None = None
-
-
-def _without_the_token(meaning: TableError, answer: TaskAnswer) -> TableError:
-    """The same, for a log: what the service says may quote the token that it refuses."""
-    return type(meaning)(str(meaning).replace(answer.task_token, "..."))
-
-
-def _once(call: Call) -> Actions[Any]:
-    return (yield call)
-
-
-def _answer_to_task(answer: TaskAnswer) -> Call:
-    if answer.error is None:
-        return Call("stepfunctions", "send_task_success", {"taskToken": answer.task_token, "output": "{}"})
-    failure = {"taskToken": answer.task_token, "error": answer.error, "cause": answer.cause or ""}
-    return Call("stepfunctions", "send_task_failure", failure)
-
-
-def _describe(execution: str) -> Actions[Any]:
-    described = yield Call("stepfunctions", "describe_execution", {"executionArn": execution})
-    if "status" not in described:
-        raise _sdk.BrokenReply()
-    return described
-
-
-def _close(execution: str) -> Actions[Any]:
-    """Stop an execution, unless it is closed already."""
-    if not is_closed((yield from _describe(execution))):
-        over = {"error": "Abandoned", "cause": "the execution that started it is over"}
-        yield Call("stepfunctions", "stop_execution", {"executionArn": execution, **over})
-        if not is_closed((yield from _describe(execution))):
-            raise StillRunning()
-    return {}
-
-
-def _items(request: Request, response: Any) -> tuple[Item | None, ...]:
-    """The items in a reply; the SDK hands on a reply that broke off as an empty one."""
-    if isinstance(request, Read | Scan):
-        if "Items" not in response:
-            raise _sdk.BrokenReply()
-        return tuple(response["Items"])
-    if isinstance(request, Closing):
-        return ()
-    if isinstance(request, Describing):
-        return (response,)
-    if isinstance(request, Write) and request.returns != "NONE" and "Attributes" not in response:
-        raise _sdk.BrokenReply()
-    return (response.get("Attributes"),)
+def _told(request: Request, error: TableError, cause: Exception) -> tuple[TableError, Exception | None]:
+    """An error as the request tells it; the cause may have what the request leaves out."""
+    told = request.as_told(error)
+    return told, cause if told is error else None

@@ -2,14 +2,14 @@
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ticketlock._checks import text
 from ticketlock.wire import _sdk
 from ticketlock.wire._actions import Actions, Sleep, T
 from ticketlock.wire._clocks import Clocks, SystemClocks
 from ticketlock.wire._driver import Driver
-from ticketlock.wire._requests import Reply, Request, Steps
+from ticketlock.wire._requests import Answer, Reply, Request, Steps
 from ticketlock.wire._table_time import Moment
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 class Performer:
     """One table, as the threads of one process reach it.
+
+    A subclass says which request asks the table for its time.
 
     Args:
         table_name: its name.
@@ -31,6 +33,8 @@ class Performer:
     Raises:
         ValueError: the client is not usable; says which setting, and what it should be.
     """
+
+    _time_check: ClassVar[Request]
 
     def __init__(
         self,
@@ -47,7 +51,8 @@ class Performer:
         _sdk.check_client(self._client)
         self._step_functions = step_functions
         self._sleep = sleep
-        self._driver = Driver(table_name, clocks if clocks is not None else SystemClocks(), give_up_after_ms)
+        own_clocks = clocks if clocks is not None else SystemClocks()
+        self._driver = Driver(table_name, self._time_check, own_clocks, give_up_after_ms)
 
     @property
     def client(self) -> "DynamoDBClient":
@@ -86,6 +91,10 @@ class Performer:
             TableError: another one, when repeating cannot help.
         """
         return self.drive(self._driver.perform(request))
+
+    def sending(self, request: Request) -> Actions[Answer]:
+        """One request until it is applied or refused, as calls and sleeps to be driven."""
+        return self._driver.send(request)
 
     def drive(
         self,

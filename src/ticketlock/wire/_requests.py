@@ -1,35 +1,108 @@
-"""Requests to the table and their replies, as values: what the protocol hands out and takes in.
+"""Requests to tables and their replies, as values: what a protocol hands out and takes in.
 
-A driver performs them (``_driver.py``). A reply says *applied* or *refused*; a request whose outcome the
-driver could not find out is thrown into the protocol as ``OutcomeUnknown``, never folded into the other two.
+Each request says by itself what a driver has to know of it: its calls, the items in their answer, whether it may write,
+whether the answer tells the table's time. A reply says *applied* or *refused*; a request whose outcome the driver could
+not find out is thrown into the protocol as ``OutcomeUnknown``, never folded into the other two.
 """
 
 import re
-from collections.abc import Generator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
+from ticketlock.errors import TableError
+from ticketlock.wire._actions import Actions, Call, Sleep
 from ticketlock.wire._attributes import Item
-from ticketlock.wire._table_time import Moment
+from ticketlock.wire._table_time import Moment, Reading
 
 Attributes = Mapping[str, Any]
 Operation = Literal["Update", "Put", "Delete"]
 
+_METHODS: Mapping[Operation, str] = {"Update": "update_item", "Put": "put_item", "Delete": "delete_item"}
+
+
+class UselessAnswer(Exception):
+    """The service answered, and yet it is not known what became of the request: it is to be repeated."""
+
+
+class BrokenReply(UselessAnswer):
+    """The service said yes, and the rest of its reply got lost."""
+
+    def __str__(self) -> str:
+        return "the reply broke off"
+
+
+class StillRunning(UselessAnswer):
+    """An execution that was stopped is not seen closed yet; descriptions are eventually consistent."""
+
+    def __str__(self) -> str:
+        return "the execution is not seen closed yet"
+
+
+class Request(ABC):
+    """What a driver asks of each kind of request.
+
+    Attributes:
+        may_write: whether an attempt whose answer is lost may have written something.
+        tells_time: whether the Date of an answer is that of the driver's table.
+    """
+
+    __slots__ = ()
+    may_write: ClassVar[bool] = False
+    tells_time: ClassVar[bool] = True
+
+    @abstractmethod
+    def calls(self, table: str, identity: str) -> Actions[Any]:
+        """One attempt: its calls, and their answer.
+
+        Args:
+            table: the driver's own, for a request that names no other.
+            identity: the same in each attempt of one request, and in no other request.
+        """
+
+    def items(self, _answer: Any) -> tuple[Item | None, ...]:
+        """The items in an answer that applied it.
+
+        Raises:
+            BrokenReply: the answer is not whole; the SDK hands on a reply that broke off as an empty one.
+        """
+        return ()
+
+    def gives_up_after_ms(self, usual_ms: int) -> int:
+        """For how long it is repeated.
+
+        Args:
+            usual_ms: for how long the driver repeats what says nothing else.
+        """
+        return usual_ms
+
+    def too_late_ms(self) -> int | None:
+        """After which moment of the local clock no attempt may start; None for never."""
+        return None
+
+    def as_told(self, error: TableError) -> TableError:
+        """What may be told, and logged, of an error."""
+        return error
+
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class Write(Request):
     """One conditional write on one item.
 
     Attributes:
         operation: what it does.
-        key: the item's key.
+        key: the item's key: each key attribute with its value.
         condition: a condition expression; the write is refused where it does not hold.
         update: the update expression of an Update.
         item: the whole item of a Put, key included.
         names, values: the placeholders of the expressions; those that no expression uses are left out.
         returns: what an applied Update or Delete answers.
         not_after_local_ms: a driver starts no attempt later than this on its local clock.
+        table: where the item is; None for the driver's own.
     """
+
+    may_write: ClassVar[bool] = True
 
     operation: Operation
     key: Attributes
@@ -40,11 +113,12 @@ class Write:
     values: Attributes = field(default_factory=dict)
     returns: Literal["NONE", "ALL_OLD", "ALL_NEW"] = "NONE"
     not_after_local_ms: int | None = None
+    table: str | None = None
 
-    def parameters(self) -> dict[str, Any]:
-        """The write as the low-level API has it, without the table's name."""
+    def parameters(self, table: str) -> dict[str, Any]:
+        """The write as the low-level API has it, alone or in a transaction."""
         used = set(re.findall(r"[:#]\w+", f"{self.update or ''} {self.condition}"))
-        given: dict[str, Any] = {"ConditionExpression": self.condition}
+        given: dict[str, Any] = {"TableName": self.table or table, "ConditionExpression": self.condition}
         given["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
         if self.item is None:
             given["Key"] = self.key
@@ -58,125 +132,184 @@ class Write:
             given["ExpressionAttributeValues"] = values
         return given
 
+    def calls(self, table: str, _identity: str) -> Actions[Any]:
+        """The write."""
+        returns = {} if self.returns == "NONE" else {"ReturnValues": self.returns}
+        return (yield Call("dynamodb", _METHODS[self.operation], {**self.parameters(table), **returns}))
+
+    def items(self, answer: Any) -> tuple[Item | None, ...]:
+        """What it returns."""
+        if self.returns != "NONE" and "Attributes" not in answer:
+            raise BrokenReply()
+        return (answer.get("Attributes"),)
+
+    def too_late_ms(self) -> int | None:
+        """As it was told."""
+        return self.not_after_local_ms
+
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
-    """Several writes, on one item each, applied together or not at all."""
+class TransactWrite(Request):
+    """Several writes, on one item each, of any tables, applied together or not at all."""
+
+    may_write: ClassVar[bool] = True
 
     writes: tuple[Write, ...]
 
+    def calls(self, table: str, identity: str) -> Actions[Any]:
+        """The transaction."""
+        items: list[dict[str, Any]] = [{write.operation: write.parameters(table)} for write in self.writes]
+        return (yield transact_write_call(items, identity))
+
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class Read(Request):
     """A strongly consistent Query: the items of one partition whose sort key begins with a prefix, in order.
 
     Attributes:
-        pk: the partition.
-        prefix: what the sort key begins with.
+        partition: the partition key's attribute with its value.
+        prefix: the sort key's attribute with what its value begins with.
         limit: the most items to read; None for as many as fit a page.
         after: the key to go on behind, from the reply before.
         patience_ms: for how long it is repeated at most; None for as long as the driver does.
         attributes: which of their attributes to read; empty for all.
+        table: where to read; None for the driver's own.
     """
 
-    pk: str
-    prefix: str
+    partition: Attributes
+    prefix: Attributes
     limit: int | None
     after: Attributes | None = None
     patience_ms: int | None = None
     attributes: tuple[str, ...] = ()
+    table: str | None = None
 
-    def parameters(self) -> dict[str, Any]:
-        """The Query as the low-level API has it, without the table's name."""
+    def parameters(self, table: str) -> dict[str, Any]:
+        """The Query as the low-level API has it."""
+        (partition, value), (sort, prefix) = *self.partition.items(), *self.prefix.items()
         given: dict[str, Any] = {
-            "KeyConditionExpression": "pk = :pk AND begins_with(sk, :prefix)",
-            "ExpressionAttributeValues": {":pk": {"S": self.pk}, ":prefix": {"S": self.prefix}},
+            "TableName": self.table or table,
+            "KeyConditionExpression": "#partition = :partition AND begins_with(#sort, :prefix)",
+            "ExpressionAttributeNames": {"#partition": partition, "#sort": sort},
+            "ExpressionAttributeValues": {":partition": value, ":prefix": prefix},
             "ConsistentRead": True,
         }
         if self.limit is not None:
             given["Limit"] = self.limit
         if self.attributes:
-            given |= {"ProjectionExpression": ", ".join(self.attributes), "Select": "SPECIFIC_ATTRIBUTES"}
+            given |= _only(self.attributes)
         if self.after is not None:
             given["ExclusiveStartKey"] = self.after
         return given
 
+    def calls(self, table: str, _identity: str) -> Actions[Any]:
+        """The Query of one page."""
+        return (yield Call("dynamodb", "query", self.parameters(table)))
+
+    def items(self, answer: Any) -> tuple[Item | None, ...]:
+        """The page."""
+        return _page(answer)
+
+    def gives_up_after_ms(self, usual_ms: int) -> int:
+        """No longer than its patience."""
+        return usual_ms if self.patience_ms is None else min(usual_ms, self.patience_ms)
+
 
 @dataclass(frozen=True, slots=True)
-class Scan:
-    """A page of the lock items of the whole table.
+class Scan(Request):
+    """A page of the items of a whole table for which a condition holds.
 
     Attributes:
+        condition: a filter expression.
         attributes: which of their attributes to read.
         after: the key to go on behind, from the reply before.
+        table: where to read; None for the driver's own.
     """
 
+    condition: str
     attributes: tuple[str, ...]
     after: Attributes | None = None
+    table: str | None = None
 
-    def parameters(self) -> dict[str, Any]:
-        """The Scan as the low-level API has it, without the table's name."""
+    def parameters(self, table: str) -> dict[str, Any]:
+        """The Scan as the low-level API has it."""
         given: dict[str, Any] = {
-            "ProjectionExpression": ", ".join(self.attributes),
-            "Select": "SPECIFIC_ATTRIBUTES",
-            "FilterExpression": "attribute_exists(issued)",
+            "TableName": self.table or table,
+            **_only(self.attributes),
+            "FilterExpression": self.condition,
         }
         if self.after is not None:
             given["ExclusiveStartKey"] = self.after
         return given
 
+    def calls(self, table: str, _identity: str) -> Actions[Any]:
+        """The Scan of one page."""
+        return (yield Call("dynamodb", "scan", self.parameters(table)))
+
+    def items(self, answer: Any) -> tuple[Item | None, ...]:
+        """The page."""
+        return _page(answer)
+
 
 @dataclass(frozen=True, slots=True)
-class TaskAnswer:
-    """The answer to a Step Functions callback task: success, or failure with an error name and a cause.
+class TimeCheck(Request):
+    """A read for the sake of the answer's Date.
 
     Attributes:
-        patience_ms: for how long it is repeated at most; None for as long as the driver does.
+        key: an item's that need not be there.
     """
 
-    task_token: str
-    error: str | None = None
-    cause: str | None = None
-    patience_ms: int | None = None
+    key: Attributes
+
+    def parameters(self, table: str) -> dict[str, Any]:
+        """The GetItem as the low-level API has it: eventually consistent, which costs the least."""
+        return {"TableName": table, "Key": self.key, "ProjectionExpression": next(iter(self.key))}
+
+    def calls(self, table: str, _identity: str) -> Actions[Any]:
+        """The GetItem."""
+        return (yield Call("dynamodb", "get_item", self.parameters(table)))
 
 
 @dataclass(frozen=True, slots=True)
-class TimeCheck:
-    """A read of nothing, for the sake of the reply's Date."""
-
-    def parameters(self) -> dict[str, Any]:
-        """The GetItem as the low-level API has it, without the table's name.
-
-        Its key is nobody's: not a lock's, since no namespace is empty, nor a session's, which operators may not read.
-        """
-        return {"Key": {"pk": {"S": "now"}, "sk": {"S": "/"}}, "ProjectionExpression": "pk"}
-
-
-@dataclass(frozen=True, slots=True)
-class Closing:
-    """Stop a Step Functions execution, and see that it is closed.
-
-    Applied when it was seen closed; refused when it runs still, or is not known.
-    """
-
-    execution: str
-
-
-@dataclass(frozen=True, slots=True)
-class Describing:
-    """Describe a Step Functions execution: the reply's item, or refused when it is not known."""
-
-    execution: str
-
-
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(Request):
     """Do nothing for a while; the reply only tells the time."""
+
+    tells_time: ClassVar[bool] = False
 
     ms: float
 
+    def calls(self, _table: str, _identity: str) -> Actions[Any]:
+        """A sleep."""
+        yield Sleep(self.ms)
+        return {}
 
-Request = Write | Transaction | Read | TaskAnswer | TimeCheck | Closing | Describing | Pause | Scan
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A condition did not hold: for each write whether it was the one, and the item that stood there."""
+
+    refused: tuple[bool, ...]
+    items: tuple[Item | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the service answered to a request.
+
+    Attributes:
+        response: the reply, or that of the error which refused it.
+        received: when it came.
+        perhaps_applied: whether an attempt has written, or may have.
+        items: of an applied request.
+        refusal, error: of a refused one; the error as the SDK raised it.
+    """
+
+    response: Any
+    received: Reading
+    perhaps_applied: bool
+    items: tuple[Item | None, ...] = ()
+    refusal: Refusal | None = None
+    error: Exception | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,10 +317,10 @@ class Reply:
     """What came back.
 
     Attributes:
-        applied: False when a condition did not hold (or, of a TaskAnswer, when nobody waits for it any more).
+        applied: False when a condition did not hold (or when nobody waits for the answer to a callback task any more).
         items: of a Read the items; of an applied Write what it returns; of a refused Write the item that refused it;
-            of a refused Transaction one entry a write. None stands for "no such item" and "not asked for".
-        refused: of a refused Transaction, which of its writes were refused.
+            of a refused TransactWrite one entry a write. None stands for "no such item" and "not asked for".
+        refused: of a refused TransactWrite, which of its writes were refused.
         now: the moment of the reply.
         last_key: of a Read, where to go on; None at the end.
     """
@@ -206,4 +339,23 @@ class Reply:
 
 T = TypeVar("T")
 Steps = Generator[Request, Reply, T]
-"""One operation of the protocol: yields requests, is sent replies, returns its result."""
+"""One operation of a protocol: yields requests, is sent replies, returns its result."""
+
+
+def transact_write_call(items: Sequence[Mapping[str, Any]], identity: str) -> Call:
+    """A transaction of items as TransactWriteItems has them.
+
+    DynamoDB applies it once in ten minutes, and says so to each attempt with the same identity
+    (https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html).
+    """
+    return Call("dynamodb", "transact_write_items", {"TransactItems": items, "ClientRequestToken": identity})
+
+
+def _only(attributes: tuple[str, ...]) -> dict[str, Any]:
+    return {"ProjectionExpression": ", ".join(attributes), "Select": "SPECIFIC_ATTRIBUTES"}
+
+
+def _page(answer: Any) -> tuple[Item | None, ...]:
+    if "Items" not in answer:
+        raise BrokenReply()
+    return tuple(answer["Items"])

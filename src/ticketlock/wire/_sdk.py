@@ -23,7 +23,7 @@ from botocore.exceptions import (
 from botocore.validate import ParamValidator
 
 from ticketlock.errors import InvalidLockRequest, TableError, TableNotFound, TableRefused
-from ticketlock.wire._attributes import Item
+from ticketlock.wire._requests import BrokenReply, Refusal, StillRunning, UselessAnswer
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -111,26 +111,6 @@ def check_items(client: Any, items: Sequence[Mapping[str, Any]]) -> None:
         raise InvalidLockRequest("items", f"{len(items)} items", report.generate_report())
 
 
-class BrokenReply(BotoCoreError):
-    """The service said yes, and the rest of its reply got lost."""
-
-    fmt = "the reply broke off"
-
-
-class StillRunning(BotoCoreError):
-    """An execution that was stopped is not seen closed yet; descriptions are eventually consistent."""
-
-    fmt = "the execution is not seen closed yet"
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A condition did not hold: for each write whether it was the one, and the item that stood there."""
-
-    refused: tuple[bool, ...]
-    items: tuple[Item | None, ...]
-
-
 @dataclass(frozen=True, slots=True)
 class TryAgain:
     """The request failed in a way that may pass.
@@ -162,7 +142,7 @@ _BROKEN_OFF = (BrokenReply, HTTPClientError, IncompleteReadError, SSLError)
 _UNUSABLE = (NoCredentialsError, PartialCredentialsError, NoRegionError)
 
 
-def meaning(error: BotoCoreError | ClientError) -> Refusal | TryAgain | TableError:
+def meaning(error: BotoCoreError | ClientError | UselessAnswer) -> Refusal | TryAgain | TableError:
     """What an error of the SDK says about the request that raised it."""
     if isinstance(error, ClientError):
         return _meaning_of_answer(error)

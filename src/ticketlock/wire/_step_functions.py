@@ -1,9 +1,95 @@
-"""Requests to Step Functions: answer a task, close an execution, describe one."""
+"""Requests to Step Functions: answer a callback task, close an execution, describe one."""
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ticketlock.errors import TableError
+from ticketlock.wire._actions import Actions, Call
+from ticketlock.wire._attributes import Item
+from ticketlock.wire._requests import BrokenReply, Request, StillRunning
+
+
+@dataclass(frozen=True, slots=True)
+class TaskAnswer(Request):
+    """The answer to a callback task: success, or failure with an error name and a cause.
+
+    Refused when nobody waits for it any more.
+
+    Attributes:
+        patience_ms: for how long it is repeated at most; None for as long as the driver does.
+    """
+
+    may_write: ClassVar[bool] = True
+    tells_time: ClassVar[bool] = False
+
+    task_token: str
+    error: str | None = None
+    cause: str | None = None
+    patience_ms: int | None = None
+
+    def calls(self, _table: str, _identity: str) -> Actions[Any]:
+        """The answer."""
+        task = {"taskToken": self.task_token}
+        if self.error is None:
+            return (yield Call("stepfunctions", "send_task_success", {**task, "output": "{}"}))
+        failure = {**task, "error": self.error, "cause": self.cause or ""}
+        return (yield Call("stepfunctions", "send_task_failure", failure))
+
+    def gives_up_after_ms(self, usual_ms: int) -> int:
+        """No longer than its patience."""
+        return usual_ms if self.patience_ms is None else min(usual_ms, self.patience_ms)
+
+    def as_told(self, error: TableError) -> TableError:
+        """Without the token, which the service quotes when it refuses it."""
+        return type(error)(str(error).replace(self.task_token, "..."))
+
+
+@dataclass(frozen=True, slots=True)
+class Closing(Request):
+    """Stop an execution, and see that it is closed.
+
+    Applied when it was seen closed; refused when it runs still, or is not known.
+    """
+
+    tells_time: ClassVar[bool] = False
+
+    execution: str
+
+    def calls(self, _table: str, _identity: str) -> Actions[Any]:
+        """Look, and stop it unless it is closed already."""
+        if not is_closed((yield from _describe(self.execution))):
+            over = {"error": "Abandoned", "cause": "the execution that started it is over"}
+            yield Call("stepfunctions", "stop_execution", {"executionArn": self.execution, **over})
+            if not is_closed((yield from _describe(self.execution))):
+                raise StillRunning()
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Describing(Request):
+    """Describe an execution: the reply's item, or refused when it is not known."""
+
+    tells_time: ClassVar[bool] = False
+
+    execution: str
+
+    def calls(self, _table: str, _identity: str) -> Actions[Any]:
+        """The description."""
+        return _describe(self.execution)
+
+    def items(self, answer: Any) -> tuple[Item | None, ...]:
+        """The description, as the service has it."""
+        return (answer,)
 
 
 def is_closed(described: Mapping[str, Any]) -> bool:
     """Whether an execution is over, by its description; a redrive that is under way counts as running."""
     return described["status"] in ("SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED")
+
+
+def _describe(execution: str) -> Actions[Any]:
+    described = yield Call("stepfunctions", "describe_execution", {"executionArn": execution})
+    if "status" not in described:
+        raise BrokenReply()
+    return described

@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 
 from ticketlock.errors import LockLost, TableError
 from ticketlock.locks import _writes as write
-from ticketlock.locks._hand_over import call_next
 from ticketlock.locks._inspect import inspect
 from ticketlock.locks._items import Holder, LockItem, Session
-from ticketlock.locks._outcomes import Held
+from ticketlock.locks._modes import EXCLUSIVE, MODES
+from ticketlock.locks._outcomes import Hold
 from ticketlock.locks._protocol import Contender
-from ticketlock.locks._queue import expired
-from ticketlock.wire._requests import Closing, Steps
+from ticketlock.locks._queue import expired_holders
+from ticketlock.wire._requests import Steps
+from ticketlock.wire._step_functions import Closing
 from ticketlock.workflow._session import continuation_of, stop
 
 # The event's date is the service's, those in the table are the table's, known within about a second.
@@ -65,7 +66,7 @@ def clean_up(me: Contender, session: Session, stopped_at_ms: int, work_of: WorkO
         gone = 0
         for row in rows:
             # The count stays, as it does when a row is swept: this may be a late copy of one that was counted off.
-            reply = yield from me.ask(write.delete_my_row(me.claim, row.ticket))
+            reply = yield from me.send(write.delete_my_row(me.claim, row.ticket))
             gone += reply.applied
         left += gone
         if gone == len(rows):
@@ -75,23 +76,24 @@ def clean_up(me: Contender, session: Session, stopped_at_ms: int, work_of: WorkO
     holder = _mine(item, me, youngest_ms)
     if item is not None:
         # What the claim was, as far as it matters now, stands in the table.
-        shared = holder is not None and holder.shared
-        me.claim = replace(me.claim, shared=shared, permits=1 if shared else max(1, item.permits))
+        mode = holder.mode if holder is not None else EXCLUSIVE
+        me.claim = replace(me.claim, shared=mode.shared, permits=mode.permits_to_ask(item.permits))
     if item is not None and holder is not None:
         freed, held = yield from _free(me, session, _held(me, holder, item), work_of)
     if left or freed or (item is not None and item.waiting > 0 and _has_room(item, me)):
-        yield from call_next(me)
+        yield from me.call_next()
     return CleanedUp(left=left, freed=freed, left_to_lease=held)
 
 
-def _free(me: Contender, session: Session, held: Held, work_of: WorkOf) -> Steps[tuple[bool, bool]]:
+def _free(me: Contender, session: Session, held: Hold, work_of: WorkOf) -> Steps[tuple[bool, bool]]:
     """Whether the lock was freed, and whether it is held still."""
     yield from stop(me, held, session)
     work = work_of(held.fencing_token)
     if work is None or not (yield from close(me, work)):
         return False, True
     try:
-        yield from me.release(held)
+        # The clean-up calls once, at its end.
+        yield from Contender.release(me, held)
     except LockLost:
         return False, False
     return True, False
@@ -100,15 +102,15 @@ def _free(me: Contender, session: Session, held: Held, work_of: WorkOf) -> Steps
 def close(me: Contender, execution: str) -> Steps[bool]:
     """Stop an execution; whether it was seen closed."""
     try:
-        reply = yield from me.ask(Closing(execution))
+        reply = yield from me.send(Closing(execution))
     except TableError:
         return False
     return reply.applied
 
 
 def _has_room(item: LockItem, me: Contender) -> bool:
-    gone = expired(item, me.now)
-    return any(item.room(shared=shared, gone=gone) > 0 for shared in (False, True))
+    expired = expired_holders(item, me.now)
+    return any(item.room(mode, without=expired) > 0 for mode in MODES)
 
 
 def _mine(item: LockItem | None, me: Contender, youngest_ms: int) -> Holder | None:
@@ -116,8 +118,8 @@ def _mine(item: LockItem | None, me: Contender, youngest_ms: int) -> Holder | No
     return holder if holder is not None and holder.since_ms <= youngest_ms else None
 
 
-def _held(me: Contender, holder: Holder, item: LockItem) -> Held:
-    return Held(
+def _held(me: Contender, holder: Holder, item: LockItem) -> Hold:
+    return Hold(
         lock=me.claim.lock,
         owner=holder.owner,
         ticket=None,

@@ -25,10 +25,10 @@ EVENTS_PER_PARKED_LOOK = 13 + (PARKS_A_LOOK - 1) * EVENTS_PER_PARK
 EVENTS_PER_BEAT = 4
 """Scheduled, started, submitted, timed out."""
 
-EVENTS_PER_WAITING_SEAM = 8
+EVENTS_PER_WAITING_CONTINUATION = 8
 """A Choice, and a nested execution: entered, scheduled, started, submitted, succeeded, exited."""
 
-EVENTS_PER_HOLDING_SEAM = 10
+EVENTS_PER_HOLDING_CONTINUATION = 10
 """As many, and a Pass."""
 
 FIRST_POLLS = 100

@@ -40,9 +40,9 @@ def work_name(owner: str, fencing_token: int) -> str:
     return f"lock-{short_hash(owner, 32)}-{fencing_token}"
 
 
-def waiting_name(owner: str, seam: int) -> str:
-    """The name of the execution in which a wait goes on."""
-    return f"wait-{short_hash(owner, 32)}-{seam}"
+def waiting_name(owner: str, continuation: int) -> str:
+    """The name of the execution in which a wait goes on, for the first, second, ... time."""
+    return f"wait-{short_hash(owner, 32)}-{continuation}"
 
 
 def holding_name(owner: str, fencing_token: int, beats: int) -> str:

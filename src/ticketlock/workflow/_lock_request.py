@@ -7,7 +7,7 @@ from typing import Any
 
 from ticketlock._checks import whole_number
 from ticketlock.errors import InvalidLockRequest, TaskNotAllowed, shown
-from ticketlock.locks._items import MAX_HOLDERS
+from ticketlock.locks._modes import MAX_HOLDERS, mode_of
 from ticketlock.locks._names import DEFAULT_NAMESPACE, LockName, record_wait_ms
 
 # A payload may have 256 KiB; beside the input travel the turn, and a failed work's cause of up to 32 KiB, which may
@@ -84,8 +84,9 @@ def _limit(fields: Mapping[str, Any], default_permits: int) -> tuple[int, bool]:
     if not isinstance(shared, bool):
         raise InvalidLockRequest("shared", shared, "true or false")
     # Those who share a lock do so with whoever holds it alone, with one permit; whatever the others' default is.
-    permits = whole_number("permits", fields.get("permits", 1 if shared else default_permits), 1, MAX_HOLDERS)
-    if shared and permits != 1:
+    mode = mode_of(shared=shared)
+    permits = whole_number("permits", fields.get("permits", mode.permits_to_ask(default_permits)), 1, MAX_HOLDERS)
+    if permits != mode.permits_to_ask(permits):
         raise InvalidLockRequest("permits", permits, "1, of a request that shares the lock")
     return permits, shared
 

@@ -14,14 +14,16 @@ from typing import Any
 
 from ticketlock.errors import LockLost
 from ticketlock.locks import _conditions as only_if
+from ticketlock.locks import _reads as reads
 from ticketlock.locks._claim import Claim
-from ticketlock.locks._hand_over import read_session, release, session_expires_at_s
+from ticketlock.locks._hand_over import read_session, session_expires_at_s
 from ticketlock.locks._items import Session
 from ticketlock.locks._names import LockName
-from ticketlock.locks._outcomes import Held, Released
+from ticketlock.locks._outcomes import Hold, Released
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire._attributes import Item, integer, number
-from ticketlock.wire._requests import Read, Steps, TaskAnswer, Write
+from ticketlock.wire._requests import Steps, Write
+from ticketlock.wire._step_functions import TaskAnswer
 from ticketlock.wire._table_time import Moment
 
 _LONGEST_WAIT_S = 370 * 24 * 3_600
@@ -36,8 +38,8 @@ class LastBeat:
 
 
 def beat(
-    me: Contender, held: Held, session: Session, task_token: str, beat_number: int, last: LastBeat | None = None
-) -> Steps[Held]:
+    me: Contender, held: Hold, session: Session, task_token: str, beat_number: int, last: LastBeat | None = None
+) -> Steps[Hold]:
     """One heartbeat of a callback task: renew the lease, leave the task's token, end the task if it is time.
 
     Args:
@@ -62,18 +64,18 @@ def beat(
         if _is_over(item, held.fencing_token):
             return (yield from _answer_the_end(me, held, item, task_token))
         held, lost = yield from _renewed(me, held)
-    reply = yield from me.ask(_leave_task_token(me, held, session, task_token, beat_number, lost=lost is not None))
+    reply = yield from me.send(_leave_task_token(me, held, session, task_token, beat_number, lost=lost is not None))
     if _is_over(reply.item, held.fencing_token):
         return (yield from _answer_the_end(me, held, reply.item, task_token))
     if lost is not None:
-        yield from me.ask(TaskAnswer(task_token, type(lost).__name__, str(lost)))
+        yield from me.send(TaskAnswer(task_token, type(lost).__name__, str(lost)))
         raise lost
     if last is not None:
-        yield from me.ask(TaskAnswer(task_token, last.error, last.cause))
+        yield from me.send(TaskAnswer(task_token, last.error, last.cause))
     return held
 
 
-def _answer_the_end(me: Contender, held: Held, item: Item | None, task_token: str) -> Steps[Held]:
+def _answer_the_end(me: Contender, held: Hold, item: Item | None, task_token: str) -> Steps[Hold]:
     """The work has ended, or its execution was cleaned up after: end the task, by the lock's loss if it is lost."""
     lost: LockLost | None = None
     if _number(item, "unreleasedToken") == held.fencing_token:
@@ -81,19 +83,19 @@ def _answer_the_end(me: Contender, held: Held, item: Item | None, task_token: st
     elif (_number(item, "stoppedToken") or 0) >= held.fencing_token:
         lost = LockLost(f"the execution was stopped while it held the lock with fencing token {held.fencing_token}")
     if lost is not None:
-        yield from me.ask(TaskAnswer(task_token, type(lost).__name__, str(lost)))
+        yield from me.send(TaskAnswer(task_token, type(lost).__name__, str(lost)))
         raise lost
-    yield from me.ask(TaskAnswer(task_token))
+    yield from me.send(TaskAnswer(task_token))
     return held
 
 
-def finish(me: Contender, held: Held, session: Session) -> Steps[Released]:
+def finish(me: Contender, held: Hold, session: Session) -> Steps[Released]:
     """The work has ended: say so in the session, free the lock, end the heartbeat.
 
     Raises:
         LockLost: the lease had ended before the work did. The heartbeat is failed with that name.
     """
-    reply = yield from me.ask(_write_finished(me, held, session))
+    reply = yield from me.send(_write_finished(me, held, session))
     item = reply.item
     # As the first try of this release wrote it down, before its first request.
     finished_at_ms = _number(item, "finishedAtMs")
@@ -104,31 +106,31 @@ def finish(me: Contender, held: Held, session: Session) -> Steps[Released]:
     released = None
     if _number(item, "finishedToken") == held.fencing_token:
         try:
-            released = yield from release(me, held, finished_at_ms)
+            released = yield from me.release(held, finished_at_ms)
         except LockLost as error:
             lost = error
     if lost is None and (released is None or released.lease_was_over):
         lost = LockLost(f"the lease of fencing token {held.fencing_token} had ended before the work was finished")
     if task_token is not None:
-        yield from me.ask(TaskAnswer(task_token, *(("LockLost", str(lost)) if lost is not None else ())))
+        yield from me.send(TaskAnswer(task_token, *(("LockLost", str(lost)) if lost is not None else ())))
     if lost is not None:
         raise lost
     assert released is not None
     return released
 
 
-def abandon(me: Contender, held: Held, session: Session) -> Steps[None]:
+def abandon(me: Contender, held: Hold, session: Session) -> Steps[None]:
     """The work may be running still: end the heartbeat, and leave the lock to the end of its lease."""
     yield from _give_up(me, held, session, "abandonedToken", only_if.NOTHING_LATER_ABANDONED)
 
 
-def stop(me: Contender, held: Held, session: Session) -> Steps[None]:
+def stop(me: Contender, held: Hold, session: Session) -> Steps[None]:
     """The execution is over: whatever beats still for it, or once more after a redrive, has lost the lock."""
     yield from _give_up(me, held, session, "stoppedToken", only_if.NOTHING_LATER_STOPPED)
 
 
-def _give_up(me: Contender, held: Held, session: Session, attribute: str, condition: str) -> Steps[None]:
-    reply = yield from me.ask(
+def _give_up(me: Contender, held: Hold, session: Session, attribute: str, condition: str) -> Steps[None]:
+    reply = yield from me.send(
         _session_write(
             session,
             f"SET {attribute} = :token, expiresAt = :expires_at",
@@ -138,7 +140,7 @@ def _give_up(me: Contender, held: Held, session: Session, attribute: str, condit
     )
     task_token = _task_token(reply.item, held.fencing_token)
     if task_token is not None:
-        yield from me.ask(TaskAnswer(task_token))
+        yield from me.send(TaskAnswer(task_token))
 
 
 def note_claim(me: Contender, session: Session, work_machine: str) -> Steps[None]:
@@ -163,11 +165,15 @@ def note_claim(me: Contender, session: Session, work_machine: str) -> Steps[None
     yield from _note(me, session, update, only_if.NO_CLAIM_YET, values, names)
 
 
-def note_continuation(me: Contender, session: Session, execution: str, seam: int) -> Steps[None]:
-    """Write down in which execution the wait goes on, before it is started: a clean-up stops it."""
-    values = {":execution": {"S": execution}, ":seam": number(seam)}
+def note_continuation(me: Contender, session: Session, execution: str, count: int) -> Steps[None]:
+    """Write down in which execution the wait goes on, before it is started: a clean-up stops it.
+
+    Args:
+        count: how many continuations the wait has had with it; ``seam`` in the table.
+    """
+    values = {":execution": {"S": execution}, ":seam": number(count)}
     update = "SET continuation = :execution, seam = :seam, expiresAt = :expires_at"
-    yield from _note(me, session, update, only_if.NO_LATER_SEAM, values, {})
+    yield from _note(me, session, update, only_if.NO_LATER_CONTINUATION, values, {})
 
 
 def _note(
@@ -175,7 +181,7 @@ def _note(
 ) -> Steps[None]:
     # A wait has no end of its own, and an execution may last for a year.
     expires_at = number(me.now.latest_ms // 1_000 + _LONGEST_WAIT_S)
-    yield from me.ask(
+    yield from me.send(
         Write(
             "Update",
             session.key(),
@@ -195,7 +201,7 @@ def continuation_of(me: Contender, session: Session) -> Steps[str | None]:
 
 def claims_of(execution: str) -> Steps[list[tuple[Session, Claim, str]]]:
     """The claims of an execution that are not finished, each with its session and the machine of its work."""
-    request = Read(Session(execution, "").key()["pk"]["S"], "/", limit=None)
+    request = reads.read_sessions(execution)
     found: list[tuple[Session, Claim, str]] = []
     while True:
         reply = yield request
@@ -209,11 +215,11 @@ def claims_of(execution: str) -> Steps[list[tuple[Session, Claim, str]]]:
         request = replace(request, after=reply.last_key)
 
 
-def _is_fresh(me: Contender, held: Held) -> bool:
+def _is_fresh(me: Contender, held: Hold) -> bool:
     return me.now.local_of(held.lease_until_ms) - me.now.local_ms >= me.claim.lease_ms * 3 // 4
 
 
-def _renewed(me: Contender, held: Held) -> Steps[tuple[Held, LockLost | None]]:
+def _renewed(me: Contender, held: Hold) -> Steps[tuple[Hold, LockLost | None]]:
     try:
         renewed = yield from me.renew(held.fencing_token)
     except LockLost as lost:
@@ -221,17 +227,17 @@ def _renewed(me: Contender, held: Held) -> Steps[tuple[Held, LockLost | None]]:
     return replace(held, lease_until_ms=renewed.lease_until_ms), None
 
 
-def _release_in_place(me: Contender, held: Held) -> Steps[LockLost | None]:
+def _release_in_place(me: Contender, held: Hold) -> Steps[LockLost | None]:
     """The release could not be reached; the state machine has written that the work is over."""
     try:
-        yield from release(me, held)
+        yield from me.release(held)
     except LockLost as lost:
         return lost
     return None
 
 
 def _leave_task_token(
-    me: Contender, held: Held, session: Session, task_token: str, beat_number: int, *, lost: bool
+    me: Contender, held: Hold, session: Session, task_token: str, beat_number: int, *, lost: bool
 ) -> Write:
     # A lost lease leaves the last one that was known: the release judges by it whether the work was in time.
     lease = "" if lost else "leaseUntilMs = :lease_until, "
@@ -249,7 +255,7 @@ def _leave_task_token(
     )
 
 
-def _write_finished(me: Contender, held: Held, session: Session) -> Write:
+def _write_finished(me: Contender, held: Hold, session: Session) -> Write:
     return _session_write(
         session,
         "SET finishedToken = :token, finishedAtMs = :now, expiresAt = :expires_at",
@@ -281,5 +287,5 @@ def _number(item: Item | None, name: str) -> int | None:
     return integer(item[name]) if item is not None and name in item else None
 
 
-def _expires_at(now: Moment, held: Held) -> dict[str, str]:
+def _expires_at(now: Moment, held: Hold) -> dict[str, str]:
     return number(session_expires_at_s(max(now.latest_ms, held.lease_until_ms)))

@@ -22,8 +22,9 @@ from ticketlock.locks._lock_table import LockTable
 from ticketlock.locks._outcomes import Grant, Position
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire._actions import T
-from ticketlock.wire._requests import Describing, Steps
+from ticketlock.wire._requests import Steps
 from ticketlock.wire._sdk import make_step_functions_client
+from ticketlock.wire._step_functions import Describing
 from ticketlock.workflow import _event_budget as budget
 from ticketlock.workflow import _turn as turns
 from ticketlock.workflow._clean_up import CleanedUp, WorkOf, clean_up, close
@@ -268,7 +269,7 @@ class Workflow:
         return Step({}, {name: value for name, value in counts.items() if value}, keys | counts)
 
     def _run(self, claim: Claim, steps: Callable[[Contender], Steps[T]]) -> T:
-        return self._table.run(lambda now: steps(Contender(claim, now)))
+        return self._table.contend(claim, steps)
 
     def _found(self, turn: Turn, claim: Claim, found: Grant | Position) -> Step:
         if isinstance(found, Grant):
@@ -305,7 +306,7 @@ class Workflow:
 
     def _continue(self, turn: Turn, claim: Claim, found: Position) -> Step:
         keys = turns.log_keys(claim, found.place.ticket)
-        if turn["events"] + budget.EVENTS_PER_WAITING_SEAM > budget.WAITING_EVENTS:
+        if turn["events"] + budget.EVENTS_PER_WAITING_CONTINUATION > budget.WAITING_EVENTS:
             won = self._table.withdraw(claim, found.place.ticket)
             if won is not None:
                 return self._found(turn, claim, won)
@@ -313,20 +314,20 @@ class Workflow:
                 f"not the turn after {turn['polls']:,} looks: the event history has no more room"
             )
             return Step(turns.refusal(over), {}, keys | {"refused": str(over)})
-        seam = turn["seams"] + 1
-        name = waiting_name(claim.owner, seam)
+        continuation = turn["seams"] + 1
+        name = waiting_name(claim.owner, continuation)
         session = turns.session_of(turn)
         execution = execution_arn(turn["continueMachine"], name)
-        self._run(claim, lambda me: note_continuation(me, session, execution, seam))
+        self._run(claim, lambda me: note_continuation(me, session, execution, continuation))
         reply = {
             **turns.with_place(turn, found.place),
             "status": "continued",
             "continueName": name,
             "pollsHere": 0,
-            "seams": seam,
-            "events": turn["events"] + budget.EVENTS_PER_WAITING_SEAM,
+            "seams": continuation,
+            "events": turn["events"] + budget.EVENTS_PER_WAITING_CONTINUATION,
         }
-        return Step(reply, {}, keys | {"seam": seam})
+        return Step(reply, {}, keys | {"seam": continuation})
 
 
 def _refused(error: PermitsMismatch | RecordWaitExceeded, claim: Claim, ticket: int | None = None) -> Step:
@@ -369,7 +370,8 @@ def _last_beat(turn: Turn, beats: int, *, is_first: bool) -> LastBeat | None:
     most = min(turn["beatsAnExecution"], budget.FIRST_BEATS) if is_first else turn["beatsAnExecution"]
     if beats < most:
         return None
-    spent = turn["events"] + budget.EVENTS_PER_HOLDING_SEAM + (beats * budget.EVENTS_PER_BEAT if is_first else 0)
+    spent = turn["events"] + budget.EVENTS_PER_HOLDING_CONTINUATION
+    spent += beats * budget.EVENTS_PER_BEAT if is_first else 0
     # Should the next execution fail, the first one does the beats again.
     if spent + budget.FIRST_BEATS * budget.EVENTS_PER_BEAT > budget.MAX_EVENTS:
         return LastBeat("EventBudgetExceeded", "the execution's event history has no room for another heartbeat")

@@ -11,7 +11,7 @@ from ticketlock.locks._claim import Claim
 from ticketlock.locks._hand_over import session_expires_at_s
 from ticketlock.locks._items import Session
 from ticketlock.locks._names import LockName
-from ticketlock.locks._outcomes import Grant, Held, Place
+from ticketlock.locks._outcomes import Grant, Hold, Place
 from ticketlock.wire._attributes import number
 from ticketlock.workflow._executions import short_hash, work_name
 
@@ -35,7 +35,7 @@ def new_turn(claim: Claim, session: Session, event: Mapping[str, Any], arrived_m
             "permits": claim.permits,
             "shared": claim.shared,
         },
-        "session": {"execution": session.execution, "place": session.place},
+        "session": {"execution": session.execution, "place": session.fragment},
         "arrivedMs": arrived_ms,
         "waitUntilMs": None if wait_ms is None else arrived_ms + wait_ms,
         "pollMs": int(event["pollSeconds"] * 1_000),
@@ -43,14 +43,12 @@ def new_turn(claim: Claim, session: Session, event: Mapping[str, Any], arrived_m
         "continueMachine": event["continueMachine"],
         "pollsAnExecution": event["pollsAnExecution"],
         "beatsAnExecution": event["beatsAnExecution"],
-        # In all; in the present execution; how often another one went on; what the first has spent of its events; how
-        # many beats were before the present execution's; when the first has looked last.
-        "polls": 0,
-        "pollsHere": 0,
-        "seams": 0,
-        "events": 0,
-        "beats": 0,
-        "lookedMs": arrived_ms,
+        "polls": 0,  # in all executions
+        "pollsHere": 0,  # in the present execution
+        "seams": 0,  # continuations so far
+        "events": 0,  # of its history that the first execution has spent
+        "beats": 0,  # before those of the present execution
+        "lookedMs": arrived_ms,  # when the first execution looked last
     }
 
 
@@ -89,10 +87,10 @@ def place_of(turn: Turn) -> Place:
     return Place(turn["place"]["ticket"], turn["place"]["leaseUntilMs"])
 
 
-def grant_of(turn: Turn) -> Held:
+def grant_of(turn: Turn) -> Hold:
     """The grant, as it was reported."""
     claim, grant = claim_of(turn), turn["grant"]
-    return Held(
+    return Hold(
         lock=claim.lock,
         owner=claim.owner,
         ticket=grant["ticket"],

@@ -7,7 +7,8 @@ from property import scripts
 from property.broken import published
 from property.broken.lock import ALWAYS, BrokenLock, without
 
-from ticketlock.locks import _conditions, _queue, _writes
+from ticketlock.locks import _conditions, _grants, _queue, _writes
+from ticketlock.locks._modes import EXCLUSIVE
 from ticketlock.wire import _driver
 from ticketlock.wire._driver import Driver
 from ticketlock.wire._requests import Write
@@ -19,7 +20,7 @@ _moment = Driver._moment
 
 def _reviving_renewal(claim: Any, fencing_token: int, now: Any) -> Write:
     made = _renew(claim, fencing_token, now)
-    holder = {"M": _writes._holder(claim, now)}
+    holder = {"M": _grants._holder(claim, now)}
     return replace(
         made,
         update="SET #me = :holder, #my_token = :token",
@@ -75,9 +76,9 @@ BROKEN_ELSEWHERE = (
         frozenset({"limit"}),
         (
             (
-                _writes,
+                _grants,
                 "take_at_once",
-                without(_writes.take_at_once, _conditions.A_PERMIT_IS_FREE, _conditions.NOBODY_SHARES),
+                without(_grants.take_at_once, _conditions.A_PERMIT_IS_FREE, _conditions.NOBODY_SHARES),
             ),
         ),
     ),
@@ -85,7 +86,7 @@ BROKEN_ELSEWHERE = (
         "not equal for the limit",
         "the AWS sample of a Step Functions semaphore, by <>: it never recovers from a lower limit",
         frozenset({"limit"}),
-        ((_writes, "_ROOM", ("held <> permits", _conditions.NOBODY_SHARES)),),
+        ((type(EXCLUSIVE), "room", ("held <> permits", _conditions.NOBODY_SHARES)),),
     ),
     BrokenLock(
         "an expired holder removed though it has renewed",

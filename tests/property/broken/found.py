@@ -11,15 +11,14 @@ from ticketlock.locks._items import LockItem
 from ticketlock.locks._outcomes import Grant
 from ticketlock.locks._protocol import Contender
 from ticketlock.locks._queue import Queue
+from ticketlock.wire import _requests
 from ticketlock.wire import _table_time as _time
 from ticketlock.wire._actions import Call
-from ticketlock.wire._driver import Driver
-from ticketlock.wire._requests import Request, Steps
+from ticketlock.wire._requests import Steps
 from ticketlock.wire._table_time import _DATE_RESOLUTION_MS, Reading, TableTime
 
 _observe = TableTime.observe
-_call = Driver._call
-_settled = Contender._settled
+_with_whole_lease = Contender._with_whole_lease
 _look = Contender.look
 _NEVER_MS = 10**15
 
@@ -27,7 +26,7 @@ _NEVER_MS = 10**15
 class _Roomy(LockItem):
     """There is always room."""
 
-    def room(self, **_: Any) -> int:
+    def room(self, *_: Any, **__: Any) -> int:
         return 1
 
 
@@ -50,14 +49,12 @@ def _observe_after_a_freeze(time: TableTime, date_ms: int, sent: Reading, receiv
 
 
 def _settled_by_the_local_clock(me: Contender, *args: Any) -> Steps[Grant | None]:
-    grant = yield from _settled(me, *args)
+    grant = yield from _with_whole_lease(me, *args)
     return replace(grant, deadline_wall_ms=_NEVER_MS) if grant is not None else None
 
 
-def _call_without_a_token(driver: Driver, request: Request) -> Call:
-    call = _call(driver, request)
-    kept = {name: value for name, value in call.parameters.items() if name != "ClientRequestToken"}
-    return replace(call, parameters=kept)
+def _transaction_without_a_token(items: Any, _identity: str) -> Call:
+    return Call("dynamodb", "transact_write_items", {"TransactItems": items})
 
 
 FOUND = (
@@ -66,7 +63,7 @@ FOUND = (
         "a late copy of a withdrawal's first attempt found the row that a late copy of its PutItem had put back, and "
         "counted off somebody else",
         frozenset({"counts"}),
-        ((Driver, "_call", _call_without_a_token),),
+        ((_requests, "transact_write_call", _transaction_without_a_token),),
         Faults(twice=150, late=50),
     ),
     BrokenLock(
@@ -75,7 +72,7 @@ FOUND = (
         "the grant for as fresh as before",
         frozenset({"exclusion"}),
         (
-            (Contender, "_settled", _settled_by_the_local_clock),
+            (Contender, "_with_whole_lease", _settled_by_the_local_clock),
             (Contender, "as_known_now", lambda _, grant: grant),
         ),
         Faults(freeze=10),
@@ -99,7 +96,7 @@ FOUND = (
         frozenset({"leases grow"}),
         (
             (_time, "_SLOWEST_MS", 600_000),
-            (_writes, "settled_until_ms", lambda claim, _, now: now.latest_ms + claim.lease_ms),
+            (_writes, "whole_lease_until_ms", lambda claim, _, now: now.latest_ms + claim.lease_ms),
         ),
         Faults(pause=20),
     ),

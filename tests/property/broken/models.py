@@ -13,39 +13,41 @@ from property import scripts
 from property.broken.lock import ALWAYS, BrokenLock, without
 
 from ticketlock.client._acquire import acquire
-from ticketlock.locks import _conditions, _queue, _writes
+from ticketlock.locks import _conditions, _grants, _queue, _writes
 from ticketlock.locks._items import Holder, LockItem, Row, lock_key
+from ticketlock.locks._modes import Mode
 from ticketlock.locks._names import LockName
 from ticketlock.locks._outcomes import Grant, Released
 from ticketlock.locks._protocol import Contender
 from ticketlock.locks._queue import Queue
+from ticketlock.locks._reads import TIME_CHECK
 from ticketlock.wire._attributes import number
-from ticketlock.wire._requests import Steps, TimeCheck, Transaction, Write
+from ticketlock.wire._requests import Steps, TransactWrite, Write
 from ticketlock.wire._table_time import Moment
 
-_take_my_turn = _writes.take_my_turn
-_take_past_the_count = _writes.take_past_the_count
+_take_my_turn = _grants.take_my_turn
+_take_past_the_count = _grants.take_past_the_count
 _delete_dead_row = _writes.delete_dead_row
 _take_in = Queue.take_in
 _look = Contender.look
 _room = LockItem.room
-_settled = Contender._settled
+_with_whole_lease = Contender._with_whole_lease
 _TAKES = ("take_at_once", "take_over", "take_past_the_count")
 
 
-def _turn_clears_the_flag(*args: Any, **kwargs: Any) -> Transaction:
+def _turn_clears_the_flag(*args: Any, **kwargs: Any) -> TransactWrite:
     made = _take_my_turn(*args, **kwargs)
     grant, row = made.writes
     update = (grant.update or "").replace("waiting = waiting - :one", "waiting = :zero")
-    return Transaction((replace(grant, update=update), row))
+    return TransactWrite((replace(grant, update=update), row))
 
 
-def _first_without(original: Callable[..., Transaction], condition: str) -> Callable[..., Transaction]:
+def _first_without(original: Callable[..., TransactWrite], condition: str) -> Callable[..., TransactWrite]:
     """A transaction whose write of the lock item asks for less."""
 
-    def transaction(*args: Any, **kwargs: Any) -> Transaction:
+    def transaction(*args: Any, **kwargs: Any) -> TransactWrite:
         first, *others = original(*args, **kwargs).writes
-        return Transaction((replace(first, condition=first.condition.replace(condition, ALWAYS)), *others))
+        return TransactWrite((replace(first, condition=first.condition.replace(condition, ALWAYS)), *others))
 
     return transaction
 
@@ -55,7 +57,7 @@ def _heal_without_void(*args: Any, **kwargs: Any) -> Write:
     return replace(made, update=(made.update or "").replace(", voidUpTo = :issued", ""))
 
 
-def _sweep_and_count(lock: LockName, row: Row) -> Transaction:
+def _sweep_and_count(lock: LockName, row: Row) -> TransactWrite:
     fewer = Write(
         "Update",
         lock_key(lock),
@@ -63,7 +65,7 @@ def _sweep_and_count(lock: LockName, row: Row) -> Transaction:
         condition=_conditions.SOMEBODY_IS_COUNTED,
         values={":one": number(1), ":zero": number(0)},
     )
-    return Transaction((_delete_dead_row(lock, row), fewer))
+    return TransactWrite((_delete_dead_row(lock, row), fewer))
 
 
 def _first_page(me: Any, until: Any, patience_ms: int | None = None) -> Steps[Queue]:
@@ -76,22 +78,22 @@ def _taken_in_as_alive(queue: Queue, row: Row, now: Moment) -> None:
 
 
 def _released_by_nothing(me: Contender, *_: Any, **__: Any) -> Steps[Released]:
-    yield from me.ask(TimeCheck())
+    yield from me.send(TIME_CHECK)
     return Released(held_ms=0, lease_was_over=False)
 
 
 def _withdrawn_by_nothing(me: Contender, _: int) -> Steps[None]:
-    yield from me.ask(TimeCheck())
+    yield from me.send(TIME_CHECK)
 
 
-def _no_room_beside_a_holder(item: LockItem, *, shared: bool, gone: Sequence[Holder] = ()) -> int:
-    return 0 if any(holder not in gone for holder in item.holders) else _room(item, shared=shared, gone=gone)
+def _no_room_beside_a_holder(item: LockItem, mode: Mode, *, without: Sequence[Holder] = ()) -> int:
+    return 0 if any(holder not in without for holder in item.holders) else _room(item, mode, without=without)
 
 
-def _turn_leaves_the_count(*args: Any, **kwargs: Any) -> Transaction:
+def _turn_leaves_the_count(*args: Any, **kwargs: Any) -> TransactWrite:
     grant, row = _take_my_turn(*args, **kwargs).writes
     update = (grant.update or "").replace("waiting = waiting - :one", "waiting = waiting + :zero")
-    return Transaction((replace(grant, update=update), row))
+    return TransactWrite((replace(grant, update=update), row))
 
 
 def _acquire_impatiently(me: Contender, record_wait_ms: int | None, *args: Any, **kwargs: Any) -> Steps[Grant]:
@@ -103,7 +105,7 @@ def _acquire_patiently(me: Contender, record_wait_ms: int | None, *args: Any, **
 
 
 def _settled_with_the_last_token(me: Contender, *args: Any) -> Steps[Grant | None]:
-    grant = yield from _settled(me, *args)
+    grant = yield from _with_whole_lease(me, *args)
     return replace(grant, fencing_token=grant.fencing_token - 1) if grant is not None else None
 
 
@@ -123,13 +125,13 @@ BROKEN_MODELS = (
         "a flag for an empty queue in place of the count",
         "a model of this lock",
         frozenset({"counts"}),
-        ((_writes, "take_my_turn", _turn_clears_the_flag),),
+        ((_grants, "take_my_turn", _turn_clears_the_flag),),
     ),
     BrokenLock(
         "a count that is put back without declaring tickets void",
         "a model of this lock",
         frozenset({"counts"}),
-        ((_writes, "take_past_the_count", _heal_without_void),),
+        ((_grants, "take_past_the_count", _heal_without_void),),
     ),
     BrokenLock(
         "a partial page taken for the whole queue",
@@ -148,21 +150,21 @@ BROKEN_MODELS = (
         "a model of this lock: a repeated request counts a permit twice",
         frozenset({"counts"}),
         (
-            *((_writes, take, without(getattr(_writes, take), _conditions.NOT_A_HOLDER_YET)) for take in _TAKES),
-            (_writes, "take_my_turn", _first_without(_take_my_turn, _conditions.NOT_A_HOLDER_YET)),
+            *((_grants, take, without(getattr(_grants, take), _conditions.NOT_A_HOLDER_YET)) for take in _TAKES),
+            (_grants, "take_my_turn", _first_without(_take_my_turn, _conditions.NOT_A_HOLDER_YET)),
         ),
     ),
     BrokenLock(
         "a turn without the token that was seen",
         "a model of this lock: a Query is no snapshot",
         frozenset({"limit", "no overtaking", "counts", "liveness"}),
-        ((_writes, "take_my_turn", _first_without(_take_my_turn, _conditions.NO_GRANT_SINCE_I_LOOKED)),),
+        ((_grants, "take_my_turn", _first_without(_take_my_turn, _conditions.NO_GRANT_SINCE_I_LOOKED)),),
     ),
     BrokenLock(
         "tokens that begin anew with a new item",
         "a model of this lock: time to live has deleted the item",
         frozenset({"fencing"}),
-        ((_writes, "_TOKEN", "if_not_exists(fencingToken, :zero)"),),
+        ((_writes, "LAST_TOKEN", "if_not_exists(fencingToken, :zero)"),),
     ),
     BrokenLock(
         "a waiter that died is waited for",
@@ -222,7 +224,7 @@ BROKEN_MODELS = (
         "a turn that leaves the count",
         "the queue never looks empty again: nobody takes the lock with one write",
         frozenset({"counts"}),
-        ((_writes, "take_my_turn", _turn_leaves_the_count),),
+        ((_grants, "take_my_turn", _turn_leaves_the_count),),
     ),
     BrokenLock(
         "a record wait of a millisecond",
@@ -240,6 +242,6 @@ BROKEN_MODELS = (
         "the token before the write",
         "a holder is told the token that stood in the item, not the one that it was granted",
         frozenset({"fencing"}),
-        ((Contender, "_settled", _settled_with_the_last_token),),
+        ((Contender, "_with_whole_lease", _settled_with_the_last_token),),
     ),
 )

@@ -159,14 +159,14 @@ class TestEventBudget:
             stage.machine.wait_until_entered(waiter, "ContinueWaiting", more_than=2)
             events = round_of(stage.machine.history(waiter), "ContinueWaiting")
             print_row("a seam of a wait", events)
-            assert events == budget.EVENTS_PER_WAITING_SEAM
+            assert events == budget.EVENTS_PER_WAITING_CONTINUATION
 
     def test_a_holding_seam_costs_what_the_budget_counts(self, open_stage: Open, print_row: Any) -> None:
         with waiting(open_stage, beats_an_execution=2) as (stage, _, holder):
             stage.machine.wait_until_entered(holder, "ContinueHolding", 60, more_than=2)
             events = round_of(stage.machine.history(holder), "ContinueHolding")
             print_row("a seam of a hold", events)
-            assert events == budget.EVENTS_PER_HOLDING_SEAM
+            assert events == budget.EVENTS_PER_HOLDING_CONTINUATION
 
     def test_a_year_fits_under_the_default_lease(self, print_row: Any) -> None:
         year_s, lease_s, poll_s = 365 * 24 * 3_600, 60, 5
@@ -175,11 +175,11 @@ class TestEventBudget:
         looks = {True: beats / budget.PARKS_A_LOOK, False: beats + 1_000 * (1 + lease_s / 2 / poll_s)}
         for called, most in looks.items():
             first = budget.FIRST_POLLS * EVENTS_PER_LOOK[called]
-            seams = (budget.WAITING_EVENTS - first) / budget.EVENTS_PER_WAITING_SEAM
+            seams = (budget.WAITING_EVENTS - first) / budget.EVENTS_PER_WAITING_CONTINUATION
             assert seams * budget.most_polls_an_execution(called=called) > most
             print_row("seams that a wait may have", int(seams))
         left = budget.MAX_EVENTS - budget.WAITING_EVENTS - 2 * budget.FIRST_BEATS * budget.EVENTS_PER_BEAT
-        assert left / budget.EVENTS_PER_HOLDING_SEAM * budget.BEATS_AN_EXECUTION > beats
+        assert left / budget.EVENTS_PER_HOLDING_CONTINUATION * budget.BEATS_AN_EXECUTION > beats
 
     def test_an_execution_that_goes_on_stays_below_the_limit(self) -> None:
         for called in (True, False):

@@ -1,4 +1,6 @@
-"""The heartbeat of a client: one thread for all its leases, each on a schedule of its own.
+"""The heartbeat of a client: one thread for all that it watches, each on a schedule of its own.
+
+What is watched says itself what is due about it, and when; the heartbeat knows nothing else of it.
 
 While a renewal is under way another thread takes over the watch, and the one that is left over ends: so a request
 that hangs delays no other lease's, nor the news that its own is over. The last one ends with the last lease.
@@ -10,9 +12,8 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Generic, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
-from ticketlock.client._base_lease import BaseLease, Due
 from ticketlock.wire._clocks import Clocks
 from ticketlock.wire._table_time import Reading
 
@@ -29,7 +30,30 @@ _SETTLES_WITHIN_S = 0.05
 _CLOCKS_PART_MS = 100
 
 
-L = TypeVar("L", bound=BaseLease)
+Due = Literal["renew", "danger", "lost"]
+
+
+class Watched(Protocol):
+    """What a heartbeat asks of what it watches: a lease, for example."""
+
+    def _due_ms(self, reading: Reading) -> int:
+        """When something is due next, on the local clock."""
+        ...
+
+    def _take_due(self, reading: Reading) -> Due | None:
+        """What is due now, once."""
+        ...
+
+    def _is_watched_on(self) -> bool:
+        """Whether anything can be due yet."""
+        ...
+
+    def _callback(self, what: Due) -> Callable[[Any], object] | None:
+        """Whom to tell what was due; None for nobody."""
+        ...
+
+
+L = TypeVar("L", bound=Watched)
 
 
 class Heartbeat(Generic[L]):
@@ -49,7 +73,7 @@ class Heartbeat(Generic[L]):
         # When the watcher looks again at the latest; whether it lingers with nothing to watch.
         self._looks_at_ms = 0.0
         self._lingers = False
-        # How many leases followed the one before them at once; when the last one left.
+        # Leases taken within 50 ms of the last one's end, in a row.
         self._in_a_row = 0
         self._left_at_ms = float("-inf")
         self._threads: set[threading.Thread] = set()
@@ -73,12 +97,12 @@ class Heartbeat(Generic[L]):
 
     def tell(self, lease: L, what: Due) -> None:
         """Tell its caller, on a thread of its own."""
-        callback = lease._callbacks[what]
-        if callback is None:
+        if lease._callback(what) is None:
             return
 
         def tell() -> None:
-            if lease._state == "released":
+            callback = lease._callback(what)
+            if callback is None:
                 return
             try:
                 callback(lease)
@@ -90,7 +114,7 @@ class Heartbeat(Generic[L]):
         except RuntimeError as error:
             _log.error("nobody could be told on_%s of %r: %s", what, lease, error)
 
-    def settle(self) -> None:
+    def join_idle(self) -> None:
         """See that no thread is left that waits for nothing; but where one lock follows the other all the time."""
         if self._in_a_row < _MANY_IN_A_ROW:
             self._join()
@@ -162,7 +186,7 @@ class Heartbeat(Generic[L]):
                 if due_ms <= reading.local_ms:
                     due = lease._take_due(reading)
                     self._leases[lease] = lease._due_ms(reading)
-                    if due == "lost" or lease._state != "held":
+                    if due == "lost" or not lease._is_watched_on():
                         del self._leases[lease]
                     if due is None:
                         continue

@@ -3,15 +3,24 @@
 from collections.abc import Callable
 
 from ticketlock.locks._claim import Claim
+from ticketlock.locks._hand_over import contender_class
 from ticketlock.locks._protocol import Contender
+from ticketlock.locks._reads import TIME_CHECK
 from ticketlock.wire import _sdk
 from ticketlock.wire._actions import Actions, T
 from ticketlock.wire._async_performer import AsyncPerformer
 from ticketlock.wire._requests import Steps
 
 
-class Table(AsyncPerformer):
-    """A lock table."""
+class LockTable(AsyncPerformer):
+    """A DynamoDB table of locks, as the tasks of one event loop reach it."""
+
+    _time_check = TIME_CHECK
+
+    @property
+    def contender(self) -> type[Contender]:
+        """What contends for its locks: one that calls the next in line, where it can."""
+        return contender_class(calls=self._step_functions is not None)
 
     def contending(self, claim: Claim, steps: Callable[[Contender], Steps[T]]) -> Actions[T]:
         """Steps of one claim, as calls and sleeps to be driven.
@@ -20,4 +29,4 @@ class Table(AsyncPerformer):
             InvalidLockRequest: a request that hangs could take the claim's whole lease.
         """
         _sdk.check_lease(claim.lease_ms, self.client)
-        return self._driver.run(lambda now: steps(Contender(claim, now)))
+        return self._driver.run(lambda now: steps(self.contender(claim, now)))

@@ -9,10 +9,10 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
-from ticketlock.client._base_lease import BaseLease, Due
 from ticketlock.wire._clocks import Clocks
+from ticketlock.wire._heartbeat import Due, Watched
 
-L = TypeVar("L", bound=BaseLease)
+L = TypeVar("L", bound=Watched)
 
 _log = logging.getLogger("ticketlock")
 
@@ -41,12 +41,12 @@ class Heartbeat(Generic[L]):
 
     def tell(self, lease: L, what: Due) -> None:
         """Tell its caller, in a task of its own."""
-        callback = lease._callbacks[what]
-        if callback is None:
+        if lease._callback(what) is None:
             return
 
         async def tell() -> None:
-            if lease._state == "released":
+            callback = lease._callback(what)
+            if callback is None:
                 return
             try:
                 told = callback(lease)
@@ -59,13 +59,13 @@ class Heartbeat(Generic[L]):
         self._tellings.add(telling)
         telling.add_done_callback(self._tellings.discard)
 
-    def settle(self) -> None:
+    def join_idle(self) -> None:
         """Nothing: a task that was cancelled ends by itself."""
 
     async def _watch(self, lease: L) -> None:
         renewal: asyncio.Task[None] | None = None
         try:
-            while lease._state == "held":
+            while lease._is_watched_on():
                 reading = self._clocks.read()
                 wait_s = (lease._due_ms(reading) - reading.local_ms) / 1_000
                 if wait_s > 0:

@@ -1,0 +1,176 @@
+"""The writes that grant a lock: one conditional write on the lock item, which decides who holds.
+
+Each demands that its owner is no holder yet, so that a repeat grants nothing twice, and mints the fencing token.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ticketlock.locks import _conditions as only_if
+from ticketlock.locks import _writes as write
+from ticketlock.locks._claim import Claim
+from ticketlock.locks._items import Holder, LockItem, holder_attribute, lock_key, token_attribute
+from ticketlock.locks._modes import MAX_HOLDERS
+from ticketlock.wire._attributes import number
+from ticketlock.wire._conditions import either, every
+from ticketlock.wire._requests import TransactWrite, Write
+from ticketlock.wire._table_time import Moment
+
+# What a grant changes each counter of holders by.
+_CHANGES = {"held": ":held_change", "heldShared": ":shared_change"}
+_NEXT_TOKEN = ("fencingToken = fencingToken + :one", "#my_token = fencingToken + :one")
+
+
+def take_at_once(claim: Claim, now: Moment) -> Write:
+    """Take a lock that nobody holds or queues for, or create it: the whole of an uncontended acquisition."""
+    return _grant(
+        claim,
+        now,
+        update=[
+            *write.CREATION,
+            f"issued = {write.LAST_ISSUED} + :one",
+            f"fencingToken = {write.LAST_TOKEN} + :one",
+            f"#my_token = {write.LAST_TOKEN} + :one",
+        ],
+        condition=either(
+            only_if.NO_LOCK_ITEM,
+            every(
+                only_if.KNOWN_FORMAT,
+                only_if.PERMITS_AS_ASKED,
+                only_if.NOBODY_WAITS,
+                *claim.mode.room,
+                only_if.NOT_A_HOLDER_YET,
+            ),
+        ),
+    )
+
+
+def take_over(claim: Claim, now: Moment, seen: LockItem, expired: Sequence[Holder]) -> Write:
+    """Take a lock that nobody queues for from holders whose leases are over."""
+    return _grant(
+        claim,
+        now,
+        seen=seen,
+        expired=expired,
+        update=["issued = issued + :one", *_NEXT_TOKEN],
+        condition=every(
+            only_if.NOBODY_WAITS, only_if.NO_GRANT_SINCE_I_LOOKED, *_capacity(expired), only_if.NOT_A_HOLDER_YET
+        ),
+    )
+
+
+def take_past_the_count(claim: Claim, now: Moment, seen: LockItem, expired: Sequence[Holder], *, heal: bool) -> Write:
+    """Take a free lock whose count says that somebody waits, when a read to the end found no live row.
+
+    ``heal`` puts the count back to zero and declares the tickets void that were issued so far: their rows, should one
+    still arrive, count for nothing.
+    """
+    healing = ["waiting = :zero", "voidUpTo = :issued"] if heal else []
+    return _grant(
+        claim,
+        now,
+        seen=seen,
+        expired=expired,
+        update=["issued = issued + :one", *_NEXT_TOKEN, *healing],
+        condition=every(
+            only_if.NO_TICKET_SINCE_I_LOOKED,
+            only_if.NO_GRANT_SINCE_I_LOOKED,
+            *_capacity(expired),
+            only_if.NOT_A_HOLDER_YET,
+        ),
+    )
+
+
+def take_my_turn(claim: Claim, now: Moment, ticket: int, seen: LockItem, expired: Sequence[Holder]) -> TransactWrite:
+    """Turn the place in the queue into a grant: the row goes, the holder comes, together."""
+    counted = seen.waiting > 0
+    grant = _grant(
+        claim,
+        now,
+        seen=seen,
+        expired=expired,
+        ticket=ticket,
+        update=[*_NEXT_TOKEN, "nowServing = :ticket", *(["waiting = waiting - :one"] if counted else [])],
+        condition=every(
+            only_if.NO_GRANT_SINCE_I_LOOKED,
+            only_if.MY_TICKET_IS_NOT_VOID,
+            *([only_if.SOMEBODY_IS_COUNTED] if counted else []),
+            *_capacity(expired),
+            only_if.NOT_A_HOLDER_YET,
+        ),
+    )
+    return TransactWrite((grant, write.delete_my_row(claim, ticket)))
+
+
+def _capacity(expired: Sequence[Holder]) -> tuple[str, ...]:
+    # Who holds is what was seen, or fewer: that they leave room was judged by their list.
+    return (
+        only_if.PERMITS_AS_I_SAW,
+        only_if.A_PERMIT_IS_FREE_WITHOUT_THE_EXPIRED,
+        *(only_if.expired_holder_as_seen(position) for position in range(len(expired))),
+    )
+
+
+def _grant(
+    claim: Claim,
+    now: Moment,
+    *,
+    update: Sequence[str],
+    condition: str,
+    seen: LockItem | None = None,
+    expired: Sequence[Holder] = (),
+    ticket: int | None = None,
+) -> Write:
+    names = dict(write.my_names(claim))
+    values = write.lock_values(claim, now) | {
+        ":holder": {"M": _holder(claim, now)},
+        **{change: number(_change(counter, claim, expired)) for counter, change in _CHANGES.items()},
+        ":most_shared": number(MAX_HOLDERS),
+    }
+    for position, holder in enumerate(expired):
+        names |= {f"#expired{position}": holder_attribute(holder.owner)}
+        names |= {f"#expiredToken{position}": token_attribute(holder.owner)}
+        values |= {f":expired{position}": number(holder.lease_until_ms)}
+    if seen is not None:
+        values |= {
+            ":issued": number(seen.issued),
+            ":seen_token": number(seen.fencing_token),
+            ":seen_permits": number(seen.permits),
+            ":capacity": number(claim.mode.capacity(seen.permits) + len(expired)),
+        }
+    if ticket is not None:
+        values |= {":ticket": number(ticket)}
+    if seen is not None:
+        counts = [f"{counter} = {counter} + {change}" for counter, change in _CHANGES.items()]
+    else:
+        counts = [
+            "waiting = if_not_exists(waiting, :zero)",
+            "ticketAtMs = if_not_exists(ticketAtMs, :zero)",
+            *(f"{counter} = if_not_exists({counter}, :zero) + {change}" for counter, change in _CHANGES.items()),
+        ]
+    removed = ", ".join(f"#expired{position}, #expiredToken{position}" for position in range(len(expired)))
+    return Write(
+        "Update",
+        lock_key(claim.lock),
+        update=f"SET {', '.join([*update, *counts, '#me = :holder', write.LOCK_EXPIRES])}"
+        + (f" REMOVE {removed}" if expired else ""),
+        condition=condition,
+        names=names,
+        values=values,
+        returns="ALL_NEW",
+    )
+
+
+def _holder(claim: Claim, now: Moment) -> dict[str, Any]:
+    holder: dict[str, Any] = {
+        "owner": {"S": claim.owner},
+        "leaseUntilMs": number(now.latest_ms + claim.lease_ms),
+        "sinceMs": number(now.likely_ms),
+    }
+    if claim.data is not None:
+        holder["data"] = {"S": claim.data}
+    return {**holder, **claim.mode.marks}
+
+
+def _change(counter: str, claim: Claim, expired: Sequence[Holder]) -> int:
+    return int(counter in claim.mode.counters) - sum(counter in holder.mode.counters for holder in expired)

@@ -1,0 +1,83 @@
+"""Who imports whom, read from the source: every module of every package, whatever the import stands in."""
+
+import ast
+import graphlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+Arrows = Mapping[str, set[str]]
+"""Each module with the modules that it imports, both by their full names."""
+
+
+def arrows(root: Path, *packages: str) -> Arrows:
+    """The imports of all modules of some packages, also those inside a function or for type checkers only.
+
+    Args:
+        root: the folder in which the packages are.
+        packages: each a folder, or one file.
+    """
+    files = {module_of(file, root): file for package in packages for file in _files(root / package)}
+    return {module: set(_imported(file, files)) for module, file in files.items()}
+
+
+def module_of(file: Path, root: Path) -> str:
+    """The full name of a module."""
+    return ".".join(file.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+
+
+def foreign(found: Arrows) -> set[str]:
+    """The top-level names of what is imported from elsewhere."""
+    return {name.partition(".")[0] for names in found.values() for name in names if name not in found}
+
+
+def circle(found: Arrows) -> Sequence[str]:
+    """The modules of one circle, each importing the one before it; none where there is no circle."""
+    try:
+        graphlib.TopologicalSorter({module: names & found.keys() for module, names in found.items()}).prepare()
+    except graphlib.CycleError as error:
+        names: Sequence[str] = error.args[1]
+        return names
+    return ()
+
+
+def between(found: Arrows, rooms: Iterable[str]) -> Arrows:
+    """The imports from one room into another."""
+    joined: dict[str, set[str]] = {}
+    for module, names in found.items():
+        room = room_of(module, rooms)
+        others = {room_of(name, rooms) for name in names if name in found}
+        joined[room] = joined.get(room, set()) | others - {room}
+    return joined
+
+
+def room_of(module: str, rooms: Iterable[str]) -> str:
+    """The room that a module is in: the longest name that it is, or begins with."""
+    return max((room for room in rooms if module == room or module.startswith(room + ".")), key=len)
+
+
+def forbidden(found: Arrows, floor_of: Mapping[str, int]) -> list[str]:
+    """The imports from one room into another that is not on a lower floor, by name."""
+    return [
+        f"{module} imports {name}"
+        for module, names in found.items()
+        for name in sorted(names & found.keys())
+        if (mine := room_of(module, floor_of)) != (other := room_of(name, floor_of))
+        and floor_of[other] >= floor_of[mine]
+    ]
+
+
+def _files(package: Path) -> Sequence[Path]:
+    return [package] if package.is_file() else sorted(package.rglob("*.py"))
+
+
+def _imported(file: Path, known: Mapping[str, Any]) -> Iterator[str]:
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file} has a relative import"
+            home = node.module or ""
+            for alias in node.names:
+                # A name of a package is a module of it, or something that its __init__ has.
+                yield inner if (inner := f"{home}.{alias.name}") in known else home
