@@ -94,10 +94,12 @@ def test_tasks_that_enter_one_acquisition_leave_each_what_it_has_entered(
 
 
 def test_each_await_of_an_acquisition_is_one_of_its_own(place: Emulated, loop: Loop, entity: str) -> None:
+    dynamodb = place.dynamodb("tasks", 2.0)
+
     async def work() -> list[int]:
         inside = most = 0
         tokens = []
-        async with aio.LockClient(place.table_name, client=place.dynamodb("tasks", 2.0)) as locks:
+        async with aio.LockClient(place.table_name, client=dynamodb) as locks:
             waits = asyncio.Event()
             once = locks.acquire(entity, on_wait=lambda _: waits.set())
 
@@ -246,9 +248,10 @@ def test_a_waiter_that_is_cancelled_at_any_moment_leaves_nothing_behind(
 
 def test_a_group_whose_task_is_cancelled_at_its_end_frees_every_lock(place: Emulated, loop: Loop) -> None:
     entities = [some_entity() for _ in range(3)]
+    dynamodb = place.dynamodb("tasks", 2.0)
 
     async def work() -> None:
-        async with aio.LockClient(place.table_name, client=place.dynamodb("tasks", 2.0)) as locks:
+        async with aio.LockClient(place.table_name, client=dynamodb) as locks:
 
             async def hold() -> None:
                 async with locks.acquire_all(entities):

@@ -17,6 +17,9 @@ from aiobotocore.session import get_session
 
 from ticketlock import aio
 
+_PATIENCE_S = 30.0
+"""For the end of the loop, in which everything is cancelled; a loop that is stuck must not take the session with it."""
+
 
 class Loop:
     """An event loop in a thread; closed at the end of ``with``."""
@@ -34,13 +37,14 @@ class Loop:
         return self
 
     def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(_PATIENCE_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        self._thread.join(_PATIENCE_S)
         self._loop.close()
 
     def do(self, what: Callable[[], Any]) -> Any:
         """Call something in the loop, in the task of this thread; await what it returns, if that can be awaited."""
+        self._is_not_here()
         done: Future[Any] = Future()
         if not hasattr(self._of_this_thread, "inbox"):
             self._of_this_thread.inbox = asyncio.Queue()
@@ -51,6 +55,7 @@ class Loop:
 
     def dynamodb(self, **options: Any) -> Any:
         """A DynamoDB client of aiobotocore, open until the loop ends."""
+        self._is_not_here()
 
         async def make() -> Any:
             config = AioConfig(**options.pop("config"))
@@ -58,6 +63,11 @@ class Loop:
             return await self._open.enter_async_context(client)
 
         return asyncio.run_coroutine_threadsafe(make(), self._loop).result()
+
+    def _is_not_here(self) -> None:
+        """Whoever waits for the loop in the loop waits for ever, and so does every later test."""
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("the tests' own loop would wait for itself here: call this before the coroutine")
 
     async def _end(self) -> None:
         others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
