@@ -30,6 +30,8 @@ os.environ |= {
     "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "true",
 }
 
+# What several suites ask: without their names pytest rewrites the assertions of test modules alone.
+pytest.register_assert_rewrite("kit.sentences")
 # Before the fixtures, which import them: pytest rewrites the assertions of a plugin that nobody has imported yet.
 pytest_plugins = ["kit.kept", "kit.struck", "kit.fixtures.engines", "kit.fixtures.clients", "kit.fixtures.commands"]
 

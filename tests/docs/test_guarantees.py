@@ -3,9 +3,7 @@
 import math
 import re
 
-from docs.test_named_tests import functions_of
-from docs.test_pages import defaults
-from kit.pages import ROOT, rows, text
+from kit.pages import ROOT, defaults, functions_of, rows, text
 
 from ticketlock import LockClient
 from ticketlock.locks._queue import EXPIRY_MARGIN_MS

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from kit.pages import ALL_PAGES, ROOT, text
+from kit.pages import ALL_PAGES, ROOT, functions_of, text
 
 FOLDERS = {
     "docs/threat-model.md": "tests/security",
@@ -28,13 +28,6 @@ def test_the_pages_that_promise_name_tests() -> None:
 
 
 @cache
-def functions_of(path: Path) -> frozenset[str]:
-    """Methods, too."""
-    tree = ast.walk(ast.parse(path.read_text()))
-    return frozenset(each.name for each in tree if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef))
-
-
-@cache
 def chosen_among(path: Path) -> frozenset[str]:
     """The tests of a file and its classes of tests."""
     tree = ast.walk(ast.parse(path.read_text()))
@@ -44,7 +37,9 @@ def chosen_among(path: Path) -> frozenset[str]:
 
 @cache
 def functions_of_all_tests() -> frozenset[str]:
-    return frozenset[str]().union(*(functions_of(path) for path in ROOT.glob("tests/**/test_*.py")))
+    """Those that two suites take from ``kit.sentences`` as well."""
+    files = [*ROOT.glob("tests/**/test_*.py"), *ROOT.glob("tests/kit/sentences/*.py")]
+    return frozenset[str]().union(*map(functions_of, files))
 
 
 def is_there(name: str, folder: str) -> bool:

@@ -4,7 +4,6 @@ What boto3 sends is answered from memory, what aiobotocore sends by the emulator
 """
 
 import ast
-import inspect
 import re
 import signal
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from typing import Any
 import boto3
 import botocore.session
 import pytest
-from kit.pages import ALL_PAGES, ROOT, python_blocks, rows, text
+from kit.pages import ALL_PAGES, ROOT, defaults, python_blocks, rows, text
 
 import ticketlock
 from ticketlock import LockClient, aio, create_table
@@ -75,14 +74,6 @@ def test_links_between_pages_lead_somewhere(page: str) -> None:
         if anchor:
             headings = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)
             assert anchor in {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in headings}, link
-
-
-def defaults(function: Any) -> dict[str, Any]:
-    return {
-        name: each.default
-        for name, each in inspect.signature(function).parameters.items()
-        if each.kind is each.KEYWORD_ONLY
-    }
 
 
 def test_the_settings_and_their_defaults_are_those_of_the_client() -> None:

@@ -1,8 +1,12 @@
-"""The pages: their text, and what stands in their blocks and tables."""
+"""The pages: their text, what stands in their blocks and tables, and the code that they tell of."""
 
+import ast
+import inspect
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 ALL_PAGES = sorted(
@@ -33,3 +37,19 @@ def rows(page: str, heading: str) -> list[list[str]]:
     begins = f"\n## {heading}\n" if heading else "\n"
     section = text(page).partition(begins)[2].partition("\n## ")[0]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
+
+
+@cache
+def functions_of(path: Path) -> frozenset[str]:
+    """The functions of a file, and the methods."""
+    tree = ast.walk(ast.parse(path.read_text()))
+    return frozenset(each.name for each in tree if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def defaults(function: Any) -> dict[str, Any]:
+    """The settings of a function, by name, as a table of a page has them."""
+    return {
+        name: each.default
+        for name, each in inspect.signature(function).parameters.items()
+        if each.kind is each.KEYWORD_ONLY
+    }
