@@ -1,12 +1,29 @@
 """Every order in which the requests of several processes can arrive."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Protocol, TypeVar
 
-from kit.world import Stepper, Touched, World
+from kit.world import Touched, World
 
 Made = TypeVar("Made")
+
+
+class Steps(Protocol):
+    """What is sent one request at a time: a ``Stepper``, or several one after the other.
+
+    Attributes:
+        touched: what another can tell of the request that was sent last.
+    """
+
+    @property
+    def done(self) -> bool: ...
+
+    @property
+    def touched(self) -> Touched: ...
+
+    def step(self) -> object:
+        """Send the next request."""
 
 
 @dataclass
@@ -17,7 +34,11 @@ class _Fork:
 
 
 def every_order(
-    world: World, start: Callable[[], tuple[Made, Sequence[Stepper[Any]]]]
+    world: World,
+    start: Callable[[], tuple[Made, Sequence[Steps]]],
+    *,
+    alike: Sequence[int] = (),
+    swaps_count: bool = False,
 ) -> Iterator[tuple[tuple[int, ...], Made]]:
     """Run steppers in every order in which their requests can arrive, each order anew from ``start``.
 
@@ -27,6 +48,8 @@ def every_order(
     Args:
         world: whose time is set back before each order.
         start: makes what a test looks at afterwards, and the steppers.
+        alike: steppers that do the same; orders in which they begin otherwise than so are mirror images, and not run.
+        swaps_count: run also the orders that show nothing new.
 
     Yields:
         Who sent the first request, the second, ..., and what ``start`` had made; right after it happened.
@@ -38,7 +61,7 @@ def every_order(
         made, steppers = start()
         order: list[int] = []
         asleep: dict[int, Touched] = {}
-        while able := [index for index, stepper in enumerate(steppers) if not stepper.done]:
+        while able := [index for index in _may_begin(alike, order, len(steppers)) if not steppers[index].done]:
             if len(order) == len(path):
                 path.append(_Fork([index for index in able if index not in asleep], asleep))
             fork = path[len(order)]
@@ -54,10 +77,17 @@ def every_order(
             fork = path[-1]
             if fork.untried:
                 assert fork.touched is not None
-                fork.asleep[fork.untried.pop(0)] = fork.touched
+                tried = fork.untried.pop(0)
+                if not swaps_count:
+                    fork.asleep[tried] = fork.touched
             if fork.untried:
                 break
             path.pop()
         if not path:
             world.now_ms = began_ms
             return
+
+
+def _may_begin(alike: Sequence[int], order: Collection[int], steppers: int) -> Iterator[int]:
+    waiting = [index for index in alike if index not in order]
+    return (index for index in range(steppers) if index not in waiting[1:])
