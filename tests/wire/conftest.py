@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -94,6 +95,11 @@ def near(place: Far) -> LockClient:
 @pytest.fixture
 def shared(proxy: Proxy, lock_table: str, entity: str, kept: Kept) -> Shared:
     return Shared(proxy.url, lock_table, entity, str(kept.path))
+
+
+@pytest.fixture
+def beside_the_table(shared: Shared, emulator: Emulator) -> Shared:
+    return replace(shared, endpoint=emulator.endpoint)
 
 
 @pytest.fixture

@@ -1,22 +1,14 @@
 """Many operating-system processes that count in one item in bad weather."""
 
-from dataclasses import replace
-
 import pytest
 from kit.kept import Kept
 from kit.places import until
 from kit.programs import Counter, Programs, Shared
-from ticketlock_local.engines.emulator import Emulator
 from wire.works import INCREMENTS, count_in_bad_weather
 
 from ticketlock import LockClient
 
 PROCESSES = 3
-
-
-@pytest.fixture
-def beside_the_table(shared: Shared, emulator: Emulator) -> Shared:
-    return replace(shared, endpoint=emulator.endpoint)
 
 
 def is_healed(locks: LockClient, entity: str) -> bool:
