@@ -263,7 +263,8 @@ class TimeCheck(Request):
 
     def parameters(self, table: str) -> dict[str, Any]:
         """The GetItem as the low-level API has it: eventually consistent, which costs the least."""
-        return {"TableName": table, "Key": self.key, "ProjectionExpression": next(iter(self.key))}
+        only = {"ProjectionExpression": "#key", "ExpressionAttributeNames": {"#key": next(iter(self.key))}}
+        return {"TableName": table, "Key": self.key, **only}
 
     def calls(self, table: str, _identity: str) -> Actions[Any]:
         """The GetItem."""
