@@ -13,7 +13,7 @@ from ticketlock.locks import _reads as reads
 from ticketlock.locks._items import Session
 from ticketlock.locks._outcomes import Grant, Hold, Place, Position, Released
 from ticketlock.locks._protocol import Contender
-from ticketlock.locks._queue import Queue, expired_holders, the_turn_is_told
+from ticketlock.locks._queue import Queue, expired_holders, position_of, the_turn_is_told
 from ticketlock.wire._attributes import Item, number
 from ticketlock.wire._requests import Steps, Write
 from ticketlock.wire._step_functions import TaskAnswer
@@ -181,4 +181,4 @@ def _still_waiting(me: Contender, place: Place) -> Steps[Position | None]:
     kept = yield from me.extend(place)
     if kept is None:
         return None
-    return me.position(item, kept, queue.ahead_of(kept.ticket), queue.turns_before(kept.ticket))
+    return position_of(item, kept, me.now, queue.ahead_of(kept.ticket), queue.turns_before(kept.ticket))
