@@ -145,7 +145,7 @@ def _that_many_live(wanted: int) -> Callable[[Queue], bool]:
     return lambda seen: len(seen.live) >= wanted
 
 
-def read_session(
+def find_session(
     me: Contender, session: Session, patience_ms: int | None = None, attributes: tuple[str, ...] = ()
 ) -> Steps[Item | None]:
     """Read one session item, or only these of its attributes."""
@@ -159,7 +159,7 @@ def session_expires_at_s(lease_until_ms: int) -> int:
 
 
 def _call(me: Contender, session: Session) -> Steps[bool]:
-    item = yield from read_session(me, session, _PATIENCE_MS, CALLED)
+    item = yield from find_session(me, session, _PATIENCE_MS, CALLED)
     if item is None or "callToken" not in item:
         return False
     answered = yield from me.send(TaskAnswer(item["callToken"]["S"], patience_ms=_PATIENCE_MS))
