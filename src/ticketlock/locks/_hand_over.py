@@ -13,7 +13,7 @@ from ticketlock.locks import _reads as reads
 from ticketlock.locks._items import Session
 from ticketlock.locks._outcomes import Grant, Hold, Place, Position, Released
 from ticketlock.locks._protocol import Contender
-from ticketlock.locks._queue import Queue, expired_holders, the_turn_is_told
+from ticketlock.locks._queue import Queue, expired_holders, position_of, the_turn_is_told
 from ticketlock.wire._attributes import Item, number
 from ticketlock.wire._requests import Steps, Write
 from ticketlock.wire._step_functions import TaskAnswer
@@ -145,7 +145,7 @@ def _that_many_live(wanted: int) -> Callable[[Queue], bool]:
     return lambda seen: len(seen.live) >= wanted
 
 
-def read_session(
+def find_session(
     me: Contender, session: Session, patience_ms: int | None = None, attributes: tuple[str, ...] = ()
 ) -> Steps[Item | None]:
     """Read one session item, or only these of its attributes."""
@@ -159,7 +159,7 @@ def session_expires_at_s(lease_until_ms: int) -> int:
 
 
 def _call(me: Contender, session: Session) -> Steps[bool]:
-    item = yield from read_session(me, session, _PATIENCE_MS, CALLED)
+    item = yield from find_session(me, session, _PATIENCE_MS, CALLED)
     if item is None or "callToken" not in item:
         return False
     answered = yield from me.send(TaskAnswer(item["callToken"]["S"], patience_ms=_PATIENCE_MS))
@@ -181,4 +181,4 @@ def _still_waiting(me: Contender, place: Place) -> Steps[Position | None]:
     kept = yield from me.extend(place)
     if kept is None:
         return None
-    return me.position(item, kept, queue.ahead_of(kept.ticket), queue.turns_before(kept.ticket))
+    return position_of(item, kept, me.now, queue.ahead_of(kept.ticket), queue.turns_before(kept.ticket))

@@ -125,7 +125,7 @@ def mode_of(*, shared: bool) -> Mode:
     return SHARED if shared else EXCLUSIVE
 
 
-def turns(before: Sequence[Mode], mine: Mode, permits: int) -> int:
+def turns_before(before: Sequence[Mode], mine: Mode, permits: int) -> int:
     """How many turns come before a waiter's own: those who may enter together count once.
 
     Args:

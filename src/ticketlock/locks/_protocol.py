@@ -44,7 +44,7 @@ from ticketlock.locks import _writes as write
 from ticketlock.locks._claim import DATA_BYTES, Claim
 from ticketlock.locks._items import Holder, LockItem, Row, is_lock_item
 from ticketlock.locks._outcomes import Grant, Hold, Place, Position, Released
-from ticketlock.locks._queue import EXPIRY_MARGIN_MS, Queue, expired_holders, somebody_lives, the_turn_is_told
+from ticketlock.locks._queue import Queue, expired_holders, position_of, somebody_lives, the_turn_is_told
 from ticketlock.wire._attributes import Item
 from ticketlock.wire._requests import Reply, Request, Steps
 from ticketlock.wire._table_time import Moment
@@ -112,11 +112,11 @@ class Contender:
         if isinstance(found, Grant):
             return found
         if isinstance(found, Row):
-            return self.position(None, Place(found.ticket, found.lease_until_ms), ahead=0)
+            return position_of(None, Place(found.ticket, found.lease_until_ms), self.now, ahead=0)
         if record_wait_ms == 0:
             raise RecordWaitExceeded("somebody holds the lock or waits for it, and the record wait is 0")
         place, item = yield from self.join()
-        return self.position(item, place, ahead=item.ahead_of_the_last)
+        return position_of(item, place, self.now, ahead=item.ahead_of_the_last)
 
     def check_turn(self, place: Place, wait_until_ms: int | None) -> Steps[Grant | Position]:
         """Look once; take the lock if it is my turn; leave the queue if the record wait is over.
@@ -250,8 +250,8 @@ class Contender:
             kept = yield from self.extend(place)
             if kept is None:
                 return (yield from self._join_again())
-            return self.position(item, kept, ahead, turns)
-        return self.position(None, place, ahead=0)
+            return position_of(item, kept, self.now, ahead, turns)
+        return position_of(None, place, self.now, ahead=0)
 
     def withdraw(self, ticket: int) -> Steps[Grant | None]:
         """Leave the queue.
@@ -411,27 +411,7 @@ class Contender:
 
     def _join_again(self) -> Steps[Position]:
         place, item = yield from self.join()
-        return replace(self.position(item, place, ahead=item.ahead_of_the_last), place_lost=True)
-
-    def position(self, item: LockItem | None, place: Place, ahead: int, turns: int | None = None) -> Position:
-        """What a look at the item, and so many places and turns ahead, says."""
-        holders = item.holders if item is not None else ()
-        mean_hold_ms = item.mean_hold_ms if item is not None else None
-        # After a mean hold, as far as one is known; when its lease ends at the latest.
-        leaving = (
-            min(holder.since_ms + (mean_hold_ms or 0), holder.lease_until_ms + EXPIRY_MARGIN_MS) for holder in holders
-        )
-        return Position(
-            place=place,
-            ahead=ahead,
-            next_free_ms=min(leaving, default=None),
-            mean_hold_ms=mean_hold_ms,
-            holders=tuple(holder.owner for holder in holders),
-            now=self.now,
-            lease_over_ms=min((holder.lease_until_ms for holder in holders), default=None),
-            turns=ahead if turns is None else turns,
-            fencing_token=item.fencing_token if item is not None else None,
-        )
+        return replace(position_of(item, place, self.now, ahead=item.ahead_of_the_last), place_lost=True)
 
     def _granted(
         self,

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from ticketlock.locks._claim import Claim
 from ticketlock.locks._items import Holder, LockItem, Row
-from ticketlock.locks._modes import turns
+from ticketlock.locks._modes import turns_before
+from ticketlock.locks._outcomes import Place, Position
 from ticketlock.wire._table_time import Moment
 
 EXPIRY_MARGIN_MS = 1_000
@@ -58,7 +59,7 @@ class Queue:
         if not self.mine:
             return self.ahead_of(ticket)
         permits = self.item.permits if self.item is not None else 1
-        return turns([row.mode for row in self.live if row.ticket < ticket], self.claim.mode, permits)
+        return turns_before([row.mode for row in self.live if row.ticket < ticket], self.claim.mode, permits)
 
     def may_enter(self, ticket: int, expired: Sequence[Holder]) -> bool:
         """Whether it is the turn of the looker's ticket: there is room, also for all who stand before it."""
@@ -94,3 +95,24 @@ def expired_holders(item: LockItem | None, now: Moment) -> Sequence[Holder]:
     if item is None:
         return ()
     return [holder for holder in item.holders if is_over(holder.lease_until_ms, now)][:_EXPIRED_AT_ONCE]
+
+
+def position_of(item: LockItem | None, place: Place, now: Moment, ahead: int, turns: int | None = None) -> Position:
+    """What a look at the item, and so many places and turns ahead, says; as many turns as places by default."""
+    holders = item.holders if item is not None else ()
+    mean_hold_ms = item.mean_hold_ms if item is not None else None
+    # After a mean hold, as far as one is known; when its lease ends at the latest.
+    leaving = (
+        min(holder.since_ms + (mean_hold_ms or 0), holder.lease_until_ms + EXPIRY_MARGIN_MS) for holder in holders
+    )
+    return Position(
+        place=place,
+        ahead=ahead,
+        next_free_ms=min(leaving, default=None),
+        mean_hold_ms=mean_hold_ms,
+        holders=tuple(holder.owner for holder in holders),
+        now=now,
+        lease_over_ms=min((holder.lease_until_ms for holder in holders), default=None),
+        turns=ahead if turns is None else turns,
+        fencing_token=item.fencing_token if item is not None else None,
+    )

@@ -18,7 +18,7 @@ from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError, Tab
 from ticketlock.wire import _sdk
 from ticketlock.wire._actions import Actions, Sleep, T
 from ticketlock.wire._clocks import Clocks
-from ticketlock.wire._requests import Answer, Refusal, Reply, Request, Steps, UselessAnswer
+from ticketlock.wire._requests import Answer, InconclusiveAnswer, Refusal, Reply, Request, Steps
 from ticketlock.wire._table_time import Moment, Reading, TableTime
 
 _FIRST_BACKOFF_MS = 25
@@ -133,7 +133,7 @@ class Driver:
             try:
                 response = yield from request.calls(self._table_name, identity)
                 items = request.items(response)
-            except (BotoCoreError, ClientError, UselessAnswer) as error:
+            except (BotoCoreError, ClientError, InconclusiveAnswer) as error:
                 meaning = _sdk.meaning(error)
                 if isinstance(meaning, Refusal):
                     refused = getattr(error, "response", None)

@@ -22,18 +22,18 @@ Operation = Literal["Update", "Put", "Delete"]
 _METHODS: Mapping[Operation, str] = {"Update": "update_item", "Put": "put_item", "Delete": "delete_item"}
 
 
-class UselessAnswer(Exception):
+class InconclusiveAnswer(Exception):
     """The service answered, and yet it is not known what became of the request: it is to be repeated."""
 
 
-class BrokenReply(UselessAnswer):
+class BrokenReply(InconclusiveAnswer):
     """The service said yes, and the rest of its reply got lost."""
 
     def __str__(self) -> str:
         return "the reply broke off"
 
 
-class StillRunning(UselessAnswer):
+class StillRunning(InconclusiveAnswer):
     """An execution that was stopped is not seen closed yet; descriptions are eventually consistent."""
 
     def __str__(self) -> str:
@@ -263,7 +263,8 @@ class TimeCheck(Request):
 
     def parameters(self, table: str) -> dict[str, Any]:
         """The GetItem as the low-level API has it: eventually consistent, which costs the least."""
-        return {"TableName": table, "Key": self.key, "ProjectionExpression": next(iter(self.key))}
+        only = {"ProjectionExpression": "#key", "ExpressionAttributeNames": {"#key": next(iter(self.key))}}
+        return {"TableName": table, "Key": self.key, **only}
 
     def calls(self, table: str, _identity: str) -> Actions[Any]:
         """The GetItem."""

@@ -23,7 +23,7 @@ from botocore.exceptions import (
 from botocore.validate import ParamValidator
 
 from ticketlock.errors import InvalidLockRequest, TableError, TableNotFound, TableRefused
-from ticketlock.wire._requests import BrokenReply, Refusal, StillRunning, UselessAnswer
+from ticketlock.wire._requests import BrokenReply, InconclusiveAnswer, Refusal, StillRunning
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -142,7 +142,7 @@ _BROKEN_OFF = (BrokenReply, HTTPClientError, IncompleteReadError, SSLError)
 _UNUSABLE = (NoCredentialsError, PartialCredentialsError, NoRegionError)
 
 
-def meaning(error: BotoCoreError | ClientError | UselessAnswer) -> Refusal | TryAgain | TableError:
+def meaning(error: BotoCoreError | ClientError | InconclusiveAnswer) -> Refusal | TryAgain | TableError:
     """What an error of the SDK says about the request that raised it."""
     if isinstance(error, ClientError):
         return _meaning_of_answer(error)

@@ -16,7 +16,7 @@ from ticketlock.errors import LockLost
 from ticketlock.locks import _conditions as only_if
 from ticketlock.locks import _reads as reads
 from ticketlock.locks._claim import Claim
-from ticketlock.locks._hand_over import read_session, session_expires_at_s
+from ticketlock.locks._hand_over import find_session, session_expires_at_s
 from ticketlock.locks._items import Session
 from ticketlock.locks._names import LockName
 from ticketlock.locks._outcomes import Hold, Released
@@ -60,7 +60,7 @@ def beat(
     lost: LockLost | None = None
     if not _is_fresh(me, held):
         # Nothing is renewed for work that has ended.
-        item = yield from read_session(me, session)
+        item = yield from find_session(me, session)
         if _is_over(item, held.fencing_token):
             return (yield from _answer_the_end(me, held, item, task_token))
         held, lost = yield from _renewed(me, held)
@@ -195,7 +195,7 @@ def _note(
 
 def continuation_of(me: Contender, session: Session) -> Steps[str | None]:
     """The execution in which the session's wait went on last."""
-    item = yield from read_session(me, session)
+    item = yield from find_session(me, session)
     return str(item["continuation"]["S"]) if item is not None and "continuation" in item else None
 
 

@@ -1,0 +1,80 @@
+"""What rests on the wire has tables and keys of its own: requests name them, on every engine."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kit.engines import Engine
+
+from ticketlock.wire._performer import Performer
+from ticketlock.wire._requests import Read, TimeCheck, TransactWrite, Write
+
+# Names that are DynamoDB's own words, which an expression may not use as they are.
+KEYS = {"orders": ("name", "date"), "stock": ("key", "range")}
+NEW = "attribute_not_exists(#first)"
+
+
+class AnyTable(Performer):
+    """A table whose time is told by an item that nobody has."""
+
+    _time_check = TimeCheck({"key": {"S": "none"}, "range": {"S": "none"}})
+
+
+@pytest.fixture
+def tables(engine: Engine) -> Iterator[dict[str, str]]:
+    client = engine.client()
+    made = {use: f"{engine.table_name}-{use}" for use in KEYS}
+    for use, keys in KEYS.items():
+        client.create_table(
+            TableName=made[use],
+            BillingMode="PAY_PER_REQUEST",
+            AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in keys],
+            KeySchema=[
+                {"AttributeName": key, "KeyType": kind} for key, kind in zip(keys, ("HASH", "RANGE"), strict=True)
+            ],
+        )
+        client.get_waiter("table_exists").wait(TableName=made[use])
+    yield made
+    for name in made.values():
+        client.delete_table(TableName=name)
+
+
+@pytest.fixture
+def performer(engine: Engine, tables: dict[str, str]) -> AnyTable:
+    return AnyTable(tables["stock"], client=engine.client())
+
+
+def put(use: str, first: str, second: str, table: str | None = None, **more: Any) -> Write:
+    """A Put of an item that is not there yet, of the driver's table unless another is named."""
+    key = dict(zip(KEYS[use], ({"S": first}, {"S": second}), strict=True))
+    return Write("Put", key, NEW, item=key | more, names={"#first": KEYS[use][0]}, table=table)
+
+
+def stored(performer: AnyTable, use: str, first: str, table: str | None = None) -> list[Any]:
+    keys = KEYS[use]
+    reply = performer.perform(Read({keys[0]: {"S": first}}, {keys[1]: {"S": "2026-"}}, limit=None, table=table))
+    return list(reply.items)
+
+
+def test_the_time_is_asked_of_a_key_that_is_nobodys(performer: AnyTable) -> None:
+    assert performer.now().latest_ms > 0
+
+
+def test_one_transaction_writes_to_two_tables_with_keys_of_other_names(
+    performer: AnyTable, tables: dict[str, str]
+) -> None:
+    order = put("orders", "tea", "2026-11-22", tables["orders"])
+    item = put("stock", "tea", "2026-11", left={"N": "3"})
+    assert performer.perform(TransactWrite((order, item))).applied
+    assert stored(performer, "orders", "tea", tables["orders"]) == [order.item]
+    assert stored(performer, "stock", "tea") == [item.item]
+
+
+def test_a_refusal_by_one_of_two_tables_writes_to_neither_and_says_which(
+    performer: AnyTable, tables: dict[str, str]
+) -> None:
+    item = put("stock", "tea", "2026-11", left={"N": "3"})
+    assert performer.perform(item).applied
+    reply = performer.perform(TransactWrite((put("orders", "tea", "2026-11-22", tables["orders"]), item)))
+    assert (reply.applied, reply.refused, reply.items) == (False, (False, True), (None, item.item))
+    assert stored(performer, "orders", "tea", tables["orders"]) == []
