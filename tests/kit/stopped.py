@@ -4,7 +4,8 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from kit.world import LEASE_MS, Callback, Process, TaskService, World
+from kit.step_functions import Callback, TaskService
+from kit.world import LEASE_MS, Process, World
 
 from ticketlock import Grant, LockName, Position, Released
 from ticketlock.locks._hand_over import await_call

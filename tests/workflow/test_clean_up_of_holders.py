@@ -5,8 +5,9 @@ longer than its lease.
 """
 
 import pytest
+from kit.step_functions import Callback
 from kit.stopped import LATE_MS, Execution, gets_the_lock_when_the_lease_is_over
-from kit.world import LEASE_MS, Callback, Process, World
+from kit.world import LEASE_MS, Process, World
 
 from ticketlock import Grant, LockLost, OutcomeUnknown, Place, Position
 from ticketlock.wire._requests import Read

@@ -4,8 +4,9 @@ import json
 from typing import Any
 
 import pytest
+from kit.step_functions import TaskService
 from kit.ticket_event import MACHINE, execution_arn, turn_of
-from kit.world import LEASE_MS, Process, TaskService, World
+from kit.world import LEASE_MS, Process, World
 
 from ticketlock import LockName
 from ticketlock.locks._items import LockItem, lock_key
