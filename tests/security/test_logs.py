@@ -24,7 +24,8 @@ import wait_for_call
 from kit.command import Command
 from kit.places import Moved
 from kit.step_functions import TaskService
-from security.workflows import FUNCTION, LEASE_S, MACHINE, TARGET, Execution, Table
+from kit.ticket_event import MACHINE
+from security.workflows import FUNCTION, LEASE_S, TARGET, Execution, Table
 
 from ticketlock import LockClient, LockLost, LockName, RecordWaitExceeded, TableRefused
 from ticketlock.locks._items import Session
@@ -140,7 +141,7 @@ def test_the_functions_tell_no_other_owner_and_no_task_token(functions: Function
         functions.parks(each)
         assert functions.looks(each) == "parked"
     fragment = {"entity": ENTITY}
-    assert functions.takes_ticket(in_a_fragment, fragment, place=f"Payment/{uuid.uuid4()}") == "parked"
+    assert functions.takes_ticket(in_a_fragment, fragment, workMachine="", place=f"Payment/{uuid.uuid4()}") == "parked"
     functions.beats(holder, retry=1)
     functions.releases(holder)
     functions.beats(holder, retry=2)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kit.step_functions import TaskService
+from kit.ticket_event import MACHINE, ticket_event
 
 from ticketlock import LockTable
 from ticketlock.testing import ManualClock, MemoryDynamoDB
@@ -12,7 +13,6 @@ from ticketlock.wire._clocks import Clocks
 from ticketlock.workflow import Workflow
 
 ARN = "arn:aws:states:us-east-1:123456789012"
-MACHINE = f"{ARN}:stateMachine:serialize"
 TARGET = f"{ARN}:stateMachine:ship-order"
 FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function:work"
 LEASE_S = 60
@@ -43,24 +43,6 @@ class Table:
         return Execution(self, f"{ARN}:execution:serialize:{name}")
 
 
-def ticket_event(execution: str, request: Any, **more: Any) -> dict[str, Any]:
-    """What the first step of the serialised workflow gets, or of a fragment where a place is given."""
-    return {
-        "request": request,
-        "execution": execution,
-        "targets": [FUNCTION, TARGET],
-        "defaultRecordWaitSeconds": "Infinity",
-        "defaultPermits": 1,
-        "leaseSeconds": LEASE_S,
-        "pollSeconds": 5,
-        "handOver": "callback",
-        "continueMachine": f"{ARN}:stateMachine:continue",
-        "workMachine": "",
-        "pollsAnExecution": 200,
-        "beatsAnExecution": 500,
-    } | more
-
-
 @dataclass
 class Execution:
     """One execution, and the events that its functions get."""
@@ -70,7 +52,7 @@ class Execution:
     turn: Any = None
 
     def ticket_event(self, request: Any, **more: Any) -> dict[str, Any]:
-        return ticket_event(self.arn, request, **more)
+        return ticket_event(self.arn, request, targets=[FUNCTION, TARGET], **more)
 
     def event(self, **more: Any) -> dict[str, Any]:
         return {"turn": self.turn, "leaseSeconds": LEASE_S, "execution": self.arn} | more
