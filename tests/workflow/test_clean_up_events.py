@@ -83,7 +83,9 @@ def test_an_execution_whose_input_was_refused_left_nothing_behind(
 ) -> None:
     refused = event(alice, execution_arn(), None)
     refused["detail"]["input"] = text
+    asked = len(alice.sent)
     assert workflow.clean_up(refused, state_machine=MACHINE, lease_ms=LEASE_MS).metrics == {}
+    assert {sent.operation for sent in alice.sent[asked:]} <= {"GetItem", "Query"}
 
 
 def test_an_execution_that_was_redriven_meanwhile_is_left_alone(

@@ -105,6 +105,12 @@ class TestAHolder:
         assert dead.cleaned_up() == CleanedUp()
         assert dead.stored() == before
 
+    def test_one_that_released_its_lock_has_left_nothing_to_do(self, dead: Execution) -> None:
+        dead.holds().finishes().run()
+        before = dead.stored()
+        assert dead.cleaned_up() == CleanedUp()
+        assert dead.stored() == before
+
     def test_an_event_that_comes_after_somebody_else_took_the_lock_over_changes_nothing(
         self, world: World, dead: Execution, successor: Execution
     ) -> None:

@@ -151,18 +151,6 @@ class TestAStoppedWaiter:
         stage.clean_up(stopped)
         assert stage.lock(ENTITY).rows == ()
 
-    def test_an_event_that_comes_twice_is_one(self, open_with: Callable[..., Stage], work: Work) -> None:
-        stage = open_with(hand_over=CALLBACK)
-        holder = hold(stage, work)
-        stopped, behind = park(stage), park(stage)
-        stage.machine.stop(stopped)
-        for _ in range(2):
-            stage.clean_up(stopped)
-            state = stage.lock(ENTITY)
-            assert [row.owner for row in state.rows] == [behind]
-            assert state.item is not None
-            assert [each.owner for each in state.item.holders] == [holder]
-
 
 class TestAStoppedHolder:
     @pytest.mark.parametrize("input_included", [True, False])
@@ -178,21 +166,6 @@ class TestAStoppedHolder:
         assert children.wait(child).status == "ABORTED"
         assert granted_at(stage, waiter, LEASE_S) < lease_until_ms
         assert slept_through(stage, waiter) == before
-        after.finish.set()
-        assert stage.machine.wait(waiter).status == "SUCCEEDED"
-        assert stage.is_free(ENTITY)
-
-    def test_an_event_that_comes_twice_does_not_disturb_the_next_one(
-        self, open_with: Callable[..., Stage], after: Work
-    ) -> None:
-        stage = open_with(hand_over=CALLBACK)
-        holder, _, _ = hold_with_child(stage)
-        waiter = park(stage)
-        stage.machine.stop(holder)
-        stage.clean_up(holder)
-        granted_at(stage, waiter, LEASE_S)
-        stage.clean_up(holder)
-        assert holder_of(stage, waiter) is not None
         after.finish.set()
         assert stage.machine.wait(waiter).status == "SUCCEEDED"
         assert stage.is_free(ENTITY)
@@ -263,15 +236,6 @@ class TestAcrossASeam:
 
 
 class TestAnExecutionThatFailedByItself:
-    def test_there_is_nothing_left_to_do(self, open_stage: Open) -> None:
-        stage = open_stage(Work(error=RuntimeError("no tea")))
-        arn = stage.start(ENTITY)
-        assert stage.machine.wait(arn).status == "FAILED"
-        before = stage.items()
-        stage.clean_up(arn)
-        assert stage.items() == before
-        assert stage.is_free(ENTITY)
-
     def test_one_that_gave_up_waiting_takes_nothing_from_the_others(
         self, open_with: Callable[..., Stage], work: Work
     ) -> None:
@@ -285,10 +249,3 @@ class TestAnExecutionThatFailedByItself:
         assert state.item is not None
         assert [row.owner for row in state.rows] == [behind]
         assert [each.owner for each in state.item.holders] == [holder]
-
-    def test_one_whose_input_was_refused_has_no_lock(self, open_stage: Open) -> None:
-        stage = open_stage()
-        arn = stage.machine.start("refused", {"entity": 7})
-        assert stage.machine.wait(arn).error == "InvalidLockRequest"
-        stage.clean_up(arn)
-        assert stage.items() == []
