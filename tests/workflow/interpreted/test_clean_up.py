@@ -66,13 +66,13 @@ def park(stage: Stage, **more: Any) -> str:
 
 def beating_on(stage: Stage) -> str:
     """The execution in which a hold goes on, once its first heartbeat is parked there."""
-    seam: str = until(lambda: stage.continuations("hold-"), 30, lambda: "a seam")[0]
+    continuation: str = until(lambda: stage.continuations("hold-"), 30, lambda: "a continuation")[0]
     until(
-        lambda: any(event["type"] == "TaskSubmitted" for event in stage.continues.history(seam)),
+        lambda: any(event["type"] == "TaskSubmitted" for event in stage.continues.history(continuation)),
         10,
-        lambda: f"a heartbeat: {stage.continues.entered(seam)}",
+        lambda: f"a heartbeat: {stage.continues.entered(continuation)}",
     )
-    return seam
+    return continuation
 
 
 def holder_of(stage: Stage, owner: str) -> Holder | None:
@@ -186,14 +186,14 @@ class TestAStoppedHolder:
         assert stage.is_free(ENTITY)
 
 
-class TestAcrossASeam:
+class TestAcrossAContinuation:
     def test_the_wait_of_a_stopped_execution_ends_where_it_went_on(
         self, open_with: Callable[..., Stage], work: Work, after: Work
     ) -> None:
         stage = open_with(polls_an_execution=2, poll_s=3)
         holder = hold(stage, work)
         stopped = stage.start(ENTITY, function="next")
-        (child,) = until(lambda: stage.continuations("wait-"), 30, lambda: "a seam")
+        (child,) = until(lambda: stage.continuations("wait-"), 30, lambda: "a continuation")
         stage.continues.wait_until_entered(child, "WaitForTurn")
         stage.machine.stop(stopped)
         stage.clean_up(stopped)
@@ -209,16 +209,16 @@ class TestAcrossASeam:
     ) -> None:
         stage = open_with(beats_an_execution=2, hand_over=CALLBACK)
         holder = hold(stage, work)
-        seam = beating_on(stage)
+        continuation = beating_on(stage)
         waiter = park(stage)
         stage.machine.stop(holder)
         stage.clean_up(holder)
-        assert stage.continues.wait(seam, HALF_LIFE_S).output["status"] == "ended"
+        assert stage.continues.wait(continuation, HALF_LIFE_S).output["status"] == "ended"
         lease_until_ms = lease_of(stage, holder)
         assert granted_at(stage, waiter, 2 * LEASE_S + HALF_LIFE_S) > lease_until_ms
         after.finish.set()
         assert stage.machine.wait(waiter).status == "SUCCEEDED"
-        assert stage.continuations("hold-")[0] == seam
+        assert stage.continuations("hold-")[0] == continuation
         assert stage.is_free(ENTITY)
 
     def test_a_nested_execution_whose_heartbeat_went_on_is_stopped_and_the_lock_freed(
@@ -226,12 +226,12 @@ class TestAcrossASeam:
     ) -> None:
         stage = open_with(beats_an_execution=2, hand_over=CALLBACK)
         holder, children, child = hold_with_child(stage)
-        seam = beating_on(stage)
+        continuation = beating_on(stage)
         stage.machine.stop(holder)
         stage.clean_up(holder)
         assert children.wait(child).status == "ABORTED"
         assert stage.is_free(ENTITY)
-        assert stage.continues.wait(seam, HALF_LIFE_S).output["status"] == "ended"
+        assert stage.continues.wait(continuation, HALF_LIFE_S).output["status"] == "ended"
         assert stage.is_free(ENTITY)
 
 
