@@ -16,16 +16,6 @@ from ticketlock.workflow import Workflow
 CHILD = "arn:aws:states:us-east-1:123456789012:stateMachine:child"
 
 
-@pytest.fixture
-def service() -> TaskService:
-    return TaskService()
-
-
-@pytest.fixture
-def workflow(alice: Process, service: TaskService) -> Workflow:
-    return service.workflow(alice)
-
-
 def test_a_holders_work_is_stopped_and_its_lock_freed(
     workflow: Workflow, alice: Process, service: TaskService, lock: LockName
 ) -> None:

@@ -15,16 +15,6 @@ from ticketlock.workflow import Workflow
 CHILD = "arn:aws:states:us-east-1:123456789012:stateMachine:child"
 
 
-@pytest.fixture
-def service() -> TaskService:
-    return TaskService()
-
-
-@pytest.fixture
-def workflow(alice: Process, service: TaskService) -> Workflow:
-    return service.workflow(alice)
-
-
 def take(workflow: Workflow, lock: LockName, default_permits: int = 1, place: str | None = None, **asked: Any) -> Any:
     """The turn of a new execution; with a place, of one with a fragment in it."""
     request = {"entity": lock.entity, **asked, **({} if place else {"task": {"stateMachineArn": CHILD}})}
