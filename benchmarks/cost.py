@@ -19,9 +19,9 @@ from typing import Any
 import boto3
 from kit.capacity import Bill
 from kit.engines import create_table
+from kit.events import handed_over
 from kit.interpreter.harness import Work, until
 from kit.interpreter.stage import Stage, stage
-from kit.ticket_event import handed_over
 from rich.console import Console
 from rich.table import Table
 from rounds import transitions

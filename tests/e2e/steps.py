@@ -2,14 +2,14 @@
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
 from e2e.cloud import Cloud
-from kit.ticket_event import handed_over
+from kit.events import handed_over, tasks_of
 
 from ticketlock import LockName
 from ticketlock.workflow._executions import execution_arn
@@ -120,18 +120,6 @@ class Steps:
     @cached_property
     def _tasks(self) -> Mapping[str, Any]:
         return dict(tasks_of(self.cloud.definition(self.cloud.outputs["StateMachineArn"])))
-
-
-def tasks_of(states: Any, name: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The task states anywhere in a definition, with their names."""
-    if isinstance(states, list):
-        for each in states:
-            yield from tasks_of(each)
-    elif isinstance(states, dict):
-        if states.get("Type") == "Task":
-            yield name, states
-        for key, value in states.items():
-            yield from tasks_of(value, key)
 
 
 def _followed(path: str, state_input: Any, context: Mapping[str, Any]) -> Any:

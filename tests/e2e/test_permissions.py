@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from e2e.cloud import Cloud, FunctionFailed
 from e2e.roles import Permission, Role
-from e2e.steps import Callback, Callbacks, Steps, Turn, tasks_of
+from e2e.steps import Callback, Callbacks, Steps, Turn
+from kit.events import tasks_of
 from ticketlock_local.demo import run as demo
 from ticketlock_local.demo.checks import judge
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from kit.ticket_event import execution_arn, turn_of
-from kit.world import LEASE_MS, World
+from kit.events import execution_arn, step_event, turn_of
+from kit.world import World
 from locks.waiting_line import Line
 
 from ticketlock import Grant, RecordWaitExceeded
@@ -22,8 +22,7 @@ def test_a_waiter_whose_record_wait_ends_leaves_and_calls_the_next_where_a_place
     process, claim, grant = line.held().holders[0]
     first = world.process()
     workflow = line.service.workflow(first)
-    execution = execution_arn()
-    turn = turn_of(workflow, execution, request(line, recordWaitSeconds=5))
+    turn = turn_of(workflow, execution_arn(), request(line, recordWaitSeconds=5))
     second = line.waiter()
     second.parks().run()
     world.advance(10_000)
@@ -33,7 +32,7 @@ def test_a_waiter_whose_record_wait_ends_leaves_and_calls_the_next_where_a_place
         process.table.release(claim, grant)
 
     first.faults = [freed_after_the_look]
-    step = workflow.check_position({"turn": turn, "leaseSeconds": LEASE_MS / 1_000, "execution": execution})
+    step = workflow.check_position(step_event("CheckPosition", turn))
     assert step.reply["status"] == "RecordWaitExceeded"
     assert second.has_word()
     assert isinstance(second.looks(), Grant)
@@ -103,7 +102,7 @@ def test_a_try_to_park_outranks_every_earlier_one(line: Line, earlier: tuple[int
     workflow = line.service.workflow(line.held().process())
     turn = turn_of(workflow, execution_arn(), request(line))
     for token, (second, retry) in [("newest", later), ("older", earlier)]:
-        step = {"entered": f"2027-01-15T08:00:0{second}.123Z", "retry": retry}
-        workflow.wait_for_call({"turn": turn, "leaseSeconds": LEASE_MS / 1_000, "taskToken": token} | step)
+        entered = f"2027-01-15T08:00:0{second}.123Z"
+        workflow.wait_for_call(step_event("WaitForCall", turn, token, entered=entered, retry=retry))
     line.releases().run()
     assert line.service.called == ["newest"]

@@ -22,9 +22,9 @@ import release
 import take_ticket
 import wait_for_call
 from kit.command import Command
+from kit.events import MACHINE
 from kit.places import Moved
 from kit.step_functions import TaskService
-from kit.ticket_event import MACHINE
 from security.workflows import FUNCTION, LEASE_S, TARGET, Execution, Table
 
 from ticketlock import LockClient, LockLost, LockName, RecordWaitExceeded, TableRefused
@@ -81,17 +81,17 @@ class Functions:
         return of.turn["status"]
 
     def parks(self, of: Execution) -> Any:
-        return self.call(wait_for_call.handler, of.task_event(self.token()), of)
+        return self.call(wait_for_call.handler, of.event("WaitForCall", self.token()), of)
 
     def looks(self, of: Execution) -> Any:
-        of.turn = self.call(check_position.handler, of.event(), of)
+        of.turn = self.call(check_position.handler, of.event("CheckPosition"), of)
         return of.turn["status"]
 
     def beats(self, of: Execution, retry: int = 0) -> Any:
-        return self.call(heartbeat.handler, of.task_event(self.token(), retry), of)
+        return self.call(heartbeat.handler, of.event("Heartbeat", self.token(), retry), of)
 
     def releases(self, of: Execution, **failure: Any) -> Any:
-        return self.call(release.handler, {"turn": of.turn, **failure}, of)
+        return self.call(release.handler, of.event("Release") | failure, of)
 
     def cleans_up_after(self, of: Execution) -> Any:
         request = {"entity": ENTITY, "task": {"functionArn": FUNCTION}}

@@ -12,7 +12,7 @@ import pytest
 from botocore.exceptions import ClientError
 from hypothesis import assume, given, settings
 from hypothesis import strategies as some
-from kit.ticket_event import ticket_event
+from kit.events import ticket_event
 from security.workflows import FUNCTION
 
 from ticketlock import Claim, Grant, InvalidLockRequest, LockName, LockTable, Position, RecordWaitExceeded

@@ -221,7 +221,7 @@ def test_a_confined_client_calls_no_workflow_which_then_looks_by_itself(table: T
     waiter = table.execution("waiter").asks(OURS.entity).parks("its token")
     client.release(me, grant)
     assert table.tasks.answers == []
-    assert table.workflow.check_position(waiter.event()).reply["status"] == "granted"
+    assert table.workflow.check_position(waiter.event("CheckPosition")).reply["status"] == "granted"
 
 
 def test_the_pattern_of_the_page_ends_with_a_separator() -> None:

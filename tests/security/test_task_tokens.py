@@ -13,7 +13,7 @@ def test_a_parked_waiter_that_is_called_without_reason_gets_nothing_and_keeps_it
     second = table.execution("second").asks("order-42").parks("another")
     for waiter in (second, first, second):
         # Its task was answered by a stranger: it goes on to its next look.
-        looked = table.workflow.check_position(waiter.event()).reply
+        looked = table.workflow.check_position(waiter.event("CheckPosition")).reply
         assert looked["status"] == "parked"
         assert looked["place"]["ticket"] == waiter.turn["place"]["ticket"]
 

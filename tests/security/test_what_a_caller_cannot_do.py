@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from kit.ticket_event import CONTINUE_MACHINE
+from kit.events import CONTINUE_MACHINE
 from security.workflows import ARN, FUNCTION, Execution, Table
 
 TASK = {"functionArn": FUNCTION}
@@ -103,8 +103,8 @@ def test_whoever_comes_last_frees_nobody_and_overtakes_nobody_whatever_it_asks_f
     holder.beats("its token")
     holder.finishes()
     if told == "parked":
-        assert table.workflow.check_position(execution.event()).reply["status"] == "parked"
-    assert table.workflow.check_position(waiter.event()).reply["status"] == "granted"
+        assert table.workflow.check_position(execution.event("CheckPosition")).reply["status"] == "parked"
+    assert table.workflow.check_position(waiter.event("CheckPosition")).reply["status"] == "granted"
 
 
 def test_whoever_calls_the_functions_themselves_is_who_it_says_it_is(table: Table) -> None:

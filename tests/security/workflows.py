@@ -4,8 +4,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from kit.events import MACHINE, step_event, ticket_event
 from kit.step_functions import TaskService
-from kit.ticket_event import MACHINE, ticket_event
 
 from ticketlock import LockTable
 from ticketlock.testing import ManualClock, MemoryDynamoDB
@@ -16,7 +16,6 @@ ARN = "arn:aws:states:us-east-1:123456789012"
 TARGET = f"{ARN}:stateMachine:ship-order"
 FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function:work"
 LEASE_S = 60
-ENTERED = "2026-11-21T12:00:00.000Z"
 
 
 class Table:
@@ -54,11 +53,8 @@ class Execution:
     def ticket_event(self, request: Any, **more: Any) -> dict[str, Any]:
         return ticket_event(self.arn, request, targets=[FUNCTION, TARGET], **more)
 
-    def event(self, **more: Any) -> dict[str, Any]:
-        return {"turn": self.turn, "leaseSeconds": LEASE_S, "execution": self.arn} | more
-
-    def task_event(self, token: str, retry: int = 0) -> dict[str, Any]:
-        return self.event(taskToken=token, entered=ENTERED, retry=retry)
+    def event(self, state: str, token: str = "", retry: int = 0) -> dict[str, Any]:
+        return step_event(state, self.turn, token, retry=retry)
 
     def end_event(self, request: Any, status: str = "ABORTED") -> dict[str, Any]:
         detail = {"executionArn": self.arn, "stateMachineArn": MACHINE, "status": status, "input": json.dumps(request)}
@@ -73,11 +69,11 @@ class Execution:
         return self
 
     def parks(self, token: str) -> "Execution":
-        self.table.workflow.wait_for_call(self.task_event(token))
+        self.table.workflow.wait_for_call(self.event("WaitForCall", token))
         return self
 
     def beats(self, token: str, retry: int = 0) -> Any:
-        return self.table.workflow.heartbeat(self.task_event(token, retry))
+        return self.table.workflow.heartbeat(self.event("Heartbeat", token, retry))
 
     def finishes(self) -> Any:
-        return self.table.workflow.release({"turn": self.turn})
+        return self.table.workflow.release(self.event("Release"))

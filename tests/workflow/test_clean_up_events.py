@@ -5,8 +5,8 @@ import uuid
 from typing import Any
 
 import pytest
+from kit.events import MACHINE, execution_arn, turn_of
 from kit.step_functions import TaskService
-from kit.ticket_event import MACHINE, execution_arn, turn_of
 from kit.world import LEASE_MS, Process, World
 
 from ticketlock import LockName

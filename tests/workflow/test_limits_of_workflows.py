@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 import pytest
+from kit.events import MACHINE, execution_arn, step_event, turn_of
 from kit.step_functions import TaskService
-from kit.ticket_event import MACHINE, execution_arn, turn_of
 from kit.world import LEASE_MS, Process, World
 
 from ticketlock import LockName
@@ -23,8 +23,7 @@ def take(workflow: Workflow, lock: LockName, default_permits: int = 1, place: st
 
 
 def look(workflow: Workflow, turn: Any) -> Any:
-    event = {"turn": turn, "leaseSeconds": LEASE_MS / 1_000, "execution": turn["session"]["execution"]}
-    return workflow.check_position(event).reply
+    return workflow.check_position(step_event("CheckPosition", turn)).reply
 
 
 def item_of(process: Process, lock: LockName) -> LockItem:
@@ -93,8 +92,7 @@ def test_a_reader_renews_and_releases_in_another_execution_as_what_it_is(
 ) -> None:
     turn = take(workflow, lock, shared=True)
     world.advance(LEASE_MS // 2)
-    step = {"entered": "2027-01-15T08:00:00.000Z", "retry": 0, "taskToken": "beat", "execution": execution_arn()}
-    workflow.heartbeat({"turn": turn, "leaseSeconds": LEASE_MS / 1_000, **step})
+    workflow.heartbeat(step_event("Heartbeat", turn, "beat", execution=execution_arn()))
     [holder] = item_of(alice, lock).holders
     assert holder.shared
     assert holder.lease_until_ms >= world.now_ms + LEASE_MS

@@ -1,6 +1,7 @@
 """What heartbeat and release tell each other: the newest token, the newest lease, and whether the work has ended."""
 
 import pytest
+from kit.events import step_event
 from kit.step_functions import Callback, TaskService
 from kit.world import LEASE_MS, Process, World
 from workflow.hold import Hold
@@ -144,9 +145,8 @@ def test_a_try_of_the_heartbeats_task_outranks_every_earlier_one(
         },
     }
     for token, (second, retry) in [("newest", later), ("older", earlier)]:
-        step = {"entered": f"2027-01-15T08:00:0{second}.123Z", "retry": retry}
-        event = {"turn": turn, "leaseSeconds": LEASE_MS / 1_000, "execution": "another", "taskToken": token}
-        workflow.heartbeat(event | step)
+        entered = f"2027-01-15T08:00:0{second}.123Z"
+        workflow.heartbeat(step_event("Heartbeat", turn, token, execution="another", entered=entered, retry=retry))
     assert [answer.task_token for answer in hold.finish().run().answers] == ["newest"]
 
 

@@ -1,0 +1,82 @@
+"""What the definition hands to its functions."""
+
+import json
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from kit.pages import text
+
+from ticketlock.workflow import Workflow
+
+MACHINE = "arn:aws:states:us-east-1:123456789012:stateMachine:serialize"
+CONTINUE_MACHINE = f"{MACHINE}-continue"
+ENTERED = "2026-11-21T12:00:00.000Z"
+
+
+def execution_arn() -> str:
+    """Of an execution that nobody has seen before."""
+    return f"{MACHINE.replace('stateMachine', 'execution')}:{uuid.uuid4()}"
+
+
+def tasks_of(states: Any, name: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The task states anywhere in a definition, with their names."""
+    if isinstance(states, list):
+        for each in states:
+            yield from tasks_of(each)
+    elif isinstance(states, dict):
+        if states.get("Type") == "Task":
+            yield name, states
+        for key, value in states.items():
+            yield from tasks_of(value, key)
+
+
+_TASKS = dict(tasks_of(json.loads(text("statemachines/serialize.asl.json"))))
+
+
+def handed_over(state: Mapping[str, Any], follow: Callable[[str], Any]) -> dict[str, Any]:
+    """What a state hands to its function; ``follow`` says what a path stands for."""
+    return {
+        name.removesuffix(".$"): follow(value) if name.endswith(".$") else value
+        for name, value in state["Parameters"]["Payload"].items()
+    }
+
+
+def ticket_event(execution: str, request: Any, **more: Any) -> dict[str, Any]:
+    """What TakeTicket hands to its function, with any target allowed; ``more`` is what else the CDK puts in."""
+    paths = {"$": request, "$$.Execution.Id": execution}
+    deployed = {"targets": None, "continueMachine": CONTINUE_MACHINE}
+    return handed_over(_TASKS["TakeTicket"], paths.__getitem__) | deployed | more
+
+
+def step_event(
+    state: str,
+    turn: Mapping[str, Any],
+    token: str = "",
+    *,
+    execution: str | None = None,
+    entered: str = ENTERED,
+    retry: int = 0,
+) -> dict[str, Any]:
+    """What a later state hands to its function.
+
+    Args:
+        turn: the execution's.
+        token: of a callback task.
+        execution: where the state stands; that of the turn, unless the hold or the wait goes on in another.
+        entered, retry: when the state was entered, and how often it was tried before.
+    """
+    paths = {
+        "$.lock.turn": turn,
+        "$$.Execution.Id": execution if execution is not None else turn["session"]["execution"],
+        "$$.Task.Token": token,
+        "$$.State.EnteredTime": entered,
+        "$$.State.RetryCount": retry,
+    }
+    return handed_over(_TASKS[state], paths.__getitem__)
+
+
+def turn_of(workflow: Workflow, execution: str, asked: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """The turn of an execution that has asked for a lock; ``more`` is as for ``ticket_event``."""
+    turn: dict[str, Any] = workflow.take_ticket(ticket_event(execution, asked, **more)).reply["lock"]["turn"]
+    return turn
