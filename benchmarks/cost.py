@@ -21,6 +21,7 @@ from kit.capacity import Bill
 from kit.engines import create_table
 from kit.interpreter.harness import Work, until
 from kit.interpreter.stage import Stage, stage
+from kit.ticket_event import handed_over
 from rich.console import Console
 from rich.table import Table
 from rounds import transitions
@@ -180,10 +181,7 @@ class Steps:
         states = serialize_definition(settings, [FUNCTION, self._work_machine])["States"]
         for branch in states["Hold"]["Branches"]:
             states |= branch["States"]
-        return {
-            name.removesuffix(".$"): given[value] if name.endswith(".$") else value
-            for name, value in states[state]["Parameters"]["Payload"].items()
-        }
+        return handed_over(states[state], given.__getitem__)
 
     def _request(self, entity: str, *, nested: bool) -> Mapping[str, Any]:
         task = {"stateMachineArn": self._work_machine} if nested else {"functionArn": FUNCTION}

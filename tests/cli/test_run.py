@@ -2,6 +2,7 @@
 
 import sys
 from functools import partial
+from pathlib import Path
 
 import pytest
 from cli.seen import is_held, waiters
@@ -53,7 +54,7 @@ def test_what_is_not_there_is_said_before_the_wait(command: Command, locks: Lock
 
 
 def test_what_may_not_be_executed_is_said_before_the_wait(
-    command: Command, locks: LockClient, entity: str, tmp_path
+    command: Command, locks: LockClient, entity: str, tmp_path: Path
 ) -> None:
     (tmp_path / "data").write_text("no program")
     with locks.acquire(entity):
@@ -61,7 +62,9 @@ def test_what_may_not_be_executed_is_said_before_the_wait(
     assert ended.exit_code == 126
 
 
-def test_what_cannot_be_executed_frees_the_lock(command: Command, locks: LockClient, entity: str, tmp_path) -> None:
+def test_what_cannot_be_executed_frees_the_lock(
+    command: Command, locks: LockClient, entity: str, tmp_path: Path
+) -> None:
     broken = tmp_path / "broken"
     broken.write_bytes(b"\x7fELF and nothing else")
     broken.chmod(0o755)
@@ -89,7 +92,7 @@ def test_a_wait_in_vain_leaves_the_queue_with_an_exit_code_of_ones_own(
 
 
 def test_two_runs_that_wait_run_in_the_order_of_their_arrival(
-    command: Command, locks: LockClient, entity: str, tmp_path
+    command: Command, locks: LockClient, entity: str, tmp_path: Path
 ) -> None:
     order = tmp_path / "order"
     lease = locks.acquire(entity)

@@ -4,7 +4,8 @@ import threading
 import time
 
 import pytest
-from kit.places import Emulated, Moved, Wire, is_release, is_renewal, meanwhile, outcome, until
+from kit.places import Emulated, Moved, Wire, meanwhile, outcome, until
+from kit.sent import is_release, is_renewal
 
 from ticketlock import ClientClosed, LockClient, LockLost, RecordWaitExceeded, TableError
 from ticketlock.testing import Fault

@@ -4,7 +4,8 @@ import math
 from typing import Any
 
 import pytest
-from kit.places import Moved, Wire, is_release, is_renewal, meanwhile, outcome, until
+from kit.places import Moved, Wire, meanwhile, outcome, until
+from kit.sent import is_release, is_renewal
 
 from ticketlock import LockName, Position
 from ticketlock.testing import Fault, Sent

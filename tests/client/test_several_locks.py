@@ -1,7 +1,8 @@
 """Several locks that are held together."""
 
 import pytest
-from kit.places import Emulated, Moved, Wire, is_release, meanwhile, outcome, until
+from kit.places import Emulated, Moved, Wire, meanwhile, outcome, until
+from kit.sent import is_release
 
 from ticketlock import InvalidLockRequest, LockClient, LockLost, LockName, RecordWaitExceeded
 

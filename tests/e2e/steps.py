@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from e2e.cloud import Cloud
+from kit.ticket_event import handed_over
 
 from ticketlock import LockName
 from ticketlock.workflow._executions import execution_arn
@@ -113,10 +114,8 @@ class Steps:
             "State": {"EnteredTime": datetime.now(UTC).isoformat(), "RetryCount": 0},
             "Task": {"Token": token},
         }
-        payload = self._tasks[state]["Parameters"]["Payload"]
-        return self.cloud.call(
-            step, dict(_resolved(name, value, state_input, context) for name, value in payload.items())
-        )
+        event = handed_over(self._tasks[state], lambda path: _followed(path, state_input, context))
+        return self.cloud.call(step, event)
 
     @cached_property
     def _tasks(self) -> Mapping[str, Any]:
@@ -135,15 +134,13 @@ def tasks_of(states: Any, name: str = "") -> Iterator[tuple[str, Mapping[str, An
             yield from tasks_of(value, key)
 
 
-def _resolved(name: str, value: Any, state_input: Any, context: Mapping[str, Any]) -> tuple[str, Any]:
-    """A parameter, with its path followed if it has one."""
-    if not name.endswith(".$"):
-        return name, value
-    root, *fields = value.split(".")
+def _followed(path: str, state_input: Any, context: Mapping[str, Any]) -> Any:
+    """What a path leads to."""
+    root, *fields = path.split(".")
     found = context if root == "$$" else state_input
     for field in fields:
         found = found[field]
-    return name.removesuffix(".$"), found
+    return found
 
 
 @dataclass(frozen=True, slots=True)

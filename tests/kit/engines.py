@@ -14,6 +14,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
+from ticketlock.locks._create_table import table_definition
 from ticketlock.testing import MemoryDynamoDB
 from ticketlock.wire._sdk import make_client
 
@@ -101,12 +102,8 @@ def table_of_its_own(engine: Engine) -> Iterator[Engine]:
 
 
 def create_table(client: Any) -> str:
+    """Make a lock table from which nothing expires: the time of a world is not the engine's."""
     name = f"locks-{uuid.uuid4().hex[:8]}"
-    client.create_table(
-        TableName=name,
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in ("pk", "sk")],
-        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
-    )
+    client.create_table(**table_definition(name))
     client.get_waiter("table_exists").wait(TableName=name)
     return name

@@ -7,7 +7,6 @@ from kit.places import Emulated, Kind
 from kit.proxy import Proxy
 
 from ticketlock import LockName, LockTable
-from ticketlock.testing import Sent
 
 
 class Far(Emulated):
@@ -41,23 +40,3 @@ class Far(Emulated):
         assert item is not None
         (holder,) = item.holders
         return holder.lease_until_ms
-
-
-def is_grant(sent: Sent) -> bool:
-    """Whether it would make its sender a holder."""
-    return "#my_token = " in str(sent.parameters)
-
-
-def is_ticket(sent: Sent) -> bool:
-    """Whether it takes a number."""
-    return "ticketAtMs = :now" in str(sent.parameters)
-
-
-def is_row(sent: Sent) -> bool:
-    """Whether it stands in the queue."""
-    return sent.operation == "PutItem"
-
-
-def is_leave(sent: Sent) -> bool:
-    """Whether it gives up a place in the queue."""
-    return sent.operation == "TransactWriteItems" and not is_grant(sent)

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar, cast
 
 from kit.in_a_loop import InALoop, Loop
 from kit.promises import counts_are_kept, stored
+from kit.sent import is_renewal
 
 from ticketlock import LockClient, LockName, LockTable, aio
 from ticketlock.testing import ManualClock, MemoryDynamoDB, Sent
@@ -56,14 +57,6 @@ def meanwhile(what: Callable[[], T]) -> "Future[T]":
 def outcome(done: "Future[T]") -> T:
     """What became of it; raises what it raised."""
     return done.result(timeout=PATIENCE_S)
-
-
-def is_renewal(sent: Sent) -> bool:
-    return str(sent.parameters.get("UpdateExpression")).startswith("SET #me.leaseUntilMs")
-
-
-def is_release(sent: Sent) -> bool:
-    return str(sent.parameters.get("UpdateExpression")).startswith("SET held = held - :one")
 
 
 @dataclass

@@ -4,7 +4,8 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from kit.world import LEASE_MS, Callback, Process, TaskService, World
+from kit.step_functions import Callback, TaskService
+from kit.world import LEASE_MS, Process, World
 
 from ticketlock import Grant, LockName, Position, Released
 from ticketlock.locks._hand_over import await_call
@@ -70,8 +71,8 @@ class Execution:
     def finishes(self) -> Callback[Released]:
         return self._steps(lambda me: finish(me, self.grant, self.session))
 
-    def goes_on_in(self, execution: str, seam: int = 1) -> "Execution":
-        self._steps(lambda me: note_continuation(me, self.session, execution, seam)).run()
+    def goes_on_in(self, execution: str, count: int = 1) -> "Execution":
+        self._steps(lambda me: note_continuation(me, self.session, execution, count)).run()
         return self
 
     def cleans_up(self, stopped_at_ms: int | None = None) -> Callback[CleanedUp]:

@@ -5,15 +5,12 @@ that a lease can end without anybody waiting for it.
 """
 
 import itertools
-import json
 import uuid
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from email.utils import formatdate
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, TypeVar
 
-import boto3
-from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ReadTimeoutError
 from kit.engines import Engine
 from kit.promises import counts_are_kept, stored, tokens_grow
@@ -21,13 +18,10 @@ from ticketlock_local.history.model import Acquisition
 
 from ticketlock import Claim, Grant, LockName, LockTable, Position
 from ticketlock.errors import TableError
-from ticketlock.locks._hand_over import CallingContender
 from ticketlock.locks._items import LockItem, is_lock_item
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire._requests import Read, Reply, Request, Steps, TransactWrite, Write
-from ticketlock.wire._step_functions import Closing, TaskAnswer
 from ticketlock.wire._table_time import Moment, Reading
-from ticketlock.workflow import Workflow
 
 LEASE_MS = 60_000
 T = TypeVar("T")
@@ -263,104 +257,6 @@ def writes_of(request: Request) -> tuple[Write, ...]:
     if isinstance(request, TransactWrite):
         return request.writes
     return (request,) if isinstance(request, Write) else ()
-
-
-@dataclass
-class TaskService:
-    """Step Functions, as far as functions speak to it: takes down what it is told, and answers like the service.
-
-    Attributes:
-        answers: the answers to callback tasks that somebody waited for, in order.
-        gone: the tokens of tasks that are over; a task is over once it is answered.
-        closings: the executions that were to be closed.
-        never_close: those of them that are not seen closed.
-        described: what DescribeExecution says, over the wire.
-    """
-
-    answers: list[TaskAnswer] = field(default_factory=list)
-    gone: set[str] = field(default_factory=set)
-    closings: list[str] = field(default_factory=list)
-    never_close: set[str] = field(default_factory=set)
-    described: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-    @property
-    def called(self) -> list[str]:
-        """The tokens that were answered."""
-        return [answer.task_token for answer in self.answers]
-
-    def answer(self, answer: TaskAnswer) -> bool:
-        if answer.task_token in self.gone:
-            return False
-        self.answers.append(answer)
-        self.gone.add(answer.task_token)
-        return True
-
-    def close(self, execution: str) -> bool:
-        self.closings.append(execution)
-        return execution not in self.never_close
-
-    def workflow(self, process: "Process") -> Workflow:
-        """The workflow in a process, its requests to Step Functions answered here."""
-        return Workflow(self.table(process))
-
-    def table(self, process: "Process") -> LockTable:
-        """The table in a process, its requests to Step Functions answered here."""
-        client: Any = boto3.client("stepfunctions")
-        client.meta.events.register("before-call.sfn", self._over_the_wire)
-        return Table(process, step_functions=client)
-
-    def _over_the_wire(self, model: Any, params: Mapping[str, Any], **_: Any) -> tuple[AWSResponse, dict[str, Any]]:
-        """What a handler of ``before-call`` returns is taken for the reply."""
-        asked = json.loads(params["body"])
-        reply, error = self._reply(model.name, asked)
-        status = 400 if error else 200
-        answer = {**reply, "ResponseMetadata": {"HTTPHeaders": {}, "HTTPStatusCode": status}}
-        headers: Any = {}
-        return AWSResponse("https://states", status, headers, None), answer | (
-            {"Error": {"Code": error, "Message": ""}} if error else {}
-        )
-
-    def _reply(self, operation: str, asked: Mapping[str, Any]) -> tuple[Mapping[str, Any], str | None]:
-        if operation in ("SendTaskSuccess", "SendTaskFailure"):
-            answered = self.answer(TaskAnswer(asked["taskToken"], asked.get("error"), asked.get("cause")))
-            return {}, None if answered else "TaskTimedOut"
-        execution = asked["executionArn"]
-        if execution not in self.described:
-            return {}, "ExecutionDoesNotExist"
-        if operation == "StopExecution" and self.close(execution):
-            self.described[execution]["status"] = "ABORTED"
-        return self.described[execution], None
-
-
-class Callback(Stepper[T]):
-    """Steps of one claim whose requests to Step Functions are taken down instead of sent."""
-
-    def __init__(
-        self,
-        process: Process,
-        claim: Claim,
-        verb: Callable[[Contender], Steps[T]],
-        service: TaskService | None = None,
-    ) -> None:
-        self.service = service if service is not None else TaskService()
-        super().__init__(process, lambda now: verb(CallingContender(claim, now)))
-
-    @property
-    def answers(self) -> list[TaskAnswer]:
-        return self.service.answers
-
-    def run(self) -> Self:
-        """Send what is left, whether it ends in a result or an error."""
-        while not self.done:
-            self.step()
-        return self
-
-    def _perform(self, request: Request) -> Reply:
-        if isinstance(request, TaskAnswer):
-            return Reply(self.service.answer(request), (), self._process.table.now())
-        if isinstance(request, Closing):
-            return Reply(self.service.close(request.execution), (), self._process.table.now())
-        return super()._perform(request)
 
 
 def exclusion_held(processes: Sequence[Process], permits: int = 1) -> bool:

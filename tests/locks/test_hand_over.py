@@ -1,7 +1,8 @@
 """Hand-over by call: whom a release calls, and what a call is worth. It is a hint and no more."""
 
 import pytest
-from kit.world import LEASE_MS, Callback, World
+from kit.step_functions import Callback
+from kit.world import LEASE_MS, World
 from locks.waiting_line import Line, Waiter
 
 from ticketlock import Grant, LockLost, OutcomeUnknown, Position, Released, RequestNotApplied, TableRefused

@@ -1,12 +1,11 @@
 """Names that look alike are different locks."""
 
-import itertools
 import uuid
 
 import pytest
 from kit.world import Process, World
 
-from ticketlock import InvalidLockRequest, LockName
+from ticketlock import LockName
 
 NAMESPACES = ["a", "ab", "a-b", "a.b", "a b", "a!", "default"]
 ENTITIES = [
@@ -46,22 +45,6 @@ def test_any_text_names_an_entity(alice: Process, bob: Process, entity: str) -> 
 
 def test_names_are_not_normalised(world: World) -> None:
     namespace = uuid.uuid4().hex
-    for entity in ("é", "e\u0301", "E\u0301"):
+    for entity in ("e", "E", "e ", "é", "e\u0301", "E\u0301"):
         process = world.process()
         process.granted(process.claim(LockName(entity, namespace)))
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        *itertools.product(["entity", "namespace"], ["", None, 7, True, b"bytes", ["list"], "\ud800"]),
-        ("entity", "x" * 1_025),
-        ("entity", "é" * 513),
-        ("namespace", "x" * 256),
-        ("namespace", "a/b"),
-        ("namespace", "/"),
-    ],
-)
-def test_anything_else_is_refused_by_field(field: str, value: object) -> None:
-    with pytest.raises(InvalidLockRequest, match=f"^{field} is "):
-        LockName(**{"entity": "e", field: value})  # type: ignore[arg-type]

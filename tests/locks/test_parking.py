@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from kit.engines import ON_ONE_ENGINE
 from kit.orders import every_order
-from kit.world import LEASE_MS, Callback, Process, Stepper, World, exclusion_held
+from kit.step_functions import Callback
+from kit.world import LEASE_MS, Process, Stepper, World, exclusion_held
 from locks.waiting_line import Line
 
 from ticketlock import Grant, Place, Position, RecordWaitExceeded

@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kit.world import Callback, Process, TaskService, World
+from kit.step_functions import Callback, TaskService
+from kit.world import Process, World
 
 from ticketlock import Claim, Grant, Place, Position, Released
 from ticketlock.locks._hand_over import await_call

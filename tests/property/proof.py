@@ -111,16 +111,13 @@ class Report:
     def hunts(self, hunts: Sequence[tuple[BrokenLock, Future[tuple[Caught | None, float]]]]) -> None:
         """Every broken lock, and by what it was caught."""
         count = 0
-        for title, is_one in (
-            (
-                "Broken locks: what others ship, and this one without one of its precautions",
-                lambda lock: lock not in FOUND,
-            ),
-            ("Bugs of this lock that the search has found, put back", lambda lock: lock in FOUND),
+        for title, were_found in (
+            ("Broken locks: what others ship, and this one without one of its precautions", False),
+            ("Bugs of this lock that the search has found, put back", True),
         ):
             table = Table("broken", "as in", "caught by", "shown again by", title=title)
             for lock, hunt in hunts:
-                if not is_one(lock):
+                if (lock in FOUND) is not were_found:
                     continue
                 prey, took_s = hunt.result()
                 if prey is None:

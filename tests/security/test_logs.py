@@ -23,7 +23,9 @@ import take_ticket
 import wait_for_call
 from kit.command import Command
 from kit.places import Moved
-from security.workflows import FUNCTION, LEASE_S, MACHINE, TARGET, Execution, Table, Tasks
+from kit.step_functions import TaskService
+from kit.ticket_event import MACHINE
+from security.workflows import FUNCTION, LEASE_S, TARGET, Execution, Table
 
 from ticketlock import LockClient, LockLost, LockName, RecordWaitExceeded, TableRefused
 from ticketlock.locks._items import Session
@@ -66,8 +68,8 @@ class Functions:
         self.told += [(of.arn, line) for line in self._capsys.readouterr().out.splitlines()]
         turn = (reply or {}).get("lock", {}).get("turn", reply) or {}
         self.told.append((of.arn, str(turn.get("cause", ""))))
-        self.told += [(of.arn, cause) for cause in self.table.tasks.causes]
-        self.table.tasks.causes.clear()
+        self.told += [(of.arn, answer.cause) for answer in self.table.tasks.answers if answer.cause is not None]
+        self.table.tasks.answers.clear()
         return raised if raised is not None else reply
 
     # The steps.
@@ -139,7 +141,7 @@ def test_the_functions_tell_no_other_owner_and_no_task_token(functions: Function
         functions.parks(each)
         assert functions.looks(each) == "parked"
     fragment = {"entity": ENTITY}
-    assert functions.takes_ticket(in_a_fragment, fragment, place=f"Payment/{uuid.uuid4()}") == "parked"
+    assert functions.takes_ticket(in_a_fragment, fragment, workMachine="", place=f"Payment/{uuid.uuid4()}") == "parked"
     functions.beats(holder, retry=1)
     functions.releases(holder)
     functions.beats(holder, retry=2)
@@ -276,6 +278,6 @@ def test_the_command_tells_a_waiter_no_holder_and_an_operator_all(
 
 def test_tasks_are_answered_over_the_wire_here() -> None:
     """What quotes a token above is the SDK's own error."""
-    tasks = Tasks(quotes=True)
+    tasks = TaskService(quotes=True)
     with pytest.raises(Exception, match="Value 'a token' at 'taskToken'"):
         tasks.client().send_task_success(taskToken="a token", output="{}")

@@ -12,7 +12,8 @@ import pytest
 from botocore.exceptions import ClientError
 from hypothesis import assume, given, settings
 from hypothesis import strategies as some
-from security.workflows import FUNCTION, ticket_event
+from kit.ticket_event import ticket_event
+from security.workflows import FUNCTION
 
 from ticketlock import Claim, Grant, InvalidLockRequest, LockName, LockTable, Position, RecordWaitExceeded
 from ticketlock.locks._items import Session, lock_key, row_key
@@ -262,7 +263,7 @@ def test_a_workflows_input_reaches_its_lock_and_its_own_session_or_nothing(
     place.watched.keys.clear()
     # As it arrives: JSON has lone surrogates too.
     named = json.loads(json.dumps({"entity": entity, "namespace": namespace}))
-    given_place = {"place": "Payment/4711"} if in_a_fragment else {}
+    given_place = {"place": "Payment/4711", "workMachine": ""} if in_a_fragment else {}
     asked = ticket_event(EXECUTION, named if in_a_fragment else {**named, "task": TASK}, **given_place)
     step = Workflow(place.table).take_ticket(asked)
     # The reply can be sent, whatever stands in it.

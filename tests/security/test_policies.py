@@ -15,6 +15,7 @@ from security.workflows import Table
 from ticketlock import Claim, Grant, LockName, LockTable, TableRefused
 from ticketlock.locks._fencing import condition_check
 from ticketlock.locks._items import Session
+from ticketlock.wire._step_functions import TaskAnswer
 
 LEASE_MS = 60_000
 OURS = LockName("tenant-a/order-42")
@@ -106,7 +107,7 @@ def test_a_client_calls_the_workflow_that_waits_behind_it(table: Table) -> None:
     assert isinstance(grant, Grant)
     table.execution("waiter").asks(OURS.entity).parks("its token")
     client.release(me, grant)
-    assert table.tasks.succeeded == ["its token"]
+    assert table.tasks.answers == [TaskAnswer("its token")]
     assert guarded.refused == []
 
 
@@ -219,7 +220,7 @@ def test_a_confined_client_calls_no_workflow_which_then_looks_by_itself(table: T
     assert isinstance(grant, Grant)
     waiter = table.execution("waiter").asks(OURS.entity).parks("its token")
     client.release(me, grant)
-    assert table.tasks.succeeded == []
+    assert table.tasks.answers == []
     assert table.workflow.check_position(waiter.event()).reply["status"] == "granted"
 
 

@@ -4,6 +4,7 @@ import pytest
 from security.workflows import LEASE_S, Table
 
 from ticketlock import LockLost
+from ticketlock.wire._step_functions import TaskAnswer
 
 
 def test_a_parked_waiter_that_is_called_without_reason_gets_nothing_and_keeps_its_place(table: Table) -> None:
@@ -35,4 +36,4 @@ def test_the_end_of_the_work_answers_the_newest_token_of_the_heartbeat_and_no_ot
     for retry, token in enumerate(("old", "new")):
         holder.beats(token, retry)
     holder.finishes()
-    assert table.tasks.succeeded == ["new"]
+    assert table.tasks.answers == [TaskAnswer("new")]

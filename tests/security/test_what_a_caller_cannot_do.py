@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from kit.ticket_event import CONTINUE_MACHINE
 from security.workflows import ARN, FUNCTION, Execution, Table
 
 TASK = {"functionArn": FUNCTION}
@@ -51,7 +52,7 @@ def test_an_input_that_says_more_than_its_fields_is_refused_and_nothing_is_writt
         FUNCTION.upper(),
         FUNCTION[:-1] + "*",
         "arn:aws:lambda:us-east-1:123456789012:function:take_ticket",
-        f"{ARN}:stateMachine:continue",
+        CONTINUE_MACHINE,
     ],
 )
 def test_work_that_is_no_target_letter_by_letter_is_not_run(arn: str, execution: Execution) -> None:

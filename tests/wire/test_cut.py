@@ -3,10 +3,11 @@
 from typing import Any
 
 import pytest
-from kit.far import Far, is_grant, is_leave, is_row, is_ticket
+from kit.far import Far
 from kit.mishaps import Late, Mishap, delivered_twice, reply_broken_off, reply_lost, request_lost
-from kit.places import is_release, is_renewal, meanwhile, outcome, until
+from kit.places import meanwhile, outcome, until
 from kit.proxy import Proxy
+from kit.sent import is_grant, is_leave, is_release, is_renewal, is_row, is_ticket
 
 from ticketlock import LockClient, Position, RecordWaitExceeded
 

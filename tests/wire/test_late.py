@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-from kit.far import Far, is_grant, is_row
+from kit.far import Far
 from kit.mishaps import Late
-from kit.places import PATIENCE_S, is_release, is_renewal, meanwhile, outcome, until
+from kit.places import PATIENCE_S, meanwhile, outcome, until
 from kit.proxy import Proxy
+from kit.sent import is_grant, is_release, is_renewal, is_row
 
 from ticketlock import LockClient
 from ticketlock.testing import Sent

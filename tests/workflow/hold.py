@@ -4,7 +4,8 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kit.world import Callback, Process, World
+from kit.step_functions import Callback
+from kit.world import Process, World
 
 from ticketlock import Grant, LockName
 from ticketlock.locks._items import Session

@@ -5,24 +5,15 @@ import uuid
 from typing import Any
 
 import pytest
+from kit.step_functions import TaskService
 from kit.ticket_event import MACHINE, execution_arn, turn_of
-from kit.world import LEASE_MS, Process, TaskService, World
+from kit.world import LEASE_MS, Process, World
 
 from ticketlock import LockName
 from ticketlock.locks._items import Session
 from ticketlock.workflow import Workflow
 
 CHILD = "arn:aws:states:us-east-1:123456789012:stateMachine:child"
-
-
-@pytest.fixture
-def service() -> TaskService:
-    return TaskService()
-
-
-@pytest.fixture
-def workflow(alice: Process, service: TaskService) -> Workflow:
-    return service.workflow(alice)
 
 
 def test_a_holders_work_is_stopped_and_its_lock_freed(
@@ -82,7 +73,9 @@ def test_an_execution_whose_input_was_refused_left_nothing_behind(
 ) -> None:
     refused = event(alice, execution_arn(), None)
     refused["detail"]["input"] = text
+    asked = len(alice.sent)
     assert workflow.clean_up(refused, state_machine=MACHINE, lease_ms=LEASE_MS).metrics == {}
+    assert {sent.operation for sent in alice.sent[asked:]} <= {"GetItem", "Query"}
 
 
 def test_an_execution_that_was_redriven_meanwhile_is_left_alone(

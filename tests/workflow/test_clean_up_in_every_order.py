@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from kit.engines import ON_ONE_ENGINE
 from kit.orders import every_order
+from kit.step_functions import Callback
 from kit.stopped import Execution, gets_the_lock_when_the_lease_is_over
-from kit.world import LEASE_MS, Callback, Process, Stepper, World, exclusion_held
+from kit.world import LEASE_MS, Process, Stepper, World, exclusion_held
 
 from ticketlock import Grant, LockLost, Position, Released
 from ticketlock.workflow._clean_up import CleanedUp

@@ -5,8 +5,9 @@ longer than its lease.
 """
 
 import pytest
+from kit.step_functions import Callback
 from kit.stopped import LATE_MS, Execution, gets_the_lock_when_the_lease_is_over
-from kit.world import LEASE_MS, Callback, Process, World
+from kit.world import LEASE_MS, Process, World
 
 from ticketlock import Grant, LockLost, OutcomeUnknown, Place, Position
 from ticketlock.wire._requests import Read
@@ -100,6 +101,12 @@ class TestAHolder:
         successor.waits()
         assert dead.cleaned_up() == CleanedUp(freed=True)
         assert isinstance(successor.looks(), Grant)
+        before = dead.stored()
+        assert dead.cleaned_up() == CleanedUp()
+        assert dead.stored() == before
+
+    def test_one_that_released_its_lock_has_left_nothing_to_do(self, dead: Execution) -> None:
+        dead.holds().finishes().run()
         before = dead.stored()
         assert dead.cleaned_up() == CleanedUp()
         assert dead.stored() == before

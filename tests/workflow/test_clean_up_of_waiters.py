@@ -4,8 +4,9 @@ Best effort, and never more than that: whatever is late, repeated or refused, at
 """
 
 import pytest
+from kit.step_functions import Callback
 from kit.stopped import Execution
-from kit.world import LEASE_MS, Callback, Process, World
+from kit.world import LEASE_MS, Process, World
 
 from ticketlock import Grant, Position
 from ticketlock.wire._requests import Read

@@ -174,7 +174,7 @@ class TestNames:
         assert work_name(OWNER, 7) == work_name(OWNER, 7)
         assert short_hash(OWNER) == short_hash(OWNER)
 
-    def test_another_owner_grant_or_seam_has_another_name(self) -> None:
+    def test_another_owner_grant_or_continuation_has_another_name(self) -> None:
         names = [
             work_name(OWNER, 7),
             work_name(OWNER + "2", 7),

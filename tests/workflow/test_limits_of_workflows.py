@@ -4,24 +4,15 @@ import json
 from typing import Any
 
 import pytest
+from kit.step_functions import TaskService
 from kit.ticket_event import MACHINE, execution_arn, turn_of
-from kit.world import LEASE_MS, Process, TaskService, World
+from kit.world import LEASE_MS, Process, World
 
 from ticketlock import LockName
 from ticketlock.locks._items import LockItem, lock_key
 from ticketlock.workflow import Workflow
 
 CHILD = "arn:aws:states:us-east-1:123456789012:stateMachine:child"
-
-
-@pytest.fixture
-def service() -> TaskService:
-    return TaskService()
-
-
-@pytest.fixture
-def workflow(alice: Process, service: TaskService) -> Workflow:
-    return service.workflow(alice)
 
 
 def take(workflow: Workflow, lock: LockName, default_permits: int = 1, place: str | None = None, **asked: Any) -> Any:

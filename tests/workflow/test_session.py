@@ -1,7 +1,8 @@
 """What heartbeat and release tell each other: the newest token, the newest lease, and whether the work has ended."""
 
 import pytest
-from kit.world import LEASE_MS, Callback, Process, TaskService, World
+from kit.step_functions import Callback, TaskService
+from kit.world import LEASE_MS, Process, World
 from workflow.hold import Hold
 
 from ticketlock import LockLost, LockName

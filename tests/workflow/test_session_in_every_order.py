@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from kit.engines import ON_ONE_ENGINE
 from kit.orders import every_order
-from kit.world import LEASE_MS, Callback, Process, Stepper, World, exclusion_held
+from kit.step_functions import Callback
+from kit.world import LEASE_MS, Process, Stepper, World, exclusion_held
 from workflow.hold import Hold
 
 from ticketlock import Grant, LockLost, Released

@@ -66,13 +66,13 @@ def park(stage: Stage, **more: Any) -> str:
 
 def beating_on(stage: Stage) -> str:
     """The execution in which a hold goes on, once its first heartbeat is parked there."""
-    seam: str = until(lambda: stage.continuations("hold-"), 30, lambda: "a seam")[0]
+    continuation: str = until(lambda: stage.continuations("hold-"), 30, lambda: "a continuation")[0]
     until(
-        lambda: any(event["type"] == "TaskSubmitted" for event in stage.continues.history(seam)),
+        lambda: any(event["type"] == "TaskSubmitted" for event in stage.continues.history(continuation)),
         10,
-        lambda: f"a heartbeat: {stage.continues.entered(seam)}",
+        lambda: f"a heartbeat: {stage.continues.entered(continuation)}",
     )
-    return seam
+    return continuation
 
 
 def holder_of(stage: Stage, owner: str) -> Holder | None:
@@ -151,18 +151,6 @@ class TestAStoppedWaiter:
         stage.clean_up(stopped)
         assert stage.lock(ENTITY).rows == ()
 
-    def test_an_event_that_comes_twice_is_one(self, open_with: Callable[..., Stage], work: Work) -> None:
-        stage = open_with(hand_over=CALLBACK)
-        holder = hold(stage, work)
-        stopped, behind = park(stage), park(stage)
-        stage.machine.stop(stopped)
-        for _ in range(2):
-            stage.clean_up(stopped)
-            state = stage.lock(ENTITY)
-            assert [row.owner for row in state.rows] == [behind]
-            assert state.item is not None
-            assert [each.owner for each in state.item.holders] == [holder]
-
 
 class TestAStoppedHolder:
     @pytest.mark.parametrize("input_included", [True, False])
@@ -178,21 +166,6 @@ class TestAStoppedHolder:
         assert children.wait(child).status == "ABORTED"
         assert granted_at(stage, waiter, LEASE_S) < lease_until_ms
         assert slept_through(stage, waiter) == before
-        after.finish.set()
-        assert stage.machine.wait(waiter).status == "SUCCEEDED"
-        assert stage.is_free(ENTITY)
-
-    def test_an_event_that_comes_twice_does_not_disturb_the_next_one(
-        self, open_with: Callable[..., Stage], after: Work
-    ) -> None:
-        stage = open_with(hand_over=CALLBACK)
-        holder, _, _ = hold_with_child(stage)
-        waiter = park(stage)
-        stage.machine.stop(holder)
-        stage.clean_up(holder)
-        granted_at(stage, waiter, LEASE_S)
-        stage.clean_up(holder)
-        assert holder_of(stage, waiter) is not None
         after.finish.set()
         assert stage.machine.wait(waiter).status == "SUCCEEDED"
         assert stage.is_free(ENTITY)
@@ -213,14 +186,14 @@ class TestAStoppedHolder:
         assert stage.is_free(ENTITY)
 
 
-class TestAcrossASeam:
+class TestAcrossAContinuation:
     def test_the_wait_of_a_stopped_execution_ends_where_it_went_on(
         self, open_with: Callable[..., Stage], work: Work, after: Work
     ) -> None:
         stage = open_with(polls_an_execution=2, poll_s=3)
         holder = hold(stage, work)
         stopped = stage.start(ENTITY, function="next")
-        (child,) = until(lambda: stage.continuations("wait-"), 30, lambda: "a seam")
+        (child,) = until(lambda: stage.continuations("wait-"), 30, lambda: "a continuation")
         stage.continues.wait_until_entered(child, "WaitForTurn")
         stage.machine.stop(stopped)
         stage.clean_up(stopped)
@@ -236,16 +209,16 @@ class TestAcrossASeam:
     ) -> None:
         stage = open_with(beats_an_execution=2, hand_over=CALLBACK)
         holder = hold(stage, work)
-        seam = beating_on(stage)
+        continuation = beating_on(stage)
         waiter = park(stage)
         stage.machine.stop(holder)
         stage.clean_up(holder)
-        assert stage.continues.wait(seam, HALF_LIFE_S).output["status"] == "ended"
+        assert stage.continues.wait(continuation, HALF_LIFE_S).output["status"] == "ended"
         lease_until_ms = lease_of(stage, holder)
         assert granted_at(stage, waiter, 2 * LEASE_S + HALF_LIFE_S) > lease_until_ms
         after.finish.set()
         assert stage.machine.wait(waiter).status == "SUCCEEDED"
-        assert stage.continuations("hold-")[0] == seam
+        assert stage.continuations("hold-")[0] == continuation
         assert stage.is_free(ENTITY)
 
     def test_a_nested_execution_whose_heartbeat_went_on_is_stopped_and_the_lock_freed(
@@ -253,25 +226,16 @@ class TestAcrossASeam:
     ) -> None:
         stage = open_with(beats_an_execution=2, hand_over=CALLBACK)
         holder, children, child = hold_with_child(stage)
-        seam = beating_on(stage)
+        continuation = beating_on(stage)
         stage.machine.stop(holder)
         stage.clean_up(holder)
         assert children.wait(child).status == "ABORTED"
         assert stage.is_free(ENTITY)
-        assert stage.continues.wait(seam, HALF_LIFE_S).output["status"] == "ended"
+        assert stage.continues.wait(continuation, HALF_LIFE_S).output["status"] == "ended"
         assert stage.is_free(ENTITY)
 
 
 class TestAnExecutionThatFailedByItself:
-    def test_there_is_nothing_left_to_do(self, open_stage: Open) -> None:
-        stage = open_stage(Work(error=RuntimeError("no tea")))
-        arn = stage.start(ENTITY)
-        assert stage.machine.wait(arn).status == "FAILED"
-        before = stage.items()
-        stage.clean_up(arn)
-        assert stage.items() == before
-        assert stage.is_free(ENTITY)
-
     def test_one_that_gave_up_waiting_takes_nothing_from_the_others(
         self, open_with: Callable[..., Stage], work: Work
     ) -> None:
@@ -285,10 +249,3 @@ class TestAnExecutionThatFailedByItself:
         assert state.item is not None
         assert [row.owner for row in state.rows] == [behind]
         assert [each.owner for each in state.item.holders] == [holder]
-
-    def test_one_whose_input_was_refused_has_no_lock(self, open_stage: Open) -> None:
-        stage = open_stage()
-        arn = stage.machine.start("refused", {"entity": 7})
-        assert stage.machine.wait(arn).error == "InvalidLockRequest"
-        stage.clean_up(arn)
-        assert stage.items() == []

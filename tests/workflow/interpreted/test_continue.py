@@ -18,7 +18,7 @@ EVENTS_PER_LOOK = {True: budget.EVENTS_PER_PARKED_LOOK, False: budget.EVENTS_PER
 """At most, of a waiter that is called, and of one that polls."""
 
 
-def test_a_wait_goes_on_over_10_seams_in_the_same_place(open_stage: Open) -> None:
+def test_a_wait_goes_on_over_10_continuations_in_the_same_place(open_stage: Open) -> None:
     work = Work(seconds=60)
     stage = open_stage({"work": work, "next": Work(), "last": Work()}, polls_an_execution=3)
     holder = stage.start("order-42")
@@ -39,7 +39,7 @@ def test_a_wait_goes_on_over_10_seams_in_the_same_place(open_stage: Open) -> Non
     assert stage.is_free("order-42")
 
 
-def test_a_called_wait_goes_on_over_a_seam(open_stage: Open) -> None:
+def test_a_called_wait_goes_on_over_a_continuation(open_stage: Open) -> None:
     stage, work, holder, waiter = with_a_waiter(open_stage, polls_an_execution=2, parks=1, hand_over=HandOver.CALLBACK)
     stage.machine.wait_until_entered(waiter, "ContinueWaiting", 3 * LEASE_S)
     (child,) = stage.continuations("wait-")
@@ -49,7 +49,7 @@ def test_a_called_wait_goes_on_over_a_seam(open_stage: Open) -> None:
     assert stage.machine.wait(waiter, HALF_LIFE_S + 30).status == "SUCCEEDED"
 
 
-def test_a_record_wait_ends_across_a_seam(open_stage: Open) -> None:
+def test_a_record_wait_ends_across_a_continuation(open_stage: Open) -> None:
     work = Work(seconds=60)
     stage = open_stage(work, polls_an_execution=2)
     holder = stage.start("order-42")
@@ -74,13 +74,13 @@ def test_a_wait_whose_continuation_is_stopped_goes_on_by_itself(open_stage: Open
     assert stage.machine.wait(waiter).status == "SUCCEEDED"
 
 
-def test_a_hold_goes_on_over_seams_and_keeps_the_lock(open_stage: Open) -> None:
+def test_a_hold_goes_on_over_continuations_and_keeps_the_lock(open_stage: Open) -> None:
     work = Work(seconds=60)
     stage = open_stage({"work": work, "next": Work()}, beats_an_execution=2)
     holder = stage.start("order-42")
     assert work.started.wait(10)
     (held,) = (item.holders for item in [stage.lock("order-42").item] if item is not None)
-    until(lambda: len(stage.continuations("hold-")) >= 3, 90, lambda: "the third seam")
+    until(lambda: len(stage.continuations("hold-")) >= 3, 90, lambda: "the third continuation")
     item = stage.lock("order-42").item
     assert item is not None
     assert [each.fencing_token for each in item.holders] == [each.fencing_token for each in held]
@@ -91,12 +91,12 @@ def test_a_hold_goes_on_over_seams_and_keeps_the_lock(open_stage: Open) -> None:
     assert {stage.continues.wait(arn).status for arn in stage.continuations("hold-")} == {"SUCCEEDED"}
 
 
-def test_a_hold_that_is_lost_across_a_seam_stops_the_work_by_name(open_stage: Open) -> None:
+def test_a_hold_that_is_lost_across_a_continuation_stops_the_work_by_name(open_stage: Open) -> None:
     work = Work(seconds=60)
     stage = open_stage(work, beats_an_execution=2)
     holder = stage.start("order-42")
     assert work.started.wait(10)
-    until(lambda: stage.continuations("hold-"), 30, lambda: "a seam")
+    until(lambda: stage.continuations("hold-"), 30, lambda: "a continuation")
     stage.take_away("order-42")
     outcome = stage.machine.wait(holder, LEASE_S + 30)
     assert (outcome.status, outcome.error) == ("FAILED", "LockLost")
@@ -109,10 +109,10 @@ def test_a_hold_whose_continuation_is_stopped_goes_on_by_itself(open_stage: Open
     stage = open_stage(work, beats_an_execution=2)
     holder = stage.start("order-42")
     assert work.started.wait(10)
-    child = until(lambda: stage.continuations("hold-"), 30, lambda: "a seam")[0]
+    child = until(lambda: stage.continuations("hold-"), 30, lambda: "a continuation")[0]
     stage.continues.wait_until_entered(child, "Heartbeat")
     stage.continues.stop(child)
-    until(lambda: len(stage.continuations("hold-")) >= 2, 30, lambda: "the next seam")
+    until(lambda: len(stage.continuations("hold-")) >= 2, 30, lambda: "the next continuation")
     work.finish.set()
     assert stage.machine.wait(holder, LEASE_S + 30).status == "SUCCEEDED"
 
@@ -154,18 +154,18 @@ class TestEventBudget:
         print_row("a parked look at most", most)
         assert most == budget.EVENTS_PER_PARKED_LOOK
 
-    def test_a_waiting_seam_costs_what_the_budget_counts(self, open_stage: Open, print_row: Any) -> None:
+    def test_a_waiting_continuation_costs_what_the_budget_counts(self, open_stage: Open, print_row: Any) -> None:
         with waiting(open_stage, polls_an_execution=2) as (stage, waiter, _):
             stage.machine.wait_until_entered(waiter, "ContinueWaiting", more_than=2)
             events = round_of(stage.machine.history(waiter), "ContinueWaiting")
-            print_row("a seam of a wait", events)
+            print_row("a continuation of a wait", events)
             assert events == budget.EVENTS_PER_WAITING_CONTINUATION
 
-    def test_a_holding_seam_costs_what_the_budget_counts(self, open_stage: Open, print_row: Any) -> None:
+    def test_a_holding_continuation_costs_what_the_budget_counts(self, open_stage: Open, print_row: Any) -> None:
         with waiting(open_stage, beats_an_execution=2) as (stage, _, holder):
             stage.machine.wait_until_entered(holder, "ContinueHolding", 60, more_than=2)
             events = round_of(stage.machine.history(holder), "ContinueHolding")
-            print_row("a seam of a hold", events)
+            print_row("a continuation of a hold", events)
             assert events == budget.EVENTS_PER_HOLDING_CONTINUATION
 
     def test_a_year_fits_under_the_default_lease(self, print_row: Any) -> None:
@@ -175,9 +175,9 @@ class TestEventBudget:
         looks = {True: beats / budget.PARKS_A_LOOK, False: beats + 1_000 * (1 + lease_s / 2 / poll_s)}
         for called, most in looks.items():
             first = budget.FIRST_POLLS * EVENTS_PER_LOOK[called]
-            seams = (budget.WAITING_EVENTS - first) / budget.EVENTS_PER_WAITING_CONTINUATION
-            assert seams * budget.most_polls_an_execution(called=called) > most
-            print_row("seams that a wait may have", int(seams))
+            continuations = (budget.WAITING_EVENTS - first) / budget.EVENTS_PER_WAITING_CONTINUATION
+            assert continuations * budget.most_polls_an_execution(called=called) > most
+            print_row("continuations that a wait may have", int(continuations))
         left = budget.MAX_EVENTS - budget.WAITING_EVENTS - 2 * budget.FIRST_BEATS * budget.EVENTS_PER_BEAT
         assert left / budget.EVENTS_PER_HOLDING_CONTINUATION * budget.BEATS_AN_EXECUTION > beats
 

@@ -119,11 +119,11 @@ def test_a_reader_that_waited_and_held_in_other_executions_is_a_reader_still(
     writer = stage.start(ENTITY, function="first")
     assert runs(first)
     readers = [stage.start(ENTITY, function=name, shared=True) for name in ("second", "third")]
-    until(lambda: len(stage.continuations("wait-")) >= 2, 30, lambda: "two seams")
+    until(lambda: len(stage.continuations("wait-")) >= 2, 30, lambda: "two continuations")
     first.finish.set()
     assert runs(second)
     assert runs(third)
-    until(lambda: len(stage.continuations("hold-")) >= 2, 60, lambda: "two seams")
+    until(lambda: len(stage.continuations("hold-")) >= 2, 60, lambda: "two continuations")
     second.finish.set()
     third.finish.set()
     assert {stage.machine.wait(arn).status for arn in (writer, *readers)} == {"SUCCEEDED"}
@@ -165,7 +165,7 @@ def test_a_number_that_changes_while_it_waits_fails_by_name_and_the_queue_is_lef
     waiter = stage.start(ENTITY, function="second")
     wait_until_queued(stage, waiter)
     if polls == 2:
-        until(lambda: stage.continuations("wait-"), 30, lambda: "a seam")
+        until(lambda: stage.continuations("wait-"), 30, lambda: "a continuation")
     stage.client.update_item(
         TableName=stage.table_name,
         Key=lock_key(LockName(ENTITY)),
