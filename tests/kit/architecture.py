@@ -51,6 +51,14 @@ def between(found: Arrows, rooms: Iterable[str]) -> Arrows:
     return joined
 
 
+def height(found: Arrows) -> int:
+    """How many stand on one another at the most."""
+    heights: dict[str, int] = {}
+    for name in graphlib.TopologicalSorter(found).static_order():
+        heights[name] = 1 + max((heights[below] for below in found.get(name, ())), default=0)
+    return max(heights.values())
+
+
 def room_of(module: str, rooms: Iterable[str]) -> str:
     """The room that a module is in: the longest name that it is, or begins with."""
     return max((room for room in rooms if module == room or module.startswith(room + ".")), key=len)

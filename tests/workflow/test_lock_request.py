@@ -36,6 +36,17 @@ def test_a_request_that_says_nothing_has_the_deployments_number_and_shares_with_
 
 
 @BOTH
+@pytest.mark.parametrize("default", [0, -3, 101, "3", None])
+def test_a_default_that_is_no_number_of_permits_is_refused_by_name_and_asked_of_nobody_else(
+    parse: Any, default: Any
+) -> None:
+    with pytest.raises(InvalidLockRequest, match="permits"):
+        parse(default)
+    assert parse(default, permits=2).permits == 2
+    assert parse(default, shared=True).permits == 1
+
+
+@BOTH
 @pytest.mark.parametrize("permits", [1, 2, 100])
 def test_a_request_may_name_another_number(parse: Any, permits: int) -> None:
     assert parse(7, permits=permits).permits == permits

@@ -15,6 +15,7 @@ from ticketlock.client._holdings import HAS_LEFT, Holdings
 from ticketlock.client._wait import WaitEnded
 from ticketlock.client._wishes import Defaults, Seconds, Terms, Wishes, entity_of, rest_s, signature_of
 from ticketlock.errors import ClientClosed, RecordWaitExceeded
+from ticketlock.locks._claim import check_lease
 from ticketlock.locks._inspect import LockSummary, inspect, list_page
 from ticketlock.locks._names import LockName
 from ticketlock.locks._operators import resume
@@ -112,7 +113,7 @@ class LockClient:
             held = self._holdings.held_by(caller, terms, reentrant=reentrant)
             if held is not None:
                 return held
-            return self._keep(self._made(terms, await self._acquire(terms, on_wait)), caller)
+            return self._holdings.keep(caller, self._made(terms, await self._acquire(terms, on_wait)))
 
         return Acquiring(begin)
 
@@ -188,9 +189,10 @@ class LockClient:
         """Go on with a lock that another process has taken; see ``ticketlock.LockClient.resume``."""
         self._check_usable()
         lock, lease_ms = self.lock(entity, namespace), self._defaults.lease_ms(lease)
-        _sdk.check_lease(lease_ms, self._table.client)
+        check_lease(lease_ms, self._table.client)
         claim, grant = await self._table.run(lambda now: resume(lock, owner, lease_ms, now))
-        return self._keep(self._made(Terms(claim, has_own_identity=False, heartbeat=heartbeat), grant), owner)
+        made = self._made(Terms(claim, has_own_identity=False, heartbeat=heartbeat), grant)
+        return self._holdings.keep(owner, made)
 
     async def inspect(self, entity: str | LockName, *, namespace: str | None = None) -> LockState:
         """Read a lock, its holders and its whole queue."""
@@ -272,12 +274,6 @@ class LockClient:
 
     def _group(self, leases: Sequence[Lease]) -> LeaseGroup:
         return LeaseGroup(leases, self._table, self._holdings, self._to_the_end)
-
-    def _keep(self, made: Lease, caller: object) -> Lease:
-        self._holdings.keep(caller, made)
-        if made._is_watched():
-            self._heartbeat.watch(made)
-        return made
 
     async def _tend(self, lease: Lease, due: Due) -> None:
         if due == "renew":

@@ -9,6 +9,7 @@ from ticketlock.aio._to_the_end import ToTheEnd
 from ticketlock.client._base_lease import BaseLease
 from ticketlock.client._holdings import TRANSACTION_PATIENCE_S, Holdings
 from ticketlock.client._wishes import Seconds, Terms
+from ticketlock.errors import LockLost
 from ticketlock.locks._outcomes import Grant
 from ticketlock.wire._actions import Actions
 from ticketlock.wire._clocks import Clocks
@@ -95,7 +96,13 @@ class LeaseGroup:
         await self._each(lambda lease: self._holdings.release(lease))
 
     async def __aenter__(self) -> Self:
-        await self._end(self._holdings.enter_block(self.leases))
+        # Not a word to the loop where all is well: a cancellation would find nobody inside to release them.
+        try:
+            for lease in self.leases:
+                lease._check_held()
+        except LockLost:
+            await self._each(lambda lease: self._holdings.release(lease, best_effort=True))
+            raise
         return self
 
     async def __aexit__(

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable
 
-from ticketlock.locks._claim import Claim
+from ticketlock.locks._claim import Claim, check_lease
 from ticketlock.locks._hand_over import contender_class
 from ticketlock.locks._protocol import Contender
 from ticketlock.locks._reads import TIME_CHECK
-from ticketlock.wire import _sdk
 from ticketlock.wire._actions import Actions, T
 from ticketlock.wire._async_performer import AsyncPerformer
 from ticketlock.wire._requests import Steps
@@ -28,5 +27,5 @@ class LockTable(AsyncPerformer):
         Raises:
             InvalidLockRequest: a request that hangs could take the claim's whole lease.
         """
-        _sdk.check_lease(claim.lease_ms, self.client)
+        check_lease(claim.lease_ms, self.client)
         return self._driver.run(lambda now: steps(self.contender(claim, now)))

@@ -159,7 +159,7 @@ class LockClient:
             return held
         made = self._made(terms, self._acquire(terms, on_wait))
         try:
-            return self._keep(made, caller)
+            return self._holdings.keep(caller, made)
         except BaseException:
             made._give_back()
             raise
@@ -259,7 +259,8 @@ class LockClient:
         """
         self._holdings.check_usable()
         claim, grant = self._table.resume(self.lock(entity, namespace), owner, self._defaults.lease_ms(lease))
-        return self._keep(self._made(Terms(claim, has_own_identity=False, heartbeat=heartbeat), grant), owner)
+        made = self._made(Terms(claim, has_own_identity=False, heartbeat=heartbeat), grant)
+        return self._holdings.keep(owner, made)
 
     def inspect(self, entity: str | LockName, *, namespace: str | None = None) -> LockState:
         """Read a lock, its holders and its whole queue."""
@@ -329,17 +330,6 @@ class LockClient:
 
     def _group(self, leases: Sequence[Lease]) -> LeaseGroup:
         return LeaseGroup(leases, self._table, self._holdings)
-
-    def _keep(self, made: Lease, caller: object) -> Lease:
-        self._holdings.keep(caller, made)
-        if made._is_watched():
-            try:
-                self._heartbeat.watch(made)
-            except RuntimeError:
-                # No thread can be started: a lock that nobody renews is not handed out.
-                self._holdings.forget(made)
-                raise
-        return made
 
     def _tend(self, lease: Lease, due: Due) -> None:
         if due == "renew":

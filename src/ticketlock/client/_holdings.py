@@ -68,6 +68,10 @@ class Table(Protocol):
 class Heart(Protocol[L_contra]):
     """What watches the leases: a thread, or a task for each."""
 
+    def watch(self, lease: L_contra) -> None:
+        """Watch it from now on."""
+        ...
+
     def forget(self, lease: L_contra) -> None:
         """Watch it no more."""
         ...
@@ -143,18 +147,26 @@ class Holdings(Generic[L]):
             "first, or ask with reentrant=True (shared, if it is held so)"
         )
 
-    def keep(self, caller: object, lease: L) -> None:
-        """Remember a lease.
+    def keep(self, caller: object, lease: L) -> L:
+        """Remember a lease, and watch it.
 
         Raises:
             ClientClosed: the client was closed while it was acquired: somebody has to release it.
+            RuntimeError: no thread can be started: a lock that nobody renews is not handed out.
         """
         with self._mutex:
             if self._closed:
                 raise ClientClosed("the client was closed")
             lease._caller = caller
             self._held.setdefault((lease.lock, caller), []).append(lease)
+        if lease._is_watched():
+            try:
+                self._heart.watch(lease)
+            except RuntimeError:
+                self.forget(lease)
+                raise
         _log.debug("acquired %r", lease)
+        return lease
 
     def forget(self, lease: L) -> None:
         """Keep and watch a lease no more."""
@@ -346,21 +358,14 @@ class Holdings(Generic[L]):
             # The work is done; the lease ends by itself.
             _log.error("%r was not released, and ends by itself: %s", lease, failed)
 
-    def enter_block(self, leases: Sequence[L]) -> Actions[None]:
-        """The beginning of ``with``: all of them are held, or none is any more."""
-        try:
-            for lease in leases:
-                lease._check_held()
-        except LockLost:
-            yield from self.each(leases, lambda lease: self.release(lease, best_effort=True))
-            raise
-
     def each(self, leases: Sequence[L], end: Callable[[L], Actions[None]]) -> Actions[None]:
         """The last one first, each of them, whatever becomes of the others."""
         first: BaseException | None = None
         for lease in reversed(leases):
             try:
                 yield from end(lease)
+            except GeneratorExit:
+                raise
             except BaseException as error:
                 first = first or error
         if first is not None:

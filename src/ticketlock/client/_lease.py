@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ticketlock.client._base_lease import BaseLease
 from ticketlock.client._holdings import TRANSACTION_PATIENCE_S, Holdings
 from ticketlock.client._wishes import Seconds, Terms
+from ticketlock.errors import LockLost
 from ticketlock.locks._lock_table import LockTable
 from ticketlock.locks._outcomes import Grant
 from ticketlock.wire._actions import Actions
@@ -135,7 +136,12 @@ class LeaseGroup:
         self._each(lambda lease: self._holdings.release(lease))
 
     def __enter__(self) -> Self:
-        self._table.drive(self._holdings.enter_block(self.leases))
+        try:
+            for lease in self.leases:
+                lease._check_held()
+        except LockLost:
+            self._each(lambda lease: self._holdings.release(lease, best_effort=True))
+            raise
         return self
 
     def __exit__(

@@ -25,7 +25,7 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """One acquisition's wishes.
+    """What one acquisition asks for: its caller's wishes, checked and completed.
 
     Attributes:
         claim: what it asks for.

@@ -1,6 +1,7 @@
 """What one acquisition asks for."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from ticketlock._checks import text, whole_number
 from ticketlock.errors import InvalidLockRequest
@@ -52,3 +53,15 @@ class Claim:
     def mode(self) -> Mode:
         """How it is to hold the lock."""
         return mode_of(shared=self.shared)
+
+
+def check_lease(lease_ms: int, client: Any) -> None:
+    """Refuse a lease that one hung request could outlast.
+
+    Raises:
+        InvalidLockRequest: it is shorter than four read time-outs of the client.
+    """
+    read_timeout_s = client.meta.config.read_timeout
+    if read_timeout_s * 4_000 > lease_ms:
+        allowed = f"at least four read time-outs of the client ({read_timeout_s} s each)"
+        raise InvalidLockRequest("lease_ms", lease_ms, allowed)

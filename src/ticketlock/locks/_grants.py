@@ -38,7 +38,7 @@ def take_at_once(claim: Claim, now: Moment) -> Write:
                 only_if.KNOWN_FORMAT,
                 only_if.PERMITS_AS_ASKED,
                 only_if.NOBODY_WAITS,
-                *claim.mode.room,
+                *claim.mode.room_conditions,
                 only_if.NOT_A_HOLDER_YET,
             ),
         ),

@@ -75,7 +75,7 @@ class CallingContender(Contender):
         self, held: Hold, finished_at_ms: int | None = None, *, data_left: str | None = None
     ) -> Steps[Released]:
         """Free the lock, and call; see ``Contender.release``."""
-        released = yield from super().release(held, finished_at_ms, data_left=data_left)
+        released = yield from self.free(held, finished_at_ms, data_left=data_left)
         # None: an earlier try freed the lock, and perhaps it called nobody.
         if released.waiting != 0:
             yield from self.call_next()

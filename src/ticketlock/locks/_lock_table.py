@@ -1,10 +1,10 @@
-"""The lock table over boto3: performs the protocol's requests, one process, any number of threads."""
+"""The lock table for threads: the protocol's verbs, one method each."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
 
 from ticketlock._checks import whole_number
-from ticketlock.locks._claim import Claim
+from ticketlock.locks._claim import Claim, check_lease
 from ticketlock.locks._hand_over import contender_class
 from ticketlock.locks._inspect import LockSummary, inspect, list_page
 from ticketlock.locks._items import Holder
@@ -13,7 +13,6 @@ from ticketlock.locks._operators import release_of, resume, set_limit
 from ticketlock.locks._outcomes import Grant, Hold, LockState, Place, Position, Released
 from ticketlock.locks._protocol import Contender
 from ticketlock.locks._reads import TIME_CHECK
-from ticketlock.wire import _sdk
 from ticketlock.wire._actions import Actions, T
 from ticketlock.wire._performer import Performer
 from ticketlock.wire._requests import Attributes, Steps
@@ -164,7 +163,7 @@ class LockTable(Performer):
             LockLost: it does not hold it.
             InvalidLockRequest: a request that hangs could take the whole lease.
         """
-        _sdk.check_lease(lease_ms, self._client)
+        check_lease(lease_ms, self._client)
         return self.run(lambda now: resume(lock, owner, lease_ms, now))
 
     def contend(
@@ -175,11 +174,12 @@ class LockTable(Performer):
         Raises:
             InvalidLockRequest: a request that hangs could take the claim's whole lease.
         """
-        return self.drive(self.contending(claim, steps), sleep=sleep)
+        check_lease(claim.lease_ms, self._client)
+        return self.run(lambda now: steps(self.contender(claim, now)), sleep=sleep)
 
     def contending(self, claim: Claim, steps: Callable[[Contender], Steps[T]]) -> Actions[T]:
         """The same, as calls and sleeps to be driven."""
-        _sdk.check_lease(claim.lease_ms, self._client)
+        check_lease(claim.lease_ms, self._client)
         return self._driver.run(lambda now: steps(self.contender(claim, now)))
 
     def _release_of(self, lock: LockName, whose: Callable[[Holder], bool], *, by_force: bool) -> Released:

@@ -1,7 +1,7 @@
 """The modes in which a lock is held, and all that depends on them: who fits beside whom, and how many.
 
-A claim, a queue row and a holder each have one. A new mode is a class here, its name in the callers' words (``shared``
-of the API, the input and the table), and nothing else.
+A claim, a queue row and a holder each have one. A new mode is a class here, and what tells it: a word of the API, the
+input and the table (``shared``), and a counter of its holders in the lock item (``heldShared``).
 """
 
 from abc import ABC, abstractmethod
@@ -30,7 +30,7 @@ class Mode(ABC):
 
     @property
     @abstractmethod
-    def room(self) -> tuple[str, ...]:
+    def room_conditions(self) -> tuple[str, ...]:
         """The conditions that one more holder fits, when nobody's lease is judged."""
 
     @property
@@ -73,7 +73,7 @@ class _Exclusive(Mode):
     marks: Mapping[str, Any] = {}
 
     @property
-    def room(self) -> tuple[str, ...]:
+    def room_conditions(self) -> tuple[str, ...]:
         return only_if.A_PERMIT_IS_FREE, only_if.NOBODY_SHARES
 
     @property
@@ -84,7 +84,7 @@ class _Exclusive(Mode):
         return permits
 
     def permits_to_ask(self, permits: int) -> int:
-        return max(1, permits)
+        return permits
 
     def turn_is_told(self, others: Sequence[Mode], mine: int, permits: int) -> bool:
         return len(others) + mine > permits
@@ -98,7 +98,7 @@ class _Shared(Mode):
     marks: Mapping[str, Any] = {"shared": {"BOOL": True}}
 
     @property
-    def room(self) -> tuple[str, ...]:
+    def room_conditions(self) -> tuple[str, ...]:
         return only_if.ALL_HOLDERS_SHARE, only_if.A_SHARED_PLACE_IS_FREE, only_if.NOT_CLOSED
 
     @property

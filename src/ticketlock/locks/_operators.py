@@ -97,7 +97,7 @@ def _claim_of(lock: LockName, holder: Holder, item: LockItem, lease_ms: int) -> 
         lock,
         holder.owner,
         lease_ms,
-        permits=holder.mode.permits_to_ask(item.permits),
+        permits=holder.mode.permits_to_ask(max(1, item.permits)),
         data=holder.data,
         shared=holder.shared,
     )

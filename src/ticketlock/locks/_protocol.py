@@ -305,6 +305,10 @@ class Contender:
     def release(
         self, held: Hold, finished_at_ms: int | None = None, *, data_left: str | None = None
     ) -> Steps[Released]:
+        """Free the lock, and call the next in line, where this contender calls; see ``free``."""
+        return (yield from self.free(held, finished_at_ms, data_left=data_left))
+
+    def free(self, held: Hold, finished_at_ms: int | None = None, *, data_left: str | None = None) -> Steps[Released]:
         """Free the lock.
 
         Args:
@@ -340,7 +344,7 @@ class Contender:
         return Released(held_ms, lease_was_over, waiting=was.waiting if was is not None else None)
 
     def call_next(self) -> Steps[int]:
-        """Call those of the first in line who may enter; this contender calls nobody.
+        """Call whoever may enter now. This contender calls nobody: they look by themselves.
 
         Returns:
             How many were called.

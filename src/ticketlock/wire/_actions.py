@@ -2,7 +2,8 @@
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from inspect import GEN_CLOSED, GEN_CREATED, getgeneratorstate
+from typing import Any, Generic, Literal, TypeVar
 
 T = TypeVar("T")
 
@@ -31,3 +32,64 @@ class Sleep:
 
 Actions = Generator[Call | Sleep, Any, T]
 """Yields calls and sleeps; is sent what a call returned, or thrown what it raised; returns its result."""
+
+
+class SleepFailed(BaseException):
+    """What a caller's own ``sleep`` has raised. It is no answer of a service, so nothing on the way takes it for one.
+
+    Attributes:
+        error: what it has raised.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class Course(Generic[T]):
+    """Actions while they are performed: hands them whatever became of the last one, until they have ended.
+
+    Whatever is raised meanwhile, and wherever, a user's interrupt or a cancellation too, is thrown into them: the steps
+    have their own ends. So no interrupt leaves a release half done, with nobody left to repeat it.
+
+    Attributes:
+        answer: of the last call.
+        result: what they have returned.
+    """
+
+    def __init__(self, actions: Actions[T]) -> None:
+        self.answer: Any = None
+        self.result: T
+        self._actions = actions
+        self._error: BaseException | None = None
+
+    def next(self) -> Call | Sleep | None:
+        """What to perform next; None once they have returned."""
+        try:
+            if self._error is None:
+                action = self._actions.send(self.answer)
+            else:
+                if getgeneratorstate(self._actions) == GEN_CREATED:
+                    # What has not begun has no ends yet.
+                    next(self._actions)
+                action = self._actions.throw(self._error)
+        except StopIteration as end:
+            self.result = end.value
+            return None
+        self.answer = self._error = None
+        return action
+
+    def take(self, raised: BaseException) -> None:
+        """Take in what was raised since ``next``.
+
+        Raises:
+            BaseException: the same, where the actions have ended by it.
+        """
+        if getgeneratorstate(self._actions) != GEN_CLOSED:
+            self._error = raised
+            return
+        # An error has the frame that performs in its traceback, which has this.
+        self._error = None
+        if isinstance(raised, SleepFailed):
+            raise raised.error from None
+        raise raised

@@ -36,7 +36,7 @@ class Heartbeat(Generic[L]):
         """Tend it no more."""
         watch = self._watches.pop(lease, None)
         # A watch that has found the loss itself is about to end.
-        if watch is not None and watch is not asyncio.current_task():
+        if watch is not None and watch is not _current_task():
             watch.cancel()
 
     def tell(self, lease: L, what: Due) -> None:
@@ -83,3 +83,11 @@ class Heartbeat(Generic[L]):
         finally:
             if renewal is not None:
                 renewal.cancel()
+
+
+def _current_task() -> "asyncio.Task[Any] | None":
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        # Called outside of the loop, as `detach` may be.
+        return None

@@ -1,12 +1,12 @@
 """Performs calls and sleeps with aiobotocore, for the tasks of one event loop."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from ticketlock._checks import text
 from ticketlock.wire import _sdk
-from ticketlock.wire._actions import Actions, Sleep, T
+from ticketlock.wire._actions import Actions, Course, Sleep, T
 from ticketlock.wire._clocks import Clocks
 from ticketlock.wire._driver import Driver
 from ticketlock.wire._requests import Answer, Request, Steps
@@ -32,13 +32,14 @@ class AsyncPerformer:
     _time_check: ClassVar[Request]
 
     def __init__(self, table_name: str, step_functions: Any, clocks: Clocks) -> None:
-        self.table_name = text("table_name", table_name, 1_024)
+        self.table_name = table_name
         self.client: Any = None
         self._step_functions = step_functions
         self._driver = Driver(table_name, self._time_check, clocks, _GIVE_UP_AFTER_MS)
 
     def open(self, client: Any) -> None:
         """Use this client: no retries (``total_max_attempts`` 1), time-outs of at most 5 s."""
+        text("table_name", self.table_name, 1_024)
         _sdk.check_client(client)
         self.client = client
 
@@ -53,20 +54,21 @@ class AsyncPerformer:
     async def drive(self, actions: Actions[T], *, dynamodb: Any = None) -> T:
         """Perform calls and sleeps, and hand back what comes of them; with another DynamoDB client, if one is given."""
         clients = {"dynamodb": dynamodb or self.client, "stepfunctions": self._step_functions}
-        try:
-            action = next(actions)
-            while True:
-                answer: Any = None
-                try:
-                    if isinstance(action, Sleep):
-                        await asyncio.sleep(action.ms / 1_000)
-                    else:
-                        answer = await getattr(clients[action.service], action.operation)(**action.parameters)
-                except BaseException as error:
-                    # Whatever it is, a cancellation too: the steps have their own ends.
-                    action = actions.throw(error)
+        course = Course(actions)
+        while True:
+            try:
+                return await self._perform_all(course, clients)
+            except BaseException as raised:
+                # An interrupt between two actions.
+                course.take(raised)
+
+    async def _perform_all(self, course: Course[T], clients: Mapping[str, Any]) -> T:
+        while (action := course.next()) is not None:
+            try:
+                if isinstance(action, Sleep):
+                    await asyncio.sleep(action.ms / 1_000)
                 else:
-                    action = actions.send(answer)
-        except StopIteration as end:
-            result: T = end.value
-            return result
+                    course.answer = await getattr(clients[action.service], action.operation)(**action.parameters)
+            except BaseException as raised:
+                course.take(raised)
+        return course.result

@@ -1,9 +1,13 @@
 """Condition expressions, put together."""
 
+import re
+
+_OR = re.compile(r"\bor\b", re.IGNORECASE)
+
 
 def every(*conditions: str) -> str:
     """All of the conditions hold."""
-    return " AND ".join(f"({condition})" if " OR " in condition else condition for condition in conditions)
+    return " AND ".join(f"({condition})" if _OR.search(condition) else condition for condition in conditions)
 
 
 def either(first: str, second: str) -> str:

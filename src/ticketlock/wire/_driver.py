@@ -149,9 +149,9 @@ class Driver:
                     over = given_up(f"gave up after {attempt + 1} attempts: {error}")
                     told, cause = _told(request, over, error)
                     raise told from cause
-                yield Sleep(pause_ms)
             else:
                 return Answer(response, self._received(request, sent, response), request.may_write, items)
+            yield Sleep(pause_ms)
         raise AssertionError("unreachable")
 
     def _received(self, request: Request, sent: Reading, response: Any) -> Reading:

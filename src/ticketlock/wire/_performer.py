@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ticketlock._checks import text
 from ticketlock.wire import _sdk
-from ticketlock.wire._actions import Actions, Sleep, T
+from ticketlock.wire._actions import Actions, Call, Course, Sleep, SleepFailed, T
 from ticketlock.wire._clocks import Clocks, SystemClocks
 from ticketlock.wire._driver import Driver
 from ticketlock.wire._requests import Answer, Reply, Request, Steps
@@ -105,22 +105,27 @@ class Performer:
     ) -> T:
         """Perform calls and sleeps, and hand back what comes of them; with another DynamoDB client, if one is given."""
         wait = sleep if sleep is not None else self._sleep
-        clients: dict[str, Any] = {"dynamodb": dynamodb or self._client}
-        try:
-            action = next(actions)
-            while True:
-                answer: Any = None
-                try:
-                    if isinstance(action, Sleep):
-                        wait(action.ms / 1_000)
-                    else:
-                        client = clients.get(action.service) or self.step_functions
-                        answer = getattr(client, action.operation)(**action.parameters)
-                except BaseException as error:
-                    # Whatever it is, a user's interrupt too: the steps have their own ends.
-                    action = actions.throw(error)
-                else:
-                    action = actions.send(answer)
-        except StopIteration as end:
-            result: T = end.value
-            return result
+        course = Course(actions)
+        while True:
+            try:
+                return self._perform_all(course, dynamodb or self._client, wait)
+            except BaseException as raised:
+                # An interrupt between two actions.
+                course.take(raised)
+
+    def _perform_all(self, course: Course[T], dynamodb: "DynamoDBClient", wait: Callable[[float], object]) -> T:
+        while (action := course.next()) is not None:
+            try:
+                course.answer = self._act(action, dynamodb, wait)
+            except BaseException as raised:
+                course.take(raised)
+        return course.result
+
+    def _act(self, action: Call | Sleep, dynamodb: "DynamoDBClient", wait: Callable[[float], object]) -> Any:
+        if isinstance(action, Sleep):
+            try:
+                return wait(action.ms / 1_000)
+            except Exception as error:
+                raise SleepFailed(error) from error
+        client = dynamodb if action.service == "dynamodb" else self.step_functions
+        return getattr(client, action.operation)(**action.parameters)

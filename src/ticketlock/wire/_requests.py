@@ -23,7 +23,13 @@ _METHODS: Mapping[Operation, str] = {"Update": "update_item", "Put": "put_item",
 
 
 class InconclusiveAnswer(Exception):
-    """The service answered, and yet it is not known what became of the request: it is to be repeated."""
+    """The service answered, and yet it is not known what became of the request: it is to be repeated.
+
+    Attributes:
+        perhaps_applied: whether it may have been applied.
+    """
+
+    perhaps_applied: ClassVar[bool] = True
 
 
 class BrokenReply(InconclusiveAnswer):
@@ -35,6 +41,8 @@ class BrokenReply(InconclusiveAnswer):
 
 class StillRunning(InconclusiveAnswer):
     """An execution that was stopped is not seen closed yet; descriptions are eventually consistent."""
+
+    perhaps_applied: ClassVar[bool] = False
 
     def __str__(self) -> str:
         return "the execution is not seen closed yet"
@@ -160,6 +168,10 @@ class TransactWrite(Request):
         """The transaction."""
         items: list[dict[str, Any]] = [{write.operation: write.parameters(table)} for write in self.writes]
         return (yield transact_write_call(items, identity))
+
+    def too_late_ms(self) -> int | None:
+        """As the first of its writes was told."""
+        return min((ms for write in self.writes if (ms := write.too_late_ms()) is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)

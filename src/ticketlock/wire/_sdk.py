@@ -23,7 +23,7 @@ from botocore.exceptions import (
 from botocore.validate import ParamValidator
 
 from ticketlock.errors import InvalidLockRequest, TableError, TableNotFound, TableRefused
-from ticketlock.wire._requests import BrokenReply, InconclusiveAnswer, Refusal, StillRunning
+from ticketlock.wire._requests import InconclusiveAnswer, Refusal
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -84,18 +84,6 @@ def check_client(client: "DynamoDBClient") -> None:
             )
 
 
-def check_lease(lease_ms: int, client: "DynamoDBClient") -> None:
-    """Refuse a lease that one hung request could outlast.
-
-    Raises:
-        InvalidLockRequest: it is shorter than four read time-outs of the client.
-    """
-    config: Any = client.meta.config
-    if config.read_timeout * 4_000 > lease_ms:
-        allowed = f"at least four read time-outs of the client ({config.read_timeout} s each)"
-        raise InvalidLockRequest("lease_ms", lease_ms, allowed)
-
-
 def check_items(client: Any, items: Sequence[Mapping[str, Any]]) -> None:
     """Refuse what is no list of items of a TransactWriteItems.
 
@@ -137,8 +125,8 @@ _NOT_APPLIED = frozenset(
 _TASK_IS_GONE = frozenset({"TaskTimedOut", "TaskDoesNotExist", "InvalidToken"})
 _EXECUTION_IS_UNKNOWN = "ExecutionDoesNotExist"
 _TRANSIENT_REASONS = frozenset({"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"})
-_NOT_SENT = (ConnectTimeoutError, EndpointConnectionError, ProxyConnectionError, StillRunning)
-_BROKEN_OFF = (BrokenReply, HTTPClientError, IncompleteReadError, SSLError)
+_NOT_SENT = (ConnectTimeoutError, EndpointConnectionError, ProxyConnectionError)
+_BROKEN_OFF = (HTTPClientError, IncompleteReadError, SSLError)
 _UNUSABLE = (NoCredentialsError, PartialCredentialsError, NoRegionError)
 
 
@@ -146,6 +134,8 @@ def meaning(error: BotoCoreError | ClientError | InconclusiveAnswer) -> Refusal 
     """What an error of the SDK says about the request that raised it."""
     if isinstance(error, ClientError):
         return _meaning_of_answer(error)
+    if isinstance(error, InconclusiveAnswer):
+        return TryAgain(error.perhaps_applied)
     if isinstance(error, _NOT_SENT):
         return TryAgain(perhaps_applied=False)
     if isinstance(error, _BROKEN_OFF):

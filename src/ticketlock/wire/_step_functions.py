@@ -49,7 +49,7 @@ class TaskAnswer(Request):
 class Closing(Request):
     """Stop an execution, and see that it is closed.
 
-    Applied when it was seen closed; refused when it runs still, or is not known.
+    Applied when it was seen closed; refused when it is not known. While it runs still it is asked again.
     """
 
     tells_time: ClassVar[bool] = False

@@ -77,7 +77,7 @@ def clean_up(me: Contender, session: Session, stopped_at_ms: int, work_of: WorkO
     if item is not None:
         # What the claim was, as far as it matters now, stands in the table.
         mode = holder.mode if holder is not None else EXCLUSIVE
-        me.claim = replace(me.claim, shared=mode.shared, permits=mode.permits_to_ask(item.permits))
+        me.claim = replace(me.claim, shared=mode.shared, permits=mode.permits_to_ask(max(1, item.permits)))
     if item is not None and holder is not None:
         freed, held = yield from _free(me, session, _held(me, holder, item), work_of)
     if left or freed or (item is not None and item.waiting > 0 and _has_room(item, me)):
@@ -93,7 +93,7 @@ def _free(me: Contender, session: Session, held: Hold, work_of: WorkOf) -> Steps
         return False, True
     try:
         # The clean-up calls once, at its end.
-        yield from Contender.release(me, held)
+        yield from me.free(held)
     except LockLost:
         return False, False
     return True, False

@@ -85,7 +85,8 @@ def _limit(fields: Mapping[str, Any], default_permits: int) -> tuple[int, bool]:
         raise InvalidLockRequest("shared", shared, "true or false")
     # Those who share a lock do so with whoever holds it alone, with one permit; whatever the others' default is.
     mode = mode_of(shared=shared)
-    permits = whole_number("permits", fields.get("permits", mode.permits_to_ask(default_permits)), 1, MAX_HOLDERS)
+    asked = fields["permits"] if "permits" in fields else mode.permits_to_ask(default_permits)
+    permits = whole_number("permits", asked, 1, MAX_HOLDERS)
     if permits != mode.permits_to_ask(permits):
         raise InvalidLockRequest("permits", permits, "1, of a request that shares the lock")
     return permits, shared

@@ -269,7 +269,7 @@ class Workflow:
         return Step({}, {name: value for name, value in counts.items() if value}, keys | counts)
 
     def _run(self, claim: Claim, steps: Callable[[Contender], Steps[T]]) -> T:
-        return self._table.contend(claim, steps)
+        return self._table.run(lambda now: steps(self._table.contender(claim, now)))
 
     def _found(self, turn: Turn, claim: Claim, found: Grant | Position) -> Step:
         if isinstance(found, Grant):

@@ -86,7 +86,7 @@ BROKEN_ELSEWHERE = (
         "not equal for the limit",
         "the AWS sample of a Step Functions semaphore, by <>: it never recovers from a lower limit",
         frozenset({"limit"}),
-        ((type(EXCLUSIVE), "room", ("held <> permits", _conditions.NOBODY_SHARES)),),
+        ((type(EXCLUSIVE), "room_conditions", ("held <> permits", _conditions.NOBODY_SHARES)),),
     ),
     BrokenLock(
         "an expired holder removed though it has renewed",

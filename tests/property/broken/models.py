@@ -176,7 +176,7 @@ BROKEN_MODELS = (
         "a release that does nothing",
         "a lease that does all the work",
         frozenset({"liveness", "nothing left"}),
-        ((Contender, "release", _released_by_nothing),),
+        ((Contender, "free", _released_by_nothing),),
     ),
     BrokenLock(
         "a withdrawal that does nothing",

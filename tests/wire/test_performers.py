@@ -1,0 +1,123 @@
+"""What performs calls and sleeps: whatever is raised on the way, and wherever, reaches the steps, whose ends run."""
+
+import itertools
+import sys
+from collections.abc import Callable
+from functools import partial
+from types import FrameType
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from kit.awaited import Awaited
+
+from ticketlock import LockTable
+from ticketlock.aio._lock_table import LockTable as AsyncLockTable
+from ticketlock.testing import ManualClock, MemoryDynamoDB
+from ticketlock.wire import _actions, _async_performer, _performer
+from ticketlock.wire._actions import Actions, Call, Sleep
+
+PERFORMERS = {module.__file__ for module in (_actions, _performer, _async_performer)}
+REFUSED = ClientError({"Error": {"Code": "ConditionalCheckFailedException", "Message": ""}}, "PutMetricData")
+DESCRIBE = Call("dynamodb", "describe_table", {"TableName": "locks"})
+
+
+class Interrupt(BaseException):
+    """What a signal handler raises."""
+
+
+class Steps:
+    """Two sleeps, a call, and an end of their own that sends another call."""
+
+    def __init__(self) -> None:
+        self.begun = self.ended = False
+
+    def __call__(self) -> Actions[str]:
+        self.begun = True
+        try:
+            yield Sleep(0)
+            yield DESCRIBE
+            yield Sleep(0)
+        finally:
+            self.ended = True
+            yield DESCRIBE
+        return "done"
+
+
+def interrupted(work: Callable[[], object], line: int) -> bool:
+    """Do something that is interrupted when the performers come to their so-and-so many-th line; whether they did."""
+    passed = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal passed
+        if frame.f_code.co_filename not in PERFORMERS:
+            return None
+        if event == "line":
+            passed += 1
+            if passed == line:
+                raise Interrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    except Interrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    assert passed < line
+    return False
+
+
+def by_hand(coroutine: Any) -> Any:
+    """Run a coroutine that waits for nothing but turns of its loop."""
+    try:
+        while True:
+            coroutine.send(None)
+    except StopIteration as end:
+        return end.value
+
+
+def test_an_interrupt_at_any_line_of_the_performer_for_threads_lets_the_steps_end(memory: MemoryDynamoDB) -> None:
+    table = LockTable("locks", client=memory.client, sleep=lambda _: None)
+    for line in itertools.count(1):
+        steps = Steps()
+        if not interrupted(partial(table.drive, steps()), line):
+            break
+        assert steps.ended == steps.begun, line
+    assert line > 30
+
+
+def test_an_interrupt_at_any_line_of_the_performer_for_tasks_lets_the_steps_end(
+    memory: MemoryDynamoDB, clock: ManualClock
+) -> None:
+    table = AsyncLockTable("locks", None, clock)
+    table.open(Awaited(memory))
+    for line in itertools.count(1):
+        steps = Steps()
+        if not interrupted(partial(by_hand, table.drive(steps())), line):
+            break
+        assert steps.ended == steps.begun, line
+    assert line > 30
+
+
+@pytest.mark.parametrize(
+    "error", [REFUSED, StopIteration("enough"), ValueError("no")], ids=lambda each: type(each).__name__
+)
+def test_what_a_callers_own_sleep_raises_comes_out_as_it_is(memory: MemoryDynamoDB, error: Exception) -> None:
+    """Also an error of the SDK, which the steps would take for an answer to their request."""
+
+    def sleep(_: float) -> None:
+        raise error
+
+    def steps() -> Actions[None]:
+        try:
+            yield Sleep(1)
+        except Exception:
+            pytest.fail("the steps took it for an answer")
+
+    table = LockTable("locks", client=memory.client, sleep=sleep)
+    with pytest.raises(type(error)) as raised:
+        table.drive(steps())
+    assert raised.value is error

@@ -1,0 +1,43 @@
+"""What a step does with clients whose requests may hang for longer than those of the step before."""
+
+from typing import Any
+
+import pytest
+from kit.ticket_event import execution_arn, turn_of
+
+from ticketlock import InvalidLockRequest, LockTable
+from ticketlock.testing import ManualClock, MemoryDynamoDB
+from ticketlock.workflow import Workflow
+
+
+@pytest.fixture
+def turn(memory: MemoryDynamoDB, clock: ManualClock) -> dict[str, Any]:
+    """Of a grant with a lease of 10 s."""
+    return turn_of(
+        workflow_over(memory, clock),
+        execution_arn(),
+        {"entity": "order-42"},
+        place="charge",
+        leaseSeconds=10,
+        workMachine="",
+    )
+
+
+def taken(workflow: Workflow, entity: str) -> dict[str, Any]:
+    asked = {"entity": entity}
+    return turn_of(workflow, execution_arn(), asked, place="charge", leaseSeconds=10, workMachine="")
+
+
+def workflow_over(memory: MemoryDynamoDB, clock: ManualClock) -> Workflow:
+    return Workflow(LockTable("locks", client=memory.client, step_functions=object(), clocks=clock))  # type: ignore[arg-type]  # nobody waits
+
+
+def test_a_lock_is_freed_though_one_hung_request_could_outlast_its_lease(
+    memory: MemoryDynamoDB, clock: ManualClock, turn: dict[str, Any]
+) -> None:
+    memory.meta.config.read_timeout = 5
+    patient = workflow_over(memory, clock)
+    with pytest.raises(InvalidLockRequest, match="read time-outs"):
+        taken(patient, "order-43")
+    patient.release({"turn": turn})
+    assert not [item for item in memory.items() if any(name.startswith("holder:") for name in item)]
