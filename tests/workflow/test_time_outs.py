@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from kit.ticket_event import execution_arn, turn_of
+from kit.events import execution_arn, turn_of
 
 from ticketlock import InvalidLockRequest, LockTable
 from ticketlock.testing import ManualClock, MemoryDynamoDB
