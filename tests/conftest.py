@@ -68,7 +68,18 @@ def memory(clock: ManualClock) -> MemoryDynamoDB:
 # `pytest --numprocesses`: each worker is a process with a session, so with an emulator, of its own.
 
 # What waits most begins first; short tests fill the end. A folder that is not named here comes last.
-_WAITS_MOST = ("e2e", "workflow/interpreted", "workflow", "locks", "client", "tools", "cli", "wire", "infra")
+_WAITS_MOST = (
+    "e2e",
+    "infra",
+    "property",
+    "workflow/interpreted",
+    "client",
+    "workflow",
+    "locks",
+    "tools",
+    "cli",
+    "wire",
+)
 _ORDER = tuple(f"tests/{name}" for name in _WAITS_MOST)
 
 

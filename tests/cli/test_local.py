@@ -11,6 +11,8 @@ from kit.command import Command, Running, until
 from ticketlock import LockClient
 from ticketlock.wire._sdk import make_client
 
+pytestmark = pytest.mark.verify("a server in a process of its own")
+
 
 def endpoint_and_lines(local: Running) -> tuple[str, str]:
     lines = [local.line() for _ in range(3)]

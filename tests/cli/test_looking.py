@@ -8,6 +8,8 @@ from kit.command import Command, interrupt
 
 from ticketlock import LockClient
 
+pytestmark = pytest.mark.verify("each look is a process; tests/locks asks what is looked at")
+
 
 def test_a_list_has_the_locks_by_name(command: Command, locks: LockClient, entity: str) -> None:
     with locks.acquire(entity, namespace="b"), locks.acquire(entity, namespace="a", shared=True):

@@ -26,6 +26,8 @@ from ticketlock.cli._local import serving
 from ticketlock.locks._create_table import TIME_TO_LIVE, table_definition
 from ticketlock.testing import MemoryDynamoDB
 
+pytestmark = pytest.mark.verify("each example is a process, or several")
+
 PROGRAM = '#!/bin/sh\necho "migrating under fencing token $TICKETLOCK_FENCING_TOKEN"\n'
 
 

@@ -7,6 +7,8 @@ import sys
 import pytest
 from kit.command import Command, Ended
 
+pytestmark = pytest.mark.verify("each refusal is a process; the library's own tests ask the refusals")
+
 NOWHERE = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}
 
 

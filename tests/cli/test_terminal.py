@@ -17,6 +17,8 @@ from ticketlock_local.engines.processes import wait_until
 
 from ticketlock import LockClient
 
+pytestmark = pytest.mark.verify("processes on a terminal of their own")
+
 JOB_SHELL = """
 import os, signal, sys
 # As a shell does it: a job in a group of its own, in the foreground; told of each stop.

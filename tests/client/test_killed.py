@@ -13,6 +13,8 @@ from ticketlock import Lease, LockClient
 from ticketlock.locks._queue import EXPIRY_MARGIN_MS
 from ticketlock.wire import _table_time as _time
 
+pytestmark = pytest.mark.verify("processes that are killed, whose leases are waited for")
+
 SURELY_OVER_MS = EXPIRY_MARGIN_MS + _time._DATE_RESOLUTION_MS
 """How long after a lease's end in the table everybody who asks for the time takes it for over."""
 LONGEST_REPLY_MS = int(LEASE_S / 4 * 1_000)
@@ -47,6 +49,7 @@ def longest_look_ms() -> int:
     return int(longest_s * 1_000)
 
 
+@pytest.mark.always("the way that most crashes take")
 def test_a_lock_of_a_killed_process_is_taken_soon_after_its_lease_as_the_guarantees_have_it(
     programs: Programs, shared: Shared
 ) -> None:

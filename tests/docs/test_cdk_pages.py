@@ -14,6 +14,8 @@ from aws_cdk.assertions import Template
 from kit.pages import python_blocks
 from ticketlock_cdk import TicketLock
 
+pytestmark = pytest.mark.verify("each example is a stack")
+
 PAGES = ("README.md", "docs/construct.md", "docs/workflows.md")
 _OF_THE_CLIENT = "from ticketlock import"
 

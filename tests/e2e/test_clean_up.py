@@ -7,7 +7,10 @@ successor waited is recorded; the limits leave room for a busy machine.
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from e2e.cloud import LEASE_S, SHORT_LEASE_S, Cloud
+
+pytestmark = pytest.mark.verify("a deployment of its own; tests/workflow asks the clean-up in every order")
 
 Measured = Callable[[str, float], None]
 

@@ -11,6 +11,8 @@ from e2e.cloud import Cloud
 from ticketlock_local.cloud.deploy import deploy
 from ticketlock_local.engines.emulator import Emulator
 
+pytestmark = pytest.mark.verify("a deployment of its own")
+
 APP = Path(__file__).parents[2] / "examples" / "orders" / "app.py"
 PRODUCTS, CUSTOMERS = "products", "customers"
 

@@ -25,6 +25,8 @@ from ticketlock.locks._items import lock_key, row_key
 from ticketlock.workflow._executions import execution_arn, work_name
 from ticketlock.workflow._turn import grant_of, place_of
 
+pytestmark = pytest.mark.verify("a deployment of its own; tests/infra asks which permissions there are")
+
 STEPS = ("take_ticket", "wait_for_call", "check_position", "heartbeat", "release", "clean_up")
 
 

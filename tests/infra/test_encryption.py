@@ -6,6 +6,8 @@ from aws_cdk import aws_kms as kms
 from aws_cdk.assertions import Annotations, Match
 from ticketlock_cdk import TicketLock
 
+pytestmark = pytest.mark.verify("stacks of its own, each synthesised")
+
 KEY_ARN = "arn:aws:kms:eu-west-1:123456789012:key/00000000-0000-4000-8000-000000000000"
 
 

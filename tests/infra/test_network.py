@@ -4,6 +4,8 @@ import pytest
 from aws_cdk import aws_ec2 as ec2
 from ticketlock_cdk import TicketLock
 
+pytestmark = pytest.mark.verify("stacks of its own, each synthesised")
+
 
 @pytest.fixture
 def vpc(stack):

@@ -11,6 +11,8 @@ from aws_cdk import aws_sqs as sqs
 from cdk_nag import AwsSolutionsChecks
 from ticketlock_cdk import TicketLock, TicketlockStack
 
+pytestmark = pytest.mark.verify("stacks of its own, each synthesised")
+
 CONTEXT = json.loads((Path(__file__).parents[2] / "cdk.json").read_text())["context"]
 MACHINE = "arn:aws:states:eu-west-1:123456789012:stateMachine:Orders"
 # None of these has tags in CloudFormation, or in the CDK:

@@ -5,7 +5,7 @@ How they differ is told in docs/engines.md.
 
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,6 +24,7 @@ DYNOXIDE = "TICKETLOCK_TEST_DYNOXIDE"
 """In the environment, with any value: run on dynoxide too, which is built first where it is not."""
 IN_ONE_PROCESS = ("moto", "memory")
 """The engines that live inside one process, where no other reaches them."""
+_ALWAYS_THERE = (*IN_ONE_PROCESS, "ministack")
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Engine:
 
 def engine_names() -> list[str]:
     asked = {"dynoxide": DYNOXIDE, "endpoint": ENDPOINT}
-    return ["moto", "memory", "ministack", *(name for name, variable in asked.items() if variable in os.environ)]
+    return [*_ALWAYS_THERE, *(name for name, variable in asked.items() if variable in os.environ)]
 
 
 def exact_engine_names() -> list[str]:
@@ -65,8 +66,21 @@ def counting_engine_names() -> list[str]:
     return [name for name in engine_names() if name == "dynoxide"]
 
 
-ON_ONE_ENGINE = pytest.mark.parametrize("engine", ["ministack"], indirect=True)
-"""For tests that enumerate many orders: an order of requests is the same on every engine, and this one is quick."""
+OF_OTHERS_FIRST = "ministack"
+"""The one of those that others wrote that `make test` asks: several processes reach it, and it costs less than moto."""
+
+
+def first_on(name: str, names: Sequence[str]) -> list[Any]:
+    """Engines as parameters: `make test` asks this one, and one that the user has named; `make verify` the others."""
+    later = pytest.mark.verify(f"the same was asked on {name}")
+    return [pytest.param(each, marks=later if each in _ALWAYS_THERE and each != name else ()) for each in names]
+
+
+ON_ONE_ENGINE = pytest.mark.parametrize("engine", first_on("memory", ["memory", "ministack"]), indirect=True)
+"""For tests that enumerate many orders: an order of requests is the same on every engine, and memory is quickest."""
+
+IN_MEMORY_FIRST = pytest.mark.parametrize("engine", first_on("memory", engine_names()), indirect=True)
+"""For those that enumerate many orders and run on every engine."""
 
 
 def engine_named(name: str, url_of: Callable[[str], str]) -> AbstractContextManager[Engine]:

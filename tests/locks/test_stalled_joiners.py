@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 import pytest
+from kit.engines import IN_MEMORY_FIRST
 from kit.orders import every_order
 from kit.published import PublishedContender
 from kit.world import LEASE_MS, Process, Stepper, Touched, World, exclusion_held
@@ -259,6 +260,7 @@ def published(process: Process, lock: LockName, verb: Callable[[PublishedContend
     return Stepper(process, lambda now: verb(PublishedContender(lock, LEASE_MS, now))).to_the_end()
 
 
+@IN_MEMORY_FIRST
 def test_two_that_stop_anywhere_are_never_inside_together_and_neither_is_lost(world: World) -> None:
     races = OurRaces(world)
     verdict = judge(races, races.look_at)
@@ -270,6 +272,7 @@ def test_two_that_stop_anywhere_are_never_inside_together_and_neither_is_lost(wo
     assert races.overtakings > 0
 
 
+@IN_MEMORY_FIRST
 def test_the_same_search_convicts_the_published_protocol(world: World) -> None:
     verdict = judge(PublishedRaces(world))
     the_older_row_appears_late = (
@@ -285,6 +288,7 @@ def test_the_same_search_convicts_the_published_protocol(world: World) -> None:
     assert len(verdict.schedules) > len(verdict.two_inside)
 
 
+@IN_MEMORY_FIRST
 def test_schedules_that_only_swap_requests_which_cannot_tell_show_nothing_new(world: World) -> None:
     races = PublishedRaces(world)
     few, all_of_them = judge(races), judge(races, swaps_count=True)

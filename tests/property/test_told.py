@@ -18,6 +18,8 @@ from property.stateful import Schedules, told_by_hypothesis
 
 from ticketlock.locks import _grants
 
+pytestmark = pytest.mark.verify("searches in which something fails; `make test` asks the searches themselves")
+
 REVIVING = next(lock for lock in BROKEN_LOCKS if lock.name == "a heartbeat that revives")
 ROTTEN = BrokenLock(
     "rotten",

@@ -15,6 +15,8 @@ from moto import mock_aws
 from ticketlock import Claim, Grant, LockName, LockTable, Position, TicketLockError
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 
+pytestmark = pytest.mark.verify("thousands of requests, each to two engines")
+
 LEASE_MS = 60_000
 STEPS = 100
 REFUSALS = ("ConditionalCheckFailedException", "TransactionCanceledException")

@@ -17,6 +17,8 @@ from ticketlock_local.checkout import ROOT
 from ticketlock_local.checks import audit as audits
 from ticketlock_local.checks.audit import Sources, audit
 
+pytestmark = pytest.mark.verify("runs pip-audit, and tests no part of the product")
+
 FAMOUS = {"jinja2": "2.4.1", "lodash": "4.17.0"}
 """Each source is asked about one of them first."""
 

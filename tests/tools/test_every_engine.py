@@ -10,6 +10,8 @@ import pytest
 from ticketlock_local.checkout import ROOT
 from tools.every_engine import told
 
+pytestmark = pytest.mark.verify("runs pytest in processes of its own, and tests no part of the product")
+
 
 def begun(path: Path, *arguments: str) -> subprocess.Popen[str]:
     """``make engines`` with these arguments for pytest, and nothing but this on PATH: no cargo."""

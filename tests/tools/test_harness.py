@@ -15,6 +15,8 @@ from botocore.exceptions import ClientError
 from kit.interpreter.harness import StepFunctions, Work
 from kit.interpreter.lambda_server import Function, ServiceError, Twice, function_arn
 
+pytestmark = pytest.mark.verify("tests no part of the product")
+
 
 class Emulator(Protocol):
     endpoint: str

@@ -21,6 +21,8 @@ from tools.long_history import judged
 from ticketlock import LockClient, RecordWaitExceeded
 from ticketlock.wire._sdk import make_client
 
+pytestmark = pytest.mark.verify("tests no part of the product")
+
 
 @pytest.fixture
 def recorded(request: pytest.FixtureRequest) -> Iterator[Kept]:

@@ -16,6 +16,8 @@ from soak_witness import Left
 from ticketlock.locks import _conditions
 from ticketlock.locks._queue import Queue
 
+pytestmark = pytest.mark.verify("tests no part of the product")
+
 SHORT = Scale(minutes=1, locks=6, machines=10)
 
 

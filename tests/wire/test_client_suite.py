@@ -4,4 +4,7 @@ import pytest
 from kit.sentences.acquiring import *  # noqa: F403
 from kit.sentences.waiting_in_line import *  # noqa: F403
 
-pytestmark = pytest.mark.usefixtures("bad_weather")
+pytestmark = [
+    pytest.mark.usefixtures("bad_weather"),
+    pytest.mark.verify("the client's suite once more, on a network that fails at random"),
+]

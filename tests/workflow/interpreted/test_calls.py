@@ -9,6 +9,10 @@ from kit.interpreter.stage import HALF_LIFE_S, LEASE_S, Stage
 from ticketlock_cdk.lock.settings import HandOver
 from workflow.interpreted.conftest import Open
 
+pytestmark = pytest.mark.verify(
+    "moto's interpreter waits in real time; `make test` asks the ways that most executions take"
+)
+
 CALLBACK = HandOver.CALLBACK
 
 
@@ -23,6 +27,7 @@ def queue_up(stage: Stage, work: Work, waiters: int) -> tuple[str, list[str]]:
     return holder, waiting
 
 
+@pytest.mark.always("the way that most executions take")
 def test_the_next_in_line_runs_as_soon_as_it_is_called(open_stage: Open) -> None:
     work, after = Work(seconds=60), Work()
     stage = open_stage({"work": work, "next": after}, hand_over=CALLBACK)

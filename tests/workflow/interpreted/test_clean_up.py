@@ -11,6 +11,10 @@ from workflow.interpreted.conftest import Open
 
 from ticketlock.locks._items import Holder, Row
 
+pytestmark = pytest.mark.verify(
+    "moto's interpreter waits in real time; `make test` asks the ways that most executions take"
+)
+
 CALLBACK = HandOver.CALLBACK
 ENTITY = "order-42"
 
@@ -153,6 +157,7 @@ class TestAStoppedWaiter:
 
 
 class TestAStoppedHolder:
+    @pytest.mark.always("the way that most executions take")
     @pytest.mark.parametrize("input_included", [True, False])
     def test_its_nested_execution_is_stopped_and_the_next_one_runs_at_once(
         self, open_with: Callable[..., Stage], after: Work, input_included: bool

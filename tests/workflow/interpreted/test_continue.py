@@ -14,6 +14,10 @@ from workflow.interpreted.conftest import Open
 
 from ticketlock.workflow import _event_budget as budget
 
+pytestmark = pytest.mark.verify(
+    "moto's interpreter waits in real time; `make test` asks the ways that most executions take"
+)
+
 EVENTS_PER_LOOK = {True: budget.EVENTS_PER_PARKED_LOOK, False: budget.EVENTS_PER_POLL}
 """At most, of a waiter that is called, and of one that polls."""
 
@@ -39,6 +43,7 @@ def test_a_wait_goes_on_over_10_continuations_in_the_same_place(open_stage: Open
     assert stage.is_free("order-42")
 
 
+@pytest.mark.always("the way that most executions take")
 def test_a_called_wait_goes_on_over_a_continuation(open_stage: Open) -> None:
     stage, work, holder, waiter = with_a_waiter(open_stage, polls_an_execution=2, parks=1, hand_over=HandOver.CALLBACK)
     stage.machine.wait_until_entered(waiter, "ContinueWaiting", 3 * LEASE_S)
@@ -168,6 +173,7 @@ class TestEventBudget:
             print_row("a continuation of a hold", events)
             assert events == budget.EVENTS_PER_HOLDING_CONTINUATION
 
+    @pytest.mark.always("the way that most executions take")
     def test_a_year_fits_under_the_default_lease(self, print_row: Any) -> None:
         year_s, lease_s, poll_s = 365 * 24 * 3_600, 60, 5
         beats = year_s / (lease_s / 2)

@@ -11,6 +11,10 @@ from kit.interpreter.stage import CHILD_ARN, LEASE_S
 from ticketlock_cdk.lock.settings import HandOver, Settings
 from workflow.interpreted.conftest import Open, OpenUser
 
+pytestmark = pytest.mark.verify(
+    "moto's interpreter waits in real time; `make test` asks the ways that most executions take"
+)
+
 ENTITY = "order-42"
 WORK_TIMEOUT_S = LEASE_S - 5
 FIXED = {"heartbeat": False, "work_timeout_s": WORK_TIMEOUT_S}
@@ -112,6 +116,7 @@ class StockMissing(Exception):
     pass
 
 
+@pytest.mark.always("the way that most executions take")
 def test_failing_work_fails_the_execution_as_itself_and_frees_the_lock(open_stage: Open) -> None:
     stage = open_stage(Work(error=StockMissing("no tea")), **FIXED)
     outcome = stage.run(ENTITY)

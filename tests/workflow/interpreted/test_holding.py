@@ -12,7 +12,12 @@ from workflow.interpreted.conftest import Open
 
 from ticketlock.workflow import _event_budget as budget
 
+pytestmark = pytest.mark.verify(
+    "moto's interpreter waits in real time; `make test` asks the ways that most executions take"
+)
 
+
+@pytest.mark.always("the way that most executions take")
 def test_work_longer_than_the_lease_keeps_the_lock(open_stage: Open) -> None:
     work = Work(seconds=LEASE_S + 3)
     stage = open_stage({"work": work, "next": Work()})
@@ -26,6 +31,7 @@ def test_work_longer_than_the_lease_keeps_the_lock(open_stage: Open) -> None:
     assert len(stage.engine.invocations_of("Heartbeat")) >= 3
 
 
+@pytest.mark.always("the way that most executions take")
 def test_a_lost_lease_stops_the_work_within_one_heartbeat(open_stage: Open) -> None:
     work = Work(seconds=60)
     stage = open_stage(work)
@@ -173,6 +179,7 @@ def test_an_unreachable_release_leaves_the_output_standing_and_the_lock_to_the_h
     assert stage.is_free("order-42")
 
 
+@pytest.mark.always("the way that most executions take")
 def test_a_nested_execution_is_the_work(open_stage: Open) -> None:
     stage = open_stage()
     child = stage.engine.machine("child", {"StartAt": "Done", "States": {"Done": {"Type": "Pass", "End": True}}})

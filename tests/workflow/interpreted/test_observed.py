@@ -10,6 +10,10 @@ import pytest
 from kit.interpreter.harness import Work
 from workflow.interpreted.conftest import Open
 
+pytestmark = pytest.mark.verify(
+    "moto's interpreter waits in real time; `make test` asks the ways that most executions take"
+)
+
 
 def objects(printed: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
@@ -61,6 +65,7 @@ def test_other_owners_are_logged_as_a_short_hash_and_task_tokens_not_at_all(queu
     assert "task_token" not in json.dumps(logs)
 
 
+@pytest.mark.always("the way that most executions take")
 def test_metrics_count_grants_waits_holds_and_ended_record_waits(queued: Any) -> None:
     _, _, _, metrics = queued
     names = [

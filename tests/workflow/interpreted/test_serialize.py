@@ -8,7 +8,12 @@ from kit.interpreter.harness import Work
 from kit.interpreter.lambda_server import function_arn
 from workflow.interpreted.conftest import Open
 
+pytestmark = pytest.mark.verify(
+    "moto's interpreter waits in real time; `make test` asks the ways that most executions take"
+)
 
+
+@pytest.mark.always("the way that most executions take")
 def test_executions_on_one_entity_run_one_at_a_time_in_ticket_order(open_stage: Open) -> None:
     work = Work(seconds=0.2)
     stage = open_stage(work)
@@ -43,6 +48,7 @@ def test_executions_on_different_entities_do_not_wait_for_each_other(open_stage:
     assert {stage.machine.wait(arn).status for arn in arns} == {"SUCCEEDED"}
 
 
+@pytest.mark.always("the way that most executions take")
 def test_the_work_gets_its_input_and_the_lock_and_nothing_else(open_stage: Open) -> None:
     work = Work()
     stage = open_stage(work)
@@ -78,6 +84,7 @@ class StockMissing(Exception):
     pass
 
 
+@pytest.mark.always("the way that most executions take")
 def test_failing_work_fails_the_execution_with_its_own_error_and_frees_the_lock(open_stage: Open) -> None:
     stage = open_stage({"work": Work(error=StockMissing("no tea")), "next": Work()})
     outcome = stage.run("order-42")
@@ -99,6 +106,7 @@ def test_a_record_wait_of_0_fails_while_somebody_holds(open_stage: Open) -> None
     assert stage.is_free("order-42")
 
 
+@pytest.mark.always("the way that most executions take")
 def test_a_record_wait_of_2_fails_after_about_2_seconds_and_leaves_the_queue(open_stage: Open) -> None:
     work = Work(seconds=20)
     stage = open_stage(work)

@@ -12,6 +12,10 @@ from ticketlock_cdk.lock.settings import HandOver
 from workflow.interpreted.conftest import OpenUser
 from workflow.interpreted.user_machine import USER_LEASE_S, UserStage
 
+pytestmark = pytest.mark.verify(
+    "moto's interpreter waits in real time; `make test` asks the ways that most executions take"
+)
+
 CALLBACK, POLL = HandOver.CALLBACK, HandOver.POLL
 ENTITY = "order-42"
 
@@ -142,6 +146,7 @@ def test_an_uncontended_entry_makes_few_transitions_beside_the_works_own_and_5_w
     assert user.stage.requests.count("UpdateItem") == 5
 
 
+@pytest.mark.always("the way that most executions take")
 def test_a_fragment_and_the_serialised_workflow_share_one_queue(open_user: OpenUser) -> None:
     work, after = Work(seconds=30), Work()
     user = open_user("chain", {"work": work, "after": after})
@@ -276,6 +281,7 @@ def test_a_failing_nested_execution_fails_the_execution_as_itself_and_frees_the_
     assert user.stage.is_free(ENTITY)
 
 
+@pytest.mark.always("the way that most executions take")
 def test_a_failure_can_be_caught_and_the_lock_is_free_by_then(open_user: OpenUser) -> None:
     user = open_user("caught", Work(error=StockMissing("no tea")))
     outcome = user.run({"order": 42})
@@ -370,6 +376,7 @@ def test_every_function_may_run_twice(open_user: OpenUser, mode: Twice) -> None:
     assert len(work.runs) == 4
 
 
+@pytest.mark.always("the way that most executions take")
 @pytest.mark.parametrize("name", ["chain", "function"])
 def test_a_lost_lease_stops_the_protected_states_and_fails_the_fragment(open_user: OpenUser, name: str) -> None:
     work = Work(seconds=60)

@@ -12,6 +12,10 @@ from workflow.interpreted.conftest import Open, OpenUser
 from ticketlock.locks._items import lock_key
 from ticketlock.locks._names import LockName
 
+pytestmark = pytest.mark.verify(
+    "moto's interpreter waits in real time; `make test` asks the ways that most executions take"
+)
+
 BOTH_WAYS = pytest.mark.parametrize("hand_over", list(HandOver))
 ENTITY = "order-42"
 
@@ -38,6 +42,7 @@ def wait_until_queued(stage: Stage, arn: str) -> None:
     until(lambda: arn in [row.owner for row in stage.lock(ENTITY).rows], 20, lambda: f"{arn} to queue: {stage.items()}")
 
 
+@pytest.mark.always("the way that most executions take")
 @BOTH_WAYS
 def test_readers_run_together_a_writer_waits_for_all_and_a_later_reader_behind_it(
     open_with: Callable[..., Stage], works: dict[str, Work], hand_over: HandOver
