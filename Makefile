@@ -15,7 +15,7 @@ NODE_PACKAGES   := node_modules/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install check audit test verify verify-rest docs demo bench bench-peer engines soak proof replay local local-down clean
+.PHONY: help install check types template secrets audit test verify verify-rest docs demo bench bench-peer engines soak proof replay local local-down clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -37,9 +37,15 @@ $(NODE_PACKAGES): package.json package-lock.json
 check: install ## lint, formatting, types, no secret in a tracked file, and the synthesised template
 	$(BIN) -m ruff check
 	$(BIN) -m ruff format --check
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target types template secrets
+
+# The parts of `check` that take long; two at a time.
+types: install
 	$(BIN) -m mypy
-	$(LOCAL) check-secrets
+template: install
 	$(LOCAL) check-template
+secrets: install
+	$(LOCAL) check-secrets
 
 audit: install ## known vulnerabilities of what is pinned; fails where nobody can be asked
 	$(LOCAL) audit

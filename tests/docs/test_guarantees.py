@@ -2,8 +2,10 @@
 
 import math
 import re
+from pathlib import Path
 
-from kit.pages import ROOT, defaults, functions_of, rows, text
+import pytest
+from kit.pages import ROOT, defaults, functions_of, is_in_make_test, rows, text
 
 from ticketlock import LockClient
 from ticketlock.locks._queue import EXPIRY_MARGIN_MS
@@ -58,3 +60,22 @@ def test_each_example_of_what_is_not_promised_is_linked_where_it_stands() -> Non
 def test_each_example_has_a_row() -> None:
     examples = functions_of(ROOT / "tests/docs/test_what_is_not_promised.py")
     assert {name for name in examples if name.startswith("test_")} - set(re.findall(r"test_\w+", text(PAGE))) == set()
+
+
+@pytest.mark.parametrize("heading", re.findall(r"^## (\d\. .*)$", text(PAGE), re.MULTILINE))
+def test_make_test_asks_every_guarantee(heading: str) -> None:
+    section = text(PAGE).partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    named = set(re.findall(r"tests/[\w/]+/test_\w+\.py", section))
+    assert named
+    assert [path for path in named if is_in_make_test(ROOT / path)]
+
+
+def test_a_file_of_which_make_test_runs_nothing_is_told_from_others(tmp_path: Path) -> None:
+    file = tmp_path / "test_it.py"
+    left = 'pytestmark = pytest.mark.verify("slow")\n'
+    asked = '@pytest.mark.always("needed")\ndef test_it(): ...\n'
+    found = {}
+    for name, source in {"left": left, "asked": left + asked, "unmarked": "def test_it(): ...\n"}.items():
+        file.write_text(source)
+        found[name] = is_in_make_test(file)
+    assert found == {"left": False, "asked": True, "unmarked": True}

@@ -9,6 +9,8 @@ from aws_cdk import aws_stepfunctions as sfn
 from ticketlock_cdk import HandOver, TicketLock
 from ticketlock_cdk.assets import source_folder
 
+pytestmark = pytest.mark.verify("each fragment is a stack; the interpreter runs fragments")
+
 ENTITY = "$.order.id"
 
 

@@ -236,6 +236,7 @@ def template(tmp_path_factory):
     return synthesise_app(ROOT, tmp_path_factory.mktemp("here") / "cdk.out", {})
 
 
+@pytest.mark.verify("`make check` synthesises it as well")
 def test_the_app_synthesises_without_credentials_and_without_docker(template):
     assert set(template["Outputs"]) == OUTPUTS
 
@@ -249,6 +250,7 @@ def test_all_functions_have_one_asset(template):
     assert len(asset_keys(template)) == 1
 
 
+@pytest.mark.verify("synthesises in a copy of the checkout")
 def test_the_asset_of_a_checkout_elsewhere_is_the_same(template, tmp_path):
     copy = tmp_path / "elsewhere"
     for folder in ("src/ticketlock", "infra/ticketlock_cdk", "functions", "statemachines"):
