@@ -15,7 +15,7 @@ NODE_PACKAGES   := node_modules/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install check types template secrets audit test verify verify-rest docs demo bench bench-peer engines soak proof replay local local-down clean
+.PHONY: help install check lint types template secrets audit asked-first test verify verify-rest docs demo bench bench-peer engines soak proof replay local local-down clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -34,12 +34,13 @@ $(NODE_PACKAGES): package.json package-lock.json
 	npm ci --no-audit --no-fund --no-update-notifier
 	@touch $@
 
-check: install ## lint, formatting, types, no secret in a tracked file, and the synthesised template
+check: lint ## lint, formatting, types, no secret in a tracked file, and the synthesised template
+	@$(MAKE) --no-print-directory --jobs=2 types template secrets
+
+# The parts of `check` and of `test`: what takes a processor beside what waits.
+lint: install
 	$(BIN) -m ruff check
 	$(BIN) -m ruff format --check
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target types template secrets
-
-# The parts of `check` that take long; two at a time.
 types: install
 	$(BIN) -m mypy
 template: install
@@ -50,8 +51,11 @@ secrets: install
 audit: install ## known vulnerabilities of what is pinned; fails where nobody can be asked
 	$(LOCAL) audit
 
-test: check ## what a contributor waits for: check, then every promise at least once, on this machine alone
+asked-first: install
 	$(BIN) -m pytest --numprocesses $(WORKERS) -m "not verify or always"
+
+test: lint ## what a contributor waits for: check, and every promise at least once, on this machine alone
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 asked-first types template secrets
 
 verify: test verify-rest ## test, then all the other tests
 

@@ -47,6 +47,7 @@ def verdict_on(shared: Shared, kept: Kept) -> Verdict:
     return judge(kept.read(), left, {shared.entity: Counter(shared).read()})
 
 
+@pytest.mark.always("what fencing is for, in real processes")
 @pytest.mark.parametrize("write", [write_in_a_transaction, write_with_the_token])
 def test_a_fenced_write_after_a_pause_past_the_lease_is_refused_and_no_update_is_lost(
     programs: Programs, shared: Shared, kept: Kept, write: Callable[[Shared], None]

@@ -68,7 +68,10 @@ def polling(beside: Mapping[str, Cloud]) -> Cloud:
     return _warmed_up(beside["Polling"])
 
 
-@pytest.fixture(params=["cloud", "polling"], ids=["called", "polling"])
+_ANOTHER = pytest.mark.verify("another deployment; tests/workflow/interpreted asks both ways to wait")
+
+
+@pytest.fixture(params=["cloud", pytest.param("polling", marks=_ANOTHER)], ids=["called", "polling"])
 def either(request: pytest.FixtureRequest) -> Cloud:
     """Both ways to wait."""
     found: Cloud = request.getfixturevalue(request.param)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from e2e.cloud import LEASE_S, SHORT_LEASE_S, Cloud
 
-pytestmark = pytest.mark.verify("a deployment of its own; tests/workflow asks the clean-up in every order")
+pytestmark = pytest.mark.verify("waits for leases and works; tests/workflow asks the clean-up in every order")
 
 Measured = Callable[[str, float], None]
 
@@ -152,6 +152,7 @@ def test_the_row_of_a_stopped_waiter_is_gone_at_once_and_the_one_behind_it_runs_
     assert cloud.is_free(entity)
 
 
+@pytest.mark.always("the clean-up once, as it is deployed")
 def test_the_one_behind_runs_when_the_holder_and_the_first_in_line_are_stopped_at_once(
     cloud: Cloud, entity: str, measured: Measured
 ) -> None:

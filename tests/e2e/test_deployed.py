@@ -13,6 +13,8 @@ from ticketlock.locks._items import row_key
 
 EXECUTIONS = 10
 
+IN_ANOTHER_STACK = pytest.mark.verify("another deployment, whose leases end")
+
 
 @pytest.fixture
 def example(cloud: Cloud) -> Any:
@@ -182,6 +184,7 @@ def test_as_many_run_at_once_as_there_are_permits(cloud: Cloud, entity: str, kep
     assert cloud.is_free(entity)
 
 
+@IN_ANOTHER_STACK
 def test_the_lease_of_a_holder_is_renewed_while_it_works_and_the_next_waits(short_lease: Cloud, entity: str) -> None:
     holder = short_lease.fall_asleep(entity, SHORT_LEASE_S + 2)
     short_lease.wait_until_held(entity)
@@ -194,6 +197,7 @@ def test_the_lease_of_a_holder_is_renewed_while_it_works_and_the_next_waits(shor
     assert short_lease.is_free(entity)
 
 
+@IN_ANOTHER_STACK
 def test_an_execution_whose_row_is_lost_joins_again(short_lease: Cloud, entity: str) -> None:
     holder = short_lease.sleep(entity, 3)
     short_lease.wait_until_held(entity)

@@ -231,26 +231,31 @@ def asset_keys(template: dict[str, Any]) -> set[str]:
     return {one["Properties"]["Code"]["S3Key"] for one in functions if "S3Key" in one["Properties"]["Code"]}
 
 
+AN_APP_OF_ITS_OWN = pytest.mark.verify("an app in a process of its own; `make check` synthesises the same one")
+
+
 @pytest.fixture(scope="module")
 def template(tmp_path_factory):
     return synthesise_app(ROOT, tmp_path_factory.mktemp("here") / "cdk.out", {})
 
 
-@pytest.mark.verify("`make check` synthesises it as well")
+@AN_APP_OF_ITS_OWN
 def test_the_app_synthesises_without_credentials_and_without_docker(template):
     assert set(template["Outputs"]) == OUTPUTS
 
 
+@AN_APP_OF_ITS_OWN
 def test_the_app_is_for_any_account_and_region(template):
     assert "123456789012" not in json.dumps(template)
     assert "us-east-1" not in json.dumps(template)
 
 
+@AN_APP_OF_ITS_OWN
 def test_all_functions_have_one_asset(template):
     assert len(asset_keys(template)) == 1
 
 
-@pytest.mark.verify("synthesises in a copy of the checkout")
+@AN_APP_OF_ITS_OWN
 def test_the_asset_of_a_checkout_elsewhere_is_the_same(template, tmp_path):
     copy = tmp_path / "elsewhere"
     for folder in ("src/ticketlock", "infra/ticketlock_cdk", "functions", "statemachines"):

@@ -8,8 +8,6 @@ from wire.works import INCREMENTS, count_in_bad_weather
 
 from ticketlock import LockClient
 
-pytestmark = pytest.mark.verify("processes on a network that fails at random")
-
 PROCESSES = 3
 
 
