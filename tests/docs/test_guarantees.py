@@ -12,6 +12,7 @@ from ticketlock.locks._queue import EXPIRY_MARGIN_MS
 from ticketlock.wire import _table_time as _time
 
 PAGE = "docs/guarantees.md"
+FILES = re.compile(r"tests/[\w/]+/test_\w+\.py")
 DRIFT_MS = _time._FORGOTTEN_AFTER_MS * _time._DRIFT_PER_MS
 
 
@@ -63,11 +64,16 @@ def test_each_example_has_a_row() -> None:
 
 
 @pytest.mark.parametrize("heading", re.findall(r"^## (\d\. .*)$", text(PAGE), re.MULTILINE))
-def test_make_test_asks_every_guarantee(heading: str) -> None:
+def test_make_test_asks_every_guarantee_and_every_row_of_it(heading: str) -> None:
     section = text(PAGE).partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-    named = set(re.findall(r"tests/[\w/]+/test_\w+\.py", section))
-    assert named
-    assert [path for path in named if is_in_make_test(ROOT / path)]
+    assert asked_first(section)
+    of_rows = [row for row in re.findall(r"^\|.*\|$", section, re.MULTILINE) if FILES.search(row)]
+    assert [row for row in of_rows if not asked_first(row)] == []
+
+
+def asked_first(told: str) -> list[str]:
+    """The files of tests that are named there and of which `make test` runs something."""
+    return [path for path in FILES.findall(told) if is_in_make_test(ROOT / path)]
 
 
 def test_a_file_of_which_make_test_runs_nothing_is_told_from_others(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from soak_witness import Left
 from ticketlock.locks import _conditions
 from ticketlock.locks._queue import Queue
 
-pytestmark = pytest.mark.verify("tests no part of the product")
+pytestmark = pytest.mark.verify("tests the tool; `make test` has a short soak")
 
 SHORT = Scale(minutes=1, locks=6, machines=10)
 
@@ -48,6 +48,7 @@ def test_a_newcomer_that_goes_past_those_who_wait_is_seen_to_overtake_without_a_
     assert any("no overtaking" in told for told in hour(SHORT).broken)
 
 
+@pytest.mark.always("the guarantees name it: nobody starves")
 def test_waiters_of_two_processes_each_get_their_turn_and_leave_nothing() -> None:
     assert broken(judged("10 waiters", waiters(10), asked=10, locks=1)) == []
 
