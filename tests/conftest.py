@@ -96,8 +96,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     config.option.loadscopereorder = False
     scheduler = LoadScopeScheduling(config, log)
-    scheduler._split_scope = _shares
+    scheduler._split_scope = _shares_of_few if config.option.markexpr.startswith("not verify") else _shares
     return scheduler
+
+
+def _shares_of_few(nodeid: str) -> str:
+    """In `make test` those that need the CDK stay together: to start it takes longer than the few that wait."""
+    return "tests/infra" if _folder(nodeid) == "tests/workflow/interpreted" else _shares(nodeid)
 
 
 def _shares(nodeid: str) -> str:

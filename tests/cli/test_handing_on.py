@@ -10,6 +10,8 @@ from kit.command import Command, until
 
 from ticketlock import LockClient
 
+pytestmark = pytest.mark.verify("each command is a process; tests/client asks resuming")
+
 
 def holders(locks: LockClient, entity: str) -> list[str]:
     item = locks.inspect(entity).item

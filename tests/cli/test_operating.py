@@ -3,11 +3,14 @@
 import uuid
 
 import boto3
+import pytest
 from kit.command import Command
 from ticketlock_local.cloud.deploy import client_arguments
 from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock import LockClient
+
+pytestmark = pytest.mark.verify("each command is a process; tests/locks asks what operators may do")
 
 
 def held(locks: LockClient, entity: str) -> int:

@@ -16,6 +16,8 @@ from kit.places import Emulated, Kind, until
 
 from ticketlock import LockClient, RecordWaitExceeded
 
+pytestmark = pytest.mark.verify("each end is that of a process")
+
 PROGRAM = Path(__file__).with_name("ends.py")
 EXAMPLES = Path(__file__).parents[2] / "examples"
 WORKER = EXAMPLES / "worker" / "worker.py"
@@ -114,6 +116,7 @@ def test_an_interrupt_between_two_looks_leaves_the_queue(place: Emulated, locks:
     assert place.queue_of(entity) == 0
 
 
+@pytest.mark.always("a fork is what users meet")
 class TestFork:
     """A child that was forked while its parent held a lock."""
 

@@ -20,6 +20,8 @@ from ticketlock.locks._items import Session, lock_key, row_key
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 from ticketlock.workflow import Workflow
 
+pytestmark = pytest.mark.verify("all that is done to one lock, for many names")
+
 LEASE_MS = 60_000
 EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:serialize:e-1"
 TASK = {"functionArn": FUNCTION}

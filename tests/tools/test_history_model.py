@@ -15,6 +15,8 @@ from ticketlock import LockState
 from ticketlock.locks._items import Holder, LockItem, Row
 from ticketlock.wire._table_time import Moment
 
+pytestmark = pytest.mark.verify("tests no part of the product")
+
 HISTORIES = 100
 
 

@@ -1,12 +1,22 @@
 """The state machine's steps, on every engine."""
 
+from collections.abc import Callable, Iterator
+
 import pytest
+from kit.engines import Engine, engine_named, engine_names, first_on
 from kit.step_functions import TaskService
 from kit.stopped import Execution
 from kit.world import Process
 
 from ticketlock import LockName
 from ticketlock.workflow import Workflow
+
+
+@pytest.fixture(scope="module", params=first_on("memory", engine_names()))
+def engine(request: pytest.FixtureRequest, url_of: Callable[[str], str]) -> Iterator[Engine]:
+    """In `make test` the one in memory: of others, the table under interpreted and deployed executions is one."""
+    with engine_named(request.param, url_of) as named:
+        yield named
 
 
 @pytest.fixture
