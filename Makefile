@@ -15,7 +15,7 @@ NODE_PACKAGES   := node_modules/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install check lint types template secrets audit asked-first test verify verify-rest docs demo bench bench-peer engines soak proof replay local local-down clean
+.PHONY: help install check lint types template secrets audit test verify verify-rest docs demo bench bench-peer engines soak proof replay local local-down clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -37,7 +37,7 @@ $(NODE_PACKAGES): package.json package-lock.json
 check: lint ## lint, formatting, types, no secret in a tracked file, and the synthesised template
 	@$(MAKE) --no-print-directory --jobs=2 types template secrets
 
-# The parts of `check` and of `test`: what takes a processor beside what waits.
+# The parts of `check`, two at a time.
 lint: install
 	$(BIN) -m ruff check
 	$(BIN) -m ruff format --check
@@ -51,11 +51,8 @@ secrets: install
 audit: install ## known vulnerabilities of what is pinned; fails where nobody can be asked
 	$(LOCAL) audit
 
-asked-first: install
+test: check ## what a contributor waits for: check, then every promise at least once, on this machine alone
 	$(BIN) -m pytest --numprocesses $(WORKERS) -m "not verify or always"
-
-test: lint ## what a contributor waits for: check, and every promise at least once, on this machine alone
-	@$(MAKE) --no-print-directory --keep-going --jobs=2 asked-first types template secrets
 
 verify: test verify-rest ## test, then all the other tests
 
