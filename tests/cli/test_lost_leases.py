@@ -4,9 +4,12 @@ import os
 import signal
 import sys
 
+import pytest
 from kit.command import Command, lives, until
 
 from ticketlock import LockClient
+
+pytestmark = pytest.mark.verify("each command is a process, and leases are waited for")
 
 
 def test_a_lost_lease_stops_the_command(command: Command, locks: LockClient, entity: str) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 import pdoc.doc
 import pytest
 
+pytestmark = pytest.mark.verify("makes the reference in a process of its own")
+
 ROOT = Path(__file__).parents[2]
 MODULES = ("ticketlock", "ticketlock.aio", "ticketlock.errors", "ticketlock.testing")
 

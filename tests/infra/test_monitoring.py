@@ -10,6 +10,8 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
 from ticketlock_cdk import AlarmThresholds, TicketLock
 
+pytestmark = pytest.mark.verify("stacks of its own, each synthesised")
+
 THRESHOLDS = {
     "LostLeases": 1,
     "RecordWaitsExceeded": 1,

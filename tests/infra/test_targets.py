@@ -9,6 +9,8 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from ticketlock_cdk import TicketLock
 
+pytestmark = pytest.mark.verify("stacks of its own, each synthesised")
+
 FUNCTION = "arn:aws:lambda:eu-west-1:123456789012:function:pay"
 MACHINE = "arn:aws:states:eu-west-1:123456789012:stateMachine:Orders"
 IN_CHINA = "arn:aws-cn:states:cn-north-1:123456789012:stateMachine:Orders"

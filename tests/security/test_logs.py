@@ -31,6 +31,8 @@ from ticketlock import LockClient, LockLost, LockName, RecordWaitExceeded, Table
 from ticketlock.locks._items import Session
 from ticketlock.wire._clocks import SystemClocks
 
+pytestmark = pytest.mark.verify("reads all that is logged on many ways; nothing else depends on it")
+
 ENTITY = "order-42"
 
 

@@ -15,6 +15,8 @@ from kit.engines import Engine, engine_named
 
 from ticketlock.testing import Fault
 
+pytestmark = pytest.mark.verify("tests no part of the product")
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 

@@ -11,6 +11,8 @@ from ticketlock import LockState
 from ticketlock.locks._items import Holder, LockItem, Row
 from ticketlock.wire._table_time import Moment
 
+pytestmark = pytest.mark.verify("tests no part of the product")
+
 NOW = Moment(local_ms=0, earliest_ms=0, latest_ms=0, wall_ms=0)
 
 

@@ -4,11 +4,14 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from ticketlock_local.demo.checks import events as recorded
 from ticketlock_local.demo.executions import Execution, read_history
 from ticketlock_local.demo.timeline import events
 from ticketlock_local.history.model import Standing
 from ticketlock_local.history.record import history
+
+pytestmark = pytest.mark.verify("tests no part of the product")
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 START_MS = 1_767_225_600_000

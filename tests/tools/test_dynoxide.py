@@ -7,6 +7,8 @@ import pytest
 from ticketlock_local.engines.dynoxide import dynoxide, dynoxide_program
 from ticketlock_local.errors import CargoMissing, EmulatorError
 
+pytestmark = pytest.mark.verify("tests no part of the product")
+
 FAILS = "print('no network: [registry] unreachable'); sys.exit(101)"
 BUILDS = "bin = Path(sys.argv[-1], 'bin'); bin.mkdir(parents=True); (bin / 'dynoxide').write_text('new')"
 

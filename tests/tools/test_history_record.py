@@ -17,6 +17,8 @@ from ticketlock_local.history.record import Event, Recorder, Seen, history, oper
 from ticketlock import LockClient, LockLost, LockTable, RecordWaitExceeded
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 
+pytestmark = pytest.mark.verify("tests no part of the product")
+
 THREADS, OPERATIONS = 8, 50
 
 

@@ -9,6 +9,8 @@ from kit.places import Emulated, Moved
 from ticketlock import LockName
 from ticketlock.locks._items import lock_key
 
+pytestmark = pytest.mark.verify("tests no part of the product")
+
 TOO_MANY: Any = {"UpdateExpression": "SET held = :two", "ExpressionAttributeValues": {":two": {"N": "2"}}}
 
 

@@ -8,6 +8,8 @@ from kit.command import Command
 from ticketlock import LockName
 from ticketlock.locks._items import lock_key
 
+pytestmark = pytest.mark.verify("tests no part of the product")
+
 
 @pytest.mark.leaves_a_promise_broken("the count is changed behind the lock's back")
 def test_a_count_that_is_wrong_is_found_when_the_test_is_over(

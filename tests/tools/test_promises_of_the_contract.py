@@ -10,6 +10,8 @@ from kit.world import LEASE_MS, Process, World
 from ticketlock import LockName
 from ticketlock.locks._items import lock_key, row_key
 
+pytestmark = pytest.mark.verify("tests no part of the product")
+
 
 @pytest.fixture
 def held_and_waited_for(alice: Process, bob: Process, lock: LockName) -> None:
