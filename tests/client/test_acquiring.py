@@ -3,7 +3,7 @@
 import math
 
 from kit.places import Moved, meanwhile, outcome, until
-from kit.sentences.acquiring import *  # noqa: F403
+from kit.sentences.acquiring import *  # noqa: F403 -- pytest collects the tests that it brings
 
 from ticketlock import Position
 

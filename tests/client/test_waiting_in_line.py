@@ -1,7 +1,7 @@
 """Waiters: in the order of their tickets, and gone without a trace when they give up."""
 
 from kit.places import meanwhile, outcome, until
-from kit.sentences.waiting_in_line import *  # noqa: F403
+from kit.sentences.waiting_in_line import *  # noqa: F403 -- pytest collects the tests that it brings
 from kit.sentences.waiting_in_line import Line
 
 from ticketlock import LockClient

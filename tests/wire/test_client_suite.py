@@ -1,8 +1,8 @@
 """What is true of the client in fair weather is true of it in bad."""
 
 import pytest
-from kit.sentences.acquiring import *  # noqa: F403
-from kit.sentences.waiting_in_line import *  # noqa: F403
+from kit.sentences.acquiring import *  # noqa: F403 -- pytest collects the tests that it brings
+from kit.sentences.waiting_in_line import *  # noqa: F403 -- pytest collects the tests that it brings
 
 pytestmark = [
     pytest.mark.usefixtures("bad_weather"),
