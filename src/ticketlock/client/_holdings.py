@@ -8,6 +8,8 @@ import os
 import random
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from ticketlock._checks import duration_ms, text
@@ -258,11 +260,8 @@ class Holdings(Generic[L]):
 
     def renew(self, lease: L) -> Actions[None]:
         """A whole new lease."""
-        try:
+        with self._losing(lease):
             grant = yield from self._table.contending(lease._claim, lambda me: me.renew(lease.fencing_token))
-        except LockLost as lost:
-            self.lose(lease, str(lost))
-            raise
         lease._renewed(grant)
         _log.debug("renewed %r", lease)
 
@@ -291,6 +290,15 @@ class Holdings(Generic[L]):
             self._heart.forget(lease)
             self._drop(lease)
 
+    @contextmanager
+    def _losing(self, lease: L) -> Iterator[None]:
+        """What one call learns all know at once."""
+        try:
+            yield
+        except LockLost as lost:
+            self.lose(lease, str(lost))
+            raise
+
     def ensure(self, lease: L, at_least: Seconds) -> Actions[None]:
         """Make sure that it is held for so long from now on."""
         needed_ms = duration_ms("at_least", at_least, 0, MAX_LEASE_MS)
@@ -303,7 +311,8 @@ class Holdings(Generic[L]):
     def set_data(self, lease: L, data: str | None) -> Actions[None]:
         """Show something else beside the holder."""
         lease._check_process()
-        yield from self._table.contending(lease._claim, lambda me: me.set_data(lease.fencing_token, data))
+        with self._losing(lease):
+            yield from self._table.contending(lease._claim, lambda me: me.set_data(lease.fencing_token, data))
         lease._data = data
 
     def transact_write(
@@ -315,7 +324,8 @@ class Holdings(Generic[L]):
         items = list(items)
         _sdk.check_items(client, items)
         answer = yield from self._table.sending(FencedTransaction(lease.condition_check(), tuple(items), patience_ms))
-        FencedTransaction.check_applied(answer)
+        with self._losing(lease):
+            FencedTransaction.check_applied(answer)
 
     def release(self, lease: L, data_left: str | None = None, *, best_effort: bool = False) -> Actions[None]:
         """Free the lock, once it is held no more than once."""
@@ -374,12 +384,18 @@ class Holdings(Generic[L]):
     def _free(self, lease: L, was: State, data_left: str | None) -> Actions[None]:
         try:
             released = yield from self._table.contending(
-                lease._claim, lambda me: me.release(lease._grant, data_left=data_left)
+                lease._claim,
+                lambda me: me.release(lease._grant, data_left=data_left, releasing=lease._releasing),
             )
-        except LockLost:
+        except LockLost as lost:
             self._drop(lease)
-            raise lease._lost() from None
+            if was != "lost":
+                lease._was_taken = True
+                _log.error("%r is lost: %s", lease, lost)
+                self._heart.tell(lease, "lost")
+            raise
         except BaseException:
+            lease._releasing = replace(lease._releasing, tried_before=True)
             # It may be tried again, by `close` as well.
             lease._state = "lost" if was == "lost" else "unreleased"
             self._drop_what_is_over(self._clocks.read())

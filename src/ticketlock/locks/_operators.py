@@ -1,5 +1,6 @@
 """What an operator does to a lock that is not theirs: set its limit, free it by force."""
 
+import uuid
 from collections.abc import Callable
 
 from ticketlock._checks import whole_number
@@ -10,7 +11,7 @@ from ticketlock.locks._inspect import inspect
 from ticketlock.locks._items import Holder, LockItem
 from ticketlock.locks._modes import MAX_HOLDERS
 from ticketlock.locks._names import LockName, owner_id
-from ticketlock.locks._outcomes import Grant, Hold, Released
+from ticketlock.locks._outcomes import Grant, Hold, Released, Releasing
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire._requests import Steps
 from ticketlock.wire._table_time import Moment
@@ -84,12 +85,13 @@ def release_of(
         owner=holder.owner,
         ticket=None,
         fencing_token=holder.fencing_token,
-        # Over already: so a refusal means that it is gone, not that it was freed before.
-        lease_until_ms=0,
+        lease_until_ms=holder.lease_until_ms,
         since_ms=holder.since_ms,
         mean_hold_ms=item.mean_hold_ms,
     )
-    return (yield from contender(claim, state.now).release(held, data_left=item.data_left if by_force else None))
+    releasing = Releasing(by=uuid.uuid4().hex, by_force=item if by_force else None)
+    left = item.data_left if by_force else None
+    return (yield from contender(claim, state.now).release(held, data_left=left, releasing=releasing))
 
 
 def _claim_of(lock: LockName, holder: Holder, item: LockItem, lease_ms: int) -> Claim:
