@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from inspect import Signature, signature
 from typing import Any, NamedTuple
 
 from ticketlock._checks import duration_ms, text
@@ -147,23 +146,3 @@ class Defaults:
 def rest_s(record_wait_ms: int | None, waited_ms: int) -> float:
     """What is left of a record wait, in seconds."""
     return math.inf if record_wait_ms is None else max(0, record_wait_ms - waited_ms) / 1_000
-
-
-def signature_of(function: Callable[..., Any], lease_as: str | None) -> Signature:
-    """What a caller of a function has to give: all but its lease."""
-    of_all = signature(function)
-    return of_all.replace(parameters=[each for each in of_all.parameters.values() if each.name != lease_as])
-
-
-def entity_of(key: Any, function: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """The entity that a call of a function is about.
-
-    Args:
-        key: a callable that is given the call's arguments, or a template with the names of the function's parameters.
-        function: its signature.
-    """
-    if callable(key):
-        return str(key(*args, **kwargs))
-    bound = function.bind(*args, **kwargs)
-    bound.apply_defaults()
-    return str(key).format(**bound.arguments)
