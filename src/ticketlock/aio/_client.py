@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from inspect import isawaitable
 from typing import Any, ParamSpec, Self, TypeVar
 
+from ticketlock._checks import boolean
 from ticketlock.aio._acquiring import Acquiring
 from ticketlock.aio._lease import Lease, LeaseGroup
 from ticketlock.aio._lock_table import LockTable
@@ -18,7 +19,7 @@ from ticketlock.client._wishes import Defaults, Seconds, Terms, Wishes, rest_s
 from ticketlock.errors import ClientClosed, RecordWaitExceeded
 from ticketlock.locks._claim import check_lease
 from ticketlock.locks._inspect import LockSummary, inspect, list_page
-from ticketlock.locks._names import LockName
+from ticketlock.locks._names import LockName, owner_id
 from ticketlock.locks._operators import resume
 from ticketlock.locks._outcomes import Grant, LockState, Position
 from ticketlock.wire import _sdk
@@ -102,7 +103,9 @@ class LockClient:
         ``on_lost`` and ``on_danger`` may be coroutine functions; they run as tasks of their own.
         """
         lock = self.lock(entity, namespace)
-        wishes = Wishes(record_wait, lease, data, permits, shared, owner, heartbeat, on_lost, on_danger, danger)
+        wishes = Wishes(
+            record_wait, lease, data, permits, shared, owner, heartbeat, on_lost, on_danger, danger, reentrant, on_wait
+        )
         # What is wrong is told at once.
         self._defaults.ask(lock, wishes)
 
@@ -200,6 +203,8 @@ class LockClient:
         """Go on with a lock that another process has taken; see ``ticketlock.LockClient.resume``."""
         self._check_usable()
         lock, lease_ms = self.lock(entity, namespace), self._defaults.lease_ms(lease)
+        owner_id(owner)
+        boolean("heartbeat", heartbeat)
         check_lease(lease_ms, self._table.client)
         claim, grant = await self._table.run(lambda now: resume(lock, owner, lease_ms, now))
         made = self._made(Terms(claim, has_own_identity=False, heartbeat=heartbeat), grant)

@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
+from ticketlock._checks import boolean
 from ticketlock.client._holdings import HAS_LEFT, Holdings
 from ticketlock.client._lease import Lease, LeaseGroup
 from ticketlock.client._serialized import EntityOf, Key, check_arguments, check_begins_at_once, check_is_over
@@ -149,7 +150,9 @@ class LockClient:
             ClientClosed: the client was closed, or belongs to another process.
             TableError: the table could not be used.
         """
-        wishes = Wishes(record_wait, lease, data, permits, shared, owner, heartbeat, on_lost, on_danger, danger)
+        wishes = Wishes(
+            record_wait, lease, data, permits, shared, owner, heartbeat, on_lost, on_danger, danger, reentrant, on_wait
+        )
         terms = self._defaults.ask(self.lock(entity, namespace), wishes)
         self._holdings.check_usable()
         # The Thread object: idents are reused.
@@ -260,6 +263,7 @@ class LockClient:
             LockLost: this owner does not hold it any more.
         """
         self._holdings.check_usable()
+        boolean("heartbeat", heartbeat)
         claim, grant = self._table.resume(self.lock(entity, namespace), owner, self._defaults.lease_ms(lease))
         made = self._made(Terms(claim, has_own_identity=False, heartbeat=heartbeat), grant)
         return self._holdings.keep(owner, made)

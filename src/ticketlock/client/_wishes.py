@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from ticketlock._checks import duration_ms, text
+from ticketlock._checks import boolean, callback, duration_ms, text
 from ticketlock.client._pace import Bounds
 from ticketlock.errors import InvalidLockRequest
 from ticketlock.locks._claim import MAX_LEASE_MS, MIN_LEASE_MS, Claim
@@ -57,6 +57,8 @@ class Wishes(NamedTuple):
     on_lost: Told | None
     on_danger: Told | None
     danger: Seconds | None
+    reentrant: bool
+    on_wait: Told | None
 
 
 class Defaults:
@@ -83,11 +85,13 @@ class Defaults:
         self._namespace = LockName("-", namespace).namespace
         self._lease_ms = duration_ms("lease", lease, MIN_LEASE_MS, MAX_LEASE_MS)
         self._record_wait_ms = record_wait_ms("record_wait", record_wait)
+        if not isinstance(check_every, tuple | list) or len(check_every) != 2:
+            raise InvalidLockRequest("check_every", check_every, "two durations, the shortest and the longest")
         shortest, longest = (duration_ms("check_every", each, 1, _HOUR_MS) for each in check_every)
         self.bounds = Bounds(shortest, max(shortest, longest))
         name = owner_name if owner_name is not None else f"{socket.gethostname()}:{os.getpid()}"
         self.owner_name = text("owner_name", name, _OWNER_NAME_BYTES)
-        self._heartbeat = heartbeat
+        self._heartbeat = boolean("heartbeat", heartbeat)
 
     def lock(self, entity: str | LockName, namespace: str | None) -> LockName:
         """The name of a lock."""
@@ -108,6 +112,8 @@ class Defaults:
     def ask(self, lock: LockName, wishes: Wishes) -> Terms:
         """Check and complete one acquisition."""
         lease_ms = self.lease_ms(wishes.lease)
+        boolean("reentrant", wishes.reentrant)
+        callback("on_wait", wishes.on_wait)
         claim = Claim(
             lock,
             wishes.owner if wishes.owner is not None else f"{self.owner_name}/{uuid.uuid4().hex}",
@@ -121,9 +127,9 @@ class Defaults:
             has_own_identity=wishes.owner is None,
             record_wait_ms=self.wait_ms(wishes.record_wait),
             danger_ms=None if wishes.danger is None else duration_ms("danger", wishes.danger, 0, lease_ms),
-            heartbeat=self._heartbeat if wishes.heartbeat is None else wishes.heartbeat,
-            on_lost=wishes.on_lost,
-            on_danger=wishes.on_danger,
+            heartbeat=self._heartbeat if wishes.heartbeat is None else boolean("heartbeat", wishes.heartbeat),
+            on_lost=callback("on_lost", wishes.on_lost),
+            on_danger=callback("on_danger", wishes.on_danger),
         )
 
     def in_one_order(self, entities: Iterable[str | LockName], namespace: str | None) -> list[LockName]:
@@ -132,7 +138,7 @@ class Defaults:
         Raises:
             InvalidLockRequest: one is named twice, or none at all.
         """
-        if isinstance(entities, str):
+        if isinstance(entities, str | LockName) or not isinstance(entities, Iterable):
             raise InvalidLockRequest("entities", entities, "a list of entities")
         locks = sorted(
             (self.lock(each, None if isinstance(each, LockName) else namespace) for each in entities),
