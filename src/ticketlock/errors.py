@@ -20,8 +20,6 @@ The class names are also wire format: they are the error names of the state mach
 """
 
 import json
-from contextlib import suppress
-from functools import partial
 
 __all__ = [
     "AlreadyHeld",
@@ -150,15 +148,18 @@ class OutcomeUnknown(TableError):
 
 def shown(value: object) -> str:
     """A value as an error message shows it: as JSON where it has such a form, at most 300 characters."""
-    text = _written(value)
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except Exception:
+        text = _as_python_shows_it(value)
     # Half a surrogate pair can be sent to nobody: not as a function's reply, nor into a log.
     text = text.encode(errors="backslashreplace").decode()
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
 
-def _written(value: object) -> str:
-    for write in (partial(json.dumps, ensure_ascii=False), repr):
-        # A value may nest too deeply, have more digits than Python writes, or a `__repr__` that fails.
-        with suppress(Exception):
-            return write(value)
-    return f"a value of type {type(value).__name__}"
+def _as_python_shows_it(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception:
+        # It nests too deeply, has more digits than Python writes, or a `__repr__` that fails.
+        return f"a value of type {type(value).__name__}"

@@ -4,7 +4,7 @@ import enum
 import re
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from kit.places import Moved
@@ -42,7 +42,7 @@ def entity_of(moved: Moved, locks: LockClient) -> Call:
         def of_threads(order: Any) -> None: ...
 
         loop: Any = getattr(locks, "_loop", None) if moved.kind == "tasks" else None
-        decorated: Any = locks.serialized(key)(of_tasks if loop else of_threads)  # type: ignore[arg-type]
+        decorated: Any = locks.serialized(key)(of_tasks if loop else of_threads)
         if loop:
             loop.do(lambda: decorated(given))
         else:
@@ -164,7 +164,8 @@ def test_an_owner_for_all_calls_is_refused_at_once(locks: LockClient) -> None:
 
 def test_without_brackets_it_is_refused_at_once_by_name(locks: LockClient) -> None:
     # Of the client for tasks its own: the one in a loop is called from elsewhere.
-    serialized: Any = getattr(locks, "_inner", locks).serialized
+    own: Any = getattr(locks, "_inner", locks)
+    serialized: Callable[[Any], Callable[..., None]] = own.serialized
     with pytest.raises(InvalidLockRequest, match=r"ship.*write @serialized\(\"order-{order_id}\"\)"):
 
         @serialized
@@ -173,14 +174,17 @@ def test_without_brackets_it_is_refused_at_once_by_name(locks: LockClient) -> No
 
 @pytest.mark.parametrize("kind", ["threads"])
 def test_without_brackets_under_another_decorator_and_in_a_class_it_is_refused_as_well(locks: LockClient) -> None:
-    serialized: Any = locks.serialized
+    serialized: Callable[[Any], Callable[..., None]] = cast("Any", locks).serialized
+
+    def other(function: Callable[..., None]) -> Callable[..., None]:
+        return function
+
     with pytest.raises(InvalidLockRequest, match=r"bill.*write @serialized"):
 
         class Orders:
-            @property
+            @other
             @serialized
-            @staticmethod
-            def bill(order_id: str) -> None: ...
+            def bill(self) -> None: ...
 
 
 @pytest.mark.parametrize("kind", ["threads"])

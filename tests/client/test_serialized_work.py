@@ -166,10 +166,12 @@ def test_a_task_that_a_function_has_started_is_cancelled_before_it_begins(moved:
     async def work() -> None:
         begun.append("work")
 
+    def starts() -> Any:
+        started.append(asyncio.ensure_future(work()))
+        return started[0]
+
     async def calls() -> Any:
-        decorated = moved.client().serialized("order-42")(
-            lambda: started.append(asyncio.ensure_future(work())) or started[0]
-        )
+        decorated = moved.client().serialized("order-42")(starts)
         with pytest.raises(TypeError, match="an awaitable"):
             decorated()
         await asyncio.wait(started)
@@ -213,10 +215,10 @@ def test_whatever_a_coroutine_function_is_in_it_runs_under_the_lock(moved: Moved
 
 @OF_TASKS
 def test_a_plain_function_of_the_client_for_tasks_is_refused_at_once(locks: LockClient) -> None:
-    decorate = locks.serialized("order-42")
-    for work in (lambda: None, GeneratorObject().__init__, functools.partial(len, [])):
+    decorate: Any = locks.serialized("order-42")
+    for work in (lambda: None, functools.partial(len, []), len):
         with pytest.raises(TypeError, match=r"use ticketlock\.LockClient"):
-            decorate(work)  # type: ignore[arg-type]
+            decorate(work)
 
 
 @OF_THREADS

@@ -418,7 +418,7 @@ class Warned:
         found = Annotations.from_stack(stack).find_warning(
             "*", Match.string_like_regexp("one lock for every execution")
         )
-        told = {each.id: each.entry.data for each in found}
+        told = {each.id: str(each.entry.data) for each in found}
         self.of = {entity: told[f"/{at.node.path}"] for entity, at in of.items() if f"/{at.node.path}" in told}
 
 

@@ -97,14 +97,17 @@ def test_any_other_value_of_the_entity_is_refused_by_name(parse: Any, entity: An
 
 
 def test_the_parent_of_a_nested_execution_may_be_named_in_the_input_and_changes_nothing() -> None:
-    parent = {"AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID": "arn:aws:states:eu-west-1:123456789012:execution:parent:1"}
+    parent: dict[str, Any] = {
+        "AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID": "arn:aws:states:eu-west-1:123456789012:execution:parent:1"
+    }
     assert parsed(**parent) == parsed()
 
 
 @pytest.mark.parametrize("name", ["AWS_STEP_FUNCTIONS_STARTED_BY", "AWS_REGION", ""])
 def test_no_other_field_is_let_in_beside_it(name: str) -> None:
+    more: dict[str, Any] = {name: "arn"}
     with pytest.raises(InvalidLockRequest, match="no such field: only entity, namespace"):
-        parsed(**{name: "arn"})
+        parsed(**more)
 
 
 def test_a_fragment_has_no_such_parent() -> None:
