@@ -195,6 +195,21 @@ def test_of_two_who_take_a_number_and_a_row_together_the_second_comes_behind_the
     assert counts(alice, lock) == (1, 2, 2)
 
 
+def test_whoever_takes_a_number_and_a_row_together_comes_in_though_ten_others_come_first(
+    alice: Process, bob: Process, carol: Process, lock: LockName
+) -> None:
+    """Found by a random schedule."""
+    alice.granted(alice.claim(lock))
+    joining = bob.steps(bob.claim(lock), lambda me: me.join())
+    joining.step()
+    joining.fail(RequestNotApplied("throttled"))
+    for _ in range(10):
+        carol.queued(carol.claim(lock))
+        joining.step()
+    joining.to_the_end()
+    assert counts(alice, lock) == (1, 11, 11)
+
+
 def test_a_crash_between_number_and_row_costs_the_next_one_a_look_and_then_nothing(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:

@@ -51,6 +51,7 @@ from ticketlock.wire._table_time import Moment
 
 _TRIES = 5
 _SWEPT_A_LOOK = 25
+_MOST_COME_FIRST = 100
 
 
 class Contender(Onlooker):
@@ -157,50 +158,62 @@ class Contender(Onlooker):
             The place, and the lock item as the number left it.
 
         Raises:
-            RequestNotApplied: others kept coming first.
+            RequestNotApplied: no number could be followed by its row.
             OutcomeUnknown: nor is it known of each row that it does not stand.
         """
         perhaps_stands = False
-        # As the last number left the item that no row followed in time; that number, if it is counted as a waiter.
-        seen: LockItem | None = None
-        unused: int | None = None
         for _ in range(_TRIES):
-            if seen is not None:
-                counted = unused is not None and unused > seen.void_up_to
-                lease_until_ms = self.now.latest_ms + self.claim.lease_ms
-                try:
-                    reply = yield from self.send(write.join_together(self.claim, seen, self.now, counted=counted))
-                except RequestNotApplied as error:
-                    if perhaps_stands:
-                        raise OutcomeUnknown(f"a row may stand that was sent before: {error}") from error
-                    raise
-                joined = replace(seen, issued=seen.issued + 1, waiting=seen.waiting + (not counted))
-                if reply.applied or self._is_mine(reply.items[1]):
-                    return Place(joined.issued, lease_until_ms), joined
-                seen = self.checked_item(reply.items[0])
-                continue
             minted_at = self.now
             reply = yield from self.send(write.mint_ticket(self.claim, minted_at))
             item = self.checked_item(reply.item)
             if not reply.applied or item is None:
                 continue
-            seen, unused = item, item.issued
-            if self.now.local_ms > minted_at.local_ms + write.JOIN_DEADLINE_MS:
-                continue
-            lease_until_ms = self.now.latest_ms + self.claim.lease_ms
+            # While the number is counted as a waiter, and no row of it can come.
+            unused = True
+            if self.now.local_ms <= minted_at.local_ms + write.JOIN_DEADLINE_MS:
+                lease_until_ms = self.now.latest_ms + self.claim.lease_ms
+                try:
+                    reply = yield from self.send(write.put_row(self.claim, item.issued, minted_at.local_ms, self.now))
+                    if reply.applied or self._is_mine(reply.item):
+                        return Place(item.issued, lease_until_ms), item
+                    unused = False
+                except RequestNotApplied:
+                    pass
+                except OutcomeUnknown:
+                    # The number is too old by now; should its row stand after all, it is found to be mine.
+                    perhaps_stands, unused = True, False
             try:
-                reply = yield from self.send(write.put_row(self.claim, item.issued, minted_at.local_ms, self.now))
-            except RequestNotApplied:
-                continue
-            except OutcomeUnknown:
-                # The number is too old by now; should its row stand after all, it is found to be mine.
-                perhaps_stands, unused = True, None
-                continue
-            if reply.applied or self._is_mine(reply.item):
-                return Place(item.issued, lease_until_ms), item
-            unused = None
+                joined = yield from self._join_together(item, unused=unused)
+            except RequestNotApplied as error:
+                if perhaps_stands:
+                    raise OutcomeUnknown(f"a row may stand that was sent before: {error}") from error
+                raise
+            if joined is not None:
+                return joined
         given_up = OutcomeUnknown if perhaps_stands else RequestNotApplied
-        raise given_up(f"in {_TRIES} tries no ticket was followed by its row: others came first, or the table is slow")
+        raise given_up(f"in {_TRIES} tries no ticket was followed by its row within {write.JOIN_DEADLINE_MS} ms")
+
+    def _join_together(self, minted: LockItem, *, unused: bool) -> Steps[tuple[Place, LockItem] | None]:
+        """Take the next number together with its row; None when others came first all the time.
+
+        Whoever comes first is one fewer to come: no try is in vain but for a stream of newcomers.
+
+        Args:
+            minted: the lock item, as the last number of mine left it.
+            unused: whether that number is counted as a waiter, and no row of it can come.
+        """
+        seen: LockItem | None = minted
+        for _ in range(_MOST_COME_FIRST):
+            if seen is None:
+                break
+            counted = unused and minted.issued > seen.void_up_to
+            lease_until_ms = self.now.latest_ms + self.claim.lease_ms
+            reply = yield from self.send(write.join_together(self.claim, seen, self.now, counted=counted))
+            joined = replace(seen, issued=seen.issued + 1, waiting=seen.waiting + (not counted))
+            if reply.applied or self._is_mine(reply.items[1]):
+                return Place(joined.issued, lease_until_ms), joined
+            seen = self.checked_item(reply.items[0])
+        return None
 
     def check_position(self, place: Place) -> Steps[Grant | Position]:
         """Look at the front of the queue; take the lock if it is my turn, else keep my place alive."""
