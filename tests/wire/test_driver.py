@@ -204,6 +204,21 @@ def test_a_condition_that_refuses_a_repeat_is_a_refusal_that_says_that_an_earlie
     assert found.perhaps_applied
 
 
+def test_credentials_whose_provider_is_out_of_reach_for_too_long_are_refused_with_the_cause() -> None:
+    clock = ManualClock()
+    asked = 0
+
+    def no_credentials(_: Call) -> Any:
+        nonlocal asked
+        asked += 1
+        return NotSigned(REPLY_LOST)
+
+    with pytest.raises(TableRefused, match="credentials could not be refreshed") as raised:
+        drive(Driver("locks", TIME_CHECK, clock, 8_000).send(WRITE), clock, no_credentials)
+    assert raised.value.__cause__ is REPLY_LOST
+    assert asked > 5
+
+
 # A transaction is applied once under its token, for as long as DynamoDB knows it.
 
 TOKEN_IS_KNOWN_FOR_MS = 600_000

@@ -17,9 +17,9 @@ from ticketlock.wire._actions import Actions, Call, Sleep
 from ticketlock.wire._attributes import Item
 from ticketlock.wire._table_time import Moment, Reading
 
-# DynamoDB knows the token of a transaction for ten minutes
-# (https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html), and afterwards applies the
-# transaction once more. What is sent may arrive five minutes later, until its signature is too old
+# DynamoDB knows the token of a transaction for ten minutes, and would apply it once more afterwards
+# (https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html). What is sent may arrive
+# five minutes later, until its signature is too old
 # (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv.html). One minute is for clocks.
 TOKEN_IS_SAFE_FOR_MS = 240_000
 """For how long after the first attempt a transaction may be sent again under its token."""

@@ -71,17 +71,26 @@ def _config() -> Config:
     return Config(**CLIENT_SETTINGS)
 
 
+def check_is_client(client: Any) -> None:
+    """Refuse what is no client of the SDK.
+
+    Raises:
+        InvalidLockRequest: it is a resource, for example.
+    """
+    if getattr(getattr(client, "meta", None), "config", None) is None:
+        low_level = "a low-level DynamoDB client, as boto3.client('dynamodb') makes one"
+        raise InvalidLockRequest("client", repr(client), f"{low_level}; of a resource, its resource.meta.client")
+
+
 def check_client(client: "DynamoDBClient") -> None:
     """Refuse what is no client, and a client that would repeat requests by itself or hang for long.
 
     Raises:
-        InvalidLockRequest: it is a resource, for example.
+        InvalidLockRequest: as of ``check_is_client``.
         ValueError: says which setting, and what it should be.
     """
-    config: Any = getattr(getattr(client, "meta", None), "config", None)
-    if config is None:
-        low_level = "a low-level DynamoDB client, as boto3.client('dynamodb') makes one"
-        raise InvalidLockRequest("client", repr(client), f"{low_level}; of a resource, its resource.meta.client")
+    check_is_client(client)
+    config: Any = client.meta.config
     attempts = (config.retries or {}).get("total_max_attempts")
     if attempts != 1:
         raise ValueError(
@@ -100,11 +109,12 @@ def check_client(client: "DynamoDBClient") -> None:
 
 
 def check_items(client: Any, items: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse what is no list of items of a TransactWriteItems.
+    """Refuse what is no list of items of a TransactWriteItems, or no client to send them.
 
     Raises:
         InvalidLockRequest: says which parameter is wrong.
     """
+    check_is_client(client)
     model = getattr(client.meta, "service_model", None)
     if model is None:
         return
