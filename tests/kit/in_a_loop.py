@@ -53,13 +53,13 @@ class Loop:
         self._loop.call_soon_threadsafe(self._of_this_thread.inbox.put_nowait, (what, done))
         return _in_this(self, done.result())
 
-    def dynamodb(self, **options: Any) -> Any:
+    def dynamodb(self, *, session: Any = None, **options: Any) -> Any:
         """A DynamoDB client of aiobotocore, open until the loop ends."""
         self._is_not_here()
 
         async def make() -> Any:
             config = AioConfig(**options.pop("config"))
-            client = get_session().create_client("dynamodb", config=config, **options)
+            client = (session or get_session()).create_client("dynamodb", config=config, **options)
             return await self._open.enter_async_context(client)
 
         return asyncio.run_coroutine_threadsafe(make(), self._loop).result()

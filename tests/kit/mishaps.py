@@ -15,7 +15,8 @@ from ticketlock.testing import Sent
 
 # Of the connection, or written anew.
 _NOT_HANDED_ON = ("Connection", "Content-Length", "Transfer-Encoding")
-_RESET = struct.pack("ii", 1, 0)
+RESET = struct.pack("ii", 1, 0)
+"""Of a socket's SO_LINGER: its end is a reset."""
 
 
 class Passage:
@@ -53,8 +54,14 @@ class Passage:
         """Reset the connection."""
         if self._request.transport is not None:
             connection = self._request.transport.get_extra_info("socket")
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         return self._end(web.Response())
+
+    def hang_up(self) -> web.StreamResponse:
+        """End the connection in good order, without an answer."""
+        if self._request.transport is not None:
+            self._request.transport.close()
+        return web.Response()
 
     def _end(self, answer: web.StreamResponse) -> web.StreamResponse:
         if self._request.transport is not None:
@@ -80,6 +87,24 @@ async def reply_lost(passage: Passage) -> web.StreamResponse:
     """It is applied, or refused, and the connection is reset."""
     await passage.deliver()
     return passage.reset()
+
+
+async def reply_withheld(passage: Passage) -> web.StreamResponse:
+    """It is applied, or refused, and the connection ends without an answer."""
+    await passage.deliver()
+    return passage.hang_up()
+
+
+async def reply_garbled(passage: Passage) -> web.StreamResponse:
+    """It is applied, or refused, and what arrives ends in half of a character."""
+    reply = await passage.deliver()
+    return web.Response(status=reply.status, headers=reply.headers, body=b'{"message": "\xc3')
+
+
+async def gateway_failed(passage: Passage) -> web.StreamResponse:
+    """It is applied, or refused, and something in between says that it waited in vain."""
+    await passage.deliver()
+    return web.Response(status=504, text="<html>Gateway Time-out</html>")
 
 
 async def reply_broken_off(passage: Passage) -> web.StreamResponse:

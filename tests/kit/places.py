@@ -199,6 +199,10 @@ class Emulated(Place):
         dynamodb = self.dynamodb(self.kind, min(_READ_TIMEOUT_S, shortest_s / 4), wire)
         return self._made(self.table_name, dynamodb, {"lease": lease, **options})
 
+    def client_with(self, dynamodb: Any, **options: Any) -> LockClient:
+        """A lock client over a client of the SDK of the test's own."""
+        return self._made(self.table_name, dynamodb, options)
+
     def dynamodb(self, kind: Kind, read_timeout_s: float, wire: Wire | None = None) -> Any:
         """A client of the SDK; one without a wire is shared, for each takes a while to make."""
         made = self._shared.get((kind, read_timeout_s)) if wire is None else None

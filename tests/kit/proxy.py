@@ -1,6 +1,7 @@
 """A proxy between clients and the lock table: what becomes of a request, or of its reply, is for a test to say.
 
-It is a server on a port of its own, in a thread of the test's process; aiohttp speaks HTTP on both sides.
+It is a server on a port of its own, in a thread of the test's process; aiohttp speaks HTTP on both sides. With a
+certificate it speaks HTTPS to the clients, who come to it through an HTTPS proxy's CONNECT (`kit.tunnel`).
 """
 
 import asyncio
@@ -15,7 +16,9 @@ from typing import Any, Self
 
 import aiohttp
 from aiohttp import web
+from kit.certificates import Certificate
 from kit.mishaps import Mishap, Passage, swallowed, unharmed
+from kit.tunnel import Tunnel
 
 from ticketlock.testing import Sent
 
@@ -40,23 +43,32 @@ class Proxy:
 
     Args:
         table_url: where the table is.
+        certificate: what it shows to its clients; None for plain HTTP.
 
     Attributes:
+        tunnel: with a certificate, the HTTPS proxy that leads here.
+        keeps_alive: whether a connection is used again after an answer.
         weather: the mishap of each request that no trouble awaits; none while it is fair.
         struck: how many requests met what in bad weather, until now.
+        under_way: how many requests are not at their end yet.
     """
 
-    def __init__(self, table_url: str) -> None:
+    def __init__(self, table_url: str, certificate: Certificate | None = None) -> None:
         self._table_url = table_url
+        self.certificate = certificate
+        self.keeps_alive = True
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="the proxy", daemon=True)
         # Bound, and not listening: until `listen` connections are refused.
         self._socket = socket.socket()
         self._socket.bind(("127.0.0.1", 0))
-        self.url = "http://127.0.0.1:{1}".format(*self._socket.getsockname())
+        address = self._socket.getsockname()
+        self.url = f"http://127.0.0.1:{address[1]}" if certificate is None else f"https://localhost:{address[1]}"
+        self.tunnel = Tunnel(address) if certificate is not None else None
         self._troubles: list[Trouble] = []
         self.weather: Callable[[], Mishap] | None = None
         self.struck: Counter[Mishap] = Counter()
+        self.under_way = 0
 
     def trouble(self, mishap: Mishap, is_meant: Callable[[Sent], bool] = lambda _: True, times: float = 1) -> Trouble:
         """Let the next requests of a kind meet a mishap."""
@@ -77,10 +89,13 @@ class Proxy:
         """No trouble, and fair weather."""
         self._troubles.clear()
         self.weather = None
+        self.keeps_alive = True
+        if self.tunnel is not None:
+            self.tunnel.reception = "lets in"
 
     def listen(self) -> Self:
         """Accept connections from now on."""
-        self._do(web.SockSite(self._runner, self._socket).start())
+        self._do(self._listen())
         return self
 
     def __enter__(self) -> Self:
@@ -103,7 +118,15 @@ class Proxy:
         self._runner = web.ServerRunner(web.Server(self._handle), shutdown_timeout=0.1)
         await self._runner.setup()
 
+    async def _listen(self) -> None:
+        context = self.certificate.context if self.certificate is not None else None
+        await web.SockSite(self._runner, self._socket, ssl_context=context).start()
+        if self.tunnel is not None:
+            await self.tunnel.open()
+
     async def _close(self) -> None:
+        if self.tunnel is not None:
+            await self.tunnel.close()
         await self._runner.cleanup()
         await self._session.close()
         # Whoever was swallowed waits still, though its connection is gone.
@@ -114,7 +137,15 @@ class Proxy:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         passage = Passage(request, await request.read(), self._session, self._table_url)
-        return await self._mishap(passage.sent)(passage)
+        mishap = self._mishap(passage.sent)
+        self.under_way += 1
+        try:
+            answer = await mishap(passage)
+        finally:
+            self.under_way -= 1
+        if not self.keeps_alive:
+            answer.force_close()
+        return answer
 
     def _mishap(self, sent: Sent) -> Mishap:
         for trouble in self._troubles:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kit.certificates import Certificate, self_signed
 from kit.command import Command, shell
 from kit.far import Far
 from kit.in_a_loop import Loop
@@ -34,6 +35,20 @@ def the_proxy(emulator: Emulator, pytestconfig: pytest.Config) -> Iterator[Proxy
     # Few tests, chosen by hand, may be spared.
     if proxy.struck.total() >= SURELY_MET:
         assert set(proxy.struck) == set(BAD), "bad weather that never struck"
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    return self_signed(tmp_path_factory.mktemp("certificate"))
+
+
+@pytest.fixture(scope="session")
+def ways(emulator: Emulator, certificate: Certificate, pytestconfig: pytest.Config) -> Iterator[dict[str, Proxy]]:
+    """Proxies for the requests that are weighed."""
+    with Proxy(emulator.endpoint) as plain, Proxy(emulator.endpoint, certificate) as certified:
+        yield {"HTTP": plain.listen(), "HTTPS by CONNECT": certified.listen()}
+    for proxy in (plain, certified):
+        pytestconfig.stash[STRUCK].update({mishap.__name__: count for mishap, count in proxy.struck.items()})
 
 
 @pytest.fixture

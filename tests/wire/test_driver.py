@@ -5,20 +5,26 @@ from email.utils import formatdate
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
+from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, ReadTimeoutError
 
-from ticketlock.errors import OutcomeUnknown, RequestNotApplied
+from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError, TableNotFound, TableRefused
+from ticketlock.locks._fencing import FencedTransaction
 from ticketlock.locks._reads import TIME_CHECK
 from ticketlock.testing import ManualClock
 from ticketlock.wire._actions import Actions, Call, Sleep, T
+from ticketlock.wire._credentials import NotSigned
 from ticketlock.wire._driver import Driver
-from ticketlock.wire._requests import Read, Request, TransactWrite, Write
+from ticketlock.wire._requests import TOKEN_IS_SAFE_FOR_MS, Read, Request, TransactWrite, Write
 from ticketlock.wire._step_functions import TaskAnswer
 
 THROTTLED = ClientError({"Error": {"Code": "ThrottlingException", "Message": ""}}, "PutItem")
+REPLY_LOST = ReadTimeoutError(endpoint_url="https://dynamodb")
 UNREACHABLE = EndpointConnectionError(endpoint_url="https://dynamodb")
 READ = Read({"pk": {"S": "order-42"}}, {"sk": {"S": "/"}}, limit=3)
 WRITE = Write("Put", {}, "attribute_not_exists(pk)", item={})
+WRITES = pytest.mark.parametrize(
+    "request_", [WRITE, TransactWrite((WRITE,)), TaskAnswer("token")], ids=lambda each: type(each).__name__
+)
 
 
 def test_what_is_not_to_be_sent_after_a_moment_is_not_repeated_after_it_either() -> None:
@@ -75,9 +81,7 @@ class Leaving:
         return dated(self._clock, **self._reply)
 
 
-@pytest.mark.parametrize(
-    "request_", [WRITE, TransactWrite((WRITE,)), TaskAnswer("token")], ids=lambda each: type(each).__name__
-)
+@WRITES
 def test_a_request_that_was_applied_is_not_said_to_be_unapplied_when_the_time_is_lost_on_its_way(
     request_: Request,
 ) -> None:
@@ -135,3 +139,191 @@ def test_a_service_whose_every_reply_is_too_slow_to_tell_the_time_is_given_up() 
     with pytest.raises(RequestNotApplied):
         drive(Driver("locks", TIME_CHECK, clock, 8_000).now(), clock, slowly)
     assert clock.read().local_ms == 12_000
+
+
+def answer(code: str, **more: Any) -> ClientError:
+    response: Any = {"Error": {"Code": code, "Message": "why"}, "ResponseMetadata": {"HTTPStatusCode": 400}, **more}
+    return ClientError(response, "PutItem")
+
+
+DEFINITE: list[tuple[Exception, type[TableError], str]] = [
+    (answer("ExpiredTokenException"), TableRefused, "ExpiredTokenException: why"),
+    (answer("AccessDeniedException"), TableRefused, "AccessDeniedException: why"),
+    (answer("ResourceNotFoundException"), TableNotFound, "there is no table"),
+    (NoCredentialsError(), TableRefused, "Unable to locate credentials"),
+    (NotSigned(RuntimeError("no refresh")), TableRefused, "RuntimeError: no refresh"),
+]
+
+
+def one_after_the_other(*outcomes: Any) -> Callable[[Call], Any]:
+    left = list(outcomes)
+    return lambda _: left.pop(0)
+
+
+@WRITES
+@pytest.mark.parametrize(("later", "says"), [(later, says) for later, _, says in DEFINITE])
+def test_what_may_have_been_applied_stays_unknown_when_a_later_attempt_is_refused_for_good(
+    request_: Request, later: Exception, says: str
+) -> None:
+    clock = ManualClock()
+    with pytest.raises(OutcomeUnknown, match=says):
+        drive(Driver("locks", TIME_CHECK, clock, 8_000).send(request_), clock, one_after_the_other(REPLY_LOST, later))
+
+
+@WRITES
+@pytest.mark.parametrize("earlier", [THROTTLED, UNREACHABLE], ids=["throttled", "unreachable"])
+@pytest.mark.parametrize(("later", "meaning", "says"), DEFINITE)
+def test_what_surely_was_not_applied_is_refused_for_good_by_a_later_attempt(
+    request_: Request, earlier: Exception, later: Exception, meaning: type[TableError], says: str
+) -> None:
+    clock = ManualClock()
+    with pytest.raises(meaning, match=says):
+        drive(Driver("locks", TIME_CHECK, clock, 8_000).send(request_), clock, one_after_the_other(earlier, later))
+
+
+def test_a_read_is_refused_for_good_whatever_became_of_an_earlier_attempt() -> None:
+    clock = ManualClock()
+    outcomes = one_after_the_other(REPLY_LOST, answer("AccessDeniedException"))
+    with pytest.raises(TableRefused):
+        drive(Driver("locks", TIME_CHECK, clock, 8_000).send(READ), clock, outcomes)
+
+
+def test_the_error_of_the_later_attempt_is_the_cause() -> None:
+    clock = ManualClock()
+    denied = answer("AccessDeniedException")
+    with pytest.raises(OutcomeUnknown) as raised:
+        drive(Driver("locks", TIME_CHECK, clock, 8_000).send(WRITE), clock, one_after_the_other(REPLY_LOST, denied))
+    assert raised.value.__cause__ is denied
+
+
+def test_a_condition_that_refuses_a_repeat_is_a_refusal_that_says_that_an_earlier_attempt_may_have_won() -> None:
+    clock = ManualClock()
+    refused = one_after_the_other(REPLY_LOST, answer("ConditionalCheckFailedException"))
+    found = drive(Driver("locks", TIME_CHECK, clock, 8_000).send(WRITE), clock, refused)
+    assert found.refusal is not None
+    assert found.perhaps_applied
+
+
+def test_credentials_whose_provider_is_out_of_reach_for_too_long_are_refused_with_the_cause() -> None:
+    clock = ManualClock()
+    asked = 0
+
+    def no_credentials(_: Call) -> Any:
+        nonlocal asked
+        asked += 1
+        return NotSigned(REPLY_LOST)
+
+    with pytest.raises(TableRefused, match="credentials could not be refreshed") as raised:
+        drive(Driver("locks", TIME_CHECK, clock, 8_000).send(WRITE), clock, no_credentials)
+    assert raised.value.__cause__ is REPLY_LOST
+    assert asked > 5
+
+
+# A transaction is applied once under its token, for as long as DynamoDB knows it.
+
+TOKEN_IS_KNOWN_FOR_MS = 600_000
+ARRIVES_AT_MOST_LATER_MS = 300_000
+PATIENCE_MS = 1_800_000
+TRANSACTIONS = pytest.mark.parametrize(
+    "transaction",
+    [TransactWrite((WRITE,)), FencedTransaction({}, (), PATIENCE_MS)],
+    ids=lambda each: type(each).__name__,
+)
+
+
+class Silent:
+    """A service that applies a transaction unless it knows its token, and whose replies are all lost."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self._known: dict[str, int] = {}
+        self.applied: list[int] = []
+        self.last_attempt_ms = 0
+
+    def __call__(self, call: Call) -> Any:
+        token = call.parameters["ClientRequestToken"]
+        self.last_attempt_ms = self._clock.wall_ms
+        if self.last_attempt_ms - self._known.get(token, 0) > TOKEN_IS_KNOWN_FOR_MS:
+            self._known[token] = self.last_attempt_ms
+            self.applied.append(self.last_attempt_ms)
+        return REPLY_LOST
+
+
+@TRANSACTIONS
+def test_a_transaction_is_not_repeated_for_as_long_as_its_caller_has_patience_but_as_its_token_is_known(
+    transaction: Request,
+) -> None:
+    clock = ManualClock()
+    service = Silent(clock)
+    with pytest.raises(OutcomeUnknown):
+        drive(Driver("locks", TIME_CHECK, clock, PATIENCE_MS).send(transaction), clock, service)
+    (first_ms,) = service.applied
+    assert service.last_attempt_ms - first_ms + ARRIVES_AT_MOST_LATER_MS < TOKEN_IS_KNOWN_FOR_MS
+    assert service.last_attempt_ms - first_ms > TOKEN_IS_SAFE_FOR_MS / 2
+
+
+def goes_on(clock: ManualClock, ms: int) -> None:
+    clock.advance(ms / 1_000)
+
+
+def is_frozen(clock: ManualClock, ms: int) -> None:
+    """Its local clock stands still."""
+    clock.freeze(ms / 1_000)
+
+
+def is_set_back(clock: ManualClock, ms: int) -> None:
+    """Its wall clock tells nothing."""
+    clock.advance(ms / 1_000)
+    clock.set_wall(clock.wall_ms - 86_400_000)
+
+
+def second_attempt(transaction: Request, clock: ManualClock, after: Callable[[ManualClock, int], None], ms: int) -> Any:
+    """What the driver does so long after an attempt whose reply was lost."""
+    actions = Driver("locks", TIME_CHECK, clock, PATIENCE_MS, jitter=lambda: 0).send(transaction)
+    assert isinstance(next(actions), Call)
+    assert isinstance(actions.throw(REPLY_LOST), Sleep)
+    after(clock, ms)
+    return next(actions)
+
+
+@TRANSACTIONS
+@pytest.mark.parametrize("machine", [goes_on, is_frozen, is_set_back])
+@pytest.mark.parametrize("ms", [TOKEN_IS_SAFE_FOR_MS - 1, TOKEN_IS_SAFE_FOR_MS])
+def test_until_then_it_is_repeated_also_after_a_sleep(
+    transaction: Request, machine: Callable[[ManualClock, int], None], ms: int
+) -> None:
+    assert isinstance(second_attempt(transaction, ManualClock(), machine, ms), Call)
+
+
+@TRANSACTIONS
+@pytest.mark.parametrize("machine", [goes_on, is_frozen, is_set_back])
+@pytest.mark.parametrize("ms", [TOKEN_IS_SAFE_FOR_MS + 1, TOKEN_IS_KNOWN_FOR_MS + 1])
+def test_a_machine_that_slept_for_longer_by_either_clock_does_not_repeat_it(
+    transaction: Request, machine: Callable[[ManualClock, int], None], ms: int
+) -> None:
+    with pytest.raises(OutcomeUnknown):
+        second_attempt(transaction, ManualClock(), machine, ms)
+
+
+@TRANSACTIONS
+def test_a_transaction_that_surely_was_not_applied_is_repeated_for_as_long_as_its_caller_has_patience(
+    transaction: Request,
+) -> None:
+    clock = ManualClock()
+    used: dict[str, list[int]] = {}
+
+    def conflicts(call: Call) -> Any:
+        used.setdefault(call.parameters["ClientRequestToken"], []).append(clock.wall_ms)
+        return THROTTLED
+
+    with pytest.raises(RequestNotApplied):
+        drive(Driver("locks", TIME_CHECK, clock, PATIENCE_MS).send(transaction), clock, conflicts)
+    assert clock.read().local_ms > PATIENCE_MS - 2_000
+    assert all(attempts[-1] - attempts[0] <= TOKEN_IS_SAFE_FOR_MS for attempts in used.values())
+
+
+def test_a_write_without_a_token_is_repeated_for_as_long_as_its_caller_has_patience() -> None:
+    clock = ManualClock()
+    with pytest.raises(OutcomeUnknown):
+        drive(Driver("locks", TIME_CHECK, clock, PATIENCE_MS).send(WRITE), clock, lambda _: REPLY_LOST)
+    assert clock.read().local_ms > PATIENCE_MS - 2_000

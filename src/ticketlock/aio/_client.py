@@ -241,7 +241,8 @@ class LockClient:
 
     async def __aenter__(self) -> Self:
         if self._client is None:
-            self._client = await self._exit.enter_async_context(_make_client(self._client_options))
+            with _sdk.needs_a_region():
+                self._client = await self._exit.enter_async_context(_make_client(self._client_options))
         self._table.open(self._client)
         return self
 

@@ -53,7 +53,7 @@ class LockClient:
         clocks, sleep: where the time comes from, and how to wait; of the machine unless a test says otherwise.
 
     Raises:
-        InvalidLockRequest: a setting is out of its bounds.
+        InvalidLockRequest: a setting is out of its bounds, no Region is set, or the client is a resource.
         ValueError: the DynamoDB client is not usable; says why.
     """
 

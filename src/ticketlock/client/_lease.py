@@ -70,7 +70,7 @@ class Lease(BaseLease):
         Args:
             items: up to 99 items of ``TransactWriteItems``, as a low-level client wants them.
             client: a DynamoDB client that may write them; the lock's own otherwise.
-            patience: for how long it is repeated.
+            patience: for how long it is repeated; after four minutes it is not, lest it be applied twice.
 
         Raises:
             LockLost: the lock is not held with this token any more; nothing was written.

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 import boto3
 from botocore.exceptions import ClientError
 
+from ticketlock.wire._sdk import check_is_client, needs_a_region
+
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
@@ -33,9 +35,11 @@ def create_table(table_name: str, *, client: "DynamoDBClient | None" = None, **m
         Whether it was made.
 
     Raises:
+        InvalidLockRequest: no Region is set, or the client is none, but a resource for example.
         ValueError: there is a table of that name, and it is no lock table; nothing was changed.
     """
-    dynamodb: Any = client if client is not None else boto3.client("dynamodb")
+    dynamodb: Any = client if client is not None else _own_client()
+    check_is_client(dynamodb)
     try:
         dynamodb.create_table(**{**table_definition(table_name), **more})
         made = True
@@ -52,6 +56,11 @@ def create_table(table_name: str, *, client: "DynamoDBClient | None" = None, **m
             TableName=table_name, TimeToLiveSpecification={"Enabled": True, "AttributeName": TIME_TO_LIVE}
         )
     return made
+
+
+def _own_client() -> Any:
+    with needs_a_region():
+        return boto3.client("dynamodb")
 
 
 def _check(dynamodb: Any, table: Any, time_to_live: Any) -> None:

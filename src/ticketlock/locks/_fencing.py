@@ -16,7 +16,7 @@ from ticketlock.locks._items import lock_key, token_attribute
 from ticketlock.locks._names import LockName
 from ticketlock.wire._actions import Actions
 from ticketlock.wire._attributes import number
-from ticketlock.wire._requests import Answer, Request, transact_write_call
+from ticketlock.wire._requests import TOKEN_IS_SAFE_FOR_MS, Answer, Request, transact_write_call
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
 _ATTRIBUTE_BYTES = 65_535
@@ -85,11 +85,12 @@ class FencedTransaction(Request):
 
     Attributes:
         check, writes: as TransactWriteItems has them.
-        patience_ms: for how long it is repeated.
+        patience_ms: for how long it is repeated, as far as the service knows it again.
     """
 
     may_write: ClassVar[bool] = True
     tells_time: ClassVar[bool] = False
+    repeatable_for_ms: ClassVar[float] = TOKEN_IS_SAFE_FOR_MS
 
     check: Mapping[str, Any]
     writes: tuple[Mapping[str, Any], ...]

@@ -35,6 +35,7 @@ class LockTable(Performer):
         give_up_after_ms: for how long one request is repeated while the service throttles or fails.
 
     Raises:
+        InvalidLockRequest: no Region is set, or the client is none, but a resource for example.
         ValueError: the client is not usable; says which setting, and what it should be.
     """
 

@@ -6,8 +6,9 @@ from typing import Any, ClassVar
 
 from ticketlock._checks import text
 from ticketlock.wire import _sdk
-from ticketlock.wire._actions import Actions, Course, Sleep, T
+from ticketlock.wire._actions import Actions, Call, Course, Sleep, T
 from ticketlock.wire._clocks import Clocks
+from ticketlock.wire._credentials import NotSigned, refreshable
 from ticketlock.wire._driver import Driver
 from ticketlock.wire._requests import Answer, Request, Steps
 from ticketlock.wire._table_time import Moment
@@ -38,7 +39,11 @@ class AsyncPerformer:
         self._driver = Driver(table_name, self._time_check, clocks, _GIVE_UP_AFTER_MS)
 
     def open(self, client: Any) -> None:
-        """Use this client: no retries (``total_max_attempts`` 1), time-outs of at most 5 s."""
+        """Use this client: no retries (``total_max_attempts`` 1), time-outs of at most 5 s.
+
+        Raises:
+            InvalidLockRequest, ValueError: it is not usable; says why.
+        """
         text("table_name", self.table_name, 1_024)
         _sdk.check_client(client)
         self.client = client
@@ -68,7 +73,17 @@ class AsyncPerformer:
                 if isinstance(action, Sleep):
                     await asyncio.sleep(action.ms / 1_000)
                 else:
-                    course.answer = await getattr(clients[action.service], action.operation)(**action.parameters)
+                    course.answer = await _called(clients[action.service], action)
             except BaseException as raised:
                 course.take(raised)
         return course.result
+
+
+async def _called(client: Any, call: Call) -> Any:
+    credentials = refreshable(client)
+    if credentials is not None:
+        try:
+            await credentials.get_frozen_credentials()
+        except Exception as error:
+            raise NotSigned(error) from error
+    return await getattr(client, call.operation)(**call.parameters)

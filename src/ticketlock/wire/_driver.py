@@ -12,14 +12,13 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError
-
 from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError, TableRefused
 from ticketlock.wire import _sdk
 from ticketlock.wire._actions import Actions, Sleep, T
 from ticketlock.wire._clocks import Clocks
-from ticketlock.wire._requests import Answer, InconclusiveAnswer, Refusal, Reply, Request, Steps
-from ticketlock.wire._table_time import Moment, Reading, TableTime
+from ticketlock.wire._credentials import NotSigned
+from ticketlock.wire._requests import Answer, Refusal, Reply, Request, Steps
+from ticketlock.wire._table_time import Moment, Reading, TableTime, passed_ms
 
 _FIRST_BACKOFF_MS = 25
 _LONGEST_BACKOFF_MS = 1_000
@@ -117,7 +116,9 @@ class Driver:
         """Send a request until the service has applied or refused it.
 
         Raises:
-            RequestNotApplied, OutcomeUnknown, TableError: as of ``perform``.
+            RequestNotApplied, OutcomeUnknown, TableError: as of ``perform``. What a later attempt meets is
+                ``OutcomeUnknown`` where an earlier one may have been applied, unless it is a condition that did not
+                hold: the protocol reads the item.
         """
         last_ms = self.clocks.read().local_ms + request.gives_up_after_ms(self._give_up_after_ms)
         too_late_ms = request.too_late_ms()
@@ -125,34 +126,53 @@ class Driver:
             last_ms = min(last_ms, too_late_ms)
         identity = uuid.uuid4().hex
         perhaps_applied = False
+        first: Reading | None = None
         for attempt in itertools.count():
             sent = self.clocks.read()
+            first = first or sent
             if too_late_ms is not None and sent.local_ms > too_late_ms:
                 given_up = OutcomeUnknown if perhaps_applied else RequestNotApplied
                 raise given_up("not sent: it would have come too late")
+            if passed_ms(first, sent) > request.repeatable_for_ms:
+                if perhaps_applied:
+                    raise OutcomeUnknown("not sent again: the service may have forgotten the first attempt by now")
+                # Nothing was applied that could be applied twice: it begins anew.
+                identity, first = uuid.uuid4().hex, sent
             try:
                 response = yield from request.calls(self._table_name, identity)
                 items = request.items(response)
-            except (BotoCoreError, ClientError, InconclusiveAnswer) as error:
+            except _sdk.FAILURES as error:
                 meaning = _sdk.meaning(error)
                 if isinstance(meaning, Refusal):
                     refused = getattr(error, "response", None)
                     received = self._received(request, sent, refused)
                     return Answer(refused, received, perhaps_applied, refusal=meaning, error=error)
                 if isinstance(meaning, TableError):
+                    # What this attempt met says nothing of those before.
+                    if perhaps_applied:
+                        meaning = OutcomeUnknown(f"an earlier attempt may have been applied; then: {meaning}")
                     told, cause = _told(request, meaning, error)
                     raise told from cause
                 perhaps_applied |= meaning.perhaps_applied and request.may_write
                 pause_ms = self._jitter() * min(_LONGEST_BACKOFF_MS, _FIRST_BACKOFF_MS << attempt)
-                if self.clocks.read().local_ms + pause_ms > last_ms:
-                    given_up = OutcomeUnknown if perhaps_applied else RequestNotApplied
-                    over = given_up(f"gave up after {attempt + 1} attempts: {error}")
+                if self._is_the_last(request, perhaps_applied, first, pause_ms, last_ms):
+                    in_the_end = OutcomeUnknown if perhaps_applied else meaning.in_the_end
+                    over = in_the_end(f"gave up after {attempt + 1} attempts: {error}")
                     told, cause = _told(request, over, error)
                     raise told from cause
             else:
                 return Answer(response, self._received(request, sent, response), request.may_write, items)
             yield Sleep(pause_ms)
         raise AssertionError("unreachable")
+
+    def _is_the_last(
+        self, request: Request, perhaps_applied: bool, first: Reading, pause_ms: float, last_ms: int
+    ) -> bool:
+        """Whether an attempt after this pause would come too late."""
+        now = self.clocks.read()
+        if now.local_ms + pause_ms > last_ms:
+            return True
+        return perhaps_applied and passed_ms(first, now) + pause_ms > request.repeatable_for_ms
 
     def _received(self, request: Request, sent: Reading, response: Any) -> Reading:
         """Take in the Date of an answer, if it tells the table's time."""
@@ -172,4 +192,6 @@ class Driver:
 def _told(request: Request, error: TableError, cause: Exception) -> tuple[TableError, Exception | None]:
     """An error as the request tells it; the cause may have what the request leaves out."""
     told = request.as_told(error)
-    return told, cause if told is error else None
+    if told is not error:
+        return told, None
+    return told, cause.cause if isinstance(cause, NotSigned) else cause

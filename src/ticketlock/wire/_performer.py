@@ -8,6 +8,7 @@ from ticketlock._checks import text
 from ticketlock.wire import _sdk
 from ticketlock.wire._actions import Actions, Call, Course, Sleep, SleepFailed, T
 from ticketlock.wire._clocks import Clocks, SystemClocks
+from ticketlock.wire._credentials import NotSigned, refreshable
 from ticketlock.wire._driver import Driver
 from ticketlock.wire._requests import Answer, Reply, Request, Steps
 from ticketlock.wire._table_time import Moment
@@ -31,6 +32,7 @@ class Performer:
         give_up_after_ms: for how long one request is repeated while the service throttles or fails.
 
     Raises:
+        InvalidLockRequest: no Region is set, or the client is none, but a resource for example.
         ValueError: the client is not usable; says which setting, and what it should be.
     """
 
@@ -128,4 +130,10 @@ class Performer:
             except Exception as error:
                 raise SleepFailed(error) from error
         client = dynamodb if action.service == "dynamodb" else self.step_functions
+        credentials = refreshable(client)
+        if credentials is not None:
+            try:
+                credentials.get_frozen_credentials()
+            except Exception as error:
+                raise NotSigned(error) from error
         return getattr(client, action.operation)(**action.parameters)

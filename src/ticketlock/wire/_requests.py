@@ -5,6 +5,7 @@ whether the answer tells the table's time. A reply says *applied* or *refused*; 
 not find out is thrown into the protocol as ``OutcomeUnknown``, never folded into the other two.
 """
 
+import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
@@ -15,6 +16,13 @@ from ticketlock.errors import TableError
 from ticketlock.wire._actions import Actions, Call, Sleep
 from ticketlock.wire._attributes import Item
 from ticketlock.wire._table_time import Moment, Reading
+
+# DynamoDB knows the token of a transaction for ten minutes, and would apply it once more afterwards
+# (https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html). What is sent may arrive
+# five minutes later, until its signature is too old
+# (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv.html). One minute is for clocks.
+TOKEN_IS_SAFE_FOR_MS = 240_000
+"""For how long after the first attempt a transaction may be sent again under its token."""
 
 Attributes = Mapping[str, Any]
 Operation = Literal["Update", "Put", "Delete"]
@@ -54,11 +62,13 @@ class Request(ABC):
     Attributes:
         may_write: whether an attempt whose answer is lost may have written something.
         tells_time: whether the Date of an answer is that of the driver's table.
+        repeatable_for_ms: for how long after its first attempt another one is known for the same request.
     """
 
     __slots__ = ()
     may_write: ClassVar[bool] = False
     tells_time: ClassVar[bool] = True
+    repeatable_for_ms: ClassVar[float] = math.inf
 
     @abstractmethod
     def calls(self, table: str, identity: str) -> Actions[Any]:
@@ -161,6 +171,7 @@ class TransactWrite(Request):
     """Several writes, on one item each, of any tables, applied together or not at all."""
 
     may_write: ClassVar[bool] = True
+    repeatable_for_ms: ClassVar[float] = TOKEN_IS_SAFE_FOR_MS
 
     writes: tuple[Write, ...]
 
@@ -361,8 +372,8 @@ Steps = Generator[Request, Reply, T]
 def transact_write_call(items: Sequence[Mapping[str, Any]], identity: str) -> Call:
     """A transaction of items as TransactWriteItems has them.
 
-    DynamoDB applies it once in ten minutes, and says so to each attempt with the same identity
-    (https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html).
+    DynamoDB applies it once for all attempts with the same identity, as long as it knows that: a request that sends it
+    has ``TOKEN_IS_SAFE_FOR_MS`` as its ``repeatable_for_ms``.
     """
     return Call("dynamodb", "transact_write_items", {"TransactItems": items, "ClientRequestToken": identity})
 

@@ -1,28 +1,20 @@
 """What the SDK's clients must be like, and what their errors mean for a request: refused, not applied or unknown."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    ConnectTimeoutError,
-    EndpointConnectionError,
-    HTTPClientError,
-    IncompleteReadError,
-    NoCredentialsError,
-    NoRegionError,
-    PartialCredentialsError,
-    ProxyConnectionError,
-    SSLError,
-)
+from botocore.exceptions import BotoCoreError, ClientError, NoRegionError
+from botocore.parsers import ResponseParserError
 from botocore.validate import ParamValidator
 
-from ticketlock.errors import InvalidLockRequest, TableError, TableNotFound, TableRefused
+from ticketlock.errors import InvalidLockRequest, RequestNotApplied, TableError, TableNotFound, TableRefused
+from ticketlock.wire import _departure
+from ticketlock.wire._credentials import NotSigned
 from ticketlock.wire._requests import InconclusiveAnswer, Refusal
 
 if TYPE_CHECKING:
@@ -47,25 +39,57 @@ def make_client(**overrides: Any) -> "DynamoDBClient":
 
     Args:
         overrides: further arguments of ``boto3.client``, for example ``endpoint_url`` and ``region_name``.
+
+    Raises:
+        InvalidLockRequest: the process has no Region.
     """
-    return boto3.client("dynamodb", **{"config": _config(), **overrides})
+    with needs_a_region():
+        return boto3.client("dynamodb", **{"config": _config(), **overrides})
 
 
 def make_step_functions_client() -> "SFNClient":
     """A Step Functions client of the same kind."""
-    return boto3.client("stepfunctions", config=_config())
+    with needs_a_region():
+        return boto3.client("stepfunctions", config=_config())
+
+
+@contextmanager
+def needs_a_region() -> Iterator[None]:
+    """Within the block a client is made.
+
+    Raises:
+        InvalidLockRequest: the process has no Region; says where to set one.
+    """
+    try:
+        yield
+    except NoRegionError as error:
+        allowed = "the Region of the table: set AWS_DEFAULT_REGION, or `region` in the profile, or give a client of it"
+        raise InvalidLockRequest("region_name", None, allowed) from error
 
 
 def _config() -> Config:
     return Config(**CLIENT_SETTINGS)
 
 
-def check_client(client: "DynamoDBClient") -> None:
-    """Refuse a client that would repeat requests by itself or hang for long.
+def check_is_client(client: Any) -> None:
+    """Refuse what is no client of the SDK.
 
     Raises:
+        InvalidLockRequest: it is a resource, for example.
+    """
+    if getattr(getattr(client, "meta", None), "config", None) is None:
+        low_level = "a low-level DynamoDB client, as boto3.client('dynamodb') makes one"
+        raise InvalidLockRequest("client", repr(client), f"{low_level}; of a resource, its resource.meta.client")
+
+
+def check_client(client: "DynamoDBClient") -> None:
+    """Refuse what is no client, and a client that would repeat requests by itself or hang for long.
+
+    Raises:
+        InvalidLockRequest: as of ``check_is_client``.
         ValueError: says which setting, and what it should be.
     """
+    check_is_client(client)
     config: Any = client.meta.config
     attempts = (config.retries or {}).get("total_max_attempts")
     if attempts != 1:
@@ -85,11 +109,12 @@ def check_client(client: "DynamoDBClient") -> None:
 
 
 def check_items(client: Any, items: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse what is no list of items of a TransactWriteItems.
+    """Refuse what is no list of items of a TransactWriteItems, or no client to send them.
 
     Raises:
         InvalidLockRequest: says which parameter is wrong.
     """
+    check_is_client(client)
     model = getattr(client.meta, "service_model", None)
     if model is None:
         return
@@ -105,9 +130,11 @@ class TryAgain:
 
     Attributes:
         perhaps_applied: False when it is certain that nothing was written.
+        in_the_end: what it is when it does not pass, and nothing was written.
     """
 
     perhaps_applied: bool
+    in_the_end: type[TableError] = RequestNotApplied
 
 
 _NOT_APPLIED = frozenset(
@@ -125,23 +152,36 @@ _NOT_APPLIED = frozenset(
 _TASK_IS_GONE = frozenset({"TaskTimedOut", "TaskDoesNotExist", "InvalidToken"})
 _EXECUTION_IS_UNKNOWN = "ExecutionDoesNotExist"
 _TRANSIENT_REASONS = frozenset({"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"})
-_NOT_SENT = (ConnectTimeoutError, EndpointConnectionError, ProxyConnectionError)
-_BROKEN_OFF = (HTTPClientError, IncompleteReadError, SSLError)
-_UNUSABLE = (NoCredentialsError, PartialCredentialsError, NoRegionError)
+
+Failure = BotoCoreError | ClientError | InconclusiveAnswer | NotSigned | ResponseParserError | UnicodeDecodeError
+"""What a call may raise that says something about its request; the last two, of a reply that cannot be read."""
+FAILURES = (BotoCoreError, ClientError, InconclusiveAnswer, NotSigned, ResponseParserError, UnicodeDecodeError)
+"""The same, to be caught."""
 
 
-def meaning(error: BotoCoreError | ClientError | InconclusiveAnswer) -> Refusal | TryAgain | TableError:
-    """What an error of the SDK says about the request that raised it."""
+def meaning(error: Failure) -> Refusal | TryAgain | TableError:
+    """What an error of the SDK says about the request that raised it.
+
+    What is not known to come before the request left, or to be the service's refusal, may have been applied.
+    """
     if isinstance(error, ClientError):
         return _meaning_of_answer(error)
     if isinstance(error, InconclusiveAnswer):
         return TryAgain(error.perhaps_applied)
-    if isinstance(error, _NOT_SENT):
-        return TryAgain(perhaps_applied=False)
-    if isinstance(error, _BROKEN_OFF):
-        return TryAgain(perhaps_applied=True)
-    if isinstance(error, _UNUSABLE):
+    if isinstance(error, NotSigned):
+        return _meaning_of_no_credentials(error)
+    if isinstance(error, _departure.WITHOUT_CREDENTIALS):
         return TableRefused(f"{error}: configure the AWS credentials and Region of this process")
+    if isinstance(error, _departure.NEVER_MADE):
+        return TableRefused(str(error))
+    return TryAgain(perhaps_applied=not _departure.surely_had_not_left(error))
+
+
+def _meaning_of_no_credentials(error: NotSigned) -> TryAgain | TableError:
+    cause = error.cause
+    # A provider asks a service of its own, which may be out of reach for a moment.
+    if isinstance(cause, BotoCoreError | ClientError) and isinstance(meaning(cause), TryAgain):
+        return TryAgain(perhaps_applied=False, in_the_end=TableRefused)
     return TableRefused(str(error))
 
 
@@ -181,7 +221,11 @@ def _has_broken_off(response: Any) -> bool:
 
 
 def date_ms(response: Any) -> int | None:
-    """The service's Date in a reply or an error's reply, in milliseconds since the epoch."""
+    """The service's Date in a reply or an error's reply, in milliseconds since the epoch; None where there is none."""
     headers = response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
     date = headers.get("date")
-    return int(parsedate_to_datetime(date).timestamp()) * 1_000 if date else None
+    try:
+        return int(parsedate_to_datetime(date).timestamp()) * 1_000 if date else None
+    except ValueError:
+        # Something in between has written it.
+        return None

@@ -39,6 +39,11 @@ class Reading:
     wall_ms: int
 
 
+def passed_ms(since: Reading, until: Reading) -> int:
+    """How long it has been, by the clock that went further: one may have stood still, and the other been set back."""
+    return max(until.local_ms - since.local_ms, until.wall_ms - since.wall_ms)
+
+
 @dataclass(frozen=True, slots=True)
 class Moment:
     """What a process knows about one instant.

@@ -1,0 +1,65 @@
+"""Which errors of the SDK surely came before a request left this machine.
+
+The SDK's own class does not tell. botocore makes a ProxyConnectionError of a connection that breaks behind a proxy
+after the request has passed it, because urllib3 has closed it by then; aiobotocore makes an EndpointConnectionError of
+a connection that is reset whenever it is. What tells is the error of the HTTP library inside: some classes are raised
+only while a connection is made.
+"""
+
+from botocore import exceptions as sdk
+
+WITHOUT_CREDENTIALS = (sdk.NoCredentialsError, sdk.PartialCredentialsError, sdk.NoRegionError)
+"""The process lacks what a request is signed with."""
+
+NEVER_MADE = (
+    sdk.BaseEndpointResolverError,
+    sdk.ConfigNotFound,
+    sdk.ConfigParseError,
+    sdk.CredentialRetrievalError,
+    sdk.EndpointProviderError,
+    sdk.InvalidConfigError,
+    sdk.InvalidEndpointConfigurationError,
+    sdk.InvalidEndpointDiscoveryConfigurationError,
+    sdk.InvalidHostLabelError,
+    sdk.LoginError,
+    sdk.MetadataRetrievalError,
+    sdk.MissingDependencyException,
+    sdk.MissingParametersError,
+    sdk.NoAuthTokenError,
+    sdk.ParamValidationError,
+    sdk.ProfileNotFound,
+    sdk.RefreshWithMFAUnsupportedError,
+    sdk.SSOError,
+    sdk.StubResponseError,
+    sdk.TokenRetrievalError,
+    sdk.UnknownCredentialError,
+    sdk.UnknownSignatureVersionError,
+    sdk.UnsupportedSignatureVersionError,
+    sdk.ValidationError,
+)
+"""Raised where a request is made and signed, or its credentials are got; to repeat it would not help."""
+
+_WHILE_CONNECTING = frozenset(
+    {
+        "socket.gaierror",
+        # NewConnectionError and NameResolutionError are such, too. Not ProxyError: what it wraps tells.
+        "urllib3.exceptions.ConnectTimeoutError",
+        # Of DNS, of a proxy, of TLS, too. Not its base ClientOSError, which a reset is at any time.
+        "aiohttp.client_exceptions.ClientConnectorError",
+        "aiohttp.client_exceptions.ConnectionTimeoutError",
+        # The proxy's answer to CONNECT.
+        "aiohttp.client_exceptions.ClientHttpProxyError",
+    }
+)
+"""By name, with whatever derives from them: aiohttp need not be installed."""
+
+
+def surely_had_not_left(error: Exception) -> bool:
+    """Whether an error of the SDK was raised before its request, or any part of it, was sent."""
+    inner = getattr(error, "kwargs", {}).get("error")
+    if inner is None:
+        # Of no HTTP library: then its own word counts, but for a proxy's, which may be about either side.
+        return isinstance(error, sdk.ConnectTimeoutError | sdk.EndpointConnectionError)
+    # urllib3's ProxyError has what happened inside.
+    inner = getattr(inner, "original_error", inner)
+    return any(f"{kind.__module__}.{kind.__qualname__}" in _WHILE_CONNECTING for kind in type(inner).__mro__)

@@ -1,0 +1,190 @@
+"""Credentials that cannot be refreshed in the middle of a hold."""
+
+import datetime
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import botocore.session
+import pytest
+from aiobotocore.credentials import AioRefreshableCredentials
+from aiobotocore.session import AioSession
+from botocore.config import Config
+from botocore.credentials import RefreshableCredentials
+from botocore.exceptions import ClientError, CredentialRetrievalError, ReadTimeoutError, TokenRetrievalError
+from kit.in_a_loop import Loop
+from kit.places import Emulated, Kind, until
+
+from ticketlock import LockClient, TableRefused
+from ticketlock.wire._sdk import CLIENT_SETTINGS
+
+SHORT_S = 2.0
+DENIED = ClientError({"Error": {"Code": "AccessDenied", "Message": "not yours"}}, "AssumeRole")
+
+
+class Provider:
+    """Hands out credentials that are to be refreshed before each request.
+
+    Attributes:
+        fails_with: what it raises from now on; None for nothing.
+        times: how often it does.
+        asked_in_vain: how often it has.
+    """
+
+    def __init__(self) -> None:
+        self.fails_with: Exception | None = None
+        self.times = math.inf
+        self.asked_in_vain = 0
+
+    def refresh(self) -> dict[str, Any]:
+        if self.fails_with is not None and self.asked_in_vain < self.times:
+            self.asked_in_vain += 1
+            raise self.fails_with
+        # botocore refreshes what ends within ten minutes.
+        soon = datetime.datetime.now(datetime.UTC) + datetime.timedelta(minutes=1)
+        return {"access_key": "test", "secret_key": "test", "token": "test", "expiry_time": soon.isoformat()}
+
+    async def refresh_in_a_loop(self) -> dict[str, Any]:
+        return self.refresh()
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    provider = Provider()
+    yield provider
+    # Whatever a test has left is released.
+    provider.fails_with = None
+
+
+@pytest.fixture
+def dynamodb(place: Emulated, kind: Kind, loop: Loop, provider: Provider) -> Any:
+    """A client of the SDK that asks the provider before each request."""
+    settings: dict[str, Any] = {**CLIENT_SETTINGS, "read_timeout": SHORT_S / 4}
+    session: Any
+    if kind == "tasks":
+        session = AioSession()
+        session._credentials = AioRefreshableCredentials.create_from_metadata(
+            provider.refresh(), provider.refresh_in_a_loop, "test"
+        )
+        return loop.dynamodb(session=session, endpoint_url=place.endpoint, config=settings)
+    session = botocore.session.get_session()
+    session._credentials = RefreshableCredentials.create_from_metadata(provider.refresh(), provider.refresh, "test")
+    session = boto3.Session(botocore_session=session)
+    return session.client("dynamodb", endpoint_url=place.endpoint, config=Config(**settings))
+
+
+@pytest.fixture
+def locks(place: Emulated, dynamodb: Any) -> LockClient:
+    return place.client_with(dynamodb, lease=60)
+
+
+EXPIRED = RuntimeError("Credentials were refreshed, but the refreshed credentials are still expired.")
+FURTHER = [
+    CredentialRetrievalError(provider="custom-process", error_msg="exit code 1"),
+    TokenRetrievalError(provider="sso", error_msg="the session has expired"),
+    KeyError("AccessKeyId"),
+]
+_LATER = pytest.mark.verify("the same with a further class of error")
+WITH_ANY_ERROR = pytest.mark.parametrize(
+    "error",
+    [EXPIRED, DENIED, *(pytest.param(error, marks=_LATER) for error in FURTHER)],
+    ids=lambda error: type(error).__name__,
+)
+
+
+@WITH_ANY_ERROR
+def test_an_acquisition_without_credentials_is_refused_with_the_cause(
+    locks: LockClient, provider: Provider, entity: str, error: Exception
+) -> None:
+    provider.fails_with = error
+    with pytest.raises(TableRefused, match="credentials could not be refreshed") as raised:
+        locks.acquire(entity)
+    assert raised.value.__cause__ is error
+
+
+@WITH_ANY_ERROR
+def test_a_release_without_credentials_is_refused_with_the_cause_and_may_be_tried_again(
+    place: Emulated, locks: LockClient, provider: Provider, entity: str, error: Exception
+) -> None:
+    lease = locks.acquire(entity)
+    provider.fails_with = error
+    with pytest.raises(TableRefused) as raised:
+        lease.release()
+    assert raised.value.__cause__ is error
+    assert place.holders_of(entity) == 1
+    provider.fails_with = None
+    lease.release()
+    assert place.is_free(entity)
+
+
+def test_a_transaction_without_credentials_is_refused_with_the_cause(
+    place: Emulated, locks: LockClient, provider: Provider, entity: str
+) -> None:
+    lease = locks.acquire(entity)
+    provider.fails_with = EXPIRED
+    note = {"pk": {"S": f"a note under {entity}"}, "sk": {"S": "-"}}
+    with pytest.raises(TableRefused) as raised:
+        lease.transact_write([{"Put": {"TableName": place.table_name, "Item": note}}])
+    assert raised.value.__cause__ is EXPIRED
+
+
+def test_a_block_that_ends_without_credentials_ends_well(
+    place: Emulated, locks: LockClient, provider: Provider, entity: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with locks.acquire(entity):
+        provider.fails_with = EXPIRED
+    assert "was not released, and ends by itself" in caplog.text
+    provider.fails_with = None
+    assert place.holders_of(entity) == 1
+
+
+def test_a_block_that_fails_and_ends_without_credentials_ends_in_its_own_error(
+    locks: LockClient, provider: Provider, entity: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def work() -> None:
+        provider.fails_with = EXPIRED
+        raise ValueError("of the work")
+
+    with pytest.raises(ValueError, match="of the work"), locks.acquire(entity):
+        work()
+    assert "was not released" in caplog.text
+
+
+def test_a_heartbeat_without_credentials_goes_on_trying(
+    place: Emulated, dynamodb: Any, provider: Provider, entity: str
+) -> None:
+    lost: list[object] = []
+    lease = place.client_with(dynamodb, lease=3 * SHORT_S).acquire(entity, on_lost=lost.append)
+    provider.fails_with = EXPIRED
+    until(lambda: provider.asked_in_vain >= 2, "a second renewal")
+    provider.fails_with = None
+    until(lambda: lease.remaining_s > 2 * SHORT_S, "a renewal")
+    assert lost == []
+
+
+def test_a_provider_whose_own_service_does_not_answer_for_a_moment_is_asked_again(
+    locks: LockClient, provider: Provider, entity: str
+) -> None:
+    provider.fails_with = ReadTimeoutError(endpoint_url="https://sts.amazonaws.com")
+    provider.times = 2
+    assert locks.acquire(entity).is_held()
+
+
+class SoftTimeLimitExceeded(Exception):
+    """What a signal handler raises, in Celery for example."""
+
+
+def test_what_a_signal_handler_raises_in_a_call_comes_out_as_it_is(
+    locks: LockClient, dynamodb: Any, entity: str
+) -> None:
+    def interrupt(**_: Any) -> None:
+        raise SoftTimeLimitExceeded
+
+    locks.acquire(entity).release()
+    dynamodb.meta.events.register("before-call.dynamodb.UpdateItem", interrupt)
+    try:
+        with pytest.raises(SoftTimeLimitExceeded):
+            locks.acquire(entity)
+    finally:
+        dynamodb.meta.events.unregister("before-call.dynamodb.UpdateItem", interrupt)

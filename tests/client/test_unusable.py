@@ -1,0 +1,61 @@
+"""What a client cannot be made with: no Region, or no client of the SDK."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import boto3
+import pytest
+
+from ticketlock import InvalidLockRequest, LockClient, LockTable, aio, create_table
+
+
+def for_tasks(**client: Any) -> None:
+    async def open_it() -> None:
+        async with aio.LockClient("locks", **client):
+            pass
+
+    asyncio.run(open_it())
+
+
+MADE: list[Callable[..., object]] = [
+    lambda **client: LockClient("locks", **client),
+    lambda **client: LockTable("locks", **client),
+    lambda **client: create_table("locks", **client),
+    for_tasks,
+]
+EACH = pytest.mark.parametrize("make", MADE, ids=["LockClient", "LockTable", "create_table", "aio.LockClient"])
+
+
+@pytest.fixture
+def no_region(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("AWS_DEFAULT_REGION", "AWS_REGION"):
+        monkeypatch.delenv(variable, raising=False)
+    # The session that boto3.client uses has read them before.
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
+
+
+@EACH
+@pytest.mark.usefixtures("no_region")
+def test_without_a_region_it_says_where_to_set_one(make: Callable[..., object]) -> None:
+    with pytest.raises(InvalidLockRequest, match="set AWS_DEFAULT_REGION"):
+        make()
+
+
+@EACH
+def test_given_a_resource_it_says_which_client_is_meant(make: Callable[..., object]) -> None:
+    with pytest.raises(InvalidLockRequest, match=r"client is .*dynamodb.ServiceResource.*resource\.meta\.client"):
+        make(client=boto3.resource("dynamodb"))
+
+
+@EACH
+def test_given_the_table_of_a_resource_it_says_which_client_is_meant(make: Callable[..., object]) -> None:
+    with pytest.raises(InvalidLockRequest, match=r"client is .*dynamodb.Table.*resource\.meta\.client"):
+        make(client=boto3.resource("dynamodb").Table("locks"))
+
+
+def test_a_transaction_given_a_resource_says_which_client_is_meant(locks: LockClient, entity: str) -> None:
+    lease = locks.acquire(entity)
+    resource: Any = boto3.resource("dynamodb")
+    with pytest.raises(InvalidLockRequest, match=r"resource\.meta\.client"):
+        lease.transact_write([], client=resource)

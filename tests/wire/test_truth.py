@@ -1,0 +1,225 @@
+"""What a request is told to have become, and what it has become: asked of the table after every single one.
+
+``RequestNotApplied`` is true where the table has not changed, and will not by this request; *applied*, where it has;
+``OutcomeUnknown`` always is.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from kit.certificates import Certificate
+from kit.in_a_loop import Loop
+from kit.mishaps import (
+    Mishap,
+    delivered_twice,
+    gateway_failed,
+    reply_broken_off,
+    reply_garbled,
+    reply_lost,
+    reply_withheld,
+    request_lost,
+    slow_by,
+    unharmed,
+)
+from kit.places import Kind, some_entity, until
+from kit.proxy import Proxy
+from kit.sender import READ_TIMEOUT_S, Sender, far_client, how_often
+from kit.tunnel import Reception
+from kit.weather import Weather
+from ticketlock_local.engines.emulator import Emulator
+
+from ticketlock import OutcomeUnknown, RequestNotApplied
+from ticketlock.wire._requests import Request, TransactWrite, Write
+from ticketlock.wire._sdk import make_client
+
+APPLIED = "applied"
+Told = str | type[RequestNotApplied] | type[OutcomeUnknown]
+PATIENCE_MS = 8_000
+WAYS = ("HTTP", "HTTPS by CONNECT")
+RECEPTIONS: tuple[Reception, ...] = ("refuses", "resets", "breaks off")
+
+
+def alone(write: Write) -> Request:
+    return write
+
+
+def in_a_transaction(write: Write) -> Request:
+    return TransactWrite((write,))
+
+
+@pytest.fixture(params=[alone, in_a_transaction], ids=lambda form: form.__name__)
+def form(request: pytest.FixtureRequest) -> Callable[[Write], Request]:
+    form: Callable[[Write], Request] = request.param
+    return form
+
+
+@pytest.fixture(params=WAYS)
+def way(ways: dict[str, Proxy], request: pytest.FixtureRequest) -> Iterator[Proxy]:
+    """The proxy on the way to the table."""
+    proxy = ways[request.param]
+    yield proxy
+    proxy.clear_up()
+
+
+@pytest.fixture(scope="session")
+def far_clients() -> dict[Any, Any]:
+    return {}
+
+
+@pytest.fixture(scope="session")
+def near_client(emulator: Emulator) -> Any:
+    return make_client(endpoint_url=emulator.endpoint)
+
+
+@dataclass
+class Scales:
+    """Sends requests, and weighs what is told of each against the table.
+
+    Attributes:
+        proxy: on the way.
+    """
+
+    proxy: Proxy
+    sender: Sender
+    near: Any
+    table_name: str
+
+    def send(self, form: Callable[[Write], Request], patience_ms: int = 0) -> tuple[Told, int]:
+        """Send one that counts an item up: what it is told to have become, and how often it was counted."""
+        key = {"pk": {"S": f"counted by {some_entity()}"}, "sk": {"S": "-"}}
+        count = "SET #seen = if_not_exists(#seen, :none) + :one"
+        values = {":none": {"N": "0"}, ":one": {"N": "1"}}
+        condition = "attribute_not_exists(#seen) OR #seen > :none"
+        write = Write("Update", key, condition, update=count, names={"#seen": "seen"}, values=values)
+        told: Told = APPLIED
+        try:
+            assert self.sender.perform(form(write), patience_ms).applied
+        except (RequestNotApplied, OutcomeUnknown) as error:
+            told = type(error)
+        until(lambda: self.proxy.under_way == 0, "the end of what is under way")
+        return told, how_often(self.near, self.table_name, key)
+
+
+@pytest.fixture
+def scales(
+    way: Proxy, kind: Kind, loop: Loop, near_client: Any, lock_table: str, far_clients: dict[Any, Any]
+) -> Scales:
+    if (kind, way.url) not in far_clients:
+        far_clients[kind, way.url] = far_client(kind, loop, way)
+    sender = Sender(kind, loop, far_clients[kind, way.url], lock_table)
+    return Scales(way, sender, near_client, lock_table)
+
+
+def is_true(told: Told, counted: int) -> bool:
+    return told is OutcomeUnknown or (counted > 0) == (told == APPLIED)
+
+
+@pytest.mark.parametrize("mishap", [reply_lost, reply_withheld, gateway_failed], ids=lambda mishap: mishap.__name__)
+def test_what_was_applied_and_not_answered_is_unknown(
+    scales: Scales, form: Callable[[Write], Request], mishap: Mishap
+) -> None:
+    scales.proxy.trouble(mishap)
+    assert scales.send(form) == (OutcomeUnknown, 1)
+
+
+@pytest.mark.parametrize(
+    "mishap",
+    [unharmed, request_lost, reply_broken_off, reply_garbled, delivered_twice],
+    ids=lambda mishap: mishap.__name__,
+)
+def test_whatever_else_becomes_of_it_is_told_truly(
+    scales: Scales, form: Callable[[Write], Request], mishap: Mishap
+) -> None:
+    trouble = scales.proxy.trouble(mishap)
+    told, counted = scales.send(form)
+    assert trouble.met.is_set()
+    assert is_true(told, counted)
+
+
+def test_what_arrives_after_its_sender_has_given_up_is_unknown(
+    scales: Scales, form: Callable[[Write], Request]
+) -> None:
+    scales.proxy.trouble(slow_by(2 * READ_TIMEOUT_S))
+    assert scales.send(form) == (OutcomeUnknown, 1)
+
+
+THROUGH_A_PROXY = pytest.mark.parametrize("way", WAYS[1:], indirect=True)
+
+
+def received(scales: Scales, form: Callable[[Write], Request], reception: Reception) -> tuple[Told, int]:
+    """Send one whose CONNECT is received so."""
+    # It needs a connection of its own.
+    scales.proxy.keeps_alive = False
+    assert scales.send(form, PATIENCE_MS) == (APPLIED, 1)
+    assert scales.proxy.tunnel is not None
+    scales.proxy.tunnel.reception = reception
+    return scales.send(form)
+
+
+@THROUGH_A_PROXY
+@pytest.mark.parametrize("reception", RECEPTIONS)
+def test_what_a_proxy_does_not_let_in_is_not_said_to_be_applied(
+    scales: Scales, form: Callable[[Write], Request], reception: Reception
+) -> None:
+    told, counted = received(scales, form, reception)
+    assert told != APPLIED
+    assert counted == 0
+
+
+@THROUGH_A_PROXY
+@pytest.mark.parametrize("kind", ["tasks"])
+def test_what_a_proxy_refuses_was_surely_not_applied(scales: Scales, form: Callable[[Write], Request]) -> None:
+    assert received(scales, form, "refuses") == (RequestNotApplied, 0)
+
+
+@pytest.mark.parametrize("certified", [False, True], ids=WAYS)
+def test_what_found_no_connection_was_surely_not_applied(
+    certified: bool,
+    certificate: Certificate,
+    kind: Kind,
+    loop: Loop,
+    emulator: Emulator,
+    near_client: Any,
+    lock_table: str,
+    form: Callable[[Write], Request],
+) -> None:
+    with Proxy(emulator.endpoint, certificate if certified else None) as closed:
+        sender = Sender(kind, loop, far_client(kind, loop, closed), lock_table)
+        scales = Scales(closed, sender, near_client, lock_table)
+        assert scales.send(form) == (RequestNotApplied, 0)
+
+
+ODDS = {
+    unharmed: 3,
+    reply_lost: 3,
+    reply_withheld: 2,
+    request_lost: 3,
+    reply_broken_off: 2,
+    reply_garbled: 1,
+    gateway_failed: 1,
+    delivered_twice: 1,
+    slow_by(1.5 * READ_TIMEOUT_S): 1,
+}
+
+
+@pytest.mark.verify("a few hundred requests, each through another mishap")
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_becomes_of_a_request_and_its_repeats_is_told_truly(
+    scales: Scales, form: Callable[[Write], Request], seed: int
+) -> None:
+    chance = random.Random(seed)
+    scales.proxy.weather = Weather(str(seed), ODDS)
+    seen: Counter[Told] = Counter()
+    for _ in range(60):
+        scales.proxy.keeps_alive = chance.random() < 0.5
+        if scales.proxy.tunnel is not None:
+            scales.proxy.tunnel.reception = chance.choice(("lets in", "lets in", *RECEPTIONS))
+        told, counted = scales.send(form, chance.choice((0, 0, 60)))
+        assert is_true(told, counted)
+        assert form is alone or counted <= 1, "a transaction is applied once"
+        seen[told] += 1
+    assert {APPLIED, OutcomeUnknown} <= set(seen)
