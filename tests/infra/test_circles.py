@@ -74,7 +74,7 @@ def test_nor_does_it_where_each_statement_of_a_function_is_a_policy(grant, outdi
 
 
 @pytest.mark.verify("stacks of its own, each synthesised")
-def test_a_target_of_another_stack_may_use_the_lock_that_waits_for_it(outdir, synthesise):
+def test_a_target_of_another_stack_may_use_the_lock_that_waits_for_it(outdir):
     app = App(outdir=outdir)
     target = function(Stack(app, "Works"))
     lock = TicketLock(Stack(app, "Locks"), "Lock", targets=[target])

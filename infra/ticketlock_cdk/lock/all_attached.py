@@ -56,11 +56,12 @@ class AllAttached:
         if stack.resolve(self._first_step.function_arn) not in parts:
             return []
         text = "".join(part for part in parts if isinstance(part, str))
-        ids = {fragment.node.id for fragment in self._fragments if f'"{fragment.node.id}.TakeTicket":' in text}
-        return [
-            f"state machine {_owner(machine).node.path} has fragments of {self._lock.node.path} "
-            f"({', '.join(sorted(ids))}) and was never attached; allowed: with attach(machine) of that lock"
-        ]
+        ids = sorted({each.node.id for each in self._fragments if f'"{each.node.id}.TakeTicket":' in text})
+        message = (
+            f"state machine {_owner(machine).node.path} has fragments of {self._lock.node.path} ({', '.join(ids)}) "
+            "and was never attached; allowed: with attach(machine) of that lock"
+        )
+        return [message]
 
 
 def _owner(resource: sfn.CfnStateMachine) -> IConstruct:

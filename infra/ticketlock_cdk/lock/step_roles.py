@@ -19,8 +19,8 @@ from ticketlock_cdk.nag import acknowledge_wildcard
 # In characters, with the longest names, in any Region: what is known only at deploy time must fit as well.
 # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html
 _AN_ARN = 150
-_A_STATEMENT = 120
-_A_POLICY = 50
+_A_STATEMENT = 100
+_A_POLICY = 40
 _MANAGED_POLICY = 6_144
 _MOST_MANAGED_POLICIES = 10
 # Of the 10,240 of all inline policies of a role: the others are for the table, its key, the logs and a network.

@@ -13,6 +13,8 @@ from ticketlock_cdk.lock.environment import Environment, environment_of, environ
 Kind = Literal["function", "stateMachine"]
 
 _ALLOWED = "a Lambda function or a Standard state machine, as a construct or as its ARN"
+# tests/infra/test_sizes.py reckons it, with the longest names.
+_MOST = 200
 _KINDS: tuple[tuple[str, Kind], ...] = (("lambda", "function"), ("states", "stateMachine"))
 
 
@@ -69,6 +71,25 @@ def parse_targets(
     for position, target in enumerate(parsed):
         environment.check(f"{name}[{position}]", target.shown, target.environment)
     return tuple(dict.fromkeys(parsed))
+
+
+def check_all(targets: Sequence[Target], retired: Sequence[Target]) -> None:
+    """Look at both lists at once.
+
+    Raises:
+        ValueError: a target is in both; or there are more than the role of the state machine has room for.
+    """
+    for position, target in enumerate(retired):
+        if target in targets:
+            raise ValueError(
+                f"retired_targets[{position}] is {target.shown}, which is among targets; allowed: in one of the two"
+            )
+    number = len(targets) + len(retired)
+    if number > _MOST:
+        raise ValueError(
+            f"targets and retired_targets are {number:,}; allowed: at most {_MOST} of one TicketLock, by the sizes of "
+            "policies"
+        )
 
 
 def parse_target(name: str, target: Any) -> Target:

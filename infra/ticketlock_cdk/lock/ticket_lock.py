@@ -19,8 +19,8 @@ from ticketlock.locks._names import DEFAULT_NAMESPACE
 from ticketlock.workflow._event_budget import BEATS_AN_EXECUTION
 from ticketlock_cdk.encryption import let_logs_use
 from ticketlock_cdk.lock import access, grants
-from ticketlock_cdk.lock.all_attached import AllAttached
 from ticketlock_cdk.lock.alarms import AlarmThresholds, LockAlarms, alarm_actions_of
+from ticketlock_cdk.lock.all_attached import AllAttached
 from ticketlock_cdk.lock.clean_up import CleanUp
 from ticketlock_cdk.lock.dashboard import lock_dashboard
 from ticketlock_cdk.lock.environment import Environment, environment_of
@@ -31,7 +31,7 @@ from ticketlock_cdk.lock.serialize_machine import SerializeMachine
 from ticketlock_cdk.lock.serialized import Protected, Serialized, Wait, is_in_jsonata, work_of
 from ticketlock_cdk.lock.settings import HandOver, RecordWait, Settings
 from ticketlock_cdk.lock.step_roles import StepRoles
-from ticketlock_cdk.lock.targets import EXPRESS, Target, executions_arn, is_express, parse_targets
+from ticketlock_cdk.lock.targets import EXPRESS, Target, check_all, executions_arn, is_express, parse_targets
 from ticketlock_cdk.network import Network
 
 _LEASE = Duration.seconds(60)
@@ -137,6 +137,7 @@ class TicketLock(LockMetrics, Construct):
         self._environment = Environment(Stack.of(self))
         allowed = parse_targets("targets", targets, self._environment)
         retired = parse_targets("retired_targets", retired_targets, self._environment)
+        check_all(allowed, retired)
         actions = alarm_actions_of(alarms=alarms, alarm_actions=alarm_actions, alarm_topic=alarm_topic)
         network = Network.of(self, vpc=vpc, vpc_subnets=vpc_subnets, security_groups=security_groups)
         lock_table: dynamodb.ITable = (
