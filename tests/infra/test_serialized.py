@@ -391,12 +391,6 @@ def test_a_machine_with_a_fragment_that_was_never_attached_fails_the_synthesis(o
     assert told == [f"[Locks/Lock] state machine {name}/Forgotten {why}" for name in ("Locks", "Orders")]
 
 
-def test_a_fragment_that_is_in_no_machine_asks_for_nothing(stack, synthesise):
-    lock = TicketLock(stack, "Lock")
-    lock.serialize(stack, "Ship", sfn.Pass(stack, "Look"), entity="e")
-    assert len(synthesise(stack).of_type("AWS::StepFunctions::StateMachine")) == 2
-
-
 def test_attaching_a_machine_once_more_changes_nothing(stack, synthesise):
     lock = TicketLock(stack, "Lock")
     machine = attached(lock, stack, lock.serialize(stack, "Ship", sfn.Pass(stack, "Look"), entity="e"))
