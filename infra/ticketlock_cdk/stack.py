@@ -21,6 +21,7 @@ class TicketlockStack(Stack):
     Reads the context (``cdk deploy -c name=value``, or cdk.json):
 
     - ``targets``: further targets, ARNs with commas between them;
+    - ``retired_targets``: likewise, those that only executions may run which were let in before;
     - ``lease``, ``poll``: seconds;
     - ``default_record_wait``: seconds, or ``Infinity``;
     - ``permits``: a whole number;
@@ -58,6 +59,7 @@ class TicketlockStack(Stack):
             hand_over=context.hand_over("hand_over"),
             heartbeat=context.flag("heartbeat", default=True),
             targets=[workflow, function, *context.texts("targets")],
+            retired_targets=context.texts("retired_targets"),
             removal_policy=context.removal_policy("removal_policy"),
             log_retention=context.retention("log_retention"),
             encryption_key=key,

@@ -17,7 +17,7 @@ from cli.pages import comparable, examples
 from kit.command import Command
 from kit.pages import blocks, text
 from kit.policy import listed
-from ticketlock_cdk.lock import access
+from ticketlock_cdk.lock import grants
 from ticketlock_local.cloud.deploy import client_arguments
 from ticketlock_local.engines.emulator import Emulator
 
@@ -131,12 +131,12 @@ def test_the_template_makes_the_librarys_table() -> None:
 
 def test_the_templates_policies_are_the_constructs_grants() -> None:
     use, call = cloudformation()["UseLocks"]["Properties"]["PolicyDocument"]["Statement"]
-    assert use["Action"] == list(access._USE)
-    assert use["Condition"] == access._LOCKS_ONLY
-    assert (call["Action"], call["Condition"]) == ("dynamodb:Query", access._CALLS)
+    assert use["Action"] == list(grants._USE)
+    assert use["Condition"] == grants._LOCKS_ONLY
+    assert (call["Action"], call["Condition"]) == ("dynamodb:Query", grants._CALLS)
     look, scan = cloudformation()["ReadLocks"]["Properties"]["PolicyDocument"]["Statement"]
-    assert look["Condition"] == access._LOCKS_ONLY
-    assert scan["Condition"]["ForAllValues:StringEquals"] == {"dynamodb:Attributes": list(access._LISTED)}
+    assert look["Condition"] == grants._LOCKS_ONLY
+    assert scan["Condition"]["ForAllValues:StringEquals"] == {"dynamodb:Attributes": list(grants._LISTED)}
 
 
 def test_the_template_has_no_fault(tmp_path: Path) -> None:

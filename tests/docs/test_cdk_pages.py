@@ -16,7 +16,7 @@ from ticketlock_cdk import TicketLock
 
 pytestmark = pytest.mark.verify("each example is a stack")
 
-PAGES = ("README.md", "docs/construct.md", "docs/workflows.md")
+PAGES = ("README.md", "docs/construct.md", "docs/workflows.md", "docs/upgrades.md")
 _OF_THE_CLIENT = "from ticketlock import"
 
 
@@ -81,7 +81,10 @@ def test_a_block_synthesises(source: str) -> None:
     loose = {id(made): made for name, made in around.items() if name.startswith("unnamed")}
     for number, made in enumerate(loose.values()):
         if isinstance(made, sfn.StateMachineFragment | sfn.State):
-            sfn.StateMachine(stack, f"Of{number}", definition_body=sfn.DefinitionBody.from_chainable(made))
+            body = sfn.DefinitionBody.from_chainable(made)
+            machine = sfn.StateMachine(stack, f"Of{number}", definition_body=body)
+            if "lock" in around:
+                around["lock"].attach(machine)
     template = Template.from_stack(stack)
     assert template.find_resources("AWS::StepFunctions::StateMachine")
 

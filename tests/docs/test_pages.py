@@ -98,7 +98,7 @@ def test_the_errors_are_those_that_a_client_raises() -> None:
 
 
 def test_the_permissions_are_those_that_the_construct_grants() -> None:
-    granted = re.search(r"^_USE = \((.*?)^\)", text("infra/ticketlock_cdk/lock/access.py"), re.DOTALL | re.MULTILINE)
+    granted = re.search(r"^_USE = \((.*?)^\)", text("infra/ticketlock_cdk/lock/grants.py"), re.DOTALL | re.MULTILINE)
     assert granted is not None
     told = text("docs/client.md").partition("\n## Permissions\n")[2].partition('"Resource"')[0]
     assert re.findall(r'"(dynamodb:\w+)"', told) == re.findall(r'"(dynamodb:\w+)"', granted[1])

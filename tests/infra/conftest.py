@@ -51,9 +51,10 @@ class Synthesised:
     def statements(self, construct: Any = None) -> Iterator[Mapping[str, Any]]:
         """The statements of every policy, or of those that are attached to a role, or a function's or a machine's."""
         role = None if construct is None else self.id_of(getattr(construct, "role", construct))
-        for policy in self.of_type("AWS::IAM::Policy").values():
-            if role is None or {"Ref": role} in policy["Roles"]:
-                yield from policy["PolicyDocument"]["Statement"]
+        for kind in ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"):
+            for policy in self.of_type(kind).values():
+                if role is None or {"Ref": role} in policy.get("Roles", []):
+                    yield from policy["PolicyDocument"]["Statement"]
 
     def definition(self, machine: StateMachine) -> dict[str, Any]:
         """The definition with ``<logical id>`` in place of what is known only at deploy time."""

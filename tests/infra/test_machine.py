@@ -132,4 +132,5 @@ def test_two_of_them_fit_in_one_stack(stack, synthesise):
     assert len(machines) == 4
     for lock, name in ((first, "First"), (second, "Second")):
         answers = [one for one in found.statements(lock.release) if "states:SendTaskSuccess" in one["Action"]]
-        assert {one["Resource"]["Ref"] for one in answers} == {id for id in machines if id.startswith(name)}
+        answered = {resource["Ref"] for one in answers for resource in one["Resource"]}
+        assert answered == {id for id in machines if id.startswith(name)}

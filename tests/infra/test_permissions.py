@@ -81,7 +81,7 @@ def test_a_step_may_answer_tasks_of_its_own_machines_only(step, answers, typical
         one for one in typical.synthesised.statements(typical.functions[step]) if ANSWERS & set(as_list(one["Action"]))
     ]
     assert actions(found) == answers
-    assert {one["Resource"]["Ref"] for one in found} == machines
+    assert {resource["Ref"] for one in found for resource in as_list(one["Resource"])} == machines
 
 
 def test_a_step_may_do_nothing_else(typical):

@@ -11,11 +11,15 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from ticketlock_cdk.encryption import let_rules_use, let_send
-from ticketlock_cdk.lock.access import let_describe
-from ticketlock_cdk.lock.targets import executions_arn
 from ticketlock_cdk.nag import acknowledge
 
 _ENDS = ["FAILED", "TIMED_OUT", "ABORTED"]
+# A pattern has at most 2,048 characters, and an ARN at most some 150 with what is around it:
+# https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-quota.html
+_MACHINES_A_RULE = 12
+# Each needs a statement in the function's own policy, which has at most 20 KB:
+# https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html
+_MOST_RULES = 40
 
 
 class CleanUp(Construct):
@@ -39,6 +43,8 @@ class CleanUp(Construct):
     ) -> None:
         super().__init__(scope, id)
         self._function = function
+        self._rules: dict[str, tuple[events.Rule, int]] = {}
+        self._number_of_rules = 0
         self.dead_letter_queue = sqs.Queue(
             self,
             "DeadLetters",
@@ -68,26 +74,48 @@ class CleanUp(Construct):
         invoke_config = function.node.find_child("EventInvokeConfig").node.default_child
         assert isinstance(invoke_config, lambda_.CfnEventInvokeConfig)
         invoke_config.destination_config = lambda_.CfnEventInvokeConfig.DestinationConfigProperty(on_failure=on_failure)
-        function.add_to_role_policy(
+        may_send = iam.Policy(self, "SendDeadLetters")
+        may_send.add_statements(
             iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[self.dead_letter_queue.queue_arn])
         )
         if encryption_key is not None:
-            let_send(function, encryption_key)
+            let_send(may_send, encryption_key)
+        assert function.role is not None
+        may_send.attach_to_role(function.role)
+        # Lambda refuses a destination to which the role may not send. Said here: whether a function waits for what is
+        # added to its role depends on the app's feature flag createNewPoliciesWithAddToRolePolicy.
+        invoke_config.node.add_dependency(may_send)
 
-    def watch(self, scope: Construct, machine: sfn.IStateMachine) -> events.Rule:
-        """Clean up after the executions of a machine."""
+    def watch(self, place: Construct, machine: sfn.IStateMachine) -> None:
+        """Clean up after the executions of a machine, by a rule in this place, which has several machines.
+
+        Raises:
+            ValueError: there are too many rules; names the machine.
+        """
+        rule, machines = self._rules.get(place.node.path, (None, _MACHINES_A_RULE))
+        if rule is None or machines == _MACHINES_A_RULE:
+            rule, machines = self._new_rule(place, machine), 0
+        rule.add_event_pattern(detail={"stateMachineArn": [machine.state_machine_arn]})
+        self._rules[place.node.path] = (rule, machines + 1)
+
+    def _new_rule(self, place: Construct, machine: sfn.IStateMachine) -> events.Rule:
+        if self._number_of_rules == _MOST_RULES:
+            raise ValueError(
+                f"machine is {machine.node.path}, whose clean-up would need one rule more than {_MOST_RULES}; "
+                f"allowed: as many as these have room for, each for {_MACHINES_A_RULE} machines of one stack"
+            )
+        self._number_of_rules += 1
+        first = place.node.try_find_child("CleanUpRule") is None
         rule = events.Rule(
-            scope,
-            "CleanUpRule",
+            place,
+            "CleanUpRule" if first else f"CleanUpRule{self._number_of_rules}",
             event_pattern=events.EventPattern(
                 source=["aws.states"],
                 detail_type=["Step Functions Execution Status Change"],
-                detail={"status": _ENDS, "stateMachineArn": [machine.state_machine_arn]},
+                detail={"status": _ENDS},
             ),
         )
         # By its ARN: the machine may be in another stack, whose rule the queue's own policy cannot name.
         queue = sqs.Queue.from_queue_arn(rule, "DeadLetters", self.dead_letter_queue.queue_arn)
         rule.add_target(targets.LambdaFunction(self._function, dead_letter_queue=queue))
-        executions = executions_arn(Stack.of(self), machine.state_machine_arn)
-        let_describe(scope, [self._function], [executions])
         return rule

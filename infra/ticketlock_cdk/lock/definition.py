@@ -6,6 +6,7 @@ Strings stay as ``${...}`` placeholders, which the deployment substitutes.
 import copy
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ticketlock.workflow._event_budget import PARKS_A_LOOK
@@ -63,10 +64,12 @@ def continue_definition(settings: Settings) -> dict[str, Any]:
     """The definition of the machine in which long waits and holds go on, of states of the serialised workflow.
 
     It succeeds, so that the names of errors survive: with the turn as a wait left it, or with the ``status`` and
-    ``Cause`` of a heartbeat that is over.
+    ``Cause`` of a heartbeat that is over. It can do all that any setting asks for: it goes on for executions that began
+    when the settings were others.
     """
-    serialize = serialize_definition(settings, ())["States"]
-    states = {name: serialize[name] for name in (*_PARKED, "WaitForTurn", "CheckPosition") if name in serialize}
+    all_of_it = replace(settings, heartbeat=True, hand_over=HandOver.CALLBACK)
+    serialize = serialize_definition(all_of_it, ())["States"]
+    states = {name: serialize[name] for name in (*_PARKED, "WaitForTurn", "CheckPosition")}
     # Not grantedMeanwhile, which is for the first execution to look at.
     asleep = [
         choice for choice in serialize["MyTurn?"]["Choices"] if choice["Next"] in states.keys() - {"CheckPosition"}
@@ -78,8 +81,6 @@ def continue_definition(settings: Settings) -> dict[str, Any]:
         "OutputPath": "$.lock",
         "End": True,
     }
-    if not settings.heartbeat:
-        return {"Comment": _CONTINUES, "StartAt": "CheckPosition", "States": states}
     states["WaitingOrHolding?"] = {
         "Comment": "What has to go on.",
         "Type": "Choice",

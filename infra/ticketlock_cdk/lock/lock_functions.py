@@ -77,6 +77,8 @@ class LockFunctions(Construct):
         heartbeat: renews the lease.
         release: frees the lock.
         clean_up: does what is left to do for an execution that was stopped.
+        called_by_machines: the ARNs of those that a state machine may invoke, whatever the settings: an execution goes
+            on with the definition that it began with.
         calling: those that end callback tasks: their own, or the next waiter's.
         failing: those that fail them.
     """
@@ -112,6 +114,10 @@ class LockFunctions(Construct):
         self.heartbeat = self._function(_HEARTBEAT, Duration.seconds(settings.heartbeat_timeout_s))
         self.release = self._function(_RELEASE, timeout)
         self.clean_up = self._function(_CLEAN_UP, Duration.seconds(_CLEAN_UP_S))
+        self.called_by_machines = [
+            function.function_arn
+            for function in (self.take_ticket, self.wait_for_call, self.check_position, self.heartbeat, self.release)
+        ]
         self.calling = [self.wait_for_call, self.check_position, self.heartbeat, self.release, self.clean_up]
         self.failing = [self.heartbeat, self.release]
 

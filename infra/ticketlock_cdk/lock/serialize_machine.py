@@ -14,7 +14,7 @@ from constructs import Construct
 from ticketlock_cdk.lock.access import let_invoke, let_nest, let_write_sessions
 from ticketlock_cdk.lock.definition import continue_definition, serialize_definition
 from ticketlock_cdk.lock.lock_functions import LockFunctions
-from ticketlock_cdk.lock.settings import HandOver, Settings
+from ticketlock_cdk.lock.settings import Settings
 from ticketlock_cdk.lock.targets import Target, executions_arn
 from ticketlock_cdk.machine_logs import machine_log_group
 from ticketlock_cdk.nag import acknowledge_wildcard
@@ -38,6 +38,7 @@ class SerializeMachine(Construct):
         functions: LockFunctions,
         settings: Settings,
         targets: Sequence[Target],
+        retired_targets: Sequence[Target],
         log_retention: logs.RetentionDays,
         removal_policy: RemovalPolicy,
         encryption_key: kms.IKey | None,
@@ -48,31 +49,32 @@ class SerializeMachine(Construct):
             "removal_policy": removal_policy,
             "encryption_key": encryption_key,
         }
-        going_on = {"CheckPositionArn": functions.check_position.function_arn}
-        if settings.hand_over is HandOver.CALLBACK:
-            going_on["WaitForCallArn"] = functions.wait_for_call.function_arn
-        if settings.heartbeat:
-            going_on["HeartbeatArn"] = functions.heartbeat.function_arn
+        going_on = {
+            "CheckPositionArn": functions.check_position.function_arn,
+            "WaitForCallArn": functions.wait_for_call.function_arn,
+            "HeartbeatArn": functions.heartbeat.function_arn,
+        }
         self.continues = self._machine("Continue", continue_definition(settings), going_on)
         let_invoke(self.continues, list(going_on.values()))
-        own = {
+        continues_arn = self.continues.state_machine_arn
+        definition = serialize_definition(settings, [target.arn for target in targets])
+        known = {
             "TakeTicketArn": functions.take_ticket.function_arn,
             "ReleaseArn": functions.release.function_arn,
             **going_on,
+            "ContinueArn": continues_arn,
+            "TableName": table.table_name,
         }
-        others: dict[str, str] = {"ContinueArn": self.continues.state_machine_arn}
-        if settings.heartbeat:
-            others["TableName"] = table.table_name
-        self.substitutions: Mapping[str, str] = {**own, **others}
-        self.state_machine = self._machine(
-            "StateMachine", serialize_definition(settings, [target.arn for target in targets]), self.substitutions
-        )
+        written = json.dumps(definition)
+        self.substitutions: Mapping[str, str] = {name: known[name] for name in known if f"${{{name}}}" in written}
+        self.state_machine = self._machine("StateMachine", definition, self.substitutions)
+        # More than today's definition needs: executions go on with the one that they began with, and with its targets.
+        admitted = [*targets, *retired_targets]
         # The very ARNs that are called: a target with a version or an alias is allowed as that alone.
-        let_invoke(self.state_machine, [*own.values(), *(each.arn for each in targets if each.kind == "function")])
-        if settings.heartbeat:
-            let_write_sessions(self.state_machine, table)
-        nested = [(each.machine_arn, each.executions_arn(Stack.of(self))) for each in targets if each.machine_arn]
-        continues_arn = self.continues.state_machine_arn
+        invoked = [each.arn for each in admitted if each.kind == "function"]
+        let_invoke(self.state_machine, [*functions.called_by_machines, *invoked])
+        let_write_sessions(self.state_machine, table)
+        nested = [(each.machine_arn, each.executions_arn(Stack.of(self))) for each in admitted if each.machine_arn]
         let_nest(self.state_machine, [*nested, (continues_arn, executions_arn(Stack.of(self), continues_arn))])
 
     def _machine(self, id: str, definition: Mapping[str, Any], substitutions: Mapping[str, str]) -> sfn.StateMachine:

@@ -13,7 +13,7 @@ from constructs import Construct
 from ticketlock.workflow._lock_request import LockRequest
 from ticketlock_cdk.lock.definition import serialize_definition, ticket_settings
 from ticketlock_cdk.lock.settings import Settings
-from ticketlock_cdk.lock.targets import parse_target
+from ticketlock_cdk.lock.targets import Target, parse_target
 
 Protected = sfn.IChainable | lambda_.IFunction | sfn.IStateMachine
 Wait = float | int | str | Duration | Literal["Infinity"]
@@ -61,7 +61,8 @@ class Serialized(sfn.StateMachineFragment):
         if lock_path is not None and not _REFERENCE_PATH.fullmatch(lock_path):
             raise ValueError(f"lock_path is {lock_path!r}; allowed: a path of names, such as $.lock")
         request = _request(entity, namespace, record_wait, permits, shared)
-        self._work_machine = work_machine_of(protected) or ""
+        run = work_of(protected)
+        self._work_machine = "" if run is None else run.machine_arn
         super().__init__(scope, id)
         self._warn_of_a_constant(entity)
         self._id = id
@@ -365,8 +366,8 @@ def _filled(value: Any, substitutions: Mapping[str, str]) -> Any:
     return value
 
 
-def work_machine_of(protected: Protected) -> str | None:
-    """The ARN of the state machine, without a version or an alias, where the protected work is one.
+def work_of(protected: Protected) -> Target | None:
+    """The function or the state machine, where the protected work is one.
 
     Raises:
         ValueError: it is a state machine or a function that cannot be run; says why.
@@ -375,7 +376,7 @@ def work_machine_of(protected: Protected) -> str | None:
         hasattr(protected, "function_arn") or hasattr(protected, "state_machine_arn")
     ):
         return None
-    return parse_target("protected", protected).machine_arn or None
+    return parse_target("protected", protected)
 
 
 def is_in_jsonata(machine: sfn.StateMachine) -> bool:

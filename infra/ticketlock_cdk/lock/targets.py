@@ -1,16 +1,20 @@
 """What may be run under the lock: functions and Standard state machines, given as constructs or as ARNs."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from aws_cdk import ArnFormat, Stack, Token
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 
+from ticketlock_cdk.lock.environment import Environment, environment_of, environment_of_arn
+
 Kind = Literal["function", "stateMachine"]
 
 _ALLOWED = "a Lambda function or a Standard state machine, as a construct or as its ARN"
+# tests/infra/test_sizes.py reckons it, with the longest names.
+_MOST = 200
 _KINDS: tuple[tuple[str, Kind], ...] = (("lambda", "function"), ("states", "stateMachine"))
 
 
@@ -22,11 +26,17 @@ class Target:
         kind: which of the two.
         arn: what the input of an execution has to name, letter by letter.
         machine_arn: of a state machine, its ARN without a version or an alias.
+        environment: the Region and the account, as far as they are known.
+        stack: that of a construct of the app, without which the lock cannot be deployed.
+        shown: it in messages.
     """
 
     kind: Kind
     arn: str
     machine_arn: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict, compare=False)
+    stack: Stack | None = field(default=None, compare=False)
+    shown: str = field(default="", compare=False)
 
     def executions_arn(self, stack: Stack) -> str:
         """Of a state machine, the ARNs of the executions that a TicketLock starts: ``Workflow`` names them so."""
@@ -47,16 +57,39 @@ def executions_arn(stack: Stack, machine_arn: str, names: str = "*") -> str:
     )
 
 
-def parse_targets(targets: "Sequence[lambda_.IFunction | sfn.IStateMachine | str]") -> tuple[Target, ...]:
-    """Read the construct's property ``targets``.
+def parse_targets(
+    name: str, targets: "Sequence[lambda_.IFunction | sfn.IStateMachine | str]", environment: Environment
+) -> tuple[Target, ...]:
+    """Read the construct's property ``targets``, or another one like it.
 
     Raises:
-        ValueError: one of them is something else; says which, and what is allowed.
+        ValueError: one of them is something else, or elsewhere; says which, and what is allowed.
     """
     if isinstance(targets, str):
-        raise ValueError(f"targets is {targets!r}; allowed: a list, of which each is {_ALLOWED}")
-    parsed = [parse_target(f"targets[{position}]", target) for position, target in enumerate(targets)]
+        raise ValueError(f"{name} is {targets!r}; allowed: a list, of which each is {_ALLOWED}")
+    parsed = [parse_target(f"{name}[{position}]", target) for position, target in enumerate(targets)]
+    for position, target in enumerate(parsed):
+        environment.check(f"{name}[{position}]", target.shown, target.environment)
     return tuple(dict.fromkeys(parsed))
+
+
+def check_all(targets: Sequence[Target], retired: Sequence[Target]) -> None:
+    """Look at both lists at once.
+
+    Raises:
+        ValueError: a target is in both; or there are more than the role of the state machine has room for.
+    """
+    for position, target in enumerate(retired):
+        if target in targets:
+            raise ValueError(
+                f"retired_targets[{position}] is {target.shown}, which is among targets; allowed: in one of the two"
+            )
+    number = len(targets) + len(retired)
+    if number > _MOST:
+        raise ValueError(
+            f"targets and retired_targets are {number:,}; allowed: at most {_MOST} of one TicketLock, by the sizes of "
+            "policies"
+        )
 
 
 def parse_target(name: str, target: Any) -> Target:
@@ -68,14 +101,25 @@ def parse_target(name: str, target: Any) -> Target:
     if isinstance(target, str):
         return _from_arn(name, target)
     if hasattr(target, "function_arn"):
-        arn: str = target.function_arn
-        return Target("function", arn) if Token.is_unresolved(arn) else _from_arn(name, arn)
+        return _from_construct(name, "function", target, target.function_arn)
     if hasattr(target, "state_machine_arn"):
         if is_express(target):
             raise ValueError(f"{name} is {target.node.path}, {EXPRESS}")
-        arn = target.state_machine_arn
-        return Target("stateMachine", arn, arn) if Token.is_unresolved(arn) else _from_arn(name, arn)
+        return _from_construct(name, "stateMachine", target, target.state_machine_arn)
     raise ValueError(f"{name} is {target!r}; allowed: {_ALLOWED}")
+
+
+def _from_construct(name: str, kind: Kind, target: Any, arn: str) -> Target:
+    if not Token.is_unresolved(arn):
+        return _from_arn(name, arn)
+    return Target(
+        kind,
+        arn,
+        arn if kind == "stateMachine" else "",
+        environment=environment_of(target),
+        stack=Stack.of(target),
+        shown=target.node.path,
+    )
 
 
 # https://docs.aws.amazon.com/step-functions/latest/dg/choosing-workflow-type.html
@@ -107,5 +151,6 @@ def _from_arn(name: str, arn: str) -> Target:
     for kind_service, kind in _KINDS:
         # arn:partition:service:region:account:kind:name, and perhaps a version or an alias
         if (service, resource) == (kind_service, kind) and len(parts) in (7, 8) and all(parts[3:]):
-            return Target(kind, arn.strip(), ":".join(parts[:7]) if kind == "stateMachine" else "")
+            machine_arn = ":".join(parts[:7]) if kind == "stateMachine" else ""
+            return Target(kind, arn.strip(), machine_arn, environment=environment_of_arn(arn.strip()), shown=repr(arn))
     raise ValueError(f"{name} is {arn!r}, which is {service} {resource}; allowed: {_ALLOWED}")

@@ -18,17 +18,20 @@ from constructs import Construct
 from ticketlock.locks._names import DEFAULT_NAMESPACE
 from ticketlock.workflow._event_budget import BEATS_AN_EXECUTION
 from ticketlock_cdk.encryption import let_logs_use
-from ticketlock_cdk.lock import access
+from ticketlock_cdk.lock import access, grants
 from ticketlock_cdk.lock.alarms import AlarmThresholds, LockAlarms, alarm_actions_of
+from ticketlock_cdk.lock.all_attached import AllAttached
 from ticketlock_cdk.lock.clean_up import CleanUp
 from ticketlock_cdk.lock.dashboard import lock_dashboard
+from ticketlock_cdk.lock.environment import Environment, environment_of
 from ticketlock_cdk.lock.lock_functions import LockFunctions
 from ticketlock_cdk.lock.lock_table import given_lock_table, new_lock_table
 from ticketlock_cdk.lock.metrics import LockMetrics
 from ticketlock_cdk.lock.serialize_machine import SerializeMachine
-from ticketlock_cdk.lock.serialized import Protected, Serialized, Wait, is_in_jsonata, work_machine_of
+from ticketlock_cdk.lock.serialized import Protected, Serialized, Wait, is_in_jsonata, work_of
 from ticketlock_cdk.lock.settings import HandOver, RecordWait, Settings, check_flag
-from ticketlock_cdk.lock.targets import EXPRESS, executions_arn, is_express, parse_targets
+from ticketlock_cdk.lock.step_roles import StepRoles
+from ticketlock_cdk.lock.targets import EXPRESS, Target, check_all, executions_arn, is_express, parse_targets
 from ticketlock_cdk.network import Network
 
 _LEASE = Duration.seconds(60)
@@ -62,6 +65,8 @@ class TicketLock(LockMetrics, Construct):
         targets: the functions and Standard state machines that may be run, as constructs or as ARNs. An execution
             names one of them by exactly this ARN; a version or an alias is a target of its own. An Express state
             machine is refused where its type is known; an ARN does not tell it, and such a target fails when it runs.
+        retired_targets: functions and state machines that were targets: no new execution may name them, and those that
+            were let in while they could may still run them, follow them and stop them.
         removal_policy: what happens to a new table and to the logs when they leave the stack.
         log_retention: how long logs are kept.
         encryption_key: a key of yours for a new table and for the logs. A given table keeps its own.
@@ -103,6 +108,7 @@ class TicketLock(LockMetrics, Construct):
         polls_an_execution: int | None = None,
         beats_an_execution: int = BEATS_AN_EXECUTION,
         targets: Sequence[lambda_.IFunction | sfn.IStateMachine | str] = (),
+        retired_targets: Sequence[lambda_.IFunction | sfn.IStateMachine | str] = (),
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
         log_retention: logs.RetentionDays = logs.RetentionDays.ONE_MONTH,
         encryption_key: kms.IKey | None = None,
@@ -130,7 +136,10 @@ class TicketLock(LockMetrics, Construct):
         )
         check_flag("dashboard", dashboard)
         check_flag("alarms", alarms)
-        allowed = parse_targets(targets)
+        self._environment = Environment(Stack.of(self))
+        allowed = parse_targets("targets", targets, self._environment)
+        retired = parse_targets("retired_targets", retired_targets, self._environment)
+        check_all(allowed, retired)
         actions = alarm_actions_of(alarms=alarms, alarm_actions=alarm_actions, alarm_topic=alarm_topic)
         network = Network.of(self, vpc=vpc, vpc_subnets=vpc_subnets, security_groups=security_groups)
         lock_table: dynamodb.ITable = (
@@ -158,12 +167,11 @@ class TicketLock(LockMetrics, Construct):
             functions=functions,
             settings=settings,
             targets=allowed,
+            retired_targets=retired,
             log_retention=log_retention,
             removal_policy=removal_policy,
             encryption_key=encryption_key,
         )
-        for each in (machine.state_machine, machine.continues):
-            access.let_answer(each, each, calling=functions.calling, failing=functions.failing)
         self._clean_up = CleanUp(
             self,
             "CleanUp",
@@ -171,14 +179,9 @@ class TicketLock(LockMetrics, Construct):
             removal_policy=removal_policy,
             encryption_key=encryption_key,
         )
+        self._roles = StepRoles(functions)
+        self._let_steps(machine.state_machine, machine.continues, [*allowed, *retired])
         self._clean_up.watch(self._clean_up, machine.state_machine)
-        self._closing = [functions.clean_up, functions.release]
-        access.let_close(
-            self._clean_up, [functions.clean_up], [executions_arn(Stack.of(self), machine.continues.state_machine_arn)]
-        )
-        nested = [target.executions_arn(Stack.of(self)) for target in allowed if target.machine_arn]
-        if nested:
-            access.let_close(machine, self._closing, nested)
         functions.clean_up.add_environment("STATE_MACHINE_ARN", machine.state_machine.state_machine_arn)
         functions.clean_up.add_environment("LEASE_SECONDS", str(settings.lease_s))
         dead_letter_queue: sqs.IQueue = self._clean_up.dead_letter_queue
@@ -193,10 +196,12 @@ class TicketLock(LockMetrics, Construct):
         self.dead_letter_queue: sqs.IQueue = dead_letter_queue
         self._settings = settings
         self._substitutions = machine.substitutions
-        self._invoked = [arn for name, arn in machine.substitutions.items() if name not in ("ContinueArn", "TableName")]
-        self._calling, self._failing = functions.calling, functions.failing
+        self._invoked = functions.called_by_machines
+        self._target_stacks = [target.stack for target in [*allowed, *retired] if target.stack is not None]
         self._continues_arn = machine.continues.state_machine_arn
         self._machines: Sequence[sfn.StateMachine] = [machine.state_machine, machine.continues]
+        self._fragments: list[Serialized] = []
+        self.node.add_validation(AllAttached(self, self.take_ticket, self._fragments, lambda: self._machines))
         self.alarms: Mapping[str, cloudwatch.Alarm] = {}
         if alarms:
             self.alarms = LockAlarms(
@@ -243,7 +248,7 @@ class TicketLock(LockMetrics, Construct):
         ``PermitsMismatch`` and ``InvalidLockRequest`` fail it by name. To catch them, wrap it:
         ``fragment.to_single_state()``.
 
-        Call ``attach`` with the state machine.
+        Call ``attach`` with the state machine, or it does not synthesise.
 
         Args:
             scope: of the fragment.
@@ -278,34 +283,54 @@ class TicketLock(LockMetrics, Construct):
             settings=self._settings,
             substitutions=self._substitutions,
         )
-        machine_arn = work_machine_of(protected)
-        if machine_arn is not None:
-            access.let_close(fragment, self._closing, [executions_arn(Stack.of(self), machine_arn, "lock-*")])
+        self._fragments.append(fragment)
+        work = work_of(protected)
+        if work is not None:
+            self._environment.check("protected", work.shown, work.environment)
+        if work is not None and work.machine_arn:
+            place, what = grants.beside(self, Stack.of(fragment)), f"protected is {work.shown}"
+            self._roles.let_close(place, work.executions_arn(Stack.of(self)), what)
         return fragment
 
     def attach(self, machine: sfn.StateMachine) -> None:
         """Let a state machine of yours, which has fragments of this lock, use it; clean up after its executions.
 
+        Once more changes nothing.
+
         Raises:
-            ValueError: it is an Express one, or one whose own language is JSONata.
+            ValueError: it is an Express one, one whose own language is JSONata, one in another Region or account, or
+                one too many.
         """
         if is_express(machine):
             raise ValueError(f"machine is {machine.node.path}, {EXPRESS}")
         if is_in_jsonata(machine):
             raise ValueError(f"machine is {machine.node.path}, in JSONata; allowed: one in JSONPath, the default")
+        self._environment.check("machine", machine.node.path, environment_of(machine))
+        if machine in self._machines:
+            return
         access.let_invoke(machine, self._invoked)
         access.let_nest(machine, [(self._continues_arn, executions_arn(Stack.of(self), self._continues_arn))])
-        if self._settings.heartbeat:
-            access.let_write_sessions(machine, self.table)
-        # By the lock's name: a machine may have fragments of several.
-        of_this_lock = Construct(machine, self.service_name)
-        access.let_answer(of_this_lock, machine, calling=self._calling, failing=self._failing)
-        self._clean_up.watch(of_this_lock, machine)
+        access.let_write_sessions(machine, self.table)
+        place, what = grants.beside(self, Stack.of(machine)), f"machine is {machine.node.path}"
+        self._roles.let_answer(place, machine.state_machine_arn, what)
+        self._roles.let_describe(place, executions_arn(Stack.of(self), machine.state_machine_arn), what)
+        self._clean_up.watch(place, machine)
         self._machines = [*self._machines, machine]
+
+    def _let_steps(self, machine: sfn.StateMachine, continues: sfn.StateMachine, targets: Sequence[Target]) -> None:
+        """What the functions may do to the lock's own state machines, and to its targets'."""
+        place, stack = Construct(self, "Steps"), Stack.of(self)
+        for own in (machine, continues):
+            self._roles.let_answer(place, own.state_machine_arn, "TicketLock")
+        self._roles.let_describe(place, executions_arn(stack, machine.state_machine_arn), "TicketLock")
+        self._roles.let_clean_up_close(place, executions_arn(stack, continues.state_machine_arn), "TicketLock")
+        for target in targets:
+            if target.machine_arn:
+                self._roles.let_close(place, target.executions_arn(stack), f"targets has {target.shown}")
 
     def grant_start_execution(self, grantee: iam.IGrantable) -> iam.Grant:
         """Let a principal start executions."""
-        return self.state_machine.grant_start_execution(grantee)
+        return self.state_machine.grant_start_execution(self._grantee(grantee, "StartExecution").grantable)
 
     def grant_use(self, grantee: iam.IGrantable) -> iam.Grant:
         """Let a Python client take, renew and release locks of this table, and call the next workflow in line.
@@ -313,11 +338,16 @@ class TicketLock(LockMetrics, Construct):
         Of the machines that were attached, those of this stack: to name others would close a circle between stacks.
         """
         near = [machine for machine in self._machines if Stack.of(machine) is Stack.of(self)]
-        return access.grant_use(grantee, table=self.table, machines=near)
+        return grants.grant_use(self._grantee(grantee, "Use"), table=self.table, machines=near)
 
     def grant_read(self, grantee: iam.IGrantable) -> iam.Grant:
         """Let an operator read locks and queues, and list them, but no session, whose task tokens are secrets.
 
         A list is a Scan, which is allowed with ``Select=SPECIFIC_ATTRIBUTES`` and a projection of named attributes.
         """
-        return access.grant_read(grantee, table=self.table)
+        return grants.grant_read(self._grantee(grantee, "Read"), table=self.table)
+
+    def _grantee(self, grantee: iam.IGrantable, grant: str) -> grants.Grantee:
+        return grants.Grantee(
+            grantee, lock=self, grant=grant, environment=self._environment, needed=self._target_stacks
+        )

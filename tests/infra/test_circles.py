@@ -1,0 +1,130 @@
+"""What is granted to a target, or to what a fragment runs, closes no circle: the CDK itself looks for them at synth."""
+
+import pytest
+from aws_cdk import App, Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_stepfunctions as sfn
+from ticketlock_cdk import TicketLock
+
+SEPARATE = "@aws-cdk/aws-lambda:createNewPoliciesWithAddToRolePolicy"
+
+
+def function(scope, id="Work"):
+    code = lambda_.Code.from_inline("def handler(event, _context): ...")
+    return lambda_.Function(scope, id, runtime=lambda_.Runtime.PYTHON_3_14, handler="index.handler", code=code)
+
+
+def machine(scope, chain=None, id="Workflow"):
+    body = sfn.DefinitionBody.from_chainable(chain or sfn.Pass(scope, f"{id}Passes"))
+    return sfn.StateMachine(scope, id, definition_body=body)
+
+
+def may(found, principal):
+    """The actions that a principal is allowed by policies of its own."""
+    return {
+        action
+        for statement in found.statements(principal)
+        for action in ([statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"])
+    }
+
+
+def test_a_function_that_is_a_target_may_use_the_lock(stack, synthesise):
+    target = function(stack)
+    TicketLock(stack, "Lock", targets=[target]).grant_use(target)
+    assert {"dynamodb:UpdateItem", "states:SendTaskSuccess"} <= may(synthesise(stack), target)
+
+
+@pytest.mark.parametrize("kind", [function, machine])
+def test_a_target_may_start_the_next_execution(kind, stack, synthesise):
+    target = kind(stack)
+    TicketLock(stack, "Lock", targets=[target]).grant_start_execution(target)
+    assert "states:StartExecution" in may(synthesise(stack), target)
+
+
+def fragment_over(stack, work):
+    lock = TicketLock(stack, "Lock")
+    workflow = machine(stack, lock.serialize(stack, "Ship", work, entity="$.id"), "Mine")
+    lock.attach(workflow)
+    return lock, workflow
+
+
+@pytest.mark.parametrize("kind", [function, machine])
+def test_what_a_fragment_runs_may_use_the_lock(kind, stack, synthesise):
+    work = kind(stack)
+    lock, _ = fragment_over(stack, work)
+    lock.grant_use(work)
+    assert {"dynamodb:UpdateItem", "states:SendTaskSuccess"} <= may(synthesise(stack), work)
+
+
+def test_a_workflow_with_a_fragment_may_use_the_lock_and_start_executions_of_it(stack, synthesise):
+    lock, workflow = fragment_over(stack, function(stack))
+    lock.grant_use(workflow)
+    lock.grant_start_execution(workflow)
+    assert {"dynamodb:PutItem", "states:SendTaskSuccess", "states:StartExecution"} <= may(synthesise(stack), workflow)
+
+
+@pytest.mark.verify("the same templates with one of the CDK's feature flags")
+@pytest.mark.parametrize("grant", ["grant_use", "grant_start_execution", "grant_read"])
+def test_nor_does_it_where_each_statement_of_a_function_is_a_policy(grant, outdir, synthesise):
+    stack = Stack(App(outdir=outdir, context={SEPARATE: True}), "Test")
+    target = function(stack)
+    getattr(TicketLock(stack, "Lock", targets=[target]), grant)(target)
+    assert may(synthesise(stack), target)
+
+
+@pytest.mark.verify("stacks of its own, each synthesised")
+def test_a_target_of_another_stack_may_use_the_lock_that_waits_for_it(outdir):
+    app = App(outdir=outdir)
+    target = function(Stack(app, "Works"))
+    lock = TicketLock(Stack(app, "Locks"), "Lock", targets=[target])
+    lock.grant_use(target)
+    needed = {each.stack_name: [other.id for other in each.dependencies] for each in app.synth().stacks}
+    assert "Works" in needed["Locks"]
+    assert "Locks" not in needed["Works"]
+
+
+@pytest.mark.verify("stacks of its own, each synthesised")
+def test_a_client_of_another_stack_waits_for_the_lock_and_not_the_lock_for_it(outdir):
+    app = App(outdir=outdir)
+    lock = TicketLock(Stack(app, "Locks"), "Lock")
+    client = function(Stack(app, "Clients"))
+    client.add_environment("TABLE", lock.table.table_name)
+    lock.grant_use(client)
+    needed = {each.stack_name: [other.id for other in each.dependencies] for each in app.synth().stacks}
+    assert "Locks" in needed["Clients"]
+    assert "Clients" not in needed["Locks"]
+
+
+@pytest.mark.verify("stacks of its own, each synthesised")
+def test_a_workflow_may_wait_for_the_whole_lock_that_it_is_attached_to(stack, synthesise):
+    lock, workflow = fragment_over(stack, function(stack))
+    workflow.node.add_dependency(lock)
+    lock.grant_use(function(stack, "Client"))
+    assert synthesise(stack).one(workflow)["DependsOn"]
+
+
+@pytest.mark.verify("stacks of its own, each synthesised")
+def test_a_grant_that_is_given_twice_is_one_policy(stack, synthesise):
+    client, lock = function(stack), TicketLock(stack, "Lock")
+    lock.grant_use(client)
+    once = list(synthesise(stack).statements(client))
+    lock.grant_use(client)
+    assert list(synthesise(Stack.of(lock)).statements(client)) == once
+
+
+@pytest.mark.verify("stacks of its own, each synthesised")
+@pytest.mark.parametrize("kind", [iam.User, iam.Group])
+def test_users_and_groups_are_granted_too(kind, stack, synthesise):
+    grantee = kind(stack, "Somebody")
+    TicketLock(stack, "Lock").grant_use(grantee)
+    found = synthesise(stack)
+    (policy,) = [each for each in found.of_type("AWS::IAM::Policy").values() if f"{kind.__name__}s" in each]
+    assert policy[f"{kind.__name__}s"] == [{"Ref": found.id_of(grantee)}]
+
+
+@pytest.mark.verify("stacks of its own, each synthesised")
+def test_a_role_that_is_not_to_be_changed_is_left_alone(stack, synthesise):
+    arn = "arn:aws:iam::123456789012:role/theirs"
+    TicketLock(stack, "Lock").grant_use(iam.Role.from_role_arn(stack, "Theirs", arn, mutable=False))
+    assert "theirs" not in str(synthesise(stack).template)

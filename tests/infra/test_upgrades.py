@@ -1,0 +1,115 @@
+"""A deployment over running executions: they keep the definition that they began with, and permissions are today's."""
+
+import json
+from typing import Any
+
+import pytest
+from aws_cdk import App, Stack
+from aws_cdk import aws_stepfunctions as sfn
+from ticketlock_cdk import HandOver, TicketLock, TicketlockStack
+
+pytestmark = pytest.mark.verify("stacks of its own, each synthesised")
+
+FUNCTION = "arn:aws:lambda:eu-west-1:123456789012:function:pay"
+MACHINE = "arn:aws:states:eu-west-1:123456789012:stateMachine:Orders"
+OTHERS: list[dict[str, Any]] = [
+    {"heartbeat": False},
+    {"hand_over": HandOver.POLL},
+    {"heartbeat": False, "hand_over": HandOver.POLL},
+]
+
+
+def allowed(found, principal):
+    """Each action with each of its resources and its condition."""
+    return {
+        (action, found.text(resource), json.dumps(statement.get("Condition")))
+        for statement in found.statements(principal)
+        for action in as_list(statement["Action"])
+        for resource in as_list(statement["Resource"])
+    }
+
+
+def as_list(value):
+    return value if isinstance(value, list) else [value]
+
+
+class Deployed:
+    """A lock with these settings."""
+
+    def __init__(self, outdir, synthesise, **settings):
+        stack = Stack(App(outdir=outdir), "Test")
+        self.lock = TicketLock(stack, "Lock", **settings)
+        self.found = synthesise(stack)
+
+    def machine(self, id):
+        return self.lock.node.find_child("Serialize").node.find_child(id)
+
+    def continuing(self):
+        return self.found.definition(self.machine("Continue"))
+
+
+@pytest.fixture(scope="module")
+def before(outdir, synthesise):
+    """As the executions found it that are running still."""
+    return Deployed(outdir, synthesise)
+
+
+@pytest.fixture(params=OTHERS, ids=str)
+def after(request, outdir, synthesise):
+    return Deployed(outdir, synthesise, **request.param)
+
+
+def test_a_setting_takes_no_permission_from_what_began_before_it(before, after):
+    for machine in ("StateMachine", "Continue"):
+        then, now = (allowed(each.found, each.machine(machine)) for each in (before, after))
+        assert then - now == set()
+
+
+def test_a_setting_takes_no_permission_from_a_function(before, after):
+    for step in ("take_ticket", "wait_for_call", "check_position", "heartbeat", "release", "clean_up"):
+        then, now = (allowed(each.found, getattr(each.lock, step)) for each in (before, after))
+        assert then - now == set()
+
+
+def test_a_setting_takes_no_permission_from_a_workflow_that_is_attached(outdir, synthesise):
+    granted = []
+    settings: dict[str, Any]
+    for settings in ({}, *OTHERS):
+        stack = Stack(App(outdir=outdir), "Test")
+        lock = TicketLock(stack, "Lock", **settings)
+        body = sfn.DefinitionBody.from_chainable(sfn.Pass(stack, "Look"))
+        workflow = sfn.StateMachine(stack, "Workflow", definition_body=body)
+        lock.attach(workflow)
+        granted.append(allowed(synthesise(stack), workflow))
+    assert [granted[0] - others for others in granted[1:]] == [set(), set(), set()]
+
+
+def test_waits_and_holds_go_on_in_a_machine_that_can_do_both_whatever_the_settings(before, after):
+    assert after.continuing()["States"].keys() == before.continuing()["States"].keys()
+    assert after.continuing()["StartAt"] == before.continuing()["StartAt"]
+
+
+def test_a_retired_target_is_refused_to_new_executions_and_kept_for_those_that_were_let_in(outdir, synthesise):
+    were = Deployed(outdir, synthesise, targets=[FUNCTION, MACHINE])
+    are = Deployed(outdir, synthesise, retired_targets=[FUNCTION, MACHINE])
+    take_ticket = are.found.definition(are.lock.state_machine)["States"]["TakeTicket"]
+    assert take_ticket["Parameters"]["Payload"]["targets"] == []
+    for name in ("state_machine", "release", "clean_up"):
+        then, now = (allowed(each.found, getattr(each.lock, name)) for each in (were, are))
+        assert then == now
+
+
+def test_a_target_cannot_be_retired_and_allowed(stack):
+    with pytest.raises(ValueError, match=r"retired_targets\[1\] is '.*:pay', which is among targets; allowed: in one"):
+        TicketLock(stack, "Lock", targets=[FUNCTION], retired_targets=[MACHINE, FUNCTION])
+
+
+def test_the_ready_made_stack_retires_targets_too(outdir, synthesise):
+    app = App(outdir=outdir, context={"retired_targets": f"{FUNCTION},{MACHINE}"})
+    found = synthesise(TicketlockStack(app, "Ticketlock"))
+    (machine,) = [
+        each for id, each in found.of_type("AWS::StepFunctions::StateMachine").items() if "StateMachine" in id
+    ]
+    assert FUNCTION not in found.text(machine["DefinitionString"])
+    invoked = [one for one in found.statements() if one["Action"] == "lambda:InvokeFunction"]
+    assert FUNCTION in str(invoked)
