@@ -17,8 +17,9 @@ from ticketlock.client._wishes import Defaults, Seconds, Terms, Wishes, entity_o
 from ticketlock.errors import ClientClosed, RecordWaitExceeded
 from ticketlock.locks._claim import check_lease
 from ticketlock.locks._inspect import LockSummary, inspect, list_page
+from ticketlock.locks._items import Row
 from ticketlock.locks._names import LockName
-from ticketlock.locks._operators import resume
+from ticketlock.locks._operators import remove_waiter, resume
 from ticketlock.locks._outcomes import Grant, LockState, Position
 from ticketlock.wire import _sdk
 from ticketlock.wire._async_heartbeat import Heartbeat
@@ -199,6 +200,12 @@ class LockClient:
         self._check_usable()
         lock = self.lock(entity, namespace)
         return await self._table.run(lambda now: inspect(lock, now))
+
+    async def remove_waiter(self, entity: str | LockName, ticket: int, *, namespace: str | None = None) -> Row | None:
+        """Take a waiter's place in the queue away; see ``ticketlock.LockTable.remove_waiter``."""
+        self._check_usable()
+        lock = self.lock(entity, namespace)
+        return await self._table.run(lambda now: remove_waiter(lock, ticket, now, self._table.contender))
 
     async def list(self) -> AsyncIterator[LockSummary]:
         """The locks of the table, in no order; reads the whole table."""

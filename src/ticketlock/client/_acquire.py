@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from ticketlock.client._pace import Pace
-from ticketlock.errors import RecordWaitExceeded
-from ticketlock.locks._outcomes import Grant, Position
+from ticketlock.errors import PermitsMismatch
+from ticketlock.locks._outcomes import Grant, Position, wait_is_over
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire._requests import Pause, Steps
 
@@ -32,6 +32,7 @@ def acquire(
 
     Raises:
         RecordWaitExceeded: it is over, and the queue is left.
+        PermitsMismatch: the lock has another number of permits by now; the queue is left.
         TableError: the table could not be used; what was written is in the way for a lease at most.
     """
     began_ms = me.now.local_ms
@@ -44,10 +45,17 @@ def acquire(
             won = yield from me.withdraw(found.place.ticket)
             if won is not None:
                 return won
-            raise RecordWaitExceeded(f"ticket {found.place.ticket} had {found.ahead} ahead when the record wait ended")
+            why = f"ticket {found.place.ticket} had {found.ahead} ahead when the record wait ended"
+            raise wait_is_over(why, found)
         on_wait(found)
         yield from me.send(Pause(pace.sleep_ms(found, lease_ms=me.claim.lease_ms, rest_ms=rest_ms, jitter=jitter())))
-        found = yield from me.check_turn(found.place, None)
+        place = found.place
+        try:
+            found = yield from me.check_turn(place, None)
+        except PermitsMismatch:
+            # While an operator's limit counted, it did not matter what was asked for.
+            yield from me.withdraw(place.ticket)
+            raise
     return found
 
 

@@ -7,9 +7,9 @@ from ticketlock._checks import whole_number
 from ticketlock.locks._claim import Claim, check_lease
 from ticketlock.locks._hand_over import contender_class
 from ticketlock.locks._inspect import LockSummary, inspect, list_page
-from ticketlock.locks._items import Holder
+from ticketlock.locks._items import Holder, Row
 from ticketlock.locks._names import MAX_RECORD_WAIT_MS, LockName
-from ticketlock.locks._operators import release_of, resume, set_limit
+from ticketlock.locks._operators import release_of, remove_waiter, resume, set_limit, unset_limit
 from ticketlock.locks._outcomes import Grant, Hold, LockState, Place, Position, Released
 from ticketlock.locks._protocol import Contender
 from ticketlock.locks._reads import TIME_CHECK
@@ -116,9 +116,14 @@ class LockTable(Performer):
         """
         return self.contend(claim, lambda me: me.release(held, data_left=data_left))
 
-    def inspect(self, lock: LockName) -> LockState:
-        """Read a lock, its holders and its whole queue; sends a Query a page."""
-        return self.run(lambda now: inspect(lock, now))
+    def inspect(self, lock: LockName, *, to_the_end: bool = True) -> LockState:
+        """Read a lock, its holders and its queue; sends a Query a page.
+
+        Args:
+            lock: its name.
+            to_the_end: whether to read the whole queue, or no further than its first waiter that lives.
+        """
+        return self.run(lambda now: inspect(lock, now, to_the_end=to_the_end))
 
     def set_limit(self, lock: LockName, permits: int) -> LockState:
         """Set how many may hold a lock at once, 0 to 100: at once, whatever number its users ask for.
@@ -128,6 +133,34 @@ class LockTable(Performer):
         """
         item = self.run(lambda now: set_limit(lock, permits, now, self.contender))
         return LockState(item, (), self.now())
+
+    def unset_limit(self, lock: LockName, permits: int | None = None) -> LockState:
+        """Take a limit that was set away, so that the number counts again that the users ask for.
+
+        Args:
+            lock: its name; one without a limit of this kind stays as it is.
+            permits: what the users ask for, 1 to 100; what they asked for before the limit was set, unless it is said.
+
+        Raises:
+            InvalidLockRequest: nobody had used the lock before its limit was set, and no number is said.
+        """
+        item = self.run(lambda now: unset_limit(lock, permits, now, self.contender))
+        return LockState(item, (), self.now())
+
+    def remove_waiter(self, lock: LockName, ticket: int) -> Row | None:
+        """Take a waiter's place in the queue away, in one write with the count.
+
+        A waiter that lives finds its place lost at its next look and joins anew, at the end of the queue: to send it
+        away for good, end its process or its execution.
+
+        Args:
+            lock: its name.
+            ticket: the waiter's, as ``inspect`` shows it.
+
+        Returns:
+            Its row, with its owner; None where nobody waits with this ticket.
+        """
+        return self.run(lambda now: remove_waiter(lock, ticket, now, self.contender))
 
     def force_release(self, lock: LockName, fencing_token: int) -> Released:
         """Take a lock away from the holder with this fencing token, who finds out at the next heartbeat.

@@ -35,7 +35,6 @@ from ticketlock.errors import (
     LockLost,
     OutcomeUnknown,
     PermitsMismatch,
-    RecordWaitExceeded,
     RequestNotApplied,
 )
 from ticketlock.locks import _grants as grants
@@ -43,7 +42,7 @@ from ticketlock.locks import _reads as reads
 from ticketlock.locks import _writes as write
 from ticketlock.locks._claim import DATA_BYTES, Claim
 from ticketlock.locks._items import Holder, LockItem, Row, is_lock_item
-from ticketlock.locks._outcomes import Grant, Hold, Place, Position, Released
+from ticketlock.locks._outcomes import Grant, Hold, Place, Position, Released, wait_is_over
 from ticketlock.locks._queue import Queue, expired_holders, position_of, somebody_lives, the_turn_is_told
 from ticketlock.wire._attributes import Item
 from ticketlock.wire._requests import Reply, Request, Steps
@@ -67,6 +66,7 @@ class Contender:
         self.now = now
         # What a row has left of its lease at least, after a look: a parked waiter may sleep for half a lease.
         self.row_kept_ms = claim.lease_ms * 3 // 4
+        self._last_seen: LockItem | None = None
 
     def send(self, request: Request) -> Steps[Reply]:
         """Send one request on the way; its reply moves the present on."""
@@ -114,7 +114,7 @@ class Contender:
         if isinstance(found, Row):
             return position_of(None, Place(found.ticket, found.lease_until_ms), self.now, ahead=0)
         if record_wait_ms == 0:
-            raise RecordWaitExceeded("somebody holds the lock or waits for it, and the record wait is 0")
+            raise wait_is_over("somebody holds the lock or waits for it, and the record wait is 0", self._last_seen)
         place, item = yield from self.join()
         return position_of(item, place, self.now, ahead=item.ahead_of_the_last)
 
@@ -134,7 +134,8 @@ class Contender:
         won_meanwhile = yield from self.withdraw(found.place.ticket)
         if won_meanwhile is not None:
             return won_meanwhile
-        raise RecordWaitExceeded(f"not the turn of ticket {found.place.ticket} when the record wait ended")
+        why = f"ticket {found.place.ticket} had {found.ahead} ahead when the record wait ended"
+        raise wait_is_over(why, found)
 
     # The operations.
 
@@ -369,6 +370,7 @@ class Contender:
         lock = LockItem.parse(item)
         if lock.permits != self.claim.permits and not lock.permits_are_set:
             raise PermitsMismatch(self.claim.permits, lock.permits)
+        self._last_seen = lock
         return lock
 
     def _held_with(self, item: LockItem | None, fencing_token: int) -> Holder | None:
