@@ -53,9 +53,7 @@ def test_a_closed_lock_says_that_it_is(waits: bool, alice: Process, bob: Process
     assert str(error).endswith("closed: an operator has set its limit to 0")
 
 
-def test_of_many_holders_three_are_in_the_text_and_all_are_told(
-    world: World, alice: Process, bob: Process, lock: LockName
-) -> None:
+def test_of_many_holders_three_are_in_the_text_and_all_are_told(alice: Process, bob: Process, lock: LockName) -> None:
     owners = [f"reader-{index}" for index in range(5)]
     for owner in owners:
         alice.granted(alice.claim(lock, owner, shared=True))

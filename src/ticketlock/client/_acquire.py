@@ -45,8 +45,7 @@ def acquire(
             won = yield from me.withdraw(found.place.ticket)
             if won is not None:
                 return won
-            why = f"ticket {found.place.ticket} had {found.ahead} ahead when the record wait ended"
-            raise wait_is_over(why, found)
+            raise wait_is_over(found)
         on_wait(found)
         yield from me.send(Pause(pace.sleep_ms(found, lease_ms=me.claim.lease_ms, rest_ms=rest_ms, jitter=jitter())))
         place = found.place

@@ -129,14 +129,19 @@ class LockState:
     now: Moment
 
 
-def wait_is_over(why: str, seen: Position | LockItem | None) -> RecordWaitExceeded:
-    """The error of a record wait that has ended; it names those who were in the way.
+def wait_is_over(seen: Position) -> RecordWaitExceeded:
+    """The error of a record wait that ended with this look; it names those who were in the way."""
+    place = "was next in line" if seen.ahead == 0 else f"had {seen.ahead} ahead"
+    why = f"ticket {seen.place.ticket} {place} when the record wait ended"
+    return _in_vain(why, seen.holders, is_closed=seen.is_closed)
 
-    Args:
-        why: what it ended with, in a few words.
-        seen: what the last look found; None where it found no item.
-    """
-    if seen is None:
-        return RecordWaitExceeded(why)
-    holders = ((holder.owner, holder.since_ms, holder.lease_until_ms) for holder in seen.holders)
-    return RecordWaitExceeded(why, holders, is_closed=seen.permits == 0)
+
+def no_wait(seen: LockItem | None) -> RecordWaitExceeded:
+    """The error of a record wait of 0, with the item as it was seen; it names those who were in the way."""
+    why = "somebody holds the lock or waits for it, and the record wait is 0"
+    return _in_vain(why) if seen is None else _in_vain(why, seen.holders, is_closed=seen.permits == 0)
+
+
+def _in_vain(why: str, holders: tuple[Holder, ...] = (), *, is_closed: bool = False) -> RecordWaitExceeded:
+    named = ((holder.owner, holder.since_ms, holder.lease_until_ms) for holder in holders)
+    return RecordWaitExceeded(why, named, is_closed=is_closed)

@@ -42,7 +42,7 @@ from ticketlock.locks import _reads as reads
 from ticketlock.locks import _writes as write
 from ticketlock.locks._claim import DATA_BYTES, Claim
 from ticketlock.locks._items import Holder, LockItem, Row, is_lock_item
-from ticketlock.locks._outcomes import Grant, Hold, Place, Position, Released, wait_is_over
+from ticketlock.locks._outcomes import Grant, Hold, Place, Position, Released, no_wait, wait_is_over
 from ticketlock.locks._queue import Queue, expired_holders, position_of, somebody_lives, the_turn_is_told
 from ticketlock.wire._attributes import Item
 from ticketlock.wire._requests import Reply, Request, Steps
@@ -114,7 +114,7 @@ class Contender:
         if isinstance(found, Row):
             return position_of(None, Place(found.ticket, found.lease_until_ms), self.now, ahead=0)
         if record_wait_ms == 0:
-            raise wait_is_over("somebody holds the lock or waits for it, and the record wait is 0", self._last_seen)
+            raise no_wait(self._last_seen)
         place, item = yield from self.join()
         return position_of(item, place, self.now, ahead=item.ahead_of_the_last)
 
@@ -134,8 +134,7 @@ class Contender:
         won_meanwhile = yield from self.withdraw(found.place.ticket)
         if won_meanwhile is not None:
             return won_meanwhile
-        why = f"ticket {found.place.ticket} had {found.ahead} ahead when the record wait ended"
-        raise wait_is_over(why, found)
+        raise wait_is_over(found)
 
     # The operations.
 
