@@ -53,5 +53,9 @@ class Explained(click.Command):
         """What stands on the command line for a field of the library's."""
         for param in self.get_params(ctx):
             if param.name == field:
-                return max(param.opts, key=len) if isinstance(param, click.Option) else param.human_readable_name
+                return (
+                    max(param.opts, key=len)
+                    if isinstance(param, click.Option)
+                    else param.human_readable_name.strip("[]")
+                )
         return field
