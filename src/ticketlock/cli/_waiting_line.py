@@ -1,7 +1,6 @@
 """The line that a waiting command shows on a terminal."""
 
 import os
-import shutil
 import sys
 import time
 
@@ -10,6 +9,8 @@ from rich.text import Text
 
 from ticketlock.cli._wording import lease, plain, span
 from ticketlock.locks._outcomes import Position
+
+_USUAL_COLUMNS = 80
 
 
 class WaitingLine:
@@ -39,7 +40,7 @@ class WaitingLine:
             waited_s = int(time.monotonic() - self._began_s)
             line = Text(f"{self._entity}: {_place(self._seen)}, {waited_s} s; {self._in_the_way(self._seen)}")
             # A line that is broken cannot be drawn over.
-            line.truncate(shutil.get_terminal_size().columns - 1, overflow="ellipsis")
+            line.truncate(_columns() - 1, overflow="ellipsis")
             self._write(f"\r{line.plain}\x1b[K")
             self._drawn = True
 
@@ -68,3 +69,11 @@ class WaitingLine:
 
 def _place(seen: Position) -> str:
     return "next in line" if seen.ahead == 0 else f"{seen.ahead} ahead"
+
+
+def _columns() -> int:
+    """How wide the terminal is; 80 columns where it does not say."""
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or _USUAL_COLUMNS
+    except OSError:
+        return _USUAL_COLUMNS
