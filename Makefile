@@ -10,6 +10,9 @@ LOCAL  := $(BIN) -m ticketlock_local
 # More than a small machine has cores: most tests wait most of the time.
 WORKERS ?= 4
 
+# Where the wheel goes.
+DIST ?= dist
+
 PYTHON_PACKAGES := $(VENV)/.installed
 NODE_PACKAGES   := node_modules/.installed
 
@@ -64,7 +67,7 @@ docs: install ## the reference of the Python API, into build/reference
 		ticketlock ticketlock.aio ticketlock.errors ticketlock.testing
 
 wheel: install ## the package for pip, into dist
-	$(BIN) -m build --wheel --no-isolation --outdir dist
+	$(BIN) -m build --wheel --no-isolation --outdir $(DIST)
 
 demo: install ## workflows that wait for each other, on an emulator
 	$(LOCAL) demo
