@@ -61,6 +61,11 @@ def exact_engine_names() -> list[str]:
     return [name for name in engine_names() if name != "ministack"]
 
 
+def deep_engine_names() -> list[str]:
+    """The engines that evaluate a hundred conditions: moto ends in a RecursionError of its own."""
+    return [name for name in engine_names() if name != "moto"]
+
+
 def counting_engine_names() -> list[str]:
     """The engines that bill by the rules: moto bills all requests alike, ministack all reads, and ours tells none."""
     return [name for name in engine_names() if name == "dynoxide"]

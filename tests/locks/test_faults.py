@@ -9,8 +9,9 @@ from botocore.exceptions import ClientError
 from kit.world import LEASE_MS, Process, World, reply_lost
 
 from ticketlock import Grant, LockName, OutcomeUnknown, Place, Position, RequestNotApplied
+from ticketlock.errors import TableError
 from ticketlock.locks import _writes as write
-from ticketlock.wire._requests import Write
+from ticketlock.wire._requests import TransactWrite, Write
 
 
 def passes(operation: str) -> None:
@@ -135,17 +136,63 @@ def test_a_service_that_keeps_refusing_is_surely_not_applied(alice: Process, loc
         alice.take(alice.claim(lock))
 
 
-@pytest.mark.parametrize("unknown", range(6))
-def test_a_place_that_could_not_be_taken_is_unknown_if_any_of_its_rows_may_stand(
-    alice: Process, bob: Process, lock: LockName, unknown: int
+@pytest.mark.parametrize("rows_error", [OutcomeUnknown, RequestNotApplied])
+def test_a_place_that_could_not_be_taken_is_unknown_if_its_first_row_may_stand(
+    alice: Process, bob: Process, lock: LockName, rows_error: type[TableError]
 ) -> None:
     alice.granted(alice.claim(lock))
     joining = bob.steps(bob.claim(lock), lambda me: me.join())
-    for number in range(1, 6):
-        joining.step()
-        joining.fail(OutcomeUnknown("no reply") if number == unknown else RequestNotApplied("throttled"))
+    joining.step()
+    joining.fail(rows_error("the row"))
+    joining.fail(RequestNotApplied("the transaction"))
     assert joining.done
-    assert type(joining.error) is (OutcomeUnknown if unknown else RequestNotApplied)
+    assert type(joining.error) is rows_error
+
+
+def test_a_row_that_may_stand_is_found_to_be_mine_by_the_next_try(alice: Process, bob: Process, lock: LockName) -> None:
+    alice.granted(alice.claim(lock))
+    claim = bob.claim(lock)
+    joining = bob.steps(claim, lambda me: me.join())
+    joining.step()
+    joining.fail(RequestNotApplied("throttled"))
+    together = joining.next_request
+    assert isinstance(together, TransactWrite)
+    assert bob.table.perform(together).applied
+    place, _ = joining.to_the_end()
+    assert [row.ticket for row in bob.table.inspect(lock).rows] == [place.ticket]
+    assert counts(bob, lock) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("takes_ms", [900, 1_000, 1_001, 4_000])
+def test_a_table_whose_requests_take_over_a_second_lets_newcomers_in_and_counts_them_once(
+    world: World, alice: Process, bob: Process, lock: LockName, takes_ms: int
+) -> None:
+    """A number that no row can follow in time: the next one is taken together with its row."""
+    first, claims = alice.claim(lock), [bob.claim(lock) for _ in range(3)]
+    grant = alice.granted(first)
+    bob.faults = [lambda _: world.advance(takes_ms)] * 100
+    line = [(claim, bob.queued(claim)) for claim in claims]
+    assert counts(alice, lock) == (1, 3, 3)
+    bob.faults.clear()
+    alice.table.release(first, grant)
+    for claim, position in line:
+        turn = bob.look(claim, position)
+        assert isinstance(turn, Grant)
+        bob.table.release(claim, turn)
+    assert counts(alice, lock) == (0, 0, 0)
+
+
+def test_of_two_who_take_a_number_and_a_row_together_the_second_comes_behind_the_first(
+    alice: Process, bob: Process, carol: Process, lock: LockName
+) -> None:
+    alice.granted(alice.claim(lock))
+    racing = [each.steps(each.claim(lock), lambda me: me.join()) for each in (bob, carol)]
+    for each in racing:
+        each.step()
+        each.fail(RequestNotApplied("throttled"))
+    (first, _), (second, _) = (each.to_the_end() for each in racing)
+    assert first.ticket < second.ticket
+    assert counts(alice, lock) == (1, 2, 2)
 
 
 def test_a_crash_between_number_and_row_costs_the_next_one_a_look_and_then_nothing(

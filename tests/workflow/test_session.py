@@ -80,6 +80,28 @@ def test_a_release_repeated_after_a_successor_came_is_still_the_success_that_it_
     assert hold.finish().run().error is None
 
 
+def test_work_that_finished_after_its_lock_was_freed_by_force_is_lost(
+    world: World, bob: Process, lock: LockName
+) -> None:
+    hold = Hold(world, lock)
+    hold.beat(0).run()
+    bob.table.force_release(lock, hold.grant.fencing_token)
+    bob.granted(bob.claim(lock))
+    late = hold.finish().run()
+    assert isinstance(late.error, LockLost)
+    assert [answer.error for answer in late.answers] == ["LockLost"]
+
+
+def test_a_release_whose_first_call_died_behind_the_release_is_a_success_though_others_have_held_the_lock_since(
+    world: World, bob: Process, lock: LockName
+) -> None:
+    hold = Hold(world, lock)
+    hold.finish().run()
+    claim = bob.claim(lock)
+    bob.table.release(claim, bob.granted(claim))
+    assert hold.finish().run().error is None
+
+
 def test_an_abandoned_hold_ends_the_heartbeat_and_leaves_the_lock_to_its_lease(
     world: World, bob: Process, lock: LockName
 ) -> None:

@@ -6,6 +6,7 @@ in time: a process that was suspended past its deadline finds it over at its fir
 
 import os
 import threading
+import uuid
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeVar
@@ -14,7 +15,7 @@ from ticketlock.client._wishes import Terms
 from ticketlock.errors import ClientClosed, LockLost
 from ticketlock.locks import _fencing
 from ticketlock.locks._names import LockName
-from ticketlock.locks._outcomes import Grant
+from ticketlock.locks._outcomes import Grant, Releasing
 from ticketlock.wire._clocks import Clocks
 from ticketlock.wire._heartbeat import Due
 from ticketlock.wire._table_time import Reading
@@ -65,6 +66,10 @@ class BaseLease:
         self._holds = 1
         self._in_danger = False
         self._renewing = False
+        # What tells its release from somebody else's; whether an earlier try may have been applied.
+        self._releasing = Releasing(by=uuid.uuid4().hex)
+        # Whether its release found that somebody else had freed it.
+        self._was_taken = False
         self._take_in(grant)
 
     @property
@@ -166,7 +171,7 @@ class BaseLease:
         return self._state == "held"
 
     def _callback(self, what: Due) -> Callable[[Any], object] | None:
-        return None if self._state == "released" else self._callbacks[what]
+        return None if self._state == "released" and not self._was_taken else self._callbacks[what]
 
     def _due_ms(self, reading: Reading) -> int:
         """When something is due next, on the local clock."""

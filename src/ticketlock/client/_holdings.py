@@ -7,10 +7,12 @@ import logging
 import os
 import random
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar
 
-from ticketlock._checks import duration_ms, text
+from ticketlock._checks import boolean, duration_ms, text
 from ticketlock.client._acquire import acquire, leave
 from ticketlock.client._base_lease import BaseLease, State
 from ticketlock.client._known_locks import KnownLocks
@@ -258,11 +260,8 @@ class Holdings(Generic[L]):
 
     def renew(self, lease: L) -> Actions[None]:
         """A whole new lease."""
-        try:
+        with self._losing(lease):
             grant = yield from self._table.contending(lease._claim, lambda me: me.renew(lease.fencing_token))
-        except LockLost as lost:
-            self.lose(lease, str(lost))
-            raise
         lease._renewed(grant)
         _log.debug("renewed %r", lease)
 
@@ -291,6 +290,15 @@ class Holdings(Generic[L]):
             self._heart.forget(lease)
             self._drop(lease)
 
+    @contextmanager
+    def _losing(self, lease: L) -> Iterator[None]:
+        """What one call learns all know at once."""
+        try:
+            yield
+        except LockLost as lost:
+            self.lose(lease, str(lost))
+            raise
+
     def ensure(self, lease: L, at_least: Seconds) -> Actions[None]:
         """Make sure that it is held for so long from now on."""
         needed_ms = duration_ms("at_least", at_least, 0, MAX_LEASE_MS)
@@ -303,7 +311,8 @@ class Holdings(Generic[L]):
     def set_data(self, lease: L, data: str | None) -> Actions[None]:
         """Show something else beside the holder."""
         lease._check_process()
-        yield from self._table.contending(lease._claim, lambda me: me.set_data(lease.fencing_token, data))
+        with self._losing(lease):
+            yield from self._table.contending(lease._claim, lambda me: me.set_data(lease.fencing_token, data))
         lease._data = data
 
     def transact_write(
@@ -312,14 +321,18 @@ class Holdings(Generic[L]):
         """Write in one transaction with the check that the lock is held, by this client of the SDK."""
         lease._check_process()
         patience_ms = duration_ms("patience", patience, 0, MAX_LEASE_MS)
+        if not isinstance(items, Iterable):
+            raise InvalidLockRequest("items", items, "a list of items of TransactWriteItems")
         items = list(items)
         _sdk.check_items(client, items)
         answer = yield from self._table.sending(FencedTransaction(lease.condition_check(), tuple(items), patience_ms))
-        FencedTransaction.check_applied(answer)
+        with self._losing(lease):
+            FencedTransaction.check_applied(answer)
 
     def release(self, lease: L, data_left: str | None = None, *, best_effort: bool = False) -> Actions[None]:
         """Free the lock, once it is held no more than once."""
         lease._check_process()
+        boolean("best_effort", best_effort)
         if data_left is not None:
             text("data_left", data_left, DATA_BYTES)
         was = lease._mark_released()
@@ -374,12 +387,18 @@ class Holdings(Generic[L]):
     def _free(self, lease: L, was: State, data_left: str | None) -> Actions[None]:
         try:
             released = yield from self._table.contending(
-                lease._claim, lambda me: me.release(lease._grant, data_left=data_left)
+                lease._claim,
+                lambda me: me.release(lease._grant, data_left=data_left, releasing=lease._releasing),
             )
-        except LockLost:
+        except LockLost as lost:
             self._drop(lease)
-            raise lease._lost() from None
+            if was != "lost":
+                lease._was_taken = True
+                _log.error("%r is lost: %s", lease, lost)
+                self._heart.tell(lease, "lost")
+            raise
         except BaseException:
+            lease._releasing = replace(lease._releasing, tried_before=True)
             # It may be tried again, by `close` as well.
             lease._state = "lost" if was == "lost" else "unreleased"
             self._drop_what_is_over(self._clocks.read())

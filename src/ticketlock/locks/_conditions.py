@@ -1,6 +1,6 @@
 """Every condition of the protocol, under a name that states the fact it asks for.
 
-``#me`` and ``#my_token`` are the two attributes of the caller's own grant, ``#expired0`` ... those of expired holders.
+``#me`` and ``#my_token`` are the two attributes of the caller's own grant, ``#x0`` ... those of expired holders.
 """
 
 # On the lock item.
@@ -52,4 +52,4 @@ NOTHING_LATER_ABANDONED = "attribute_not_exists(abandonedToken) OR abandonedToke
 
 def expired_holder_as_seen(position: int) -> str:
     """The holder that is to be removed has not been renewed since it was seen."""
-    return f"#expired{position}.leaseUntilMs = :expired{position}"
+    return f"#x{position}.leaseUntilMs = :x{position}"

@@ -128,9 +128,9 @@ def _grant(
         ":most_shared": number(MAX_HOLDERS),
     }
     for position, holder in enumerate(expired):
-        names |= {f"#expired{position}": holder_attribute(holder.owner)}
-        names |= {f"#expiredToken{position}": token_attribute(holder.owner)}
-        values |= {f":expired{position}": number(holder.lease_until_ms)}
+        names |= {f"#x{position}": holder_attribute(holder.owner)}
+        names |= {f"#xToken{position}": token_attribute(holder.owner)}
+        values |= {f":x{position}": number(holder.lease_until_ms)}
     if seen is not None:
         values |= {
             ":issued": number(seen.issued),
@@ -148,7 +148,7 @@ def _grant(
             "ticketAtMs = if_not_exists(ticketAtMs, :zero)",
             *(f"{counter} = if_not_exists({counter}, :zero) + {change}" for counter, change in _CHANGES.items()),
         ]
-    removed = ", ".join(f"#expired{position}, #expiredToken{position}" for position in range(len(expired)))
+    removed = ", ".join(f"#x{position}, #xToken{position}" for position in range(len(expired)))
     return Write(
         "Update",
         lock_key(claim.lock),

@@ -11,7 +11,7 @@ from ticketlock.errors import TicketLockError
 from ticketlock.locks import _conditions as only_if
 from ticketlock.locks import _reads as reads
 from ticketlock.locks._items import Session
-from ticketlock.locks._outcomes import Grant, Hold, Place, Position, Released
+from ticketlock.locks._outcomes import BY_THE_OWNER, Grant, Hold, Place, Position, Released, Releasing
 from ticketlock.locks._protocol import Contender
 from ticketlock.locks._queue import Queue, expired_holders, position_of, the_turn_is_told
 from ticketlock.wire._attributes import Item, number
@@ -72,10 +72,15 @@ class CallingContender(Contender):
     """A contender that calls the next ones in line whenever it leaves the lock or the queue."""
 
     def release(
-        self, held: Hold, finished_at_ms: int | None = None, *, data_left: str | None = None
+        self,
+        held: Hold,
+        finished_at_ms: int | None = None,
+        *,
+        data_left: str | None = None,
+        releasing: Releasing = BY_THE_OWNER,
     ) -> Steps[Released]:
         """Free the lock, and call; see ``Contender.release``."""
-        released = yield from self.free(held, finished_at_ms, data_left=data_left)
+        released = yield from self.free(held, finished_at_ms, data_left=data_left, releasing=releasing)
         # None: an earlier try freed the lock, and perhaps it called nobody.
         if released.waiting != 0:
             yield from self.call_next()

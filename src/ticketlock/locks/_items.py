@@ -30,6 +30,7 @@ FORMAT = 1
 TICKET_DIGITS = 38
 _HOLDER = "holder:"
 _TOKEN = "token:"
+_FORCED = "forced:"
 _SESSION = "session#"
 
 
@@ -60,6 +61,11 @@ def holder_attribute(owner: str) -> str:
 def token_attribute(owner: str) -> str:
     """The attribute of the lock item that holds the fencing token of an owner's grant."""
     return _TOKEN + _owner_hash(owner)
+
+
+def forced_attribute(owner: str) -> str:
+    """The attribute of the lock item that tells an owner from whom an operator took the lock."""
+    return _FORCED + _owner_hash(owner)
 
 
 def _owner_hash(owner: str) -> str:
@@ -106,6 +112,34 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True)
+class LastRelease:
+    """Whose grant was released last, and by whom.
+
+    Attributes:
+        fencing_token: of the grant.
+        by: the identity under which it was released: what tells a release from another one of the same grant.
+    """
+
+    fencing_token: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Forced:
+    """A grant that an operator ended by force.
+
+    Attributes:
+        attribute: where it stands in the lock item.
+        fencing_token: of the grant.
+        lease_until_ms: until when its owner may not have learned of it.
+    """
+
+    attribute: str
+    fencing_token: int
+    lease_until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class LockItem:
     """The lock item as a value.
 
@@ -116,6 +150,8 @@ class LockItem:
         permits_of_users: what the users asked for before the limit was set; None where none was set, or none had asked.
         data_left: what the last holder left for the next.
         now_serving: the ticket of the last grant that came out of the queue; advice.
+        last_release: None before the first one.
+        forced: the grants that were ended by force, as long as their leases run.
     """
 
     issued: int
@@ -132,6 +168,8 @@ class LockItem:
     now_serving: int | None = None
     permits_were_kept_until_s: int | None = None
     permits_of_users: int | None = None
+    last_release: LastRelease | None = None
+    forced: tuple[Forced, ...] = ()
 
     @classmethod
     def parse(cls, item: Item) -> "LockItem":
@@ -170,6 +208,12 @@ class LockItem:
             permits_of_users=_integer_if_there(item, "permitsOfUsers"),
             data_left=item["dataLeft"]["S"] if "dataLeft" in item else None,
             now_serving=_integer_if_there(item, "nowServing"),
+            last_release=_last_release(item),
+            forced=tuple(
+                Forced(name, integer(value["M"]["token"]), integer(value["M"]["leaseUntilMs"]))
+                for name, value in item.items()
+                if name.startswith(_FORCED)
+            ),
         )
 
     @property
@@ -192,6 +236,16 @@ class LockItem:
     def permits_are_set(self) -> bool:
         """Whether an operator has set the limit: then it does not matter what the users ask for."""
         return self.permits_kept_until_s is not None
+
+    def may_have_lost_the_trace_of(self, fencing_token: int) -> bool:
+        """Whether a grant that is gone may have been released by its holder, though nothing here tells so.
+
+        Each release leaves a trace, until the next one does; force leaves another one, which stays.
+        """
+        last = self.last_release
+        if last is None or last.fencing_token == fencing_token:
+            return False
+        return all(each.fencing_token != fencing_token for each in self.forced)
 
     def holder(self, owner: str) -> Holder | None:
         """The grant of ``owner``, if it has one."""
@@ -230,6 +284,13 @@ class Row:
             session=Session.of_key(item["session"]["M"]) if "session" in item else None,
             shared="shared" in item,
         )
+
+
+def _last_release(item: Item) -> LastRelease | None:
+    if "lastRelease" not in item:
+        return None
+    stored = item["lastRelease"]["M"]
+    return LastRelease(integer(stored["token"]), stored["by"]["S"])
 
 
 def is_lock_item(item: Item) -> bool:

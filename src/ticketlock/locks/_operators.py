@@ -1,16 +1,15 @@
 """What an operator does to a lock that is not theirs: set its limit, free it by force, remove a waiter."""
 
+import uuid
 from collections.abc import Callable
 
-from ticketlock._checks import whole_number
 from ticketlock.errors import InvalidLockRequest, LockLost, RequestNotApplied
 from ticketlock.locks import _writes as write
 from ticketlock.locks._claim import MIN_LEASE_MS, Claim
 from ticketlock.locks._inspect import inspect
-from ticketlock.locks._items import TICKET_DIGITS, Holder, LockItem, Row
-from ticketlock.locks._modes import MAX_HOLDERS
-from ticketlock.locks._names import LockName, owner_id
-from ticketlock.locks._outcomes import Grant, Hold, Released
+from ticketlock.locks._items import Holder, LockItem, Row
+from ticketlock.locks._names import LockName
+from ticketlock.locks._outcomes import Grant, Hold, Released, Releasing
 from ticketlock.locks._protocol import Contender
 from ticketlock.locks._queue import is_over
 from ticketlock.wire._requests import Steps
@@ -30,7 +29,6 @@ def set_limit(lock: LockName, permits: int, now: Moment, contender: type[Contend
     Raises:
         RequestNotApplied: others keep setting it.
     """
-    whole_number("permits", permits, 0, MAX_HOLDERS)
     for _ in range(_TRIES):
         seen = (yield from inspect(lock, now)).item
         reply = yield write.set_limit(lock, permits, seen, now)
@@ -60,8 +58,6 @@ def unset_limit(lock: LockName, permits: int | None, now: Moment, contender: typ
         InvalidLockRequest: nobody had used the lock before its limit was set, and no number is said.
         RequestNotApplied: others keep setting it.
     """
-    if permits is not None:
-        whole_number("permits", permits, 1, MAX_HOLDERS)
     # A reply may be lost: then a second attempt finds no limit.
     for attempt in range(_TRIES):
         seen = (yield from inspect(lock, now)).item
@@ -94,7 +90,6 @@ def remove_waiter(lock: LockName, ticket: int, now: Moment, contender: type[Cont
     Raises:
         RequestNotApplied: the row, or the count, keeps changing.
     """
-    whole_number("ticket", ticket, 0, 10**TICKET_DIGITS - 1)
     removed: Row | None = None
     for _ in range(_TRIES):
         state = yield from inspect(lock, now)
@@ -140,7 +135,7 @@ def resume(lock: LockName, owner: str, lease_ms: int, now: Moment) -> Steps[tupl
         LockLost: it does not hold it.
     """
     state = yield from inspect(lock, now)
-    holder = state.item.holder(owner_id(owner)) if state.item is not None else None
+    holder = state.item.holder(owner) if state.item is not None else None
     if state.item is None or holder is None:
         raise LockLost(f"{owner!r} does not hold the lock on {lock.entity!r}")
     claim = _claim_of(lock, holder, state.item, lease_ms)
@@ -171,12 +166,13 @@ def release_of(
         owner=holder.owner,
         ticket=None,
         fencing_token=holder.fencing_token,
-        # Over already: so a refusal means that it is gone, not that it was freed before.
-        lease_until_ms=0,
+        lease_until_ms=holder.lease_until_ms,
         since_ms=holder.since_ms,
         mean_hold_ms=item.mean_hold_ms,
     )
-    return (yield from contender(claim, state.now).release(held, data_left=item.data_left if by_force else None))
+    releasing = Releasing(by=uuid.uuid4().hex, by_force=item if by_force else None)
+    left = item.data_left if by_force else None
+    return (yield from contender(claim, state.now).release(held, data_left=left, releasing=releasing))
 
 
 def _claim_of(lock: LockName, holder: Holder, item: LockItem, lease_ms: int) -> Claim:

@@ -100,6 +100,24 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
+class Releasing:
+    """Who frees a lock, and how: what tells a release of one's own that was applied before from somebody else's.
+
+    Attributes:
+        by: an identity chosen before the first request, the same in every try; the owner itself by default.
+        tried_before: whether an earlier try, with requests of its own, may have freed it.
+        by_force: the lock item as an operator saw it who takes the lock from its holder.
+    """
+
+    by: str | None = None
+    tried_before: bool = False
+    by_force: LockItem | None = None
+
+
+BY_THE_OWNER = Releasing()
+
+
+@dataclass(frozen=True, slots=True)
 class Released:
     """The lock is free.
 

@@ -28,69 +28,42 @@ performs the requests, with boto3, asyncio or in a simulated world.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from ticketlock._checks import text
 from ticketlock.errors import (
     InvalidLockRequest,
     LockLost,
     OutcomeUnknown,
-    PermitsMismatch,
     RequestNotApplied,
 )
 from ticketlock.locks import _grants as grants
-from ticketlock.locks import _reads as reads
 from ticketlock.locks import _writes as write
-from ticketlock.locks._claim import DATA_BYTES, Claim
-from ticketlock.locks._items import Holder, LockItem, Row, is_lock_item
-from ticketlock.locks._outcomes import Grant, Hold, Place, Position, Released, no_wait, wait_is_over
+from ticketlock.locks._claim import DATA_BYTES
+from ticketlock.locks._items import Holder, LastRelease, LockItem, Row
+from ticketlock.locks._onlooker import Onlooker
+from ticketlock.locks._outcomes import (
+    BY_THE_OWNER,
+    Grant,
+    Hold,
+    Place,
+    Position,
+    Released,
+    Releasing,
+    no_wait,
+    wait_is_over,
+)
 from ticketlock.locks._queue import Queue, expired_holders, position_of, somebody_lives, the_turn_is_told
 from ticketlock.wire._attributes import Item
-from ticketlock.wire._requests import Reply, Request, Steps
+from ticketlock.wire._requests import Steps, Write
 from ticketlock.wire._table_time import Moment
 
 _TRIES = 5
 _SWEPT_A_LOOK = 25
-_PAGE = 100
 
 
-class Contender:
-    """One owner's dealings with one lock.
-
-    Args:
-        claim: what it asks for.
-        now: the present moment; later ones come with the replies.
-    """
-
-    def __init__(self, claim: Claim, now: Moment) -> None:
-        self.claim = claim
-        self.now = now
-        # What a row has left of its lease at least, after a look: a parked waiter may sleep for half a lease.
-        self.row_kept_ms = claim.lease_ms * 3 // 4
-        self._last_seen: LockItem | None = None
-
-    def send(self, request: Request) -> Steps[Reply]:
-        """Send one request on the way; its reply moves the present on."""
-        reply = yield request
-        self.now = reply.now
-        return reply
-
-    def look(self, until: Callable[[Queue], bool], patience_ms: int | None = None) -> Steps[Queue]:
-        """Read the lock item and the queue from its front, until enough was seen or the end."""
-        request = reads.read_front(self.claim, patience_ms)
-        queue = Queue(self.claim)
-        while True:
-            reply = yield from self.send(request)
-            for found in reply.items:
-                if found is None:
-                    continue
-                if is_lock_item(found):
-                    queue.item = self.checked_item(found)
-                else:
-                    queue.take_in(Row.parse(found), self.now)
-            queue.to_the_end = reply.last_key is None
-            if queue.to_the_end or until(queue):
-                return queue
-            request = replace(request, limit=_PAGE, after=reply.last_key)
+class Contender(Onlooker):
+    """One owner's dealings with one lock."""
 
     # The verbs of a waiter.
 
@@ -114,7 +87,7 @@ class Contender:
         if isinstance(found, Row):
             return position_of(None, Place(found.ticket, found.lease_until_ms), self.now, ahead=0)
         if record_wait_ms == 0:
-            raise no_wait(self._last_seen)
+            raise no_wait(self.last_seen)
         place, item = yield from self.join()
         return position_of(item, place, self.now, ahead=item.ahead_of_the_last)
 
@@ -144,81 +117,99 @@ class Contender:
         Returns:
             The grant; or my own row, when an earlier try has joined the queue; or None: somebody holds or queues.
         """
-        built = self.now
-        reply = yield from self.send(grants.take_at_once(self.claim, built))
+        at_once = partial(grants.take_at_once, self.claim)
+        take: Callable[[Moment], Write] = at_once
         expired: Sequence[Holder] = ()
         for _ in range(_TRIES):
+            built = self.now
+            reply = yield from self.send(take(built))
             if reply.applied:
                 grant = yield from self._granted(built, reply.item, len(expired))
                 if grant is not None:
                     return grant
                 # Taken over before it was reported: the request took longer than the lease.
-                built, expired = self.now, ()
-                reply = yield from self.send(grants.take_at_once(self.claim, built))
+                take, expired = at_once, ()
                 continue
             item = self.checked_item(reply.item)
             if item is not None and (mine := item.holder(self.claim.owner)) is not None:
                 return (yield from self._won_earlier(item, mine, None))
-            expired = expired_holders(item, self.now)
-            built = self.now
+            take, expired = at_once, expired_holders(item, self.now)
             if item is None:
-                reply = yield from self.send(grants.take_at_once(self.claim, built))
-            elif item.room(self.claim.mode, without=expired) <= 0:
+                continue
+            if item.room(self.claim.mode, without=expired) <= 0:
                 return None
-            elif item.waiting == 0 and not expired:
-                reply = yield from self.send(grants.take_at_once(self.claim, built))
-            elif item.waiting == 0:
-                reply = yield from self.send(grants.take_over(self.claim, built, item, expired))
-            else:
-                queue = yield from self.look(until=somebody_lives)
-                if queue.mine:
-                    return queue.mine[0]
-                if queue.live or queue.item is None:
-                    return None
-                expired = expired_holders(queue.item, self.now)
-                if queue.item.room(self.claim.mode, without=expired) <= 0:
-                    return None
-                old = self._is_old(queue.item)
-                if old and (yield from self._swept_a_live_row(queue)):
-                    continue
-                # What heals declares every row void: whoever was dead at the look may have come alive meanwhile.
-                heal = old and len(queue.dead) <= _SWEPT_A_LOOK
-                built = self.now
-                reply = yield from self.send(
-                    grants.take_past_the_count(self.claim, built, queue.item, expired, heal=heal)
-                )
+            if item.waiting == 0:
+                if expired:
+                    take = partial(grants.take_over, self.claim, seen=item, expired=expired)
+                continue
+            queue = yield from self.look(until=somebody_lives)
+            if queue.mine:
+                return queue.mine[0]
+            if queue.live or queue.item is None:
+                return None
+            expired = expired_holders(queue.item, self.now)
+            if queue.item.room(self.claim.mode, without=expired) <= 0:
+                return None
+            old = self._is_old(queue.item)
+            if old and (yield from self._swept_a_live_row(queue)):
+                expired = ()
+                continue
+            # What heals declares every row void: whoever was dead at the look may have come alive meanwhile.
+            heal = old and len(queue.dead) <= _SWEPT_A_LOOK
+            take = partial(grants.take_past_the_count, self.claim, seen=queue.item, expired=expired, heal=heal)
         return None
 
     def join(self) -> Steps[tuple[Place, LockItem]]:
-        """Take a number and stand in the queue with it.
+        """Take a number and stand in the queue with it: two requests, or one transaction where the table is slow.
 
         Returns:
             The place, and the lock item as the number left it.
 
         Raises:
-            RequestNotApplied: no number could be followed by its row within a second.
+            RequestNotApplied: others kept coming first.
             OutcomeUnknown: nor is it known of each row that it does not stand.
         """
         perhaps_stands = False
+        # As the last number left the item that no row followed in time; that number, if it is counted as a waiter.
+        seen: LockItem | None = None
+        unused: int | None = None
         for _ in range(_TRIES):
+            if seen is not None:
+                counted = unused is not None and unused > seen.void_up_to
+                lease_until_ms = self.now.latest_ms + self.claim.lease_ms
+                try:
+                    reply = yield from self.send(write.join_together(self.claim, seen, self.now, counted=counted))
+                except RequestNotApplied as error:
+                    if perhaps_stands:
+                        raise OutcomeUnknown(f"a row may stand that was sent before: {error}") from error
+                    raise
+                joined = replace(seen, issued=seen.issued + 1, waiting=seen.waiting + (not counted))
+                if reply.applied or self._is_mine(reply.items[1]):
+                    return Place(joined.issued, lease_until_ms), joined
+                seen = self.checked_item(reply.items[0])
+                continue
             minted_at = self.now
             reply = yield from self.send(write.mint_ticket(self.claim, minted_at))
             item = self.checked_item(reply.item)
             if not reply.applied or item is None:
                 continue
+            seen, unused = item, item.issued
             if self.now.local_ms > minted_at.local_ms + write.JOIN_DEADLINE_MS:
                 continue
             lease_until_ms = self.now.latest_ms + self.claim.lease_ms
             try:
                 reply = yield from self.send(write.put_row(self.claim, item.issued, minted_at.local_ms, self.now))
-            except (OutcomeUnknown, RequestNotApplied) as error:
-                # The number is too old by now; should its row stand after all, it is found to be mine.
-                perhaps_stands |= isinstance(error, OutcomeUnknown)
+            except RequestNotApplied:
                 continue
-            if reply.applied or (reply.item is not None and Row.parse(reply.item).owner == self.claim.owner):
+            except OutcomeUnknown:
+                # The number is too old by now; should its row stand after all, it is found to be mine.
+                perhaps_stands, unused = True, None
+                continue
+            if reply.applied or self._is_mine(reply.item):
                 return Place(item.issued, lease_until_ms), item
+            unused = None
         given_up = OutcomeUnknown if perhaps_stands else RequestNotApplied
-        raise given_up(f"in {_TRIES} tries no ticket was followed by its row within {write.JOIN_DEADLINE_MS} ms")
+        raise given_up(f"in {_TRIES} tries no ticket was followed by its row: others came first, or the table is slow")
 
     def check_position(self, place: Place) -> Steps[Grant | Position]:
         """Look at the front of the queue; take the lock if it is my turn, else keep my place alive."""
@@ -274,6 +265,7 @@ class Contender:
 
         Raises:
             LockLost: the lease is over, or the lock is not held with this token any more.
+            OutcomeUnknown: it kept changing, and is held still.
         """
         for _ in range(_TRIES):
             built = self.now
@@ -288,7 +280,7 @@ class Contender:
                 grant = yield from self._with_whole_lease(built, item, holder, None)
                 if grant is not None:
                     return grant
-        raise LockLost(f"the lease of fencing token {fencing_token} could not be renewed: its item kept changing")
+        raise OutcomeUnknown(f"the lease of fencing token {fencing_token} kept changing while it was renewed")
 
     def set_data(self, fencing_token: int, data: str | None) -> Steps[None]:
         """Show something else beside the holder; None for nothing.
@@ -303,12 +295,24 @@ class Contender:
             raise LockLost(f"the lock is not held with fencing token {fencing_token} any more, or its lease is over")
 
     def release(
-        self, held: Hold, finished_at_ms: int | None = None, *, data_left: str | None = None
+        self,
+        held: Hold,
+        finished_at_ms: int | None = None,
+        *,
+        data_left: str | None = None,
+        releasing: Releasing = BY_THE_OWNER,
     ) -> Steps[Released]:
         """Free the lock, and call the next in line, where this contender calls; see ``free``."""
-        return (yield from self.free(held, finished_at_ms, data_left=data_left))
+        return (yield from self.free(held, finished_at_ms, data_left=data_left, releasing=releasing))
 
-    def free(self, held: Hold, finished_at_ms: int | None = None, *, data_left: str | None = None) -> Steps[Released]:
+    def free(
+        self,
+        held: Hold,
+        finished_at_ms: int | None = None,
+        *,
+        data_left: str | None = None,
+        releasing: Releasing = BY_THE_OWNER,
+    ) -> Steps[Released]:
         """Free the lock.
 
         Args:
@@ -316,9 +320,11 @@ class Contender:
             finished_at_ms: when the work was finished, table time; now, unless an earlier try of this release has
                 written it down.
             data_left: up to 256 bytes that the next holder finds.
+            releasing: who frees it, and whether an earlier try may have.
 
         Raises:
-            LockLost: the lease had ended by then, and the lock is not held with this token any more.
+            LockLost: the lock is not held with this token any more, and the lease had ended by then, or somebody else
+                has freed it: an operator, another process of the owner, or whoever deleted the lock item.
             InvalidLockRequest: the claim says otherwise than that of the grant whether the lock is shared.
         """
         if data_left is not None:
@@ -329,15 +335,21 @@ class Contender:
         if held.mean_hold_ms is not None:
             mean_hold_ms = min(held_ms, (3 * held.mean_hold_ms + held_ms) // 4)
         by_ms = finished_at_ms if finished_at_ms is not None else self.now.latest_ms
-        reply = yield from self.send(write.release(self.claim, held.fencing_token, mean_hold_ms, self.now, data_left))
+        reply = yield from self.send(write.release(self.claim, held, releasing, mean_hold_ms, self.now, data_left))
         if not reply.applied:
             found = LockItem.parse(reply.item) if reply.item is not None else None
-            if self._held_with(found, held.fencing_token) is not None:
+            token = held.fencing_token
+            if self._held_with(found, token) is not None:
                 raise InvalidLockRequest("shared", self.claim.shared, "what the grant was claimed with")
-            if by_ms < held.lease_until_ms:
-                # Nobody may remove a holder whose lease runs: an earlier try of this release did.
-                return Released(held_ms, lease_was_over=False)
-            raise LockLost(f"the lease of fencing token {held.fencing_token} ended and the lock went to somebody else")
+            last = found.last_release if found is not None else None
+            if last == LastRelease(token, releasing.by or held.owner):
+                return Released(held_ms, lease_was_over=by_ms >= held.lease_until_ms)
+            if by_ms >= held.lease_until_ms:
+                raise LockLost(f"the lease of fencing token {token} ended and the lock went to somebody else")
+            tried_before = releasing.tried_before or reply.repeated
+            if not tried_before or found is None or not found.may_have_lost_the_trace_of(token):
+                raise LockLost(f"the lock was not held with fencing token {token} any more: somebody else has freed it")
+            return Released(held_ms, lease_was_over=False)
         was = LockItem.parse(reply.item) if reply.item is not None else None
         holder = self._held_with(was, held.fencing_token)
         lease_was_over = holder is not None and holder.lease_until_ms <= by_ms
@@ -358,23 +370,12 @@ class Contender:
         """Whether every number was followed by its row by now, or will not be."""
         return item.ticket_at_ms + 2 * write.JOIN_DEADLINE_MS < self.now.earliest_ms
 
-    def checked_item(self, item: Item | None) -> LockItem | None:
-        """The lock item, unless its limit is another than the claim's, and not an operator's.
-
-        Raises:
-            PermitsMismatch, UnsupportedFormat: as the names say.
-        """
-        if item is None:
-            return None
-        lock = LockItem.parse(item)
-        if lock.permits != self.claim.permits and not lock.permits_are_set:
-            raise PermitsMismatch(self.claim.permits, lock.permits)
-        self._last_seen = lock
-        return lock
-
     def _held_with(self, item: LockItem | None, fencing_token: int) -> Holder | None:
         holder = item.holder(self.claim.owner) if item is not None else None
         return holder if holder is not None and holder.fencing_token == fencing_token else None
+
+    def _is_mine(self, row: Item | None) -> bool:
+        return row is not None and Row.parse(row).owner == self.claim.owner
 
     def _my_place(self, queue: Queue, place: Place) -> Steps[tuple[Place, bool]]:
         """My place as the queue has it, and whether its number is void. A retried join counts once: the older row."""

@@ -12,8 +12,6 @@ from ticketlock.wire._table_time import Moment
 EXPIRY_MARGIN_MS = 1_000
 """How long past its end, by the lower bound of table time, a lease still counts: the service's own servers differ."""
 
-_EXPIRED_AT_ONCE = 10
-
 
 @dataclass(slots=True)
 class Queue:
@@ -49,7 +47,9 @@ class Queue:
         """How many live rows stand before the looker's ticket; where its row was not seen, no fewer than there are."""
         if self.mine or not self.live:
             return sum(row.ticket < ticket for row in self.live)
-        return ticket - self.live[0].ticket
+        # Numbers before it may be those of waiters that have left; the count has those behind it as well.
+        counted = self.item.waiting - 1 if self.item is not None else ticket
+        return max(len(self.live), min(ticket - self.live[0].ticket, counted))
 
     def turns_before(self, ticket: int) -> int:
         """How many turns come before that of the looker's ticket: those who may enter together count once.
@@ -91,10 +91,15 @@ def is_over(lease_until_ms: int, now: Moment) -> bool:
 
 
 def expired_holders(item: LockItem | None, now: Moment) -> Sequence[Holder]:
-    """The holders whose leases are over, as many as one grant removes."""
+    """The holders whose leases are over.
+
+    All of them: a grant that removed some would find no room as long as others are left, and wait for ever. A hundred,
+    the most that a lock has, fit the bounds of an expression: 4 KB and 300 operators
+    (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html).
+    """
     if item is None:
         return ()
-    return [holder for holder in item.holders if is_over(holder.lease_until_ms, now)][:_EXPIRED_AT_ONCE]
+    return [holder for holder in item.holders if is_over(holder.lease_until_ms, now)]
 
 
 def position_of(item: LockItem | None, place: Place, now: Moment, ahead: int, turns: int | None = None) -> Position:

@@ -3,6 +3,7 @@
 The protocol (``_protocol.py``) decides who may send which, and what a refusal means. ``_grants.py`` has the grants.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from ticketlock.locks import _conditions as only_if
@@ -11,12 +12,14 @@ from ticketlock.locks._items import (
     FORMAT,
     LockItem,
     Row,
+    forced_attribute,
     holder_attribute,
     lock_key,
     row_key,
     token_attribute,
 )
 from ticketlock.locks._names import LockName
+from ticketlock.locks._outcomes import Hold, Releasing
 from ticketlock.wire._attributes import number
 from ticketlock.wire._conditions import either, every
 from ticketlock.wire._requests import TransactWrite, Write
@@ -70,21 +73,27 @@ def mint_ticket(claim: Claim, now: Moment) -> Write:
 
 def put_row(claim: Claim, ticket: int, minted_local_ms: int, now: Moment) -> Write:
     """Stand in the queue, unless the number is so old by now that it was perhaps declared void."""
-    return Write(
-        "Put",
-        row_key(claim.lock, ticket),
-        item={
-            **row_key(claim.lock, ticket),
-            "owner": {"S": claim.owner},
-            "leaseUntilMs": number(now.latest_ms + claim.lease_ms),
-            "createdAtMs": number(now.likely_ms),
-            "expiresAt": _row_expires_at(claim, now),
-            **({"session": {"M": claim.session.key()}} if claim.session is not None else {}),
-            **claim.mode.marks,
-        },
-        condition=only_if.NO_SUCH_ROW,
-        not_after_local_ms=minted_local_ms + JOIN_DEADLINE_MS,
+    return replace(_row(claim, ticket, now), not_after_local_ms=minted_local_ms + JOIN_DEADLINE_MS)
+
+
+def join_together(claim: Claim, seen: LockItem, now: Moment, *, counted: bool) -> TransactWrite:
+    """Take the number after the last one and stand in the queue with it, together, if nobody has taken it meanwhile.
+
+    Nothing is late here: it costs twice the units, and of those who try at one time one succeeds.
+
+    Args:
+        counted: whether the count has one for a number of mine that no row follows.
+    """
+    more = [] if counted else ["waiting = waiting + :one"]
+    number_taken = Write(
+        "Update",
+        lock_key(claim.lock),
+        update=f"SET {', '.join(['issued = issued + :one', *more, LOCK_EXPIRES])}",
+        condition=every(only_if.KNOWN_FORMAT, only_if.PERMITS_AS_ASKED, only_if.NO_TICKET_SINCE_I_LOOKED),
+        names=NAMES,
+        values=lock_values(claim, now) | {":issued": number(seen.issued)},
     )
+    return TransactWrite((number_taken, _row(claim, seen.issued + 1, now)))
 
 
 def extend_row(claim: Claim, ticket: int, now: Moment) -> Write:
@@ -156,20 +165,40 @@ def whole_lease_until_ms(claim: Claim, seen_lease_until_ms: int, now: Moment) ->
     return max(seen_lease_until_ms, now.latest_ms + claim.lease_ms)
 
 
-def release(claim: Claim, fencing_token: int, mean_hold_ms: int, now: Moment, data_left: str | None) -> Write:
-    """Free the lock, if it is still held with this very token."""
-    fewer = [f"{counter} = {counter} - :one" for counter in claim.mode.counters]
-    left = [] if data_left is None else ["dataLeft = :data_left"]
-    removed = ["#me", "#my_token", *(["dataLeft"] if data_left is None else [])]
+def release(
+    claim: Claim, held: Hold, releasing: Releasing, mean_hold_ms: int, now: Moment, data_left: str | None
+) -> Write:
+    """Free the lock, if it is still held with this very token, and leave a trace of who did.
+
+    The trace of force stays for as long as the lease would have run: later its holder needs none.
+    """
+    changed = [f"{counter} = {counter} - :one" for counter in claim.mode.counters]
+    changed += ["meanHoldMs = :mean_hold", "lastRelease = :last_release", LOCK_EXPIRES]
+    removed = ["#me", "#my_token"]
+    names = my_names(claim)
+    values = lock_values(claim, now) | {
+        ":token": number(held.fencing_token),
+        ":mean_hold": number(mean_hold_ms),
+        ":last_release": _trace(held, by={"S": releasing.by or held.owner}),
+    }
+    if data_left is None:
+        removed.append("dataLeft")
+    else:
+        changed.append("dataLeft = :data_left")
+        values |= {":data_left": {"S": data_left}}
+    if releasing.by_force is not None:
+        over = [each.attribute for each in releasing.by_force.forced if each.lease_until_ms < now.earliest_ms]
+        names |= {"#forced": forced_attribute(held.owner)} | {f"#x{place}": each for place, each in enumerate(over)}
+        values |= {":forced": _trace(held, leaseUntilMs=number(held.lease_until_ms))}
+        changed.append("#forced = :forced")
+        removed += [f"#x{place}" for place, each in enumerate(over) if each != names["#forced"]]
     return Write(
         "Update",
         lock_key(claim.lock),
-        update=f"SET {', '.join([*fewer, 'meanHoldMs = :mean_hold', *left, LOCK_EXPIRES])} REMOVE {', '.join(removed)}",
+        update=f"SET {', '.join(changed)} REMOVE {', '.join(removed)}",
         condition=every(only_if.I_HOLD_WITH_MY_TOKEN, claim.mode.as_granted),
-        names=my_names(claim),
-        values=lock_values(claim, now)
-        | {":token": number(fencing_token), ":mean_hold": number(mean_hold_ms)}
-        | ({} if data_left is None else {":data_left": {"S": data_left}}),
+        names=names,
+        values=values,
         returns="ALL_OLD",
     )
 
@@ -298,6 +327,27 @@ def lock_values(claim: Claim, now: Moment) -> dict[str, Any]:
         ":epoch": number(now.latest_ms),
         ":expires_at": number((now.latest_ms + claim.lease_ms) // 1_000 + _LOCK_ITEM_OUTLIVES_ITS_USE_S),
     }
+
+
+def _row(claim: Claim, ticket: int, now: Moment) -> Write:
+    return Write(
+        "Put",
+        row_key(claim.lock, ticket),
+        item={
+            **row_key(claim.lock, ticket),
+            "owner": {"S": claim.owner},
+            "leaseUntilMs": number(now.latest_ms + claim.lease_ms),
+            "createdAtMs": number(now.likely_ms),
+            "expiresAt": _row_expires_at(claim, now),
+            **({"session": {"M": claim.session.key()}} if claim.session is not None else {}),
+            **claim.mode.marks,
+        },
+        condition=only_if.NO_SUCH_ROW,
+    )
+
+
+def _trace(held: Hold, **more: Any) -> dict[str, Any]:
+    return {"M": {"token": number(held.fencing_token), **more}}
 
 
 def _row_expires_at(claim: Claim, now: Moment) -> dict[str, str]:

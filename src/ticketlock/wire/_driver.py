@@ -110,7 +110,7 @@ class Driver:
                 raise OutcomeUnknown(f"it was answered, but the table's time is not known since: {error}") from error
         refusal = answer.refusal
         if refusal is not None:
-            return Reply(False, refusal.items, now, refusal.refused)
+            return Reply(False, refusal.items, now, refusal.refused, repeated=answer.perhaps_applied)
         return Reply(True, answer.items, now, last_key=answer.response.get("LastEvaluatedKey"))
 
     def send(self, request: Request) -> Actions[Answer]:

@@ -360,6 +360,8 @@ class Reply:
         refused: of a refused TransactWrite, which of its writes were refused.
         now: the moment of the reply.
         last_key: of a Read, where to go on; None at the end.
+        repeated: of a refusal, whether an earlier attempt of the same request may have been applied, and the refusal
+            be due to it.
     """
 
     applied: bool
@@ -367,6 +369,7 @@ class Reply:
     now: Moment
     refused: tuple[bool, ...] = ()
     last_key: Attributes | None = None
+    repeated: bool = False
 
     @property
     def item(self) -> Item | None:

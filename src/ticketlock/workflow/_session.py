@@ -19,7 +19,7 @@ from ticketlock.locks._claim import Claim
 from ticketlock.locks._hand_over import find_session, session_expires_at_s
 from ticketlock.locks._items import Session
 from ticketlock.locks._names import LockName
-from ticketlock.locks._outcomes import Hold, Released
+from ticketlock.locks._outcomes import Hold, Released, Releasing
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire._attributes import Item, integer, number
 from ticketlock.wire._requests import Steps, Write
@@ -106,7 +106,9 @@ def finish(me: Contender, held: Hold, session: Session) -> Steps[Released]:
     released = None
     if _number(item, "finishedToken") == held.fencing_token:
         try:
-            released = yield from me.release(held, finished_at_ms)
+            # An earlier call of the function wrote down that it is finished, and perhaps went on.
+            tried_before = not reply.applied or reply.repeated
+            released = yield from me.release(held, finished_at_ms, releasing=Releasing(tried_before=tried_before))
         except LockLost as error:
             lost = error
     if lost is None and (released is None or released.lease_was_over):
@@ -230,7 +232,7 @@ def _renewed(me: Contender, held: Hold) -> Steps[tuple[Hold, LockLost | None]]:
 def _release_in_place(me: Contender, held: Hold) -> Steps[LockLost | None]:
     """The release could not be reached; the state machine has written that the work is over."""
     try:
-        yield from me.release(held)
+        yield from me.release(held, releasing=Releasing(tried_before=True))
     except LockLost as lost:
         return lost
     return None

@@ -1,0 +1,131 @@
+"""A release tells its own, whose reply was lost, from that of somebody else."""
+
+from collections.abc import Callable
+
+import pytest
+from kit.world import LEASE_MS, Process, World, reply_lost
+
+from ticketlock import Grant, LockLost, LockName
+from ticketlock.locks._items import lock_key
+from ticketlock.locks._outcomes import Releasing
+
+
+def passes(_operation: str) -> None:
+    pass
+
+
+def by_force(operator: Process, grant: Grant) -> None:
+    operator.table.force_release(grant.lock, grant.fencing_token)
+
+
+def as_its_owner(operator: Process, grant: Grant) -> None:
+    operator.table.release_as(grant.lock, grant.owner)
+
+
+def with_the_item(operator: Process, grant: Grant) -> None:
+    operator.client.delete_item(TableName=operator.world.engine.table_name, Key=lock_key(grant.lock))
+
+
+every_way = pytest.mark.parametrize("freed", [by_force, as_its_owner, with_the_item])
+Freed = Callable[[Process, Grant], None]
+
+
+@every_way
+def test_a_holder_whose_lock_somebody_else_has_freed_is_told_so_by_its_release(
+    alice: Process, bob: Process, lock: LockName, freed: Freed
+) -> None:
+    claim = alice.claim(lock)
+    grant = alice.granted(claim)
+    freed(bob, grant)
+    with pytest.raises(LockLost, match="somebody else has freed it"):
+        alice.table.contend(claim, lambda me: me.release(grant, releasing=Releasing(by="alice")))
+
+
+@every_way
+def test_so_it_is_when_the_first_reply_was_lost(alice: Process, bob: Process, lock: LockName, freed: Freed) -> None:
+    claim = alice.claim(lock)
+    grant = alice.granted(claim)
+    freed(bob, grant)
+    alice.faults = [reply_lost]
+    with pytest.raises(LockLost):
+        alice.table.contend(claim, lambda me: me.release(grant, releasing=Releasing(by="alice")))
+
+
+def test_so_it_is_when_the_first_reply_was_lost_and_others_have_held_the_lock_since_it_was_freed_by_force(
+    alice: Process, bob: Process, lock: LockName
+) -> None:
+    claim, next_one = alice.claim(lock), bob.claim(lock)
+    grant = alice.granted(claim)
+    by_force(bob, grant)
+    bob.table.release(next_one, bob.granted(next_one))
+    alice.faults = [reply_lost]
+    with pytest.raises(LockLost):
+        alice.table.release(claim, grant)
+
+
+def test_a_release_that_was_repeated_is_one_though_others_have_held_the_lock_since(
+    alice: Process, bob: Process, lock: LockName
+) -> None:
+    claim, next_one = alice.claim(lock), bob.claim(lock)
+    grant = alice.granted(claim)
+
+    def others_come_while_the_reply_is_lost(operation: str) -> None:
+        bob.table.release(next_one, bob.granted(next_one))
+        reply_lost(operation)
+
+    alice.faults = [others_come_while_the_reply_is_lost]
+    assert not alice.table.release(claim, grant).lease_was_over
+
+
+def test_a_release_that_arrives_twice_is_one(alice: Process, lock: LockName) -> None:
+    claim = alice.claim(lock)
+    grant = alice.granted(claim)
+    alice.table.release(claim, grant)
+    assert not alice.table.release(claim, grant).lease_was_over
+
+
+def test_an_earlier_try_of_a_release_counts_though_others_have_held_the_lock_since(
+    alice: Process, bob: Process, lock: LockName
+) -> None:
+    claim, next_one = alice.claim(lock), bob.claim(lock)
+    grant = alice.granted(claim)
+    alice.table.release(claim, grant)
+    bob.table.release(next_one, bob.granted(next_one))
+    again = Releasing(tried_before=True)
+    assert not alice.table.contend(claim, lambda me: me.release(grant, releasing=again)).lease_was_over
+
+
+@pytest.mark.parametrize("freed", [by_force, as_its_owner])
+def test_an_operator_whose_reply_was_lost_has_freed_the_lock(
+    alice: Process, bob: Process, lock: LockName, freed: Freed
+) -> None:
+    grant = alice.granted(alice.claim(lock))
+    bob.faults = [passes, reply_lost]
+    freed(bob, grant)
+    assert isinstance(alice.take(alice.claim(lock), record_wait_ms=0), Grant)
+
+
+@pytest.mark.parametrize("freed", [by_force, as_its_owner])
+def test_an_operator_who_comes_second_is_told_that_nobody_holds_the_lock(
+    alice: Process, bob: Process, lock: LockName, freed: Freed
+) -> None:
+    grant = alice.granted(alice.claim(lock))
+    freed(bob, grant)
+    with pytest.raises(LockLost, match="nobody holds"):
+        freed(bob, grant)
+
+
+def test_the_traces_of_force_are_gone_when_their_leases_are_over(
+    world: World, alice: Process, bob: Process, lock: LockName
+) -> None:
+    def traces() -> int:
+        item = bob.table.inspect(lock).item
+        assert item is not None
+        return len(item.forced)
+
+    for _ in range(3):
+        by_force(bob, alice.granted(alice.claim(lock)))
+    assert traces() == 3
+    world.advance(LEASE_MS + 5_000)
+    by_force(bob, alice.granted(alice.claim(lock)))
+    assert traces() == 1
