@@ -10,12 +10,15 @@ LOCAL  := $(BIN) -m ticketlock_local
 # More than a small machine has cores: most tests wait most of the time.
 WORKERS ?= 4
 
+# Where the wheel goes.
+DIST ?= dist
+
 PYTHON_PACKAGES := $(VENV)/.installed
 NODE_PACKAGES   := node_modules/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install check lint types template secrets audit test verify verify-rest docs demo bench bench-peer engines soak proof replay local local-down clean
+.PHONY: help install check lint types template secrets audit test verify verify-rest docs demo bench bench-peer engines soak proof replay local local-down wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -62,6 +65,9 @@ verify-rest: install ## what `make test` leaves to `make verify`
 docs: install ## the reference of the Python API, into build/reference
 	$(BIN) -W error -m pdoc --template-directory docs/reference --docformat google --output-directory build/reference \
 		ticketlock ticketlock.aio ticketlock.errors ticketlock.testing
+
+wheel: install ## the package for pip, into dist
+	$(BIN) -m build --wheel --no-isolation --outdir $(DIST)
 
 demo: install ## workflows that wait for each other, on an emulator
 	$(LOCAL) demo

@@ -1,6 +1,6 @@
 """A worker in a container: one of many that are started, and the only one that works. Python 3.11 or newer.
 
-    pip install ticketlock
+    make wheel && pip install dist/ticketlock-*.whl  # in a checkout of ticketlock
     LOCK_TABLE=locks JOB=nightly-report python worker.py
 
 The orchestrator's SIGTERM ends it at once, and the next one in line begins: the lock is freed on the way out, also by

@@ -19,6 +19,8 @@
 The class names are also wire format: they are the error names of the state machine.
 """
 
+import collections.abc
+import datetime
 import json
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
 
 
 _SHOWN = 300
+_HOLDERS_NAMED = 3
 
 
 class TicketLockError(Exception):
@@ -107,7 +110,31 @@ class UnsupportedFormat(TicketLockError):
 
 
 class RecordWaitExceeded(TicketLockError, TimeoutError):
-    """The record wait ended before the lock could be taken; the caller has left the queue."""
+    """The record wait ended before the lock could be taken; the caller has left the queue.
+
+    Attributes:
+        holders: who held the lock at the last look: owner, since when, and until when the lease runs; the moments are
+            the table's, in UTC. Empty when nobody held it, or nobody saw.
+        is_closed: whether nobody could take it, since an operator has set its limit to 0.
+    """
+
+    def __init__(
+        self, why: str = "", holders: collections.abc.Iterable[tuple[str, int, int]] = (), *, is_closed: bool = False
+    ) -> None:
+        self.holders = tuple((owner, _utc(since_ms), _utc(until_ms)) for owner, since_ms, until_ms in holders)
+        self.is_closed = is_closed
+        named = [
+            f"held by {shown(owner)} since {_second(since)}, its lease runs until {_second(until)}"
+            for owner, since, until in self.holders[:_HOLDERS_NAMED]
+        ]
+        more = len(self.holders) - len(named)
+        facts = [
+            why,
+            *(["closed: an operator has set its limit to 0"] if is_closed else []),
+            *named,
+            *([f"and by {more} more"] if more else []),
+        ]
+        super().__init__("; ".join(fact for fact in facts if fact))
 
 
 class EventBudgetExceeded(TicketLockError):
@@ -131,7 +158,7 @@ class TableError(TicketLockError):
 
 
 class TableNotFound(TableError):
-    """There is no table of that name in this account and Region."""
+    """There is no table of that name in this account and Region; the message has the name."""
 
 
 class TableRefused(TableError):
@@ -144,6 +171,14 @@ class RequestNotApplied(TableError):
 
 class OutcomeUnknown(TableError):
     """No answer within the retries: the request may or may not be applied. Repeating the call is harmless."""
+
+
+def _utc(epoch_ms: int) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(epoch_ms / 1_000, datetime.UTC)
+
+
+def _second(moment: datetime.datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def shown(value: object) -> str:

@@ -1,6 +1,7 @@
 """Services that do not let the command work."""
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -47,14 +48,19 @@ class _Service(ThreadingHTTPServer):
 
 @contextmanager
 def _answering(code: str, ahead_s: int = 0) -> Iterator[str]:
-    with _Service(code, ahead_s) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with _Service(code, ahead_s) as server, _serving(server) as url:
+        yield url
+
+
+@contextmanager
+def _serving(server: ThreadingHTTPServer) -> Iterator[str]:
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
 
 
 @pytest.fixture
@@ -76,3 +82,35 @@ def an_hour_ahead() -> Iterator[str]:
     """The URL of a service whose clock is an hour ahead of ours."""
     with _answering("AccessDeniedException", ahead_s=3_600) as url:
         yield url
+
+
+class _WebPage(BaseHTTPRequestHandler):
+    """A server of web pages."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response_only(404)
+        content = b"<html>There is no such page.</html>"
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def web_page() -> Iterator[str]:
+    """The URL of a server that is no DynamoDB."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _WebPage) as server, _serving(server) as url:
+        yield url
+
+
+@pytest.fixture
+def closed_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port

@@ -69,6 +69,31 @@ def test_a_clock_that_is_far_off_is_found(command: Command, an_hour_ahead: str) 
     assert "behind the table's" in line
 
 
+def test_an_endpoint_that_does_not_answer_is_not_in_order_and_nothing_else_is_asked(
+    command: Command, closed_port: int
+) -> None:
+    ended = command.run("doctor", "--endpoint-url", f"http://127.0.0.1:{closed_port}")
+    assert ended.exit_code == 69
+    assert verdicts(ended) == {"versions": "ok", "endpoint": "BAD", "credentials": "ok"}
+    assert ended.err == "ticketlock: the endpoint does not answer: the other checks were left out\n"
+
+
+def test_an_endpoint_that_is_always_busy_is_not_in_order(command: Command, throttling: str) -> None:
+    ended = command.run("doctor", "--endpoint-url", throttling)
+    assert (ended.exit_code, verdicts(ended)["endpoint"]) == (69, "BAD")
+
+
+def test_an_endpoint_that_is_no_dynamodb_is_not_in_order(command: Command, web_page: str) -> None:
+    ended = command.run("doctor", "--endpoint-url", web_page)
+    assert (ended.exit_code, verdicts(ended)["endpoint"]) == (69, "BAD")
+
+
+def test_an_endpoint_is_not_asked_without_credentials(command: Command) -> None:
+    ended = command.run("doctor", AWS_ACCESS_KEY_ID="", AWS_SECRET_ACCESS_KEY="")
+    assert ended.exit_code == 78
+    assert verdicts(ended) == {"versions": "ok", "endpoint": "?", "credentials": "BAD"}
+
+
 def test_a_table_that_is_not_there_is_found(command: Command) -> None:
     ended = command.run("doctor", "--table", "none")
     assert ended.exit_code == 78

@@ -4,9 +4,10 @@ import json
 from typing import Any
 
 import pytest
-from kit.command import Command, interrupt
+from cli.seen import waiters
+from kit.command import Command, interrupt, until
 
-from ticketlock import LockClient
+from ticketlock import Claim, LockClient, LockName
 
 pytestmark = pytest.mark.verify("each look is a process; tests/locks asks what is looked at")
 
@@ -20,10 +21,66 @@ def test_a_list_has_the_locks_by_name(command: Command, locks: LockClient, entit
 
 def test_a_list_for_people_is_a_line_a_lock_as_wide_as_it_is(command: Command, locks: LockClient, entity: str) -> None:
     long = entity + "x" * 200
-    with locks.acquire(long):
+    with locks.acquire(long, owner="build-7"):
         lines = command.run("ls", COLUMNS="80").out.splitlines()
-    assert lines[0].split() == ["entity", "namespace", "held", "permits", "waiting", "fencing", "token", "mean", "hold"]
-    assert [line.split()[:5] for line in lines if line.startswith(long)] == [[long, "default", "1", "1", "0"]]
+    assert lines[0].split() == ["entity", "namespace", "holder", "held", "for", "waiting", "oldest", "permits"]
+    (line,) = [line.split() for line in lines if line.startswith(long)]
+    assert (line[:3], line[-3:]) == ([long, "default", "build-7"], ["0", "-", "1"])
+
+
+def test_a_list_has_the_holders_and_the_oldest_waiter(command: Command, locks: LockClient, entity: str) -> None:
+    first, second = (locks.acquire(entity, permits=2, owner=owner) for owner in ("first", "second"))
+    waiter = command.start("run", entity, "--permits", "2", "--", "true")
+    until(lambda: waiters(locks, entity) == 1)
+    (row,) = locks.inspect(entity).rows
+    (listed,) = json.loads(command.run("ls", "--prefix", entity, "--json").out)
+    assert [holder["owner"] for holder in listed["holders"]] == ["first", "second"]
+    assert 0 <= listed["holders"][0]["heldForSeconds"] < 60
+    assert (listed["oldestWaiter"]["owner"], listed["oldestWaiter"]["ticket"]) == (row.owner, row.ticket)
+    assert "first and 1 more" in command.run("ls", "--prefix", entity).out
+    first.release()
+    second.release()
+    assert waiter.end().exit_code == 0
+
+
+def test_a_dead_waiter_is_not_the_oldest(command: Command, locks: LockClient, entity: str) -> None:
+    with locks.acquire(entity):
+        dead, alive = Claim(LockName(entity), "dead", 8_000), Claim(LockName(entity), "alive", 600_000)
+        locks.table.take_ticket(dead, None)
+        found: Any = locks.table.take_ticket(alive, None)
+        first = ""
+        while first != "alive":
+            (listed,) = json.loads(command.run("ls", "--prefix", entity, "--json").out)
+            first = listed["oldestWaiter"]["owner"]
+        locks.table.withdraw(alive, found.place.ticket)
+
+
+def test_a_list_may_be_of_the_entities_with_a_prefix(command: Command, locks: LockClient, entity: str) -> None:
+    for name in (f"{entity}-a", f"{entity}-b", f"other-{entity}"):
+        locks.acquire(name).release()
+    listed = json.loads(command.run("ls", "--prefix", f"{entity}-", "--json").out)
+    assert [lock["entity"] for lock in listed] == [f"{entity}-a", f"{entity}-b"]
+
+
+@pytest.mark.parametrize(
+    ("sort", "first"), [("name", "a-free"), ("held", "b-held"), ("waiting", "c-waited-for"), ("oldest", "c-waited-for")]
+)
+def test_a_list_begins_with_what_it_is_sorted_by(
+    command: Command, locks: LockClient, entity: str, sort: str, first: str
+) -> None:
+    locks.acquire(f"{entity}/a-free").release()
+    with locks.acquire(f"{entity}/b-held"), locks.acquire(f"{entity}/c-waited-for"):
+        claim = Claim(LockName(f"{entity}/c-waited-for"), "waiter", 60_000)
+        place: Any = locks.table.take_ticket(claim, None)
+        listed = json.loads(command.run("ls", "--prefix", entity, "--sort", sort, "--json").out)
+        locks.table.withdraw(claim, place.place.ticket)
+    assert listed[0]["entity"] == f"{entity}/{first}"
+
+
+def test_a_closed_lock_is_shown_and_listed_as_closed(command: Command, locks: LockClient, entity: str) -> None:
+    locks.table.set_limit(locks.lock(entity), 0)
+    assert "closed by an operator (0 permits)" in command.run("show", entity).out
+    assert command.run("ls", "--prefix", entity).out.split()[-1] == "closed"
 
 
 def test_a_list_of_what_is_busy_leaves_out_what_is_free(command: Command, locks: LockClient, entity: str) -> None:

@@ -4,7 +4,7 @@ import uuid
 
 import boto3
 import pytest
-from kit.command import Command
+from kit.command import Command, until
 from ticketlock_local.cloud.deploy import client_arguments
 from ticketlock_local.engines.emulator import Emulator
 
@@ -61,6 +61,63 @@ def test_a_closed_lock_lets_nobody_in_until_it_is_opened(command: Command, entit
     assert command.run("run", entity, "--no-wait", "--", "true").exit_code == 75
     assert command.run("limit", entity, "1", "--yes").exit_code == 0
     assert command.run("run", entity, "--no-wait", "--", "true").exit_code == 0
+
+
+def test_a_limit_is_unset_after_a_question(command: Command, locks: LockClient, entity: str) -> None:
+    locks.acquire(entity, permits=3).release()
+    command.run("limit", entity, "0", "--yes")
+    assert command.run("limit", entity, "--unset", text="n\n").exit_code == 1
+    ended = command.run("limit", entity, "--unset", text="y\n")
+    assert (ended.exit_code, ended.out) == (0, f"{entity}: 3 permits, held by 0, 0 waiting\n")
+    assert command.run("run", entity, "--permits", "3", "--no-wait", "--", "true").exit_code == 0
+
+
+def test_a_limit_of_a_lock_that_nobody_had_used_is_unset_to_a_number(command: Command, entity: str) -> None:
+    command.run("limit", entity, "5", "--yes")
+    ended = command.run("limit", entity, "--unset", "--yes")
+    assert ended.exit_code == 2
+    assert ended.err.splitlines()[-1].startswith("ticketlock: N is null; allowed: the number that its users ask for")
+    assert command.run("limit", entity, "1", "--unset", "--yes").exit_code == 0
+    assert command.run("run", entity, "--no-wait", "--", "true").exit_code == 0
+
+
+def test_a_waiter_is_removed_after_a_question_that_names_it(command: Command, locks: LockClient, entity: str) -> None:
+    with locks.acquire(entity):
+        waiter = command.start("run", entity, "--", "true")
+        until(lambda: len(locks.inspect(entity).rows) == 1)
+        (row,) = locks.inspect(entity).rows
+        ticket = str(row.ticket)
+        assert command.run("remove-waiter", entity, ticket, text="n\n").exit_code == 1
+        ended = command.run("remove-waiter", entity, ticket, text="y\n")
+        assert (ended.exit_code, ended.out) == (0, f"removed {row.owner}, ticket {ticket}\n")
+        assert f"{row.owner}, ticket {ticket}: waits for " in ended.err
+        # It lives, and comes again.
+        until(lambda: [each.ticket > row.ticket for each in locks.inspect(entity).rows] == [True])
+    assert waiter.end().exit_code == 0
+
+
+@pytest.mark.parametrize("more", [(), ("--yes",)])
+def test_a_waiter_who_does_not_wait_cannot_be_removed(command: Command, entity: str, more: tuple[str, ...]) -> None:
+    ended = command.run("remove-waiter", entity, "7", *more)
+    assert (ended.exit_code, ended.err) == (
+        76,
+        f"ticketlock: nobody waits for the lock on '{entity}' with ticket 7\n",
+    )
+
+
+def test_somebody_elses_table_is_left_alone_and_said_to_be_none(command: Command, emulator: Emulator) -> None:
+    name = f"other-{uuid.uuid4().hex[:8]}"
+    client = boto3.client("dynamodb", **client_arguments(emulator.endpoint))
+    client.create_table(
+        TableName=name,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+    )
+    ended = command.run("init", "--table", name, "--yes")
+    assert ended.exit_code == 78
+    assert ended.err.startswith(f"ticketlock: {name} is no lock table: its keys are")
+    client.delete_table(TableName=name)
 
 
 def test_a_table_is_made_once(command: Command, emulator: Emulator, entity: str) -> None:

@@ -60,7 +60,7 @@ def in_a_shell(commands: list[str], environment: dict[str, str], folder: Path) -
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
-        timeout=120,
+        timeout=400,
     )
     return done.stdout.split(f"{mark}\n")[:-1]
 

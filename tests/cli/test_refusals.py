@@ -1,14 +1,16 @@
 """What goes wrong before a lock is reached: one line on stderr, an exit code, no traceback."""
 
-import socket
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 from kit.command import Command, Ended
 
 pytestmark = pytest.mark.verify("each refusal is a process; the library's own tests ask the refusals")
 
+PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 NOWHERE = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}
 
 
@@ -19,14 +21,6 @@ def is_one_line(ended: Ended, exit_code: int, text: str) -> None:
     assert text in line
 
 
-@pytest.fixture
-def closed_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
-
-
 def test_no_table_of_that_name(command: Command) -> None:
     is_one_line(command.run("ls", "--table", "none"), 78, "there is no table 'none' in us-east-1 (http://127.0.0.1:")
 
@@ -34,7 +28,50 @@ def test_no_table_of_that_name(command: Command) -> None:
 def test_no_table_named_at_all(command: Command) -> None:
     ended = command.run("ls", TICKETLOCK_TABLE="")
     assert ended.exit_code == 2
-    assert ended.err.endswith("Error: which table? Give --table, or set TICKETLOCK_TABLE.\n")
+    assert ended.err.endswith("\nticketlock: which table? Give --table, or set TICKETLOCK_TABLE.\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "exit_code"),
+    [
+        (("no-such-command",), 2),
+        (("--no-such-option",), 2),
+        (("show",), 2),
+        (("show", "order-42", "--every", "soon"), 2),
+        (("run", "", "true"), 2),
+        (("release", "order-42"), 2),
+        (("limit", "order-42"), 2),
+        (("limit", "order-42", "1"), 1),
+        (("init", "--table", "new"), 1),
+        (("run", "order-42", "no-such-program"), 127),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line_that_begins_with_our_name(
+    command: Command, words: tuple[str, ...], exit_code: int
+) -> None:
+    ended = command.run(*words, text="")
+    assert (ended.exit_code, ended.out) == (exit_code, "")
+    *_, last = ended.err.splitlines()
+    # Behind a question that nobody has answered, there is no new line.
+    assert last.partition("[y/N]: ")[2 * ("[y/N]" in last)].startswith("ticketlock: ")
+    assert "Error:" not in ended.err
+    assert ("Usage: ticketlock" in ended.err) == (exit_code == 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--permits", "200"), "--permits is 200; allowed: a whole number from 1 to 100"),
+        (("--namespace", "a/b"), "--namespace is \"a/b\"; allowed: text without '/'"),
+        (("--lease", "8d"), "Invalid value for '--lease': '8d' is not a time from 1s to 7d"),
+        (("--data", ""), '--data is ""; allowed: text of 1 to 256 bytes'),
+    ],
+)
+def test_what_is_wrong_is_called_as_it_was_typed(command: Command, words: tuple[str, ...], told: str) -> None:
+    ended = command.run("run", "order-42", *words, "true")
+    assert ended.exit_code == 2
+    assert ended.err.splitlines()[0].startswith("Usage: ticketlock run ")
+    assert ended.err.splitlines()[-1].startswith(f"ticketlock: {told}")
 
 
 def test_no_credentials(command: Command) -> None:
@@ -82,7 +119,8 @@ def test_without_the_extra_it_says_how_to_install_it(module: str) -> None:
     program = f"import sys; sys.modules[{module!r}] = None; from ticketlock.cli import main; sys.exit(main())"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (78, "")
-    assert done.stderr == "ticketlock: the command needs click and rich: pip install 'ticketlock[cli]'\n"
+    extra = tomllib.loads(PROJECT.read_text())["project"]["optional-dependencies"]["cli"]
+    assert done.stderr == f"ticketlock: the command needs more: pip install {' '.join(map(repr, extra))}\n"
 
 
 def test_the_version_is_the_packages(command: Command) -> None:
@@ -93,5 +131,5 @@ def test_the_version_is_the_packages(command: Command) -> None:
 
 def test_a_shell_can_complete_it(command: Command) -> None:
     done = command.run(_TICKETLOCK_COMPLETE="bash_complete", COMP_WORDS="ticketlock re", COMP_CWORD="1")
-    assert {line.partition(",")[2] for line in done.out.splitlines()} == {"release", "renew"}
+    assert {line.partition(",")[2] for line in done.out.splitlines()} == {"release", "remove-waiter", "renew"}
     assert "_ticketlock_completion_setup" in command.run(_TICKETLOCK_COMPLETE="bash_source").out

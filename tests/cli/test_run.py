@@ -36,6 +36,38 @@ def test_the_command_knows_its_lock(command: Command, locks: LockClient, entity:
     }
 
 
+def test_the_programs_options_are_the_programs_without_two_dashes_too(
+    command: Command, locks: LockClient, entity: str
+) -> None:
+    ended = command.run("run", entity, "--wait", "5m", "echo", "--namespace", "prod", "--", "-q")
+    assert (ended.exit_code, ended.out) == (0, "--namespace prod -- -q\n")
+    assert locks.inspect(entity).item is not None
+    assert locks.inspect(entity, namespace="prod").item is None
+
+
+def test_ours_may_stand_on_both_sides_of_the_entity(command: Command, locks: LockClient, entity: str) -> None:
+    ended = command.run("run", "--namespace", "billing", entity, "--lease", "1h30m", "sh", "-c", "echo inside")
+    assert (ended.exit_code, ended.out) == (0, "inside\n")
+    assert locks.inspect(entity, namespace="billing").item is not None
+
+
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        (("--", "true"), "which lock? ENTITY stands before '--'."),
+        (("--wait", "5m", "--", "true"), "which lock? ENTITY stands before '--'."),
+        (("order-42", "--"), "nothing stands behind '--': give a COMMAND, or leave '--' out to hold the lock."),
+        (("order-42", "--no-such-option", "true"), "No such option '--no-such-option'."),
+    ],
+)
+def test_without_an_entity_or_a_program_where_one_is_announced_no_lock_is_taken(
+    command: Command, locks: LockClient, words: tuple[str, ...], wrong: str
+) -> None:
+    ended = command.run("run", *words)
+    assert (ended.exit_code, ended.out, ended.err.splitlines()[-1]) == (2, "", f"ticketlock: {wrong}")
+    assert [lock for lock in locks.list() if lock.lock.entity in ("true", "order-42")] == []
+
+
 def test_stdin_passes_through_byte_by_byte(command: Command, entity: str) -> None:
     text = "a line\n\n  another, without an end"
     assert command.run("run", entity, "--", "cat", text=text).out == text
@@ -75,11 +107,12 @@ def test_what_cannot_be_executed_frees_the_lock(
 
 
 def test_a_held_lock_ends_it_at_once_if_it_may_not_wait(command: Command, locks: LockClient, entity: str) -> None:
-    with locks.acquire(entity):
+    with locks.acquire(entity, owner="build-7"):
         ended = command.run("run", entity, "--no-wait", "--", "echo", "inside")
         assert (ended.exit_code, ended.out) == (75, "")
         assert waiters(locks, entity) == 0
     assert ended.err.startswith(f"ticketlock: no lock on '{entity}' within the wait")
+    assert 'held by "build-7" since 20' in ended.err
 
 
 def test_a_wait_in_vain_leaves_the_queue_with_an_exit_code_of_ones_own(
@@ -89,6 +122,13 @@ def test_a_wait_in_vain_leaves_the_queue_with_an_exit_code_of_ones_own(
         ended = command.run("run", entity, "--wait", "0.5", "-E", "9", "--quiet", "--", "echo", "inside")
         assert (ended.exit_code, ended.out, ended.err) == (9, "", "")
         assert waiters(locks, entity) == 0
+
+
+def test_a_closed_lock_is_said_to_be_closed(command: Command, locks: LockClient, entity: str) -> None:
+    locks.table.set_limit(locks.lock(entity), 0)
+    ended = command.run("run", entity, "--wait", "500ms", "--", "true")
+    assert ended.exit_code == 75
+    assert ended.err.endswith("closed: an operator has set its limit to 0\n")
 
 
 def test_two_runs_that_wait_run_in_the_order_of_their_arrival(

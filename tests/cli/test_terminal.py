@@ -19,6 +19,8 @@ from ticketlock import LockClient
 
 pytestmark = pytest.mark.verify("processes on a terminal of their own")
 
+COLUMNS = 120
+
 JOB_SHELL = """
 import os, signal, sys
 # As a shell does it: a job in a group of its own, in the foreground; told of each stop.
@@ -54,6 +56,7 @@ class Session:
         attributes = termios.tcgetattr(terminal)
         attributes[3] &= ~termios.ECHO
         termios.tcsetattr(terminal, termios.TCSANOW, attributes)
+        termios.tcsetwinsize(terminal, (24, COLUMNS))
         self.process = subprocess.Popen(
             [sys.executable, "-c", _LEADER, *arguments],
             env=environment,
@@ -113,18 +116,41 @@ def on_a_terminal(environment: dict[str, str]) -> Iterator[Open]:
         session.close()
 
 
-def test_a_waiter_shows_how_many_are_ahead_and_how_long_it_has_waited(
+def test_a_waiter_shows_how_many_are_ahead_how_long_it_has_waited_and_who_holds(
     on_a_terminal: Open, command: Command, locks: LockClient, entity: str
 ) -> None:
-    lease = locks.acquire(entity)
+    lease = locks.acquire(entity, owner="build-7")
     first = command.start("run", entity, "--", "true")
     until(lambda: waiters(locks, entity) == 1)
     session = on_a_terminal("ticketlock", "run", entity, "--", "echo", "inside")
-    session.shows(rf"\r{entity}: 1 ahead, 0 s")
-    session.shows(rf"\r{entity}: 1 ahead, [1-9]\d* s")
+    session.shows(rf"\r{entity}: 1 ahead, \d+ s; held for [\d.]+ \w+, lease [\d.]+ \w+ left, by build-7\x1b")
+    session.shows(rf"\r{entity}: 1 ahead, [1-9]\d* s; held for [\d.]+ \w+, lease [\d.]+ \w+ left, by build-7\x1b")
     lease.release()
     assert first.end().exit_code == 0
     session.shows("\r\x1b\\[Kinside\r\n")
+
+
+def test_the_next_in_line_is_not_told_that_nobody_is_ahead(on_a_terminal: Open, locks: LockClient, entity: str) -> None:
+    with locks.acquire(entity, owner="build-7"):
+        session = on_a_terminal("ticketlock", "run", entity, "--", "echo", "inside")
+        session.shows(rf"\r{entity}: next in line, \d+ s; held for .* by build-7\x1b")
+    session.shows("inside")
+
+
+def test_a_waiter_shows_that_the_lock_is_closed(on_a_terminal: Open, locks: LockClient, entity: str) -> None:
+    locks.table.set_limit(locks.lock(entity), 0)
+    session = on_a_terminal("ticketlock", "run", entity, "--", "echo", "inside")
+    session.shows("next in line, [0-9]+ s; closed by an operator\x1b")
+    locks.table.set_limit(locks.lock(entity), 1)
+    session.shows("inside")
+
+
+def test_the_line_is_no_longer_than_the_terminal_is_wide(on_a_terminal: Open, locks: LockClient, entity: str) -> None:
+    with locks.acquire(entity, owner="o" * 1_000):
+        session = on_a_terminal("ticketlock", "run", entity, "--", "echo", "inside")
+        line = session.shows(f"{entity}: [^\x1b]*\x1b").removesuffix("\x1b")
+        assert (len(line), line[-1]) == (COLUMNS - 1, "…")
+    session.shows("inside")
 
 
 def test_a_quiet_waiter_shows_nothing_on_a_terminal_either(on_a_terminal: Open, locks: LockClient, entity: str) -> None:
@@ -137,7 +163,7 @@ def test_a_quiet_waiter_shows_nothing_on_a_terminal_either(on_a_terminal: Open, 
 def test_ctrl_c_while_it_waits_leaves_the_queue(on_a_terminal: Open, locks: LockClient, entity: str) -> None:
     with locks.acquire(entity):
         session = on_a_terminal("ticketlock", "run", entity, "--", "true")
-        session.shows("0 ahead")
+        session.shows("next in line")
         session.type("\x03")
         assert session.process.wait(LONG_S) == 130
         assert waiters(locks, entity) == 0

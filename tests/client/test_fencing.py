@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 from kit.places import Emulated, Moved, meanwhile, outcome, some_entity, until
 
-from ticketlock import InvalidLockRequest, LockClient, LockLost, RequestNotApplied
+from ticketlock import InvalidLockRequest, LockClient, LockLost, RequestNotApplied, TableNotFound
 from ticketlock.testing import Fault
 
 
@@ -188,6 +188,13 @@ def test_transact_write_gives_up_after_its_patience(moved: Moved, entity: str) -
     with moved.time_flies(), moved.memory.outage(Fault.CONFLICT), pytest.raises(RequestNotApplied):
         lease.transact_write([_note("7", "paid")], patience=2)
     assert lease.is_held()
+
+
+def test_transact_write_names_the_tables_of_which_one_is_not_there(moved: Moved, entity: str) -> None:
+    lease = moved.client().acquire(entity)
+    note = {"Put": {"TableName": "orders", "Item": {"pk": {"S": "7"}, "sk": {"S": "note"}}}}
+    with pytest.raises(TableNotFound, match="of the name of one of 'locks', 'orders' in this account"):
+        lease.transact_write([note])
 
 
 @pytest.mark.parametrize("patience", [-1, math.nan, True])

@@ -3,7 +3,7 @@
 import pytest
 from kit.places import Emulated, Moved, Wire, meanwhile, outcome
 
-from ticketlock import LockClient, LockLost, OutcomeUnknown, RequestNotApplied, TableError
+from ticketlock import LockClient, LockLost, OutcomeUnknown, RequestNotApplied, TableError, TableNotFound
 from ticketlock.testing import Fault
 
 
@@ -106,10 +106,10 @@ def test_a_best_effort_release_that_cannot_reach_the_table_is_logged(
 
 
 @pytest.mark.leaves_a_promise_broken("there is no table to ask", error=KeyError)
-def test_a_table_that_is_not_there_is_an_error_of_its_own(moved: Moved, entity: str) -> None:
+def test_a_table_that_is_not_there_is_an_error_of_its_own_and_is_named(moved: Moved, entity: str) -> None:
     locks = moved.client()
     moved.memory.delete_table(TableName="locks")
-    with pytest.raises(TableError, match="no table of that name"):
+    with pytest.raises(TableNotFound, match="there is no table 'locks' in this account and Region"):
         locks.acquire(entity)
 
 

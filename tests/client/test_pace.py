@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ticketlock.client._pace import Bounds, Pace
+from ticketlock.locks._items import Holder
 from ticketlock.locks._outcomes import Place, Position
 from ticketlock.wire._table_time import Moment
 
@@ -35,7 +36,7 @@ def seen(
         ahead=turns,
         next_free_ms=None if free_in_ms is None else now.likely_ms + free_in_ms,
         mean_hold_ms=mean_hold_ms,
-        holders=() if free_in_ms is None else ("somebody",),
+        holders=() if free_in_ms is None else (Holder("somebody", 1, now.latest_ms, now.earliest_ms, None),),
         now=now,
         turns=turns,
         fencing_token=token,

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.pages import ALL_PAGES, blocks, text
+
+import ticketlock
 
 pytestmark = pytest.mark.verify("builds the wheel, and installs it")
 
@@ -22,8 +26,9 @@ needs_time = pytest.mark.timeout(900)
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
-    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    # With this environment, as it is installed.
+    command = ["make", "wheel", "--old-file=install", f"BIN={sys.executable}", f"DIST={folder}"]
+    subprocess.run(command, check=True, capture_output=True, cwd=ROOT, timeout=300)
     (built,) = folder.glob("*.whl")
     return built
 
@@ -53,6 +58,36 @@ def test_the_library_works_from_the_wheel_alone(wheel: Path, tmp_path: Path) -> 
     )
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60)
     assert done.stdout.split() == [str(tmp_path / "ticketlock" / "__init__.py"), "default"]
+
+
+@needs_time
+def test_the_command_is_installed_as_its_page_says(wheel: Path, tmp_path: Path) -> None:
+    make, *install = blocks("docs/command.md", "sh")[0].splitlines()
+    assert make == "make wheel"
+    shutil.copytree(wheel.parent, tmp_path / "dist")
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True, timeout=120)
+    environment = {**os.environ, "PATH": f"{tmp_path / 'venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    script = "\n".join(["set -e", *install, "ticketlock --version"])
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, env=environment, check=True, capture_output=True, text=True, timeout=600
+    )
+    assert done.stdout.splitlines()[-1] == f"ticketlock {ticketlock.__version__}"
+    assert (
+        str(tmp_path / "venv")
+        in subprocess.run(
+            ["bash", "-c", "command -v ticketlock"],
+            env=environment,
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        ).stdout
+    )
+
+
+@pytest.mark.parametrize("page", ALL_PAGES)
+def test_no_page_installs_from_an_index_what_is_on_none(page: str) -> None:
+    assert not re.search(r"pip install ['\"]?ticketlock", text(page))
 
 
 class Outside:

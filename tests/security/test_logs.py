@@ -1,4 +1,4 @@
-"""What is told and what is not: another's owner never in full, a task token never at all.
+"""What is told and what is not: another's owner in full in the error of a wait alone, a task token never at all.
 
 Of functions: their log lines, their metrics, what they raise, the causes they give. Of clients and the command: what
 goes to the logger. An execution's own ARN is told, so that its lines are found.
@@ -188,11 +188,15 @@ def test_nor_when_the_work_failed_or_its_end_is_not_known(functions: Functions) 
 
 
 def test_nor_when_a_wait_is_in_vain(functions: Functions) -> None:
-    functions.takes_ticket(functions.execution())
-    task = {"functionArn": FUNCTION}
-    for more, status in (({"recordWaitSeconds": 0}, "RecordWaitExceeded"), ({"permits": 2}, "PermitsMismatch")):
-        assert functions.takes_ticket(functions.execution(), {"entity": ENTITY, "task": task, **more}) == status
+    holder, waiter = functions.execution(), functions.execution()
+    functions.takes_ticket(holder)
+    asked = {"entity": ENTITY, "task": {"functionArn": FUNCTION}}
+    assert functions.takes_ticket(functions.execution(), {**asked, "permits": 2}) == "PermitsMismatch"
     assert functions.secrets_told() == []
+    assert functions.takes_ticket(waiter, {**asked, "recordWaitSeconds": 0}) == "RecordWaitExceeded"
+    # The cause of its execution names the holder, and nothing else does.
+    assert f'held by "{holder.arn}" since ' in waiter.turn["cause"]
+    assert functions.secrets_told() == [waiter.turn["cause"]]
 
 
 def test_a_refused_request_is_logged_without_its_words(functions: Functions) -> None:
@@ -258,22 +262,25 @@ def test_a_client_logs_no_owner(moved: Moved, caplog: pytest.LogCaptureFixture) 
     told += [record.exc_text or "" for record in caplog.records]
     assert any("is lost" in text for text in told)
     assert any("waiting for" in text for text in told)
-    told += ["".join(traceback.format_exception(each.value)) for each in (in_vain, too_long, lost)]
+    told += ["".join(traceback.format_exception(lost.value))]
     assert [text for text in told for owner in OWNERS if owner in text] == []
+    # The error of a wait names the holder, for whoever waited.
+    assert all([owner for owner, _, _ in each.value.holders] == [OWNERS[0]] for each in (in_vain, too_long))
     # That of a call that names an owner may name it again.
     assert [owner for owner in OWNERS[:2] if owner in str(stolen.value)] == []
 
 
-def test_the_command_tells_a_waiter_no_holder_and_an_operator_all(
+def test_the_command_names_the_holder_to_whoever_asked_and_in_no_log_line(
     command: Command, locks: LockClient, entity: str
 ) -> None:
     with locks.acquire(entity, owner=OWNERS[0]):
         waited = command.run("-v", "run", entity, "--wait", "1", "--", "true")
         shown = command.run("-v", "show", entity)
     assert waited.exit_code == 75
-    assert "waiting for" in waited.err
-    assert OWNERS[0] not in waited.out + waited.err
-    # `show` is asked for it; its log is not.
+    *logged, error = waited.err.splitlines()
+    assert any("waiting for" in line for line in logged)
+    assert OWNERS[0] in error
+    assert [line for line in logged if OWNERS[0] in line] == []
     assert OWNERS[0] in shown.out
     assert OWNERS[0] not in shown.err
 

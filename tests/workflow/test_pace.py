@@ -4,11 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ticketlock import Place, Position
+from ticketlock.locks._items import Holder
 from ticketlock.wire._table_time import Moment
 from ticketlock.workflow._pace import Sleep, next_look, next_look_ms, next_sleep
 
 LEASE_MS, SHORTEST_MS, LONGEST_MS = 60_000, 1_000, 5_000
 NOW_MS = 1_800_000_000_000
+HOLDER = Holder("owner", 1, NOW_MS, NOW_MS, None)
 
 
 def sleep_ms(ahead: int, leaves_in_ms: int | None, mean_hold_ms: int | None, jitter: float = 0.5) -> int:
@@ -18,7 +20,7 @@ def sleep_ms(ahead: int, leaves_in_ms: int | None, mean_hold_ms: int | None, jit
         turns=ahead,
         next_free_ms=None if leaves_in_ms is None else NOW_MS + leaves_in_ms,
         mean_hold_ms=mean_hold_ms,
-        holders=("owner",),
+        holders=(HOLDER,),
         now=Moment(0, NOW_MS, NOW_MS, NOW_MS),
     )
     return next_look_ms(position, lease_ms=LEASE_MS, shortest_ms=SHORTEST_MS, longest_ms=LONGEST_MS, jitter=jitter)
@@ -69,7 +71,7 @@ def parking(
         turns=ahead,
         next_free_ms=None,
         mean_hold_ms=None,
-        holders=() if lease_over_in_ms is None else ("owner",),
+        holders=() if lease_over_in_ms is None else (HOLDER,),
         now=Moment(0, NOW_MS, NOW_MS, NOW_MS),
         lease_over_ms=None if lease_over_in_ms is None else NOW_MS + lease_over_in_ms,
     )
@@ -84,7 +86,7 @@ def polling(waited_ms: int = 0, *, lease_ms: int = LEASE_MS, rest_ms: int | None
         turns=0,
         next_free_ms=NOW_MS - 10**9,
         mean_hold_ms=None,
-        holders=("owner",),
+        holders=(HOLDER,),
         now=Moment(0, NOW_MS, NOW_MS, NOW_MS),
     )
     sleep = next_look(position, lease_ms=lease_ms, poll_ms=POLL_MS, waited_ms=waited_ms, rest_ms=rest_ms, jitter=0.5)

@@ -9,6 +9,7 @@ from typing import TypedDict
 import boto3
 from botocore.exceptions import ClientError
 
+from ticketlock import create_table
 from ticketlock_local.cloud.cdk_cli import APP, app_arguments, run_cdk
 from ticketlock_local.engines.emulator import Emulator
 
@@ -76,7 +77,11 @@ def deploy(
             env=client_environment(emulator.endpoint),
         )
         stacks: dict[str, dict[str, str]] = json.loads(outputs.read_text())
-    return stacks.get(stack, {})
+    told = stacks.get(stack, {})
+    if "TableName" in told:
+        # The emulator's CloudFormation leaves out the time to live that the template has.
+        create_table(told["TableName"], client=boto3.client("dynamodb", **client_arguments(emulator.endpoint)))
+    return told
 
 
 def _bootstrap(endpoint: str) -> None:

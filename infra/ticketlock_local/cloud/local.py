@@ -103,5 +103,10 @@ def _description(running: RunningCloud) -> str:
             "Run a workflow alone for its entity:",
             "",
             " ".join(f"{name}={environment[name]}" for name in names) + " \\\n" + shlex.join(start),
+            "",
+            "The same locks for the command `ticketlock`, in a shell with these:",
+            "",
+            f"export AWS_ENDPOINT_URL={running.endpoint} TICKETLOCK_TABLE={running.outputs.get('TableName', '')}",
+            "export " + " ".join(f"{name}={environment[name]}" for name in names),
         ]
     )

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from inspect import isawaitable
 from typing import Any, ParamSpec, Self, TypeVar
 
-from ticketlock._checks import boolean
+from ticketlock._checks import boolean, whole_number
 from ticketlock.aio._acquiring import Acquiring
 from ticketlock.aio._lease import Lease, LeaseGroup
 from ticketlock.aio._lock_table import LockTable
@@ -19,8 +19,9 @@ from ticketlock.client._wishes import Defaults, Seconds, Terms, Wishes, rest_s
 from ticketlock.errors import ClientClosed, RecordWaitExceeded
 from ticketlock.locks._claim import check_lease
 from ticketlock.locks._inspect import LockSummary, inspect, list_page
+from ticketlock.locks._items import TICKET_DIGITS, Row
 from ticketlock.locks._names import LockName, owner_id
-from ticketlock.locks._operators import resume
+from ticketlock.locks._operators import remove_waiter, resume
 from ticketlock.locks._outcomes import Grant, LockState, Position
 from ticketlock.wire import _sdk
 from ticketlock.wire._async_heartbeat import Heartbeat
@@ -215,6 +216,13 @@ class LockClient:
         self._check_usable()
         lock = self.lock(entity, namespace)
         return await self._table.run(lambda now: inspect(lock, now))
+
+    async def remove_waiter(self, entity: str | LockName, ticket: int, *, namespace: str | None = None) -> Row | None:
+        """Take a waiter's place in the queue away; see ``ticketlock.LockTable.remove_waiter``."""
+        self._check_usable()
+        lock = self.lock(entity, namespace)
+        whole_number("ticket", ticket, 0, 10**TICKET_DIGITS - 1)
+        return await self._table.run(lambda now: remove_waiter(lock, ticket, now, self._table.contender))
 
     async def list(self) -> AsyncIterator[LockSummary]:
         """The locks of the table, in no order; reads the whole table."""

@@ -14,7 +14,7 @@ def main() -> int:
     except ModuleNotFoundError as missing:
         if missing.name not in ("click", "rich"):
             raise
-        sys.stderr.write("ticketlock: the command needs click and rich: pip install 'ticketlock[cli]'\n")
+        sys.stderr.write("ticketlock: the command needs more: pip install 'click>=8.1.8,<9' 'rich>=13.9'\n")
         return 78
     try:
         from ticketlock.cli._commands import run

@@ -7,7 +7,17 @@ from typing import Any
 import click
 
 from ticketlock import Lease, LockName
-from ticketlock.cli._exits import LEASE_LOST, Ended
+from ticketlock.cli._exits import (
+    ANSWER_WAS_NO,
+    CONFIGURATION,
+    LEASE_LOST,
+    SIGNALLED,
+    UNAVAILABLE,
+    USAGE,
+    WAIT_IS_OVER,
+    Ended,
+)
+from ticketlock.cli._explained import Explained
 from ticketlock.cli._limit import force
 from ticketlock.cli._settings import settings_of, table_options
 from ticketlock.cli._signals import Signals
@@ -17,7 +27,11 @@ from ticketlock.cli._wording import plain
 _owner_option = click.option("--owner", required=True, metavar="ID", help="Who holds it, as `acquire` has said.")
 
 
-@click.command()
+@click.command(
+    cls=Explained,
+    example="ticketlock acquire production --owner build-7 --lease 30m --wait 1h",
+    ends=(0, USAGE, UNAVAILABLE, WAIT_IS_OVER, CONFIGURATION, SIGNALLED),
+)
 @click.argument("entity")
 @click.option(
     "--owner",
@@ -39,7 +53,11 @@ def acquire(context: click.Context, /, **said: Any) -> None:
     _tell(lease)
 
 
-@click.command()
+@click.command(
+    cls=Explained,
+    example="ticketlock renew production --owner build-7 --lease 30m",
+    ends=(0, USAGE, UNAVAILABLE, LEASE_LOST, CONFIGURATION),
+)
 @click.argument("entity")
 @_owner_option
 @namespace_option
@@ -53,7 +71,11 @@ def renew(context: click.Context, /, entity: str, owner: str, namespace: str, le
     _tell(renewed)
 
 
-@click.command()
+@click.command(
+    cls=Explained,
+    example="ticketlock release production --owner build-7\nticketlock release production --force",
+    ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, LEASE_LOST, CONFIGURATION),
+)
 @click.argument("entity")
 @click.option("--owner", metavar="ID", help="Who holds it, as `acquire` has said.")
 @click.option("--force", "by_force", is_flag=True, help="Take it away from whoever holds it. Asks first.")

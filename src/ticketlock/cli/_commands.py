@@ -9,13 +9,17 @@ import click
 import ticketlock
 from ticketlock.cli._acquire import acquire, release, renew
 from ticketlock.cli._doctor import doctor
-from ticketlock.cli._exits import Ended, after_signal, explained
+from ticketlock.cli._exits import ANSWER_WAS_NO, Ended, after_signal, explained, say_wrong_usage
 from ticketlock.cli._init import init
 from ticketlock.cli._limit import limit
 from ticketlock.cli._local import local
+from ticketlock.cli._remove_waiter import remove_waiter
 from ticketlock.cli._run import run as run_command
 from ticketlock.cli._settings import group_options, settings_of
 from ticketlock.cli._show import list_locks, show
+
+# What a group that is called without a command ends with, since click 8.2.
+_ONLY_HELP: type[click.UsageError] | tuple[()] = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
 
 class _Explaining(click.Group):
@@ -37,7 +41,11 @@ class _Explaining(click.Group):
             raise known from error
 
 
-@click.group(cls=_Explaining, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=_Explaining,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="`ticketlock COMMAND --help` has an example of each, and its exit codes.",
+)
 @click.version_option(ticketlock.__version__, package_name="ticketlock", message="%(prog)s %(version)s")
 @click.option("-v", "--verbose", count=True, help="Say what happens; twice: the AWS SDK's requests as well.")
 @group_options
@@ -62,13 +70,38 @@ def _log_to_stderr(context: click.Context, logger: logging.Logger) -> None:
     context.call_on_close(stop)
 
 
-for _command in (acquire, doctor, init, limit, list_locks, local, release, renew, run_command, show):
+for _command in (
+    acquire,
+    doctor,
+    init,
+    limit,
+    list_locks,
+    local,
+    release,
+    remove_waiter,
+    renew,
+    run_command,
+    show,
+):
     _ticketlock.add_command(_command)
 
 
 def run() -> int:
     """Run the command line of this process, and return its exit code."""
     try:
-        _ticketlock.main(prog_name="ticketlock")
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else int(end.code is not None)
+        code = _ticketlock.main(prog_name="ticketlock", standalone_mode=False)
+    except SystemExit as end:  # of completion, and of a pipe that nobody reads any more
+        code = end.code
+    except click.Abort:
+        click.echo("ticketlock: nothing was done: the answer was no", err=True)
+        code = ANSWER_WAS_NO
+    except _ONLY_HELP as asked:
+        asked.show()
+        code = asked.exit_code
+    except click.UsageError as wrong:
+        say_wrong_usage(wrong)
+        code = wrong.exit_code
+    except click.ClickException as ended:
+        ended.show()
+        code = ended.exit_code
+    return code if isinstance(code, int) else int(code is not None)

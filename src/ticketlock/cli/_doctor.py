@@ -10,7 +10,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 import ticketlock
 from ticketlock.cli._clock_check import clock_finding
-from ticketlock.cli._exits import CONFIGURATION, UNAVAILABLE, Ended
+from ticketlock.cli._exits import CONFIGURATION, UNAVAILABLE, USAGE, Ended
+from ticketlock.cli._explained import Explained
 from ticketlock.cli._finding import Finding
 from ticketlock.cli._permission_check import trial_findings
 from ticketlock.cli._settings import Settings, settings_of, table_options
@@ -21,7 +22,11 @@ from ticketlock.wire import _sdk
 _STYLES = {"good": ("ok", "green"), "bad": ("BAD", "red"), "unsure": ("?", "yellow")}
 
 
-@click.command()
+@click.command(
+    cls=Explained,
+    example="ticketlock doctor --table locks --region eu-central-1",
+    ends=(0, USAGE, UNAVAILABLE, CONFIGURATION),
+)
 @table_options
 @click.pass_context
 def doctor(context: click.Context, /) -> None:
@@ -41,9 +46,15 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     versions = f"ticketlock {ticketlock.__version__}, boto3 {boto3.__version__}, Python {platform.python_version()}"
     yield Finding("good", "versions", versions)
     client = settings.client()
-    yield Finding("good", "endpoint", f"{client.meta.endpoint_url}, Region {client.meta.region_name}")
+    has_credentials = settings.session.get_credentials() is not None
+    endpoint = _endpoint(client, settings.table_name) if has_credentials else _not_asked(client)
+    yield endpoint
     yield _credentials(settings)
-    _reach(client, settings)
+    if endpoint.verdict != "good":
+        # All that follows would fail in the same way.
+        if endpoint.verdict == "bad":
+            raise Ended("the endpoint does not answer: the other checks were left out", UNAVAILABLE)
+        return
     yield from table_findings(client, settings.table_name)
     yield from trial_findings(client, settings.table_name)
     yield clock_finding(client, settings.table_name)
@@ -56,17 +67,22 @@ def _credentials(settings: Settings) -> Finding:
     return Finding("good", "credentials", f"key {credentials.access_key[:4]}..., from {credentials.method}")
 
 
-def _reach(client: Any, settings: Settings) -> None:
-    """See that somebody answers, whatever the answer: else all that follows would fail in the same way.
+def _not_asked(client: Any) -> Finding:
+    return Finding("unsure", "endpoint", f"{_place(client)}: not asked, without credentials")
 
-    Raises:
-        Ended: nobody does.
-    """
+
+def _endpoint(client: Any, table_name: str) -> Finding:
+    """See that a DynamoDB answers, whatever the answer."""
     try:
-        client.get_item(**TIME_CHECK.parameters(settings.table_name))
-    except ClientError:
-        return
+        client.get_item(**TIME_CHECK.parameters(table_name))
+    except ClientError as error:
+        code = error.response["Error"]["Code"]
+        if code.isdigit() or isinstance(_sdk.meaning(error), _sdk.TryAgain):
+            return Finding("bad", "endpoint", f"{_place(client)}: no DynamoDB answers there now: {error}")
     except BotoCoreError as error:
-        if isinstance(_sdk.meaning(error), Exception):
-            raise
-        raise Ended(f"nobody answers: {error}", UNAVAILABLE) from error
+        return Finding("bad", "endpoint", f"{_place(client)}: nobody answers: {error}")
+    return Finding("good", "endpoint", _place(client))
+
+
+def _place(client: Any) -> str:
+    return f"{client.meta.endpoint_url}, Region {client.meta.region_name}"

@@ -1,13 +1,13 @@
 """How the command ends: its exit codes, those of ``sysexits.h`` and of a shell, and which error means which."""
 
 import errno
+from collections.abc import Mapping
 from typing import IO, Any
 
 import click
 from botocore.exceptions import BotoCoreError, ClientError
 
 from ticketlock.errors import (
-    InvalidLockRequest,
     LockLost,
     OutcomeUnknown,
     PermitsMismatch,
@@ -19,12 +19,29 @@ from ticketlock.errors import (
 )
 from ticketlock.wire import _sdk
 
+ANSWER_WAS_NO = 1
+USAGE = 2
 UNAVAILABLE = 69
 WAIT_IS_OVER = 75
 LEASE_LOST = 76
 CONFIGURATION = 78
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127
+SIGNALLED = "128+n"
+
+MEANINGS: Mapping[int | str, str] = {
+    0: "it went well; of `run`, that the program did",
+    ANSWER_WAS_NO: "an answer was no: nothing was done",
+    USAGE: "the command line is wrong",
+    UNAVAILABLE: "the service cannot be reached, or throttles for longer than 8 s",
+    WAIT_IS_OVER: "the wait is over (--conflict-exit-code changes it)",
+    LEASE_LOST: "the lease was lost, or nobody holds the lock, or waits for it, as you say",
+    CONFIGURATION: "configuration: the table, credentials, Region, a permission, another number of permits",
+    NOT_EXECUTABLE: "the program cannot be executed",
+    NOT_FOUND: "there is no such program",
+    SIGNALLED: "signal n ended the program, or the wait",
+}
+"""How the commands end, for their help."""
 
 
 def after_signal(number: int) -> int:
@@ -56,6 +73,13 @@ class Ended(click.ClickException):
             click.echo(f"ticketlock: {self.message}", file=file, err=file is None)
 
 
+def say_wrong_usage(wrong: click.UsageError) -> None:
+    """Say what is wrong with a command line: its usage, and one line."""
+    if wrong.ctx is not None:
+        click.echo(f"{wrong.ctx.get_usage()}\nTry '{wrong.ctx.command_path} --help' for help.\n", err=True)
+    click.echo(f"ticketlock: {wrong.format_message()}", err=True)
+
+
 def explained(error: Exception, *, table: str | None, place: str) -> click.ClickException | None:
     """What an error means for whoever typed the command; None for one that is no one's but ours.
 
@@ -68,8 +92,6 @@ def explained(error: Exception, *, table: str | None, place: str) -> click.Click
         if isinstance(meaning, Exception):
             return explained(meaning, table=table, place=place)
         return Ended(f"{error} ({place})", UNAVAILABLE)
-    if isinstance(error, InvalidLockRequest):
-        return click.UsageError(str(error))
     if isinstance(error, TableNotFound):
         return Ended(
             f"there is no table {table!r} in {place}: `ticketlock init --table {table}` makes it", CONFIGURATION

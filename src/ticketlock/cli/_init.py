@@ -5,13 +5,19 @@ from typing import Any
 import click
 
 from ticketlock import create_table
+from ticketlock.cli._exits import ANSWER_WAS_NO, CONFIGURATION, UNAVAILABLE, USAGE, Ended
+from ticketlock.cli._explained import Explained
 from ticketlock.cli._settings import settings_of, table_options
 
 # Unlike those of a lock, these requests may take their time, and the SDK may repeat them.
 _PATIENT: dict[str, Any] = {"read_timeout": 20, "retries": {"total_max_attempts": 4, "mode": "standard"}}
 
 
-@click.command()
+@click.command(
+    cls=Explained,
+    example="ticketlock init --table locks --deletion-protection",
+    ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, CONFIGURATION),
+)
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option("--deletion-protection", is_flag=True, help="Nobody may delete the table until it is switched off.")
 @table_options
@@ -23,5 +29,9 @@ def init(context: click.Context, /, yes: bool, deletion_protection: bool) -> Non
     if not yes:
         click.confirm(f"Create the table '{name}' in {place}?", abort=True, err=True)
     more: dict[str, Any] = {"DeletionProtectionEnabled": True} if deletion_protection else {}
-    made = create_table(name, client=settings.client(**_PATIENT), **more)
+    client = settings.client(**_PATIENT)
+    try:
+        made = create_table(name, client=client, **more)
+    except ValueError as wrong:  # a table of another kind
+        raise Ended(str(wrong), CONFIGURATION) from wrong
     click.echo(f"{'created' if made else 'there was already'} the table '{name}' in {place}")

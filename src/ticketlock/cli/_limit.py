@@ -3,10 +3,12 @@
 import click
 
 from ticketlock import LockLost, LockName, LockTable
-from ticketlock.cli._exits import LEASE_LOST, Ended
+from ticketlock.cli._exits import ANSWER_WAS_NO, CONFIGURATION, LEASE_LOST, UNAVAILABLE, USAGE, Ended
+from ticketlock.cli._explained import Explained
 from ticketlock.cli._settings import settings_of, table_options
 from ticketlock.cli._wait_in_line import namespace_option
 from ticketlock.cli._wording import permits_of, plain, span
+from ticketlock.locks._items import LockItem
 
 
 def force(table: LockTable, lock: LockName, fencing_token: int | None, *, yes: bool) -> None:
@@ -41,27 +43,49 @@ def force(table: LockTable, lock: LockName, fencing_token: int | None, *, yes: b
             click.echo(f"taken from {plain(holder.owner)}, fencing token {holder.fencing_token}")
 
 
-@click.command()
+@click.command(
+    cls=Explained,
+    example="ticketlock limit order-42 0\nticketlock limit order-42 --unset",
+    ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, CONFIGURATION),
+)
 @click.argument("entity")
-@click.argument("permits", type=click.IntRange(0, 100), metavar="N")
+@click.argument("permits", type=click.IntRange(0, 100), metavar="[N]", required=False)
+@click.option(
+    "--unset", is_flag=True, help="Take the limit away: the number counts again that the users ask for; N, if given."
+)
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @namespace_option
 @table_options
 @click.pass_context
-def limit(context: click.Context, /, entity: str, permits: int, yes: bool, namespace: str) -> None:
+def limit(context: click.Context, /, entity: str, permits: int | None, unset: bool, yes: bool, namespace: str) -> None:
     """Set how many may hold the lock on ENTITY at once, whatever number its users ask for; 0 closes it.
 
-    Whoever holds it keeps it. It stays until it is set again.
+    Whoever holds it keeps it. It stays until it is set again, or unset.
     """
+    if permits is None and not unset:
+        raise click.UsageError("how many? Give N, or --unset.")
     table, lock, name = settings_of(context).lock_table(), LockName(entity, namespace), plain(entity)
     if not yes:
         item = table.inspect(lock).item
         now = "nobody has used it yet" if item is None else f"now {item.permits}, held by {item.held}"
-        what = "Let nobody hold" if permits == 0 else f"Let {permits} at once hold"
-        click.confirm(f"{what} the lock on '{name}' ({now})?", abort=True, err=True)
-    item = table.set_limit(lock, permits).item
-    assert item is not None
-    click.echo(f"{name}: {permits_of(item.permits)}, held by {item.held}, {item.waiting} waiting")
+        click.confirm(f"{_what(permits, unset=unset)} '{name}' ({now})?", abort=True, err=True)
+    if not unset:
+        assert permits is not None
+        item = table.set_limit(lock, permits).item
+    else:
+        item = table.unset_limit(lock, permits).item
+    told = "nobody has used it yet" if item is None else _as_it_is(item)
+    click.echo(f"{name}: {told}")
+
+
+def _what(permits: int | None, *, unset: bool) -> str:
+    if unset:
+        return "Let the number count again that the users ask for of the lock on"
+    return "Let nobody hold the lock on" if permits == 0 else f"Let {permits} at once hold the lock on"
+
+
+def _as_it_is(item: LockItem) -> str:
+    return f"{permits_of(item.permits)}, held by {item.held}, {item.waiting} waiting"
 
 
 def _with(fencing_token: int | None) -> str:

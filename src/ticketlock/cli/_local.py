@@ -12,6 +12,8 @@ from typing import Any
 import click
 
 import ticketlock
+from ticketlock.cli._exits import USAGE
+from ticketlock.cli._explained import Explained
 from ticketlock.cli._settings import settings_of
 from ticketlock.cli._signals import Signals
 from ticketlock.testing import MemoryDynamoDB
@@ -21,7 +23,7 @@ _HOST = "127.0.0.1"
 _ERRORS = "com.amazonaws.dynamodb.v20120810#"
 
 
-@click.command()
+@click.command(cls=Explained, example="ticketlock local --port 8000", ends=(0, USAGE))
 @click.option("--port", type=click.IntRange(0, 65_535), default=0, help="Where to listen.  [default: a free one]")
 @click.pass_context
 def local(context: click.Context, /, port: int) -> None:

@@ -1,6 +1,8 @@
 """A lock as it stands in the table: in JSON, and as tables for people."""
 
+import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from rich import box
@@ -9,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ticketlock import LockName, LockState, LockSummary
-from ticketlock.cli._wording import permits_of, plain, span
+from ticketlock.cli._wording import lease, permits_and_who_set_them, plain, span
+from ticketlock.locks._inspect import first_in_line
 from ticketlock.locks._items import Holder, Row
 
 _WIDE = 10_000
@@ -23,8 +26,47 @@ def console() -> Console:
     return made
 
 
-def summary(lock: LockSummary) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Listed:
+    """One lock of a list.
+
+    Attributes:
+        lock: what the list of the table has of it.
+        front: its holders, and its queue as far as the first waiter; None where this caller may not look, or where
+            nobody holds it or waits.
+    """
+
+    lock: LockSummary
+    front: LockState | None
+
+    @property
+    def holders(self) -> list[dict[str, Any]]:
+        """Who holds it, the one that has held it for longest first."""
+        if self.front is None or self.front.item is None:
+            return []
+        by_age = sorted(self.front.item.holders, key=lambda holder: holder.since_ms)
+        return [_holder(each, self.front.now.likely_ms) for each in by_age]
+
+    @property
+    def oldest_waiter(self) -> dict[str, Any] | None:
+        """The first in line."""
+        row = first_in_line(self.front) if self.front is not None else None
+        return _waiter(row, self.front) if row is not None and self.front is not None else None
+
+    @property
+    def held_for_s(self) -> float:
+        """For how long it is held; negative where nobody holds it."""
+        return self.holders[0]["heldForSeconds"] if self.holders else -math.inf
+
+    @property
+    def waited_for_s(self) -> float:
+        """For how long the first in line has waited; negative where nobody waits."""
+        return self.oldest_waiter["waitingForSeconds"] if self.oldest_waiter else -math.inf
+
+
+def summary(listed: Listed) -> dict[str, Any]:
     """One lock of a list, for JSON."""
+    lock = listed.lock
     return {
         "entity": lock.lock.entity,
         "namespace": lock.lock.namespace,
@@ -35,24 +77,35 @@ def summary(lock: LockSummary) -> dict[str, Any]:
         "waiting": lock.waiting,
         "fencingToken": lock.fencing_token,
         "meanHoldSeconds": _seconds(lock.mean_hold_ms),
+        "holders": listed.holders,
+        "oldestWaiter": listed.oldest_waiter,
     }
 
 
-def list_table(locks: Iterable[LockSummary]) -> Table:
+def list_table(locks: Iterable[Listed]) -> Table:
     """Locks, for people."""
-    made = _table(("entity", "namespace"), ("held", "permits", "waiting", "fencing token", "mean hold"))
-    for lock in locks:
+    made = _table(("entity", "namespace", "holder"), ("held for", "waiting", "oldest", "permits"))
+    for listed in locks:
+        lock, holders, waiter = listed.lock, listed.holders, listed.oldest_waiter
+        permits = f"{lock.permits} set" if lock.permits_are_set else str(lock.permits)
         _add_row(
             made,
             plain(lock.lock.entity),
             plain(lock.lock.namespace),
-            f"{lock.held} shared" if lock.held_shared else str(lock.held),
-            f"{lock.permits} set" if lock.permits_are_set else str(lock.permits),
+            _first_of(holders) if holders or not lock.held else f"? ({lock.held})",
+            span(round(holders[0]["heldForSeconds"] * 1_000)) if holders else "-",
             str(lock.waiting),
-            str(lock.fencing_token),
-            "-" if lock.mean_hold_ms is None else span(lock.mean_hold_ms),
+            span(round(waiter["waitingForSeconds"] * 1_000)) if waiter else "-",
+            "closed" if lock.permits == 0 else permits,
         )
     return made
+
+
+def _first_of(holders: list[dict[str, Any]]) -> str:
+    if not holders:
+        return "-"
+    more = f" and {len(holders) - 1} more" if len(holders) > 1 else ""
+    return plain(holders[0]["owner"]) + more + (" (shared)" if holders[0]["shared"] else "")
 
 
 def state(lock: LockName, found: LockState) -> dict[str, Any]:
@@ -77,9 +130,8 @@ def state_tables(lock: LockName, found: LockState) -> RenderableType:
     item = found.item
     if item is None:
         return Group(title, Text("Nobody has used it, or not for weeks."))
-    limit = permits_of(item.permits)
     facts = [
-        limit + (", set by an operator" if item.permits_are_set else ""),
+        permits_and_who_set_them(item.permits, are_set=item.permits_are_set),
         f"last fencing token {item.fencing_token}",
     ]
     if item.mean_hold_ms is not None:
@@ -146,7 +198,7 @@ def _waiter(row: Row, found: LockState) -> dict[str, Any]:
 
 
 def _lease(seconds: float) -> str:
-    return f"over since {span(round(-seconds * 1_000))}" if seconds <= 0 else f"{span(round(seconds * 1_000))} left"
+    return lease(round(seconds * 1_000))
 
 
 def _seconds(milliseconds: int | None) -> float | None:

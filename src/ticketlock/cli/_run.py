@@ -7,31 +7,84 @@ import click
 
 from ticketlock import Lease, LockLost, TableError
 from ticketlock.cli._child import Child, check_executable
-from ticketlock.cli._exits import LEASE_LOST, Ended
+from ticketlock.cli._durations import Duration
+from ticketlock.cli._exits import (
+    CONFIGURATION,
+    LEASE_LOST,
+    NOT_EXECUTABLE,
+    NOT_FOUND,
+    SIGNALLED,
+    UNAVAILABLE,
+    USAGE,
+    WAIT_IS_OVER,
+    Ended,
+)
+from ticketlock.cli._explained import Explained
 from ticketlock.cli._settings import settings_of, table_options
 from ticketlock.cli._signals import Signals
 from ticketlock.cli._supervising import Supervision
-from ticketlock.cli._wait_in_line import Seconds, Wish, stand_in_line, waiting_options
+from ticketlock.cli._wait_in_line import Wish, stand_in_line, waiting_options
 from ticketlock.cli._wording import plain
 
 
-@click.command()
+class _UnderLock(Explained):
+    """Ours are the words up to the first one behind ENTITY that is no option of ours; the others are the program's."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read ours, and leave the program's as they are."""
+        if ctx.resilient_parsing:
+            return super().parse_args(ctx, args)
+        before, rest = self._options(ctx, args)
+        if rest[:1] == ["--"]:
+            raise click.UsageError("which lock? ENTITY stands before '--'.", ctx)
+        behind, command = self._options(ctx, rest[1:])
+        if command == ["--"]:
+            raise click.UsageError(
+                "nothing stands behind '--': give a COMMAND, or leave '--' out to hold the lock.", ctx
+            )
+        if command[:1] == ["--"]:
+            del command[0]
+        return super().parse_args(ctx, [*before, *behind, "--", *rest[:1], *command])
+
+    def _options(self, ctx: click.Context, words: list[str]) -> tuple[list[str], list[str]]:
+        """The options that words begin with; and the others, from '--' or the first word that is no option on."""
+        parser = click.Command(None, params=[each for each in self.get_params(ctx) if isinstance(each, click.Option)])
+        parser.add_help_option = False
+        options = parser.make_parser(ctx)
+        options.allow_interspersed_args = False
+        _, rest, _ = options.parse_args(list(words))
+        read = len(words) - len(rest)
+        # It takes '--' away.
+        if read and words[read - 1] == "--":
+            read -= 1
+        return words[:read], words[read:]
+
+
+@click.command(
+    cls=_UnderLock,
+    example="ticketlock run order-42 --wait 5m -- ./migrate.sh --all",
+    ends=(
+        *(0, USAGE, UNAVAILABLE, WAIT_IS_OVER, LEASE_LOST, CONFIGURATION),
+        *(NOT_EXECUTABLE, NOT_FOUND, SIGNALLED),
+    ),
+)
 @click.argument("entity")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 @waiting_options
 @click.option(
     "--kill-after",
-    type=Seconds(),
+    type=Duration(),
     default=10.0,
-    metavar="SECONDS",
-    help="When the lease is lost: from SIGTERM to SIGKILL.  [default: 10]",
+    metavar="TIME",
+    help="When the lease is lost: from SIGTERM to SIGKILL.  [default: 10s]",
 )
 @table_options
 @click.pass_context
 def run(context: click.Context, /, command: tuple[str, ...], kill_after: float, **said: Any) -> None:
     """Wait for the lock on ENTITY in arrival order, run COMMAND under it, and release it.
 
-    Without a command it is held until a signal comes. The command gets TICKETLOCK_FENCING_TOKEN, TICKETLOCK_ENTITY,
+    The first word behind ENTITY that is no option of ours begins COMMAND, and all behind it is COMMAND's. Without one
+    the lock is held until a signal comes. The command gets TICKETLOCK_FENCING_TOKEN, TICKETLOCK_ENTITY,
     TICKETLOCK_NAMESPACE, TICKETLOCK_OWNER and TICKETLOCK_TABLE in its environment, and is stopped when the lease is
     lost. The exit code is the command's own.
     """

@@ -1,48 +1,105 @@
 """``ticketlock ls`` and ``ticketlock show``: what stands in the table."""
 
 import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import click
 from rich.live import Live
 
-from ticketlock import LockName
-from ticketlock.cli._reports import console, list_table, state, state_tables, summary
+from ticketlock import LockName, LockSummary, LockTable, TableRefused
+from ticketlock.cli._durations import Duration
+from ticketlock.cli._exits import CONFIGURATION, UNAVAILABLE, USAGE
+from ticketlock.cli._explained import Explained
+from ticketlock.cli._reports import Listed, console, list_table, state, state_tables, summary
 from ticketlock.cli._settings import settings_of, table_options
 from ticketlock.cli._signals import Signals
-from ticketlock.cli._wait_in_line import Seconds, namespace_option
+from ticketlock.cli._wait_in_line import namespace_option
 
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
 
 
-@click.command("ls")
+_ORDERS: dict[str, Callable[[Listed], Any]] = {
+    "name": lambda each: each.lock.lock.entity,
+    "held": lambda each: -each.held_for_s,
+    "waiting": lambda each: -each.lock.waiting,
+    "oldest": lambda each: -each.waited_for_s,
+}
+# A look at a lock is a request of its own.
+_LOOKS_AT_ONCE = 16
+
+
+@click.command(
+    "ls",
+    cls=Explained,
+    example="ticketlock ls --busy --prefix order- --sort held",
+    ends=(0, USAGE, UNAVAILABLE, CONFIGURATION),
+)
 @click.option("--namespace", help="Only the locks of this namespace.")
+@click.option("--prefix", default="", help="Only those of entities that begin with this text.")
 @click.option("--busy", is_flag=True, help="Only those that somebody holds or waits for.")
+@click.option(
+    "--sort",
+    type=click.Choice(list(_ORDERS)),
+    default="name",
+    help="By name; or first those held for longest, with the most waiting, with the oldest waiter.  [default: name]",
+)
 @json_option
 @table_options
 @click.pass_context
-def list_locks(context: click.Context, namespace: str | None, busy: bool, as_json: bool) -> None:
-    """List the locks. Reads the whole table."""
+def list_locks(
+    context: click.Context, namespace: str | None, prefix: str, busy: bool, sort: str, as_json: bool
+) -> None:
+    """List the locks, with who holds them for how long, and how long the first in line has waited.
+
+    Reads the whole table, and looks at each lock of the list that somebody holds or waits for.
+    """
+    table = settings_of(context).lock_table()
     found = [
         lock
-        for lock in settings_of(context).lock_table().list_locks()
-        if namespace in (None, lock.lock.namespace) and (not busy or lock.held or lock.waiting)
+        for lock in table.list_locks()
+        if namespace in (None, lock.lock.namespace)
+        and lock.lock.entity.startswith(prefix)
+        and (not busy or lock.held or lock.waiting)
     ]
     found.sort(key=lambda lock: (lock.lock.entity, lock.lock.namespace))
+    listed = sorted(_looked_at(table, found), key=_ORDERS[sort])
     if as_json:
-        click.echo(_json([summary(lock) for lock in found]))
-    elif found:
-        console().print(list_table(found))
+        click.echo(_json([summary(lock) for lock in listed]))
+    elif listed:
+        console().print(list_table(listed))
     else:
         click.echo("No locks.", err=True)
 
 
-@click.command()
+def _looked_at(table: LockTable, locks: Sequence[LockSummary]) -> list[Listed]:
+    def look(lock: LockSummary) -> Listed:
+        if not lock.held and not lock.waiting:
+            return Listed(lock, None)
+        try:
+            return Listed(lock, table.inspect(lock.lock, to_the_end=False))
+        except TableRefused:
+            # Who may list all may be kept from some.
+            return Listed(lock, None)
+
+    pool = ThreadPoolExecutor(_LOOKS_AT_ONCE)
+    try:
+        return list(pool.map(look, locks))
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@click.command(
+    cls=Explained,
+    example="ticketlock show order-42 --watch --every 5s",
+    ends=(0, USAGE, UNAVAILABLE, CONFIGURATION),
+)
 @click.argument("entity")
 @namespace_option
 @json_option
 @click.option("--watch", is_flag=True, help="Look again and again, until a signal comes.")
-@click.option("--every", type=Seconds(0.1), default=2.0, metavar="SECONDS", help="How often to look.  [default: 2]")
+@click.option("--every", type=Duration("100ms"), default=2.0, metavar="TIME", help="How often to look.  [default: 2s]")
 @table_options
 @click.pass_context
 def show(context: click.Context, entity: str, namespace: str, as_json: bool, watch: bool, every: float) -> None:

@@ -1,6 +1,5 @@
 """Standing in line: the options of it, the line on the terminal, and leaving when a signal comes."""
 
-import math
 import threading
 import time
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from ticketlock import Lease, RecordWaitExceeded
+from ticketlock.cli._durations import Duration
 from ticketlock.cli._exits import WAIT_IS_OVER, Ended, after_signal
 from ticketlock.cli._settings import Settings
 from ticketlock.cli._signals import Signals
@@ -19,34 +19,6 @@ from ticketlock.cli._wording import plain
 F = TypeVar("F", bound=Callable[..., Any])
 
 _REDRAWN_EVERY_S = 1.0
-
-
-class Seconds(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5 only
-    """A number of seconds; ``forever`` too, if it may be without end.
-
-    Args:
-        least: the smallest that makes sense.
-        forever: whether it may be without end.
-    """
-
-    name = "seconds"
-
-    def __init__(self, least: float = 0.0, *, forever: bool = False) -> None:
-        self._least = least
-        self._forever = forever
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Read it."""
-        if self._forever and value == "forever":
-            return math.inf
-        try:
-            seconds = float(value)
-        except ValueError:
-            seconds = math.nan
-        if math.isfinite(seconds) and seconds >= self._least:
-            return seconds
-        allowed = f"a number of seconds from {self._least:g} on" + (", or 'forever'" if self._forever else "")
-        raise click.BadParameter(f"{value!r} is not {allowed}.", ctx, param)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,10 +43,10 @@ namespace_option = click.option(
 )
 lease_option = click.option(
     "--lease",
-    type=Seconds(1.0),
+    type=Duration("1s", "7d"),
     default=60.0,
-    metavar="SECONDS",
-    help="How long the lock outlives a holder that does not renew it.  [default: 60]",
+    metavar="TIME",
+    help="How long the lock outlives a holder that does not renew it: 90, 5m, 1h30m.  [default: 60s]",
 )
 
 
@@ -85,10 +57,10 @@ def waiting_options(command: F) -> F:
             namespace_option,
             click.option(
                 "--wait",
-                type=Seconds(forever=True),
+                type=Duration(forever=True),
                 default=60.0,
-                metavar="SECONDS|forever",
-                help="How long to wait in line.  [default: 60]",
+                metavar="TIME|forever",
+                help="How long to wait in line: 90, 5m, 1h30m.  [default: 60s]",
             ),
             click.option("--no-wait", is_flag=True, help="Fail at once if anybody holds the lock or waits for it."),
             lease_option,
@@ -166,7 +138,7 @@ def stand_in_line(settings: Settings, wish: Wish, signals: Signals, **options: A
     except Interrupted:
         raise Ended(None, after_signal(signals.ending() or 0)) from None
     except RecordWaitExceeded as over:
-        message = None if wish.quiet else f"no lock on '{plain(wish.entity)}' within the wait: {over}"
+        message = None if wish.quiet else f"no lock on '{plain(wish.entity)}' within the wait: {plain(str(over))}"
         raise Ended(message, wish.conflict_exit_code) from None
     finally:
         nap.may_be_broken_off = False

@@ -5,9 +5,12 @@ import sys
 import time
 
 import click
+from rich.text import Text
 
-from ticketlock.cli._wording import plain
+from ticketlock.cli._wording import lease, plain, span
 from ticketlock.locks._outcomes import Position
+
+_USUAL_COLUMNS = 80
 
 
 class WaitingLine:
@@ -23,19 +26,35 @@ class WaitingLine:
         self._shows = not quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._began_s = time.monotonic()
         self._seen: Position | None = None
+        self._seen_s = 0.0
         self._drawn = False
 
     def see(self, position: Position) -> None:
         """Take in what a look has found."""
-        self._seen = position
+        self._seen, self._seen_s = position, time.monotonic()
         self.draw()
 
     def draw(self) -> None:
         """Show what was seen last, and how long it has taken so far."""
         if self._shows and self._seen is not None:
             waited_s = int(time.monotonic() - self._began_s)
-            self._write(f"\r{self._entity}: {self._seen.ahead} ahead, {waited_s} s\x1b[K")
+            line = Text(f"{self._entity}: {_place(self._seen)}, {waited_s} s; {self._in_the_way(self._seen)}")
+            # A line that is broken cannot be drawn over.
+            line.truncate(_columns() - 1, overflow="ellipsis")
+            self._write(f"\r{line.plain}\x1b[K")
             self._drawn = True
+
+    def _in_the_way(self, seen: Position) -> str:
+        """For whom, or for what, it waits."""
+        if seen.is_closed:
+            return "closed by an operator"
+        if not seen.holders:
+            return "nobody holds it"
+        now_ms = seen.now.likely_ms + round((time.monotonic() - self._seen_s) * 1_000)
+        first = min(seen.holders, key=lambda holder: holder.lease_until_ms)
+        more = f" and {len(seen.holders) - 1} more" if len(seen.holders) > 1 else ""
+        of_lease = lease(first.lease_until_ms - now_ms)
+        return f"held for {span(now_ms - first.since_ms)}, lease {of_lease}, by {plain(first.owner)}{more}"
 
     def wipe(self) -> None:
         """Take the line away."""
@@ -46,3 +65,15 @@ class WaitingLine:
     @staticmethod
     def _write(text: str) -> None:
         click.echo(text, err=True, nl=False)
+
+
+def _place(seen: Position) -> str:
+    return "next in line" if seen.ahead == 0 else f"{seen.ahead} ahead"
+
+
+def _columns() -> int:
+    """How wide the terminal is; 80 columns where it does not say."""
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or _USUAL_COLUMNS
+    except OSError:
+        return _USUAL_COLUMNS

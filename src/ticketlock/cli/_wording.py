@@ -20,3 +20,15 @@ def span(milliseconds: int) -> str:
         if abs(seconds) >= 2 * size:
             return f"{seconds / size:.1f} {unit}"
     return f"{seconds:.1f} s" if abs(seconds) < 10 else f"{seconds:.0f} s"
+
+
+def lease(rest_ms: int) -> str:
+    """What is left of a lease."""
+    return f"over since {span(-rest_ms)}" if rest_ms <= 0 else f"{span(rest_ms)} left"
+
+
+def permits_and_who_set_them(number: int, *, are_set: bool) -> str:
+    """A number of permits, and whose it is."""
+    if not are_set:
+        return permits_of(number)
+    return "closed by an operator (0 permits)" if number == 0 else f"{permits_of(number)}, set by an operator"

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from ticketlock.client._pace import Pace
-from ticketlock.errors import OutcomeUnknown, RecordWaitExceeded, RequestNotApplied
-from ticketlock.locks._outcomes import Grant, Position
+from ticketlock.errors import OutcomeUnknown, PermitsMismatch, RequestNotApplied
+from ticketlock.locks._outcomes import Grant, Position, wait_is_over
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire._requests import Pause, Steps
 
@@ -32,6 +32,7 @@ def acquire(
 
     Raises:
         RecordWaitExceeded: it is over, and the queue is left.
+        PermitsMismatch: the lock has another number of permits by now; the queue is left.
         TableError: the table could not be used for as long as a place in the queue stands by itself; what was
             written is in the way for a lease at most.
     """
@@ -45,7 +46,7 @@ def acquire(
             won = yield from me.withdraw(found.place.ticket)
             if won is not None:
                 return won
-            raise RecordWaitExceeded(f"ticket {found.place.ticket} had {found.ahead} ahead when the record wait ended")
+            raise wait_is_over(found)
         on_wait(found)
         yield from me.send(Pause(pace.sleep_ms(found, lease_ms=me.claim.lease_ms, rest_ms=rest_ms, jitter=jitter())))
         found = yield from _next_look(me, found, began_ms, record_wait_ms, jitter() * pace.longest_ms)
@@ -63,6 +64,10 @@ def _next_look(
     while True:
         try:
             return (yield from me.check_turn(seen.place, None))
+        except PermitsMismatch:
+            # While an operator's limit counted, it did not matter what was asked for.
+            yield from me.withdraw(seen.place.ticket)
+            raise
         except (RequestNotApplied, OutcomeUnknown):
             yield from me.send(Pause(pause_ms))
             if me.now.latest_ms >= seen.place.lease_until_ms:

@@ -17,6 +17,7 @@ from ticketlock.client._wait import WaitEnded
 from ticketlock.client._wishes import Defaults, Seconds, Terms, Wishes, rest_s
 from ticketlock.errors import ClientClosed, RecordWaitExceeded
 from ticketlock.locks._inspect import LockSummary
+from ticketlock.locks._items import Row
 from ticketlock.locks._lock_table import LockTable
 from ticketlock.locks._names import LockName
 from ticketlock.locks._outcomes import Grant, LockState, Position
@@ -272,6 +273,11 @@ class LockClient:
         """Read a lock, its holders and its whole queue."""
         self._holdings.check_usable()
         return self._table.inspect(self.lock(entity, namespace))
+
+    def remove_waiter(self, entity: str | LockName, ticket: int, *, namespace: str | None = None) -> Row | None:
+        """Take a waiter's place in the queue away; see ``LockTable.remove_waiter``."""
+        self._holdings.check_usable()
+        return self._table.remove_waiter(self.lock(entity, namespace), ticket)
 
     def list(self) -> Iterator[LockSummary]:
         """The locks of the table, in no order; reads the whole table."""

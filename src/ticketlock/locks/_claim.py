@@ -65,5 +65,5 @@ def check_lease(lease_ms: int, client: Any) -> None:
     """
     read_timeout_s = client.meta.config.read_timeout
     if read_timeout_s * 4_000 > lease_ms:
-        allowed = f"at least four read time-outs of the client ({read_timeout_s} s each)"
-        raise InvalidLockRequest("lease_ms", lease_ms, allowed)
+        allowed = f"at least {read_timeout_s * 4:g} s, four read time-outs of the client ({read_timeout_s} s each)"
+        raise InvalidLockRequest("lease", f"{lease_ms / 1_000:g} s", allowed)

@@ -96,6 +96,11 @@ class FencedTransaction(Request):
     writes: tuple[Mapping[str, Any], ...]
     patience_ms: int
 
+    def tables(self, _table: str) -> tuple[str, ...]:
+        """Those of its items."""
+        named = (item.get("TableName") for each in (self.check, *self.writes) for item in each.values())
+        return tuple(sorted({str(name) for name in named}))
+
     def calls(self, _table: str, identity: str) -> Actions[Any]:
         """The transaction."""
         return (yield transact_write_call([self.check, *self.writes], identity))

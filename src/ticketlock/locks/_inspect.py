@@ -6,6 +6,7 @@ from ticketlock.locks import _reads as reads
 from ticketlock.locks._items import LockItem, Row, is_lock_item
 from ticketlock.locks._names import LockName
 from ticketlock.locks._outcomes import LockState
+from ticketlock.locks._queue import is_over
 from ticketlock.wire._attributes import Item, integer
 from ticketlock.wire._requests import Attributes, Steps
 from ticketlock.wire._table_time import Moment
@@ -56,9 +57,9 @@ def list_page(after: Attributes | None, _now: Moment) -> Steps[tuple[list[LockSu
     return [LockSummary.parse(item) for item in reply.items if item is not None], reply.last_key
 
 
-def inspect(lock: LockName, now: Moment) -> Steps[LockState]:
-    """Read one lock, its holders and its whole queue."""
-    request = reads.read_whole(lock)
+def inspect(lock: LockName, now: Moment, *, to_the_end: bool = True) -> Steps[LockState]:
+    """Read one lock, its holders and its queue: the whole, or as far as its first waiter that lives."""
+    request = reads.read_whole(lock) if to_the_end else reads.read_first(lock)
     item: LockItem | None = None
     rows: list[Row] = []
     while True:
@@ -71,6 +72,16 @@ def inspect(lock: LockName, now: Moment) -> Steps[LockState]:
                 item = LockItem.parse(found)
             else:
                 rows.append(Row.parse(found))
-        if reply.last_key is None:
-            return LockState(item, tuple(rows), now)
-        request = replace(request, after=reply.last_key)
+        state = LockState(item, tuple(rows), now)
+        if reply.last_key is None or (not to_the_end and first_in_line(state) is not None):
+            return state
+        request = replace(request, limit=None, after=reply.last_key)
+
+
+def first_in_line(state: LockState) -> Row | None:
+    """The first waiter that lives, of those that were read."""
+    item = state.item
+    if item is None:
+        return None
+    live = (row for row in state.rows if row.ticket > item.void_up_to and not is_over(row.lease_until_ms, state.now))
+    return next(live, None)

@@ -146,6 +146,8 @@ class LockItem:
     Attributes:
         permits_kept_until_s: until when an operator's limit is kept, one second longer with each that is set; None
             where none was set.
+        permits_were_kept_until_s: the same of the last limit, where it was unset.
+        permits_of_users: what the users asked for before the limit was set; None where none was set, or none had asked.
         data_left: what the last holder left for the next.
         now_serving: the ticket of the last grant that came out of the queue; advice.
         last_release: None before the first one.
@@ -164,6 +166,8 @@ class LockItem:
     permits_kept_until_s: int | None = None
     data_left: str | None = None
     now_serving: int | None = None
+    permits_were_kept_until_s: int | None = None
+    permits_of_users: int | None = None
     last_release: LastRelease | None = None
     forced: tuple[Forced, ...] = ()
 
@@ -197,11 +201,13 @@ class LockItem:
             fencing_token=integer(item["fencingToken"]),
             permits=integer(item["permits"]),
             held=integer(item["held"]),
-            mean_hold_ms=integer(item["meanHoldMs"]) if "meanHoldMs" in item else None,
+            mean_hold_ms=_integer_if_there(item, "meanHoldMs"),
             holders=tuple(sorted(holders, key=lambda holder: holder.fencing_token)),
-            permits_kept_until_s=integer(item["permitsKeptUntil"]) if "permitsKeptUntil" in item else None,
+            permits_kept_until_s=_integer_if_there(item, "permitsKeptUntil"),
+            permits_were_kept_until_s=_integer_if_there(item, "permitsWereKeptUntil"),
+            permits_of_users=_integer_if_there(item, "permitsOfUsers"),
             data_left=item["dataLeft"]["S"] if "dataLeft" in item else None,
-            now_serving=integer(item["nowServing"]) if "nowServing" in item else None,
+            now_serving=_integer_if_there(item, "nowServing"),
             last_release=_last_release(item),
             forced=tuple(
                 Forced(name, integer(value["M"]["token"]), integer(value["M"]["leaseUntilMs"]))
@@ -290,3 +296,7 @@ def _last_release(item: Item) -> LastRelease | None:
 def is_lock_item(item: Item) -> bool:
     """Whether an item of a lock's partition is the lock item, not a row."""
     return bool(item["sk"]["S"].endswith("/"))
+
+
+def _integer_if_there(item: Item, name: str) -> int | None:
+    return integer(item[name]) if name in item else None

@@ -1,5 +1,6 @@
 """The lock table for threads: the protocol's verbs, one method each."""
 
+import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -7,10 +8,10 @@ from ticketlock._checks import whole_number
 from ticketlock.locks._claim import MAX_LEASE_MS, MIN_LEASE_MS, Claim, check_lease
 from ticketlock.locks._hand_over import contender_class
 from ticketlock.locks._inspect import LockSummary, inspect, list_page
-from ticketlock.locks._items import Holder
+from ticketlock.locks._items import TICKET_DIGITS, Holder, Row
 from ticketlock.locks._modes import MAX_HOLDERS
 from ticketlock.locks._names import MAX_RECORD_WAIT_MS, LockName, lock_name, owner_id
-from ticketlock.locks._operators import release_of, resume, set_limit
+from ticketlock.locks._operators import release_of, remove_waiter, resume, set_limit, unset_limit
 from ticketlock.locks._outcomes import Grant, Hold, LockState, Place, Position, Released
 from ticketlock.locks._protocol import Contender
 from ticketlock.locks._reads import TIME_CHECK
@@ -118,10 +119,15 @@ class LockTable(Performer):
         """
         return self.contend(claim, lambda me: me.release(held, data_left=data_left))
 
-    def inspect(self, lock: LockName) -> LockState:
-        """Read a lock, its holders and its whole queue; sends a Query a page."""
+    def inspect(self, lock: LockName, *, to_the_end: bool = True) -> LockState:
+        """Read a lock, its holders and its queue; sends a Query a page.
+
+        Args:
+            lock: its name.
+            to_the_end: whether to read the whole queue, or no further than its first waiter that lives.
+        """
         lock_name(lock)
-        return self.run(lambda now: inspect(lock, now))
+        return self.run(lambda now: inspect(lock, now, to_the_end=to_the_end))
 
     def set_limit(self, lock: LockName, permits: int) -> LockState:
         """Set how many may hold a lock at once, 0 to 100: at once, whatever number its users ask for.
@@ -133,6 +139,39 @@ class LockTable(Performer):
         whole_number("permits", permits, 0, MAX_HOLDERS)
         item = self.run(lambda now: set_limit(lock, permits, now, self.contender))
         return LockState(item, (), self.now())
+
+    def unset_limit(self, lock: LockName, permits: int | None = None) -> LockState:
+        """Take a limit that was set away, so that the number counts again that the users ask for.
+
+        Args:
+            lock: its name; one without a limit of this kind stays as it is.
+            permits: what the users ask for, 1 to 100; what they asked for before the limit was set, unless it is said.
+
+        Raises:
+            InvalidLockRequest: nobody had used the lock before its limit was set, and no number is said.
+        """
+        lock_name(lock)
+        if permits is not None:
+            whole_number("permits", permits, 1, MAX_HOLDERS)
+        item = self.run(lambda now: unset_limit(lock, permits, now, self.contender))
+        return LockState(item, (), self.now())
+
+    def remove_waiter(self, lock: LockName, ticket: int) -> Row | None:
+        """Take a waiter's place in the queue away, in one write with the count.
+
+        A waiter that lives finds its place lost at its next look and joins anew, at the end of the queue: to send it
+        away for good, end its process or its execution.
+
+        Args:
+            lock: its name.
+            ticket: the waiter's, as ``inspect`` shows it.
+
+        Returns:
+            Its row, with its owner; None where nobody waits with this ticket.
+        """
+        lock_name(lock)
+        whole_number("ticket", ticket, 0, 10**TICKET_DIGITS - 1)
+        return self.run(lambda now: remove_waiter(lock, ticket, now, self.contender))
 
     def force_release(self, lock: LockName, fencing_token: int) -> Released:
         """Take a lock away from the holder with this fencing token, who finds out at the next heartbeat.
@@ -195,4 +234,5 @@ class LockTable(Performer):
 
     def _release_of(self, lock: LockName, whose: Callable[[Holder], bool], *, by_force: bool) -> Released:
         lock_name(lock)
-        return self.run(lambda now: release_of(lock, whose, now, self.contender, by_force=by_force))
+        by = uuid.uuid4().hex
+        return self.run(lambda now: release_of(lock, whose, now, self.contender, by=by, by_force=by_force))

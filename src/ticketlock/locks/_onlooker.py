@@ -21,6 +21,9 @@ class Onlooker:
     Args:
         claim: what it asks for.
         now: the present moment; later ones come with the replies.
+
+    Attributes:
+        last_seen: the lock item, as it was seen last; None where none was.
     """
 
     def __init__(self, claim: Claim, now: Moment) -> None:
@@ -28,6 +31,7 @@ class Onlooker:
         self.now = now
         # What a row has left of its lease at least, after a look: a parked waiter may sleep for half a lease.
         self.row_kept_ms = claim.lease_ms * 3 // 4
+        self.last_seen: LockItem | None = None
 
     def send(self, request: Request) -> Steps[Reply]:
         """Send one request on the way; its reply moves the present on."""
@@ -64,4 +68,5 @@ class Onlooker:
         lock = LockItem.parse(item)
         if lock.permits != self.claim.permits and not lock.permits_are_set:
             raise PermitsMismatch(self.claim.permits, lock.permits)
+        self.last_seen = lock
         return lock

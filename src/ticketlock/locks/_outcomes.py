@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from ticketlock.locks._items import LockItem, Row
+from ticketlock.errors import RecordWaitExceeded
+from ticketlock.locks._items import Holder, LockItem, Row
 from ticketlock.locks._names import LockName
 from ticketlock.wire._table_time import Moment
 
@@ -71,24 +72,31 @@ class Position:
         ahead: how many live rows stand before it; an upper bound when it is not among the first.
         next_free_ms: about when a holder leaves, table time: by the mean hold, at the latest when its lease ends.
         mean_hold_ms: how long a holder keeps the lock, as far as is known.
-        holders: the owners that hold the lock.
+        holders: who holds the lock.
         lease_over_ms: when a holder's lease ends, table time; None when nobody holds.
         now: the moment of the look.
         turns: how many turns before its own: those who may enter together count once.
         fencing_token: that of the last grant; None when the item was not seen.
-        place_lost: True when the old place was swept, or its number void, and another had to be taken.
+        place_lost: True when the old place was swept or removed, or its number void, and another had to be taken.
+        permits: how many may hold the lock at once; 0 where an operator has closed it; None when the item was not seen.
     """
 
     place: Place
     ahead: int
     next_free_ms: int | None
     mean_hold_ms: int | None
-    holders: tuple[str, ...]
+    holders: tuple[Holder, ...]
     now: Moment
     lease_over_ms: int | None = None
     place_lost: bool = False
     turns: int = 0
     fencing_token: int | None = None
+    permits: int | None = None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nobody can take the lock, since an operator has set its limit to 0."""
+        return self.permits == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,3 +145,21 @@ class LockState:
     item: LockItem | None
     rows: tuple[Row, ...]
     now: Moment
+
+
+def wait_is_over(seen: Position) -> RecordWaitExceeded:
+    """The error of a record wait that ended with this look; it names those who were in the way."""
+    place = "was next in line" if seen.ahead == 0 else f"had {seen.ahead} ahead"
+    why = f"ticket {seen.place.ticket} {place} when the record wait ended"
+    return _in_vain(why, seen.holders, is_closed=seen.is_closed)
+
+
+def no_wait(seen: LockItem | None) -> RecordWaitExceeded:
+    """The error of a record wait of 0, with the item as it was seen; it names those who were in the way."""
+    why = "somebody holds the lock or waits for it, and the record wait is 0"
+    return _in_vain(why) if seen is None else _in_vain(why, seen.holders, is_closed=seen.permits == 0)
+
+
+def _in_vain(why: str, holders: tuple[Holder, ...] = (), *, is_closed: bool = False) -> RecordWaitExceeded:
+    named = ((holder.owner, holder.since_ms, holder.lease_until_ms) for holder in holders)
+    return RecordWaitExceeded(why, named, is_closed=is_closed)

@@ -35,7 +35,6 @@ from ticketlock.errors import (
     InvalidLockRequest,
     LockLost,
     OutcomeUnknown,
-    RecordWaitExceeded,
     RequestNotApplied,
 )
 from ticketlock.locks import _grants as grants
@@ -43,7 +42,17 @@ from ticketlock.locks import _writes as write
 from ticketlock.locks._claim import DATA_BYTES
 from ticketlock.locks._items import Holder, LastRelease, LockItem, Row
 from ticketlock.locks._onlooker import Onlooker
-from ticketlock.locks._outcomes import BY_THE_OWNER, Grant, Hold, Place, Position, Released, Releasing
+from ticketlock.locks._outcomes import (
+    BY_THE_OWNER,
+    Grant,
+    Hold,
+    Place,
+    Position,
+    Released,
+    Releasing,
+    no_wait,
+    wait_is_over,
+)
 from ticketlock.locks._queue import Queue, expired_holders, position_of, somebody_lives, the_turn_is_told
 from ticketlock.wire._attributes import Item
 from ticketlock.wire._requests import Steps, Write
@@ -79,7 +88,7 @@ class Contender(Onlooker):
         if isinstance(found, Row):
             return position_of(None, Place(found.ticket, found.lease_until_ms), self.now, ahead=0)
         if record_wait_ms == 0:
-            raise RecordWaitExceeded("somebody holds the lock or waits for it, and the record wait is 0")
+            raise no_wait(self.last_seen)
         place, item = yield from self.join()
         return position_of(item, place, self.now, ahead=item.ahead_of_the_last)
 
@@ -99,7 +108,7 @@ class Contender(Onlooker):
         won_meanwhile = yield from self.withdraw(found.place.ticket)
         if won_meanwhile is not None:
             return won_meanwhile
-        raise RecordWaitExceeded(f"not the turn of ticket {found.place.ticket} when the record wait ended")
+        raise wait_is_over(found)
 
     # The operations.
 

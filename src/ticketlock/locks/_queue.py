@@ -115,9 +115,10 @@ def position_of(item: LockItem | None, place: Place, now: Moment, ahead: int, tu
         ahead=ahead,
         next_free_ms=min(leaving, default=None),
         mean_hold_ms=mean_hold_ms,
-        holders=tuple(holder.owner for holder in holders),
+        holders=holders,
         now=now,
         lease_over_ms=min((holder.lease_until_ms for holder in holders), default=None),
         turns=ahead if turns is None else turns,
         fencing_token=item.fencing_token if item is not None else None,
+        permits=item.permits if item is not None else None,
     )

@@ -30,6 +30,11 @@ def read_front(claim: Claim, patience_ms: int | None = None) -> Read:
     return Read(*lock_prefix(claim.lock), limit=claim.permits + 2, patience_ms=patience_ms)
 
 
+def read_first(lock: LockName) -> Read:
+    """The lock item and the first row of its queue."""
+    return Read(*lock_prefix(lock), limit=2)
+
+
 def read_whole(lock: LockName) -> Read:
     """The lock item and its whole queue, a page at a time."""
     return Read(*lock_prefix(lock), limit=None)

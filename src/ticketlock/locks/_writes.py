@@ -223,7 +223,8 @@ def set_limit(lock: LockName, permits: int, seen: LockItem | None, now: Moment) 
     A late copy sets nothing: each limit is kept for a second longer than the one before it was.
     """
     claim = Claim(lock, "operator", MIN_LEASE_MS)
-    seen_until_s = seen.permits_kept_until_s if seen is not None else None
+    # What the users asked for, while no limit was set, is kept for the day when none is set any more.
+    of_users = ["permitsOfUsers = permits"] if seen is not None and not seen.permits_are_set else []
     return Write(
         "Update",
         lock_key(lock),
@@ -235,27 +236,61 @@ def set_limit(lock: LockName, permits: int, seen: LockItem | None, now: Moment) 
                 f"fencingToken = {LAST_TOKEN}",
                 f"issued = {LAST_ISSUED}",
                 *(f"{name} = if_not_exists({name}, :zero)" for name in ("waiting", "ticketAtMs", "held", "heldShared")),
+                *of_users,
                 "permits = :limit",
                 "permitsKeptUntil = :kept_until",
                 "expiresAt = :kept_until",
             ]
-        ),
-        condition=either(
-            only_if.NO_LOCK_ITEM,
-            every(
-                only_if.KNOWN_FORMAT,
-                only_if.NO_LIMIT_SET_YET if seen_until_s is None else only_if.LIMIT_AS_I_SAW,
-            ),
-        ),
+        )
+        + " REMOVE permitsWereKeptUntil",
+        condition=only_if.NO_LOCK_ITEM if seen is None else every(only_if.KNOWN_FORMAT, *_limit_as_seen(seen)),
         names=NAMES,
         values=lock_values(claim, now)
-        | {
-            ":limit": number(permits),
-            ":seen_kept_until": number(seen_until_s or 0),
-            ":kept_until": number(_KEPT_UNTIL_S if seen_until_s is None else seen_until_s + 1),
-        },
+        | _limit_seen(seen)
+        | {":limit": number(permits), ":kept_until": number(_next_kept_until_s(seen))},
         returns="ALL_NEW",
     )
+
+
+def unset_limit(lock: LockName, permits: int, seen: LockItem, now: Moment) -> Write:
+    """Take an operator's limit away: from now on the number counts that the users ask for.
+
+    A late copy takes no later limit away, and one of an earlier limit sets nothing: the second until which the next
+    one is kept goes on from where this one was.
+
+    Args:
+        permits: what the users ask for.
+        seen: the item, with its limit.
+    """
+    claim = Claim(lock, "operator", MIN_LEASE_MS)
+    return Write(
+        "Update",
+        lock_key(lock),
+        update="SET permits = :limit, permitsWereKeptUntil = :seen_kept_until, expiresAt = :expires_at"
+        " REMOVE permitsKeptUntil, permitsOfUsers",
+        condition=every(only_if.KNOWN_FORMAT, *_limit_as_seen(seen)),
+        names=NAMES,
+        values=lock_values(claim, now) | _limit_seen(seen) | {":limit": number(permits)},
+        returns="ALL_NEW",
+    )
+
+
+def _limit_as_seen(seen: LockItem) -> tuple[str, ...]:
+    """The conditions that no limit was set, or unset, since the item was seen."""
+    if seen.permits_are_set:
+        return (only_if.LIMIT_AS_I_SAW,)
+    unset = only_if.NO_LIMIT_UNSET_YET if seen.permits_were_kept_until_s is None else only_if.LIMIT_UNSET_AS_I_SAW
+    return only_if.NO_LIMIT_IS_SET, unset
+
+
+def _limit_seen(seen: LockItem | None) -> dict[str, Any]:
+    last_s = None if seen is None else seen.permits_kept_until_s or seen.permits_were_kept_until_s
+    return {":seen_kept_until": number(last_s or 0)}
+
+
+def _next_kept_until_s(seen: LockItem | None) -> int:
+    last_s = None if seen is None else seen.permits_kept_until_s or seen.permits_were_kept_until_s
+    return _KEPT_UNTIL_S if last_s is None else last_s + 1
 
 
 def _lease(claim: Claim, fencing_token: int, now: Moment, *conditions: str, seen_lease_until_ms: int = 0) -> Write:

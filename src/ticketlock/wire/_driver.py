@@ -9,10 +9,10 @@ import itertools
 import random
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError, TableRefused
+from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError, TableNotFound, TableRefused
 from ticketlock.wire import _sdk
 from ticketlock.wire._actions import Actions, Sleep, T
 from ticketlock.wire._clocks import Clocks
@@ -147,6 +147,8 @@ class Driver:
                     refused = getattr(error, "response", None)
                     received = self._received(request, sent, refused)
                     return Answer(refused, received, perhaps_applied, refusal=meaning, error=error)
+                if isinstance(meaning, TableNotFound):
+                    meaning = _not_found(request.tables(self._table_name))
                 if isinstance(meaning, TableError):
                     # What this attempt met says nothing of those before.
                     if perhaps_applied:
@@ -187,6 +189,12 @@ class Driver:
     def _moment(self, reading: Reading) -> Moment | None:
         with self._time_lock:
             return self._time.at(reading)
+
+
+def _not_found(names: Sequence[str]) -> TableNotFound:
+    """Which table is missing; of several the service does not say it."""
+    which = repr(names[0]) if len(names) == 1 else f"of the name of one of {', '.join(map(repr, names))}"
+    return TableNotFound(f"there is no table {which} in this account and Region")
 
 
 def _told(request: Request, error: TableError, cause: Exception) -> tuple[TableError, Exception | None]:

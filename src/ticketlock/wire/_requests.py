@@ -99,6 +99,14 @@ class Request(ABC):
         """After which moment of the local clock no attempt may start; None for never."""
         return None
 
+    def tables(self, table: str) -> tuple[str, ...]:
+        """The names of the tables that it is for.
+
+        Args:
+            table: the driver's own.
+        """
+        return (table,)
+
     def as_told(self, error: TableError) -> TableError:
         """What may be told, and logged, of an error."""
         return error
@@ -150,6 +158,10 @@ class Write(Request):
             given["ExpressionAttributeValues"] = values
         return given
 
+    def tables(self, table: str) -> tuple[str, ...]:
+        """Its own, or the driver's."""
+        return (self.table or table,)
+
     def calls(self, table: str, _identity: str) -> Actions[Any]:
         """The write."""
         returns = {} if self.returns == "NONE" else {"ReturnValues": self.returns}
@@ -174,6 +186,10 @@ class TransactWrite(Request):
     repeatable_for_ms: ClassVar[float] = TOKEN_IS_SAFE_FOR_MS
 
     writes: tuple[Write, ...]
+
+    def tables(self, table: str) -> tuple[str, ...]:
+        """Those of its writes."""
+        return tuple(sorted({name for write in self.writes for name in write.tables(table)}))
 
     def calls(self, table: str, identity: str) -> Actions[Any]:
         """The transaction."""
@@ -225,6 +241,10 @@ class Read(Request):
             given["ExclusiveStartKey"] = self.after
         return given
 
+    def tables(self, table: str) -> tuple[str, ...]:
+        """Its own, or the driver's."""
+        return (self.table or table,)
+
     def calls(self, table: str, _identity: str) -> Actions[Any]:
         """The Query of one page."""
         return (yield Call("dynamodb", "query", self.parameters(table)))
@@ -264,6 +284,10 @@ class Scan(Request):
         if self.after is not None:
             given["ExclusiveStartKey"] = self.after
         return given
+
+    def tables(self, table: str) -> tuple[str, ...]:
+        """Its own, or the driver's."""
+        return (self.table or table,)
 
     def calls(self, table: str, _identity: str) -> Actions[Any]:
         """The Scan of one page."""

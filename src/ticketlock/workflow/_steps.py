@@ -332,7 +332,8 @@ class Workflow:
 
 def _refused(error: PermitsMismatch | RecordWaitExceeded, claim: Claim, ticket: int | None = None) -> Step:
     metrics = {"RecordWaitsExceeded": 1} if isinstance(error, RecordWaitExceeded) else {}
-    return Step(turns.refusal(error), metrics, turns.log_keys(claim, ticket) | {"refused": str(error)})
+    # The text names the holders; the execution fails with it as its cause.
+    return Step(turns.refusal(error), metrics, turns.log_keys(claim, ticket) | {"refused": type(error).__name__})
 
 
 def _order(event: Mapping[str, Any]) -> int:

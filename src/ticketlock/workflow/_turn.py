@@ -9,7 +9,7 @@ from typing import Any
 
 from ticketlock.locks._claim import Claim
 from ticketlock.locks._hand_over import session_expires_at_s
-from ticketlock.locks._items import Session
+from ticketlock.locks._items import Holder, Session
 from ticketlock.locks._names import LockName
 from ticketlock.locks._outcomes import Grant, Hold, Place
 from ticketlock.wire._attributes import number
@@ -144,6 +144,6 @@ def log_keys(claim: Claim, ticket: int | None = None) -> dict[str, Any]:
     return {"entity": claim.lock.entity, "namespace": claim.lock.namespace, "ticket": ticket}
 
 
-def hashes(owners: tuple[str, ...]) -> list[str]:
-    """Owners, told apart without being named."""
-    return [short_hash(owner) for owner in owners]
+def hashes(holders: tuple[Holder, ...]) -> list[str]:
+    """Holders, told apart without being named."""
+    return [short_hash(holder.owner) for holder in holders]

@@ -1,0 +1,61 @@
+"""A command whose help is whole: what it does, an example, how it ends; and whose errors name what was typed."""
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from ticketlock.cli._exits import MEANINGS
+from ticketlock.errors import InvalidLockRequest
+
+
+class Explained(click.Command):
+    """One of the commands.
+
+    Args:
+        example: a command line, or several.
+        ends: its exit codes.
+        more: as click has it.
+    """
+
+    def __init__(self, *args: Any, example: str, ends: Sequence[int | str], **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.example = example
+        self.ends = tuple(ends)
+
+    def get_short_help_str(self, limit: int = 45) -> str:  # noqa: ARG002  # click cuts what is longer
+        """Its first sentence, whole: the list of commands wraps it."""
+        first, _, _ = inspect.cleandoc(self.help or "").partition("\n\n")
+        return " ".join(first.split()).partition(". ")[0].rstrip(".")
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The example, as it is typed, and the exit codes."""
+        with formatter.section("Example"):
+            for line in self.example.splitlines():
+                formatter.write(" " * formatter.current_indent + line + "\n")
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(code), MEANINGS[code]) for code in self.ends])
+        super().format_epilog(ctx, formatter)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it."""
+        try:
+            return super().invoke(ctx)
+        except InvalidLockRequest as error:
+            text = f"{self._as_typed(ctx, error.field)} is {error.value}; allowed: {error.allowed}"
+            raise click.UsageError(text, ctx) from error
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx
+            raise
+
+    def _as_typed(self, ctx: click.Context, field: str) -> str:
+        """What stands on the command line for a field of the library's."""
+        for param in self.get_params(ctx):
+            if param.name == field:
+                return (
+                    max(param.opts, key=len)
+                    if isinstance(param, click.Option)
+                    else param.human_readable_name.strip("[]")
+                )
+        return field

@@ -1,0 +1,75 @@
+"""`--help`: whole, with an example that is one, and with the exit codes."""
+
+import shlex
+
+import click
+import pytest
+
+from ticketlock.cli import _commands
+from ticketlock.cli._durations import Duration
+from ticketlock.cli._explained import Explained
+
+GROUP = _commands._ticketlock
+NARROW = 60
+
+
+def help_of(command: click.Command, width: int = 80) -> str:
+    parent = click.Context(GROUP, info_name="ticketlock")
+    name = command.name if command is not GROUP else None
+    context = parent if name is None else click.Context(command, info_name=name, parent=parent)
+    context.terminal_width = width
+    return command.get_help(context)
+
+
+@pytest.mark.parametrize("width", [NARROW, 80, 100])
+def test_the_list_of_commands_says_whole_sentences(width: int) -> None:
+    listed = " ".join(help_of(GROUP, width).split())
+    assert "..." not in listed.partition("Commands:")[2]
+    for command in GROUP.commands.values():
+        assert command.get_short_help_str() in listed
+
+
+@pytest.mark.parametrize("name", GROUP.commands)
+def test_each_command_has_an_example_that_its_parser_takes(name: str) -> None:
+    command = GROUP.commands[name]
+    assert isinstance(command, Explained)
+    told = help_of(command, NARROW)
+    for line in command.example.splitlines():
+        assert f"  {line}\n" in told
+        program, called, *words = shlex.split(line)
+        assert program == "ticketlock"
+        GROUP.commands[called].make_context(called, words, parent=click.Context(GROUP))
+
+
+@pytest.mark.parametrize("name", GROUP.commands)
+def test_each_command_says_how_it_ends(name: str) -> None:
+    command = GROUP.commands[name]
+    assert isinstance(command, Explained)
+    _, _, ends = help_of(command).partition("Exit codes:\n")
+    told = [line.split()[0] for line in ends.splitlines() if line.startswith("  ") and line[2] != " "]
+    assert told == [str(code) for code in command.ends]
+    assert {0, 2} <= set(command.ends)
+
+
+@pytest.mark.parametrize(
+    ("typed", "seconds"),
+    [("90", 90), ("1.5", 1.5), ("90s", 90), ("5m", 300), ("1h30m", 5_400), ("2d", 172_800), ("1m500ms", 60.5)],
+)
+def test_a_time_is_typed_as_people_say_it(typed: str, seconds: float) -> None:
+    assert Duration().convert(typed, None, None) == seconds
+
+
+@pytest.mark.parametrize("typed", ["", "soon", "5 m", "m", "-5", "-5m", "5mm", "nan", "inf", "forever", "0.5s", "8d"])
+def test_what_is_no_time_or_out_of_bounds_is_refused_with_examples(typed: str) -> None:
+    with pytest.raises(click.BadParameter, match=r"is not a time from 1s to 7d, such as 90, 1\.5s, 5m or 1h30m"):
+        Duration("1s", "7d").convert(typed, None, None)
+
+
+def test_a_wait_may_be_for_ever() -> None:
+    assert Duration(forever=True).convert("forever", None, None) == float("inf")
+
+
+@pytest.mark.parametrize("name", GROUP.commands)
+def test_no_command_asks_for_a_time_in_another_way(name: str) -> None:
+    asked = [each for each in GROUP.commands[name].params if "seconds" in (each.metavar or "").lower()]
+    assert asked == []

@@ -1,0 +1,61 @@
+"""How a wait ends that was in vain, and what its error says."""
+
+import pytest
+from kit.places import Moved, meanwhile, outcome, until
+
+from ticketlock import LockName, PermitsMismatch, Position, RecordWaitExceeded
+
+
+@pytest.mark.parametrize("record_wait", [0, 2])
+def test_the_error_names_the_holder(moved: Moved, entity: str, record_wait: float) -> None:
+    moved.client().acquire(entity, owner="build-7")
+    with moved.time_flies(), pytest.raises(RecordWaitExceeded, match='held by "build-7" since 20') as in_vain:
+        moved.client().acquire(entity, record_wait=record_wait)
+    ((owner, since, until),) = in_vain.value.holders
+    assert (owner, 0 < (until - since).total_seconds() <= 65) == ("build-7", True)
+
+
+def test_the_error_says_that_the_lock_is_closed(moved: Moved, entity: str) -> None:
+    moved.table.set_limit(LockName(entity), 0)
+    with moved.time_flies(), pytest.raises(RecordWaitExceeded, match="closed: an operator has set") as in_vain:
+        moved.client().acquire(entity, record_wait=2)
+    assert in_vain.value.is_closed
+
+
+def test_a_waiter_is_told_who_holds_and_whether_the_lock_is_closed(moved: Moved, entity: str) -> None:
+    seen: list[Position] = []
+    lease = moved.client().acquire(entity, owner="build-7")
+    waiting = meanwhile(lambda: moved.client().acquire(entity, on_wait=seen.append))
+    until(lambda: seen, "a look")
+    assert [holder.owner for holder in seen[-1].holders] == ["build-7"]
+    assert not seen[-1].is_closed
+    moved.table.set_limit(LockName(entity), 0)
+    lease.release()
+    with moved.time_flies():
+        until(lambda: seen[-1].is_closed, "a look at a closed lock")
+        moved.table.unset_limit(LockName(entity))
+        outcome(waiting).release()
+
+
+def test_a_waiter_whom_an_operator_has_removed_joins_anew_and_is_told(moved: Moved, entity: str) -> None:
+    seen: list[Position] = []
+    lease = moved.client().acquire(entity)
+    waiting = meanwhile(lambda: moved.client().acquire(entity, on_wait=seen.append))
+    until(lambda: seen, "a look")
+    removed = moved.client().remove_waiter(entity, seen[0].place.ticket)
+    assert removed is not None
+    with moved.time_flies():
+        until(lambda: seen[-1].place_lost, "another place")
+        lease.release()
+        outcome(waiting).release()
+
+
+def test_a_waiter_who_asks_for_another_number_than_counts_again_leaves_the_queue(moved: Moved, entity: str) -> None:
+    moved.client().acquire(entity)
+    moved.table.set_limit(LockName(entity), 1)
+    waiting = meanwhile(lambda: moved.client().acquire(entity, permits=3))
+    until(lambda: moved.queue_of(entity) == 1, "a waiter")
+    moved.table.unset_limit(LockName(entity))
+    with moved.time_flies(), pytest.raises(PermitsMismatch):
+        outcome(waiting)
+    assert moved.queue_of(entity) == 0

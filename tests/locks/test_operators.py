@@ -1,0 +1,198 @@
+"""What operators do to locks that are not theirs: waiters are removed, limits unset; late copies do no harm."""
+
+import pytest
+from botocore.exceptions import ClientError
+from kit.world import LEASE_MS, Process, World, reply_lost
+
+from ticketlock import Grant, InvalidLockRequest, LockName, PermitsMismatch, Position
+from ticketlock.locks._items import LockItem
+
+SETTLED_MS = 10_000
+"""After which no late copy of a row is to be expected."""
+
+
+def item_of(process: Process, lock: LockName) -> LockItem:
+    item = process.table.inspect(lock).item
+    assert item is not None
+    return item
+
+
+def tickets(process: Process, lock: LockName) -> list[int]:
+    return [row.ticket for row in process.table.inspect(lock).rows]
+
+
+class TestAWaiterIsRemoved:
+    def test_its_row_goes_and_the_count_with_it(
+        self, world: World, alice: Process, bob: Process, carol: Process, lock: LockName
+    ) -> None:
+        alice.granted(alice.claim(lock))
+        waits, behind = bob.claim(lock), carol.claim(lock)
+        place, next_place = bob.queued(waits), carol.queued(behind)
+        world.advance(SETTLED_MS)
+        removed = world.process().table.remove_waiter(lock, place.place.ticket)
+        assert removed is not None
+        assert removed.owner == waits.owner
+        assert tickets(alice, lock) == [next_place.place.ticket]
+        assert item_of(alice, lock).waiting == 1
+
+    def test_row_and_count_go_in_one_request(self, world: World, alice: Process, bob: Process, lock: LockName) -> None:
+        alice.granted(alice.claim(lock))
+        place = bob.queued(bob.claim(lock))
+        world.advance(SETTLED_MS)
+        assert alice.operations(lambda: alice.table.remove_waiter(lock, place.place.ticket)) == [
+            "Query",
+            "TransactWriteItems",
+        ]
+
+    def test_one_that_lives_joins_anew_at_the_end(
+        self, world: World, alice: Process, bob: Process, carol: Process, lock: LockName
+    ) -> None:
+        claim = alice.claim(lock)
+        grant = alice.granted(claim)
+        removed, behind = bob.claim(lock), carol.claim(lock)
+        place, next_place = bob.queued(removed), carol.queued(behind)
+        world.advance(SETTLED_MS)
+        alice.table.remove_waiter(lock, place.place.ticket)
+        found = bob.look(removed, place)
+        assert isinstance(found, Position)
+        assert (found.place_lost, found.place.ticket > next_place.place.ticket) == (True, True)
+        alice.table.release(claim, grant)
+        assert isinstance(bob.look(removed, found), Position)
+        assert isinstance(carol.look(behind, next_place), Grant)
+
+    def test_of_one_that_has_died_the_count_stays_as_after_a_sweep(
+        self, world: World, alice: Process, bob: Process, lock: LockName
+    ) -> None:
+        """The row may be a late copy of one that was counted off: too high a count costs a look, too low a turn."""
+        claim = alice.claim(lock, lease_ms=10 * LEASE_MS)
+        alice.granted(claim)
+        place = bob.queued(bob.claim(lock))
+        world.advance(3 * LEASE_MS)
+        assert alice.table.remove_waiter(lock, place.place.ticket) is not None
+        assert tickets(alice, lock) == []
+        assert item_of(alice, lock).waiting == 1
+
+    def test_of_one_that_has_just_come_the_count_stays_since_its_row_may_come_once_more(
+        self, alice: Process, bob: Process, lock: LockName
+    ) -> None:
+        alice.granted(alice.claim(lock))
+        place = bob.queued(bob.claim(lock))
+        late = bob.sent[-1].parameters
+        alice.table.remove_waiter(lock, place.place.ticket)
+        bob.client.put_item(**late)
+        assert tickets(alice, lock) == [place.place.ticket]
+        assert item_of(alice, lock).waiting == 1
+
+    def test_whose_ticket_nobody_has_changes_nothing(self, alice: Process, bob: Process, lock: LockName) -> None:
+        alice.granted(alice.claim(lock))
+        place = bob.queued(bob.claim(lock))
+        assert alice.table.remove_waiter(lock, place.place.ticket + 1) is None
+        assert tickets(alice, lock) == [place.place.ticket]
+        assert item_of(alice, lock).waiting == 1
+
+    def test_with_a_reply_that_was_lost_is_counted_off_once(
+        self, world: World, alice: Process, bob: Process, carol: Process, lock: LockName
+    ) -> None:
+        alice.granted(alice.claim(lock))
+        place = bob.queued(bob.claim(lock))
+        carol.queued(carol.claim(lock))
+        world.advance(SETTLED_MS)
+        alice.faults = [lambda _: None, reply_lost]
+        removed = alice.table.remove_waiter(lock, place.place.ticket)
+        assert removed is not None
+        assert item_of(alice, lock).waiting == 1
+
+    def test_that_was_granted_the_lock_meanwhile_keeps_it(self, alice: Process, bob: Process, lock: LockName) -> None:
+        claim, waits = alice.claim(lock), bob.claim(lock)
+        grant = alice.granted(claim)
+        place = bob.queued(waits)
+        alice.table.release(claim, grant)
+        assert isinstance(bob.look(waits, place), Grant)
+        assert alice.table.remove_waiter(lock, place.place.ticket) is None
+        assert [holder.owner for holder in item_of(alice, lock).holders] == [waits.owner]
+
+
+class TestALimitIsUnset:
+    def test_and_the_number_counts_again_that_the_users_asked_for_before(
+        self, alice: Process, bob: Process, lock: LockName
+    ) -> None:
+        claim = alice.claim(lock, permits=2)
+        alice.table.release(claim, alice.granted(claim))
+        bob.table.set_limit(lock, 0)
+        bob.table.set_limit(lock, 7)
+        bob.table.unset_limit(lock)
+        assert (item_of(alice, lock).permits, item_of(alice, lock).permits_are_set) == (2, False)
+        with pytest.raises(PermitsMismatch):
+            bob.take(bob.claim(lock, permits=3))
+        bob.granted(bob.claim(lock, permits=2))
+
+    def test_to_a_number_that_is_said(self, alice: Process, bob: Process, lock: LockName) -> None:
+        claim = alice.claim(lock, permits=2)
+        alice.table.release(claim, alice.granted(claim))
+        bob.table.set_limit(lock, 1)
+        bob.table.unset_limit(lock, 3)
+        alice.granted(alice.claim(lock, permits=3))
+
+    def test_of_a_lock_that_nobody_had_used_only_by_a_number_that_is_said(self, alice: Process, lock: LockName) -> None:
+        alice.table.set_limit(lock, 4)
+        with pytest.raises(InvalidLockRequest, match=r"^permits is null; allowed: the number that its users ask for"):
+            alice.table.unset_limit(lock)
+        assert item_of(alice, lock).permits_are_set
+        alice.table.unset_limit(lock, 1)
+        alice.granted(alice.claim(lock))
+
+    def test_where_none_is_set_nothing_is_written(self, alice: Process, lock: LockName) -> None:
+        assert alice.operations(lambda: alice.table.unset_limit(lock)) == ["Query"]
+        alice.granted(alice.claim(lock))
+        assert alice.operations(lambda: alice.table.unset_limit(lock)) == ["Query"]
+
+    def test_and_time_to_live_counts_again(self, world: World, alice: Process, lock: LockName) -> None:
+        alice.table.set_limit(lock, 2)
+        alice.table.unset_limit(lock, 1)
+        found = alice.client.scan(TableName=world.engine.table_name)["Items"]
+        (expires_at_s,) = [int(item["expiresAt"]["N"]) for item in found if item["pk"]["S"] == lock.entity]
+        assert 28 * 86_400 <= expires_at_s - world.now_ms // 1_000 < 29 * 86_400
+
+    def test_a_late_copy_of_a_limit_sets_it_no_more(self, alice: Process, bob: Process, lock: LockName) -> None:
+        alice.granted(alice.claim(lock))
+        bob.operations(lambda: bob.table.set_limit(lock, 0))
+        late = bob.sent[-1].parameters
+        alice.table.unset_limit(lock)
+        with pytest.raises(ClientError, match="ConditionalCheckFailed"):
+            bob.client.update_item(**late)
+        assert not item_of(alice, lock).permits_are_set
+
+    def test_a_late_copy_of_an_unset_takes_no_later_limit_away(
+        self, alice: Process, bob: Process, lock: LockName
+    ) -> None:
+        alice.granted(alice.claim(lock))
+        alice.table.set_limit(lock, 2)
+        bob.operations(lambda: bob.table.unset_limit(lock))
+        late = bob.sent[-1].parameters
+        for permits in (3, 4):
+            alice.table.set_limit(lock, permits)
+            with pytest.raises(ClientError, match="ConditionalCheckFailed"):
+                bob.client.update_item(**late)
+            alice.table.unset_limit(lock)
+        assert item_of(alice, lock).permits == 1
+
+    def test_a_late_copy_of_a_limit_that_was_set_after_another_was_unset_sets_it_no_more(
+        self, alice: Process, bob: Process, lock: LockName
+    ) -> None:
+        alice.granted(alice.claim(lock))
+        alice.table.set_limit(lock, 2)
+        alice.table.unset_limit(lock)
+        bob.operations(lambda: bob.table.set_limit(lock, 0))
+        late = bob.sent[-1].parameters
+        alice.table.unset_limit(lock)
+        with pytest.raises(ClientError, match="ConditionalCheckFailed"):
+            bob.client.update_item(**late)
+        assert item_of(alice, lock).permits == 1
+
+    def test_with_a_reply_that_was_lost_is_unset(self, alice: Process, bob: Process, lock: LockName) -> None:
+        alice.granted(alice.claim(lock))
+        alice.table.set_limit(lock, 0)
+        bob.faults = [lambda _: None, reply_lost]
+        item = bob.table.unset_limit(lock).item
+        assert item is not None
+        assert (item.permits, item.permits_are_set) == (1, False)
