@@ -143,6 +143,14 @@ class TestFork:
         for verb in ("acquire", "again", "inspect"):
             assert "make another one here" in str(told["child"][verb]), verb
 
+    def test_no_other_road_leads_to_the_table(self, told: dict[str, Any]) -> None:
+        """Parent and child have one connection: each could be told what the other has asked."""
+        roads = {**told["child"]["tables"], "acquire of a task": told["child"]["tasks"]["acquire"]}
+        assert [each for each, said in roads.items() if "ClientClosed: the client was made in" not in str(said)] == []
+
+    def test_a_client_for_tasks_is_closed_without_a_word(self, told: dict[str, Any]) -> None:
+        assert told["child"]["tasks"]["close"] is None
+
     def test_its_end_leaves_the_parents_lock_alone(self, told: dict[str, Any]) -> None:
         assert told["child"]["close"] is None
         assert (told["parent"]["status"], told["parent"]["is_held"]) == (0, True)

@@ -213,6 +213,8 @@ class LockClient:
 
     async def close(self) -> None:
         """Release what is held still, and end the heartbeats; waiters of this client get ``ClientClosed``."""
+        if not self._holdings.is_of_this_process:
+            return
         leases = self._holdings.close()
         for waiter in list(self._waiters):
             waiter.cancel()

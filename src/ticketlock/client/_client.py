@@ -37,7 +37,8 @@ R = TypeVar("R")
 class LockClient:
     """Locks in one table, for one process and any number of threads.
 
-    It is not for a forked child, which has to make its own.
+    It is not for a forked child, which has to make its own, with a DynamoDB client of its own: there every call, of its
+    ``table`` too, raises ``ClientClosed``.
 
     Args:
         table_name: a lock table; ``create_table`` makes one.

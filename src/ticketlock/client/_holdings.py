@@ -4,7 +4,6 @@ Every verb of a held lock is written here once, as ``Actions``; a client drives 
 """
 
 import logging
-import os
 import random
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,6 +36,7 @@ from ticketlock.wire import _sdk
 from ticketlock.wire._actions import Actions, T
 from ticketlock.wire._clocks import Clocks
 from ticketlock.wire._heartbeat import Due
+from ticketlock.wire._process import OwnProcess
 from ticketlock.wire._requests import Answer, Request, Steps
 from ticketlock.wire._table_time import Reading
 
@@ -97,7 +97,7 @@ class Holdings(Generic[L]):
         self._table = table
         self._heart = heart
         self._clocks = clocks
-        self._pid = os.getpid()
+        self._process = OwnProcess()
         self._closed = False
         self._mutex = threading.Lock()
         self._held: dict[tuple[LockName, object], list[L]] = {}
@@ -107,7 +107,7 @@ class Holdings(Generic[L]):
     @property
     def is_of_this_process(self) -> bool:
         """Whether this process made the client, and was not forked from the one that did."""
-        return self._pid == os.getpid()
+        return self._process.is_this
 
     def check_usable(self) -> None:
         """Refuse a client that was closed, or copied into another process.
@@ -115,10 +115,7 @@ class Holdings(Generic[L]):
         Raises:
             ClientClosed: it was.
         """
-        if not self.is_of_this_process:
-            raise ClientClosed(
-                f"the client was made in process {self._pid}, from which this one was forked: make another one here"
-            )
+        self._process.check()
         if self._closed:
             raise ClientClosed("the client was closed")
 

@@ -18,6 +18,7 @@ from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError, Tab
 from ticketlock.wire import _sdk
 from ticketlock.wire._actions import Actions, Sleep, T
 from ticketlock.wire._clocks import Clocks
+from ticketlock.wire._process import OwnProcess
 from ticketlock.wire._requests import Answer, InconclusiveAnswer, Refusal, Reply, Request, Steps
 from ticketlock.wire._table_time import Moment, Reading, TableTime
 
@@ -50,7 +51,9 @@ class Driver:
         self._give_up_after_ms = give_up_after_ms
         self._jitter = jitter
         self._time = TableTime()
-        self._time_lock = threading.Lock()
+        # A signal handler may use the table while the thread that it has interrupted has this lock.
+        self._time_lock = threading.RLock()
+        self._process = OwnProcess()
 
     def run(self, steps: Callable[[Moment], Steps[T]]) -> Actions[T]:
         """Drive steps of the protocol to their end, performing each request that they yield."""
@@ -73,6 +76,8 @@ class Driver:
 
         It is the moment of the call, not of the answer: what a caller has finished by then was finished by then.
         """
+        # Before any lock: whoever had it at the fork is not here to give it back.
+        self._process.check()
         last_ms = self.clocks.read().local_ms + self._give_up_after_ms
         while True:
             began = self.clocks.read()
@@ -118,6 +123,7 @@ class Driver:
 
         Raises:
             RequestNotApplied, OutcomeUnknown, TableError: as of ``perform``.
+            ClientClosed: this process was forked from the one that the driver belongs to.
         """
         last_ms = self.clocks.read().local_ms + request.gives_up_after_ms(self._give_up_after_ms)
         too_late_ms = request.too_late_ms()
@@ -130,6 +136,7 @@ class Driver:
             if too_late_ms is not None and sent.local_ms > too_late_ms:
                 given_up = OutcomeUnknown if perhaps_applied else RequestNotApplied
                 raise given_up("not sent: it would have come too late")
+            self._process.check()
             try:
                 response = yield from request.calls(self._table_name, identity)
                 items = request.items(response)
