@@ -7,6 +7,8 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from inspect import GEN_CREATED, getgeneratorstate
 from typing import Any, Generic, Protocol, TypeVar
 
 from ticketlock._checks import duration_ms, text
@@ -99,7 +101,8 @@ class Holdings(Generic[L]):
         self._clocks = clocks
         self._process = OwnProcess()
         self._closed = False
-        self._mutex = threading.Lock()
+        # A signal handler that closes the client may have interrupted the thread that has this lock.
+        self._mutex = threading.RLock()
         self._held: dict[tuple[LockName, object], list[L]] = {}
 
     # What is held.
@@ -124,17 +127,22 @@ class Holdings(Generic[L]):
         """Whether the client was closed."""
         return self._closed
 
-    def held_by(self, caller: object, terms: Terms, *, reentrant: bool) -> L | None:
+    def held_by(self, caller: object, terms: Terms, *, reentrant: bool) -> Actions[L | None]:
         """The lease of a caller that holds the lock already, and holds it once more now.
 
         Raises:
             AlreadyHeld: it holds it, and did not ask to hold it again.
         """
         with self._mutex:
-            leases = [lease for lease in self._held.get((terms.claim.lock, caller), ()) if lease.is_held()]
+            leases = list(self._held.get((terms.claim.lock, caller), ()))
+        for lease in leases:
+            if lease._is_in_doubt():
+                with suppress(LockLost):
+                    yield from self.renew(lease)
+        leases = [lease for lease in leases if lease.is_held()]
         if not leases:
             return None
-        if reentrant and leases[0].shared == terms.claim.shared and leases[0]._hold_again():
+        if reentrant and leases[0].shared == terms.claim.shared and leases[0]._hold_again(terms.claim):
             return leases[0]
         # Released meanwhile, by another thread.
         if terms.claim.permits > 1 or not leases[0].is_held():
@@ -144,6 +152,33 @@ class Holdings(Generic[L]):
             "first, or ask with reentrant=True (shared, if it is held so)"
         )
 
+    def hold(self, caller: object, terms: Terms, waits: Waits, make: Callable[[Terms, Grant], L]) -> Actions[L]:
+        """Wait for the lock, take it and keep its lease. What ends that early leaves nothing behind, if it can."""
+        lease = None
+        try:
+            grant = yield from self.acquire(terms, waits)
+            lease = make(terms, grant)
+            return self.keep(caller, lease)
+        except HAS_LEFT:
+            raise
+        except BaseException:
+            waits.is_over = True
+            if lease is None:
+                yield from self.leave(terms)
+            else:
+                yield from self.give_back(lease)
+            raise
+
+    def take_back(self, caller: object, claim: Claim) -> Actions[None]:
+        """Undo an acquisition that has ended well, where its caller was interrupted before it came to know."""
+        with self._mutex:
+            leases = list(self._held.get((claim.lock, caller), ()))
+        for lease in leases:
+            if lease._claim is claim:
+                yield from self.give_back(lease)
+            else:
+                lease._hold_no_more(claim)
+
     def keep(self, caller: object, lease: L) -> L:
         """Remember a lease, and watch it.
 
@@ -152,16 +187,17 @@ class Holdings(Generic[L]):
             RuntimeError: no thread can be started: a lock that nobody renews is not handed out.
         """
         with self._mutex:
-            if self._closed:
-                raise ClientClosed("the client was closed")
             lease._caller = caller
             self._held.setdefault((lease.lock, caller), []).append(lease)
-        if lease._is_watched():
-            try:
+        try:
+            if lease._is_watched():
                 self._heart.watch(lease)
-            except RuntimeError:
-                self.forget(lease)
-                raise
+            # Last: whoever closes the client from now on, in a signal handler for example, finds it, and releases it.
+            if self._closed:
+                raise ClientClosed("the client was closed")
+        except BaseException:
+            self.forget(lease)
+            raise
         _log.debug("acquired %r", lease)
         return lease
 
@@ -190,7 +226,7 @@ class Holdings(Generic[L]):
         """
         failed_ms = 0
         for lease in leases:
-            lease._holds = 1
+            lease._again.clear()
             if failed_ms >= _FAILS_FOR_MS:
                 _log.warning("%r was not released, and ends by itself: the table was out of reach for others", lease)
                 lease._mark_released()
@@ -200,6 +236,10 @@ class Holdings(Generic[L]):
             yield lease
             if lease._state == "unreleased":
                 failed_ms += self._clocks.read().local_ms - began_ms
+
+    def _keeps(self, lease: L) -> bool:
+        with self._mutex:
+            return any(each is lease for each in self._held.get((lease.lock, lease._caller), ()))
 
     def _drop(self, lease: L) -> None:
         with self._mutex:
@@ -319,16 +359,21 @@ class Holdings(Generic[L]):
         lease._check_process()
         if data_left is not None:
             text("data_left", data_left, DATA_BYTES)
-        was = lease._mark_released()
-        if was == "still held" or was == "released":
-            return
-        self._heart.forget(lease)
         try:
+            was = lease._mark_released()
+            if was == "still held" or was == "released":
+                return
+            self._heart.forget(lease)
             yield from self._free(lease, was, data_left)
         except TicketLockError as error:
             if not best_effort:
                 raise
             _log.warning("%r was not released: %s", lease, error)
+        except BaseException:
+            if self._keeps(lease):
+                # `close` tries it again, and so may its owner.
+                lease._mark_unreleased()
+            raise
         finally:
             self._heart.join_idle()
 
@@ -357,10 +402,21 @@ class Holdings(Generic[L]):
 
     def each(self, leases: Sequence[L], end: Callable[[L], Actions[None]]) -> Actions[None]:
         """The last one first, each of them, whatever becomes of the others."""
+        ends = [end(lease) for lease in reversed(leases)]
+        try:
+            yield from self._one_by_one(ends)
+        except GeneratorExit:
+            raise
+        except BaseException:
+            # Those that an interrupt between two has kept from beginning.
+            yield from self._one_by_one([each for each in ends if getgeneratorstate(each) == GEN_CREATED])
+            raise
+
+    def _one_by_one(self, ends: Sequence[Actions[None]]) -> Actions[None]:
         first: BaseException | None = None
-        for lease in reversed(leases):
+        for end in ends:
             try:
-                yield from end(lease)
+                yield from end
             except GeneratorExit:
                 raise
             except BaseException as error:
