@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -109,6 +110,19 @@ def wait_in_the_background(locks: LockClient, entity: str) -> None:
     waits.wait()
 
 
+def release_in_the_background(locks: LockClient, lease: Lease) -> None:
+    """As a daemon thread does, which is still at it when the program ends."""
+    begun = threading.Event()
+
+    def slowly(**_: Any) -> None:
+        begun.set()
+        time.sleep(0.5)
+
+    locks.table.client.meta.events.register("before-send.dynamodb", slowly)
+    threading.Thread(target=lease.release, daemon=True).start()
+    begun.wait()
+
+
 def main(how: str, table_name: str, entity: str) -> None:
     locks = LockClient(table_name)
     if how == "waits":
@@ -118,6 +132,8 @@ def main(how: str, table_name: str, entity: str) -> None:
     say("held")
     if how == "fork":
         fork(locks, lease, entity)
+    elif how == "releases":
+        release_in_the_background(locks, lease)
     elif how == "exit":
         sys.exit(3)
     elif how == "exception":

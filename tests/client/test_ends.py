@@ -69,7 +69,9 @@ def said_until(program: subprocess.Popen[str], what: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize(("how", "code"), [("end", 0), ("exit", 3), ("exception", 1), ("in a thread", 0)])
+@pytest.mark.parametrize(
+    ("how", "code"), [("end", 0), ("exit", 3), ("exception", 1), ("in a thread", 0), ("releases", 0)]
+)
 def test_a_program_that_ends_with_a_lock_held_frees_it(
     place: Emulated, start: Any, entity: str, how: str, code: int
 ) -> None:

@@ -15,6 +15,9 @@ from kit.places import meanwhile, outcome, until
 from ticketlock import Lease, LockClient, LockName, LockTable, TicketLockError
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 
+# What is raised while a generator is thrown away, Python reports and forgets.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 LEASE_S = 60
 ENTITIES = ("a", "b", "c")
 

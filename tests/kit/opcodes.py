@@ -68,5 +68,7 @@ def _left_out(code: CodeType) -> tuple[frozenset[int], frozenset[int]]:
         if len(nones) == 3 and all(each.opname == "LOAD_CONST" and each.argval is None for each in nones):
             calls = [each for each in found[at + 3 : at + 5] if each.opname in ("PRECALL", "CALL")]
             if calls:
-                exits.update(range(first.offset, calls[-1].offset + 1))
+                # What the block returns is put aside first.
+                before = found[at - 1] if at and found[at - 1].opname == "SWAP" else first
+                exits.update(range(before.offset, calls[-1].offset + 1))
     return frozenset(exits), frozenset(each.offset for each in found if each.opname.startswith("RETURN"))

@@ -216,8 +216,9 @@ class Holdings(Generic[L]):
         reading = self._clocks.read()
         with self._mutex:
             self._closed = True
-            every = (lease for leases in self._held.values() for lease in leases)
-            return [lease for lease in every if not lease._has_nothing_to_free(reading)]
+            # Copied at once: a signal handler that closes the client too changes it.
+            every = list(self._held.values())
+            return [lease for leases in every for lease in leases if not lease._has_nothing_to_free(reading)]
 
     def at_last(self, leases: Sequence[L]) -> Iterator[L]:
         """Leases to release at last, one after the other, however often they are held.
@@ -244,9 +245,12 @@ class Holdings(Generic[L]):
     def _drop(self, lease: L) -> None:
         with self._mutex:
             key = lease.lock, lease._caller
-            others = [each for each in self._held.pop(key, ()) if each is not lease]
+            # At no moment are the others not there.
+            others = [each for each in self._held.get(key, ()) if each is not lease]
             if others:
                 self._held[key] = others
+            else:
+                self._held.pop(key, None)
 
     def _drop_what_is_over(self, reading: Reading) -> None:
         """Those whose release has failed, and could free nothing any more."""
@@ -256,7 +260,7 @@ class Holdings(Generic[L]):
                 if left:
                     self._held[key] = left
                 else:
-                    del self._held[key]
+                    self._held.pop(key, None)
 
     # The verbs.
 
