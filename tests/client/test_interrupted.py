@@ -187,23 +187,3 @@ def test_a_signal_handler_may_close_the_client_wherever_the_thread_is(
         except BaseException as error:
             error.add_note(f"opcode {number}")
             raise
-
-
-def test_an_exception_raised_in_actions_that_end_without_a_call_is_not_lost(memory: MemoryDynamoDB) -> None:
-    """Of an inner hold, whose release sends nothing."""
-    locks = LockClient("locks", client=memory.client)
-    outer = locks.acquire("a", reentrant=True)
-    number, raised = 0, True
-    while raised:
-        number += 1
-        inner = locks.acquire("a", reentrant=True)
-        try:
-            with AtOpcode(number, interrupt) as at:
-                inner.release()
-            raised = False
-        except Interrupt:
-            raised = True
-            outer._again.clear()
-        assert raised or at.passed < number, f"opcode {number}"
-    outer.release()
-    locks.close()
