@@ -202,9 +202,9 @@ def test_a_lock_that_arrives_while_the_client_is_closed_is_not_kept(place: Emula
     until(lambda: place.is_free(entity))
 
 
-def test_closing_waits_for_a_release_that_is_under_way(place: Emulated, entity: str) -> None:
+def test_closing_waits_for_a_release_that_is_under_way(moved: Moved, entity: str) -> None:
     wire = Wire()
-    locks = place.client(wire=wire)
+    locks = moved.client(wire=wire)
     lease = locks.acquire(entity)
     with wire.held_back(is_release) as gate:
         releasing = meanwhile(lease.release)
@@ -213,7 +213,7 @@ def test_closing_waits_for_a_release_that_is_under_way(place: Emulated, entity: 
         until(lambda: _is_closed(locks))
         assert not wait([closing], ENOUGH_TO_END_EARLY_S).done
     outcome(closing)
-    assert place.is_free(entity)
+    assert moved.is_free(entity)
     outcome(releasing)
 
 
