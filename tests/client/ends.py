@@ -3,15 +3,17 @@
 Its command line: how it ends, the table, the entity. Each line that it prints is a JSON text.
 """
 
+import asyncio
 import json
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
-from ticketlock import Lease, LockClient
+from ticketlock import Claim, Lease, LockClient, LockName, LockTable, aio, pessimistic
 
 
 def say(what: Any) -> None:
@@ -27,8 +29,43 @@ def error_of(what: Callable[[], Any]) -> str | None:
     return None
 
 
+def tables(locks: LockClient, mine: LockTable, lease: Lease) -> dict[str, Callable[[], Any]]:
+    """What can be asked of the client's table, of one over a client of the user's, and by the article's functions."""
+    name, other = LockName(lease.entity), LockName(lease.entity + "x")
+    claim, article = Claim(name, lease.owner, 60_000), pessimistic(locks)
+    return {
+        "table.take_ticket": lambda: locks.table.take_ticket(Claim(other, "child", 60_000), 0),
+        "table.renew": lambda: locks.table.renew(claim, lease.fencing_token),
+        "table.set_data": lambda: locks.table.set_data(claim, lease.fencing_token, "child"),
+        "table.force_release": lambda: locks.table.force_release(name, lease.fencing_token),
+        "table.release_as": lambda: locks.table.release_as(name, lease.owner),
+        "table.resume": lambda: locks.table.resume(name, lease.owner, 60_000),
+        "table.set_limit": lambda: locks.table.set_limit(name, 0),
+        "table.inspect": lambda: locks.table.inspect(name),
+        "table.list_locks": lambda: list(locks.table.list_locks()),
+        "table.now": locks.table.now,
+        "a table of mine": lambda: mine.take_ticket(Claim(other, "child", 60_000), 0),
+        "acquire_lock": lambda: article.acquire_lock(other.entity, 60, "child"),
+        "extend_lock": lambda: article.extend_lock(name.entity, 60, lease.owner),
+        "release_lock": lambda: article.release_lock(name.entity, lease.owner),
+    }
+
+
+def tasks(locks: aio.LockClient, entity: str) -> dict[str, str | None]:
+    """What becomes of the parent's client for tasks."""
+    return {
+        "acquire": error_of(lambda: asyncio.run(locks.try_acquire(entity + "x"))),
+        "close": error_of(lambda: asyncio.run(locks.close())),
+    }
+
+
 def fork(locks: LockClient, lease: Lease, entity: str) -> None:
     """In the child, say what becomes of the parent's client and lease; then end as any program does."""
+    mine = LockTable(locks.table.table_name, client=locks.table.client)
+    mine.now()
+    loop = asyncio.new_event_loop()
+    for_tasks = loop.run_until_complete(aio.LockClient(locks.table.table_name).__aenter__())
+    held_by_tasks = loop.run_until_complete(for_tasks.acquire(entity + "y").__aenter__())
     # A child of `with` leaves it too.
     with lease:
         child = os.fork()
@@ -48,13 +85,18 @@ def fork(locks: LockClient, lease: Lease, entity: str) -> None:
                     "again": error_of(lambda: locks.acquire(entity, reentrant=True)),
                     "inspect": error_of(lambda: locks.inspect(entity)),
                     "close": error_of(locks.close),
+                    "tables": {what: error_of(ask) for what, ask in tables(locks, mine, lease).items()},
+                    "tasks": tasks(for_tasks, entity),
                 }
             )
             sys.exit(0)
         _, status = os.waitpid(child, 0)
         lease.renew()
+        loop.run_until_complete(held_by_tasks.renew())
         say({"status": status, "is_held": lease.is_held(), "token": lease.fencing_token})
         sys.stdin.readline()
+        loop.run_until_complete(for_tasks.close())
+        loop.close()
 
 
 def wait_in_the_background(locks: LockClient, entity: str) -> None:
@@ -68,6 +110,19 @@ def wait_in_the_background(locks: LockClient, entity: str) -> None:
     waits.wait()
 
 
+def release_in_the_background(locks: LockClient, lease: Lease) -> None:
+    """As a daemon thread does, which is still at it when the program ends."""
+    begun = threading.Event()
+
+    def slowly(**_: Any) -> None:
+        begun.set()
+        time.sleep(0.5)
+
+    locks.table.client.meta.events.register("before-send.dynamodb", slowly)
+    threading.Thread(target=lease.release, daemon=True).start()
+    begun.wait()
+
+
 def main(how: str, table_name: str, entity: str) -> None:
     locks = LockClient(table_name)
     if how == "waits":
@@ -77,6 +132,8 @@ def main(how: str, table_name: str, entity: str) -> None:
     say("held")
     if how == "fork":
         fork(locks, lease, entity)
+    elif how == "releases":
+        release_in_the_background(locks, lease)
     elif how == "exit":
         sys.exit(3)
     elif how == "exception":

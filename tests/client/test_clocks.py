@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from kit.places import Moved, Wire, meanwhile, outcome, until
 
-from ticketlock import LockClient, LockLost, Position, RecordWaitExceeded
+from ticketlock import AlreadyHeld, LockClient, LockLost, Position, RecordWaitExceeded
 from ticketlock.testing import ManualClock
 from ticketlock.wire._table_time import Reading
 
@@ -85,6 +85,34 @@ def test_a_wall_clock_that_is_set_forward_is_taken_for_a_freeze_until_the_table_
     assert not lease.is_held()
     lease.ensure(30)
     assert lease.is_held()
+
+
+def test_a_holder_whose_wall_clock_was_set_forward_does_not_wait_for_itself(
+    locks: LockClient, machine: ManualClock, entity: str
+) -> None:
+    locks.acquire(entity)
+    machine.set_wall(machine.wall_ms + 1_000 * FOUR_MINUTES_S)
+    with pytest.raises(AlreadyHeld):
+        locks.acquire(entity, record_wait=0)
+
+
+def test_a_holder_whose_wall_clock_was_set_forward_holds_the_lock_once_more(
+    locks: LockClient, machine: ManualClock, entity: str
+) -> None:
+    lease = locks.acquire(entity)
+    machine.set_wall(machine.wall_ms + 1_000 * FOUR_MINUTES_S)
+    assert locks.acquire(entity, reentrant=True, record_wait=0) == lease
+    assert lease.is_held()
+
+
+def test_one_that_has_lost_the_lock_in_a_freeze_stands_in_line_for_it(
+    moved: Moved, locks: LockClient, machine: ManualClock, entity: str
+) -> None:
+    locks.acquire(entity)
+    machine.freeze(65)
+    moved.client(heartbeat=False).acquire(entity)
+    with pytest.raises(RecordWaitExceeded):
+        locks.acquire(entity, reentrant=True, record_wait=0)
 
 
 def test_a_lease_that_was_renewed_is_held_though_the_wall_clock_was_set_meanwhile(

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from concurrent.futures import wait
 
 import pytest
 from kit.places import Emulated, Moved, Wire, meanwhile, outcome, until
@@ -9,6 +10,8 @@ from kit.sent import is_release, is_renewal
 
 from ticketlock import ClientClosed, LockClient, LockLost, RecordWaitExceeded, TableError
 from ticketlock.testing import Fault
+
+ENOUGH_TO_END_EARLY_S = 0.5
 
 
 def test_a_client_that_is_closed_releases_what_it_holds(place: Emulated, locks: LockClient, entity: str) -> None:
@@ -197,6 +200,21 @@ def test_a_lock_that_arrives_while_the_client_is_closed_is_not_kept(place: Emula
     with pytest.raises(ClientClosed):
         outcome(acquiring)
     until(lambda: place.is_free(entity))
+
+
+def test_closing_waits_for_a_release_that_is_under_way(moved: Moved, entity: str) -> None:
+    wire = Wire()
+    locks = moved.client(wire=wire)
+    lease = locks.acquire(entity)
+    with wire.held_back(is_release) as gate:
+        releasing = meanwhile(lease.release)
+        assert gate.reached.wait(30)
+        closing = meanwhile(locks.close)
+        until(lambda: _is_closed(locks))
+        assert not wait([closing], ENOUGH_TO_END_EARLY_S).done
+    outcome(closing)
+    assert moved.is_free(entity)
+    outcome(releasing)
 
 
 def _is_closed(locks: LockClient) -> bool:

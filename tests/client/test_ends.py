@@ -69,7 +69,9 @@ def said_until(program: subprocess.Popen[str], what: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize(("how", "code"), [("end", 0), ("exit", 3), ("exception", 1), ("in a thread", 0)])
+@pytest.mark.parametrize(
+    ("how", "code"), [("end", 0), ("exit", 3), ("exception", 1), ("in a thread", 0), ("releases", 0)]
+)
 def test_a_program_that_ends_with_a_lock_held_frees_it(
     place: Emulated, start: Any, entity: str, how: str, code: int
 ) -> None:
@@ -142,6 +144,14 @@ class TestFork:
     def test_it_cannot_use_the_client_and_is_told_what_to_do(self, told: dict[str, Any]) -> None:
         for verb in ("acquire", "again", "inspect"):
             assert "make another one here" in str(told["child"][verb]), verb
+
+    def test_no_other_road_leads_to_the_table(self, told: dict[str, Any]) -> None:
+        """Parent and child have one connection: each could be told what the other has asked."""
+        roads = {**told["child"]["tables"], "acquire of a task": told["child"]["tasks"]["acquire"]}
+        assert [each for each, said in roads.items() if "ClientClosed: the client was made in" not in str(said)] == []
+
+    def test_a_client_for_tasks_is_closed_without_a_word(self, told: dict[str, Any]) -> None:
+        assert told["child"]["tasks"]["close"] is None
 
     def test_its_end_leaves_the_parents_lock_alone(self, told: dict[str, Any]) -> None:
         assert told["child"]["close"] is None

@@ -15,6 +15,7 @@ from ticketlock.wire._table_time import Reading
 SHORT_S = 2.0
 """Long enough for a machine that is busy."""
 MANY = 300
+MORE_THAN_RENEW_AT_ONCE = 160
 
 
 class Told:
@@ -135,6 +136,26 @@ def test_many_renewals_that_hang_leave_room_for_the_others(place: Emulated, enti
         renewed = wire.renewals(f"{entity}, other")
         until(lambda: wire.renewals(f"{entity}, other") >= renewed + 3)
         assert other.is_held()
+
+
+@pytest.mark.parametrize("kind", ["threads"])
+def test_a_silent_table_delays_the_news_of_no_lease_of_many(moved: Moved, entity: str) -> None:
+    """More renewals hang than there are threads for them."""
+    wire, told = Wire(), {"danger": set[str](), "lost": set[str]()}
+    locks = moved.client(wire=wire, lease=SHORT_S)
+    for number in range(MORE_THAN_RENEW_AT_ONCE):
+        locks.acquire(
+            f"{entity} {number}",
+            on_danger=lambda lease: told["danger"].add(lease.entity),
+            on_lost=lambda lease: told["lost"].add(lease.entity),
+        )
+    with wire.held_back(is_renewal) as gate:
+        moved.clock.advance(0.6 * SHORT_S)
+        assert gate.reached.wait(30)
+        moved.clock.advance(0.2 * SHORT_S)
+        until(lambda: len(told["danger"]) == MORE_THAN_RENEW_AT_ONCE)
+        moved.clock.advance(0.2 * SHORT_S)
+        until(lambda: len(told["lost"]) == MORE_THAN_RENEW_AT_ONCE)
 
 
 def test_a_renewal_among_many_leases_asks_none_of_the_others(moved: Moved, entity: str) -> None:

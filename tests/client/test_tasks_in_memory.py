@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from kit.awaited import Awaited
 
-from ticketlock import aio
+from ticketlock import AlreadyHeld, aio
 from ticketlock.testing import ManualClock, MemoryDynamoDB
+
+PATIENCE_S = 20
 
 
 @pytest.fixture
@@ -49,6 +51,86 @@ def test_a_lease_may_be_detached_while_no_loop_runs_and_is_renewed_no_more(
     loop.run_until_complete(locks.close())
     loop.close()
     assert lease.is_held()
+
+
+def in_time(work: Coroutine[Any, Any, None]) -> None:
+    """Run it; what waits for itself ends, though the client's clock stands still."""
+
+    async def main() -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            await work
+
+    asyncio.run(main())
+
+
+TASKS = [asyncio.ensure_future, asyncio.create_task, lambda asked: asyncio.wait_for(asked, 5)]
+"""Each makes a task for what it is given; ``wait_for`` does before Python 3.12."""
+IDS = ["ensure_future", "create_task", "wait_for"]
+
+
+@pytest.mark.parametrize("task_of", TASKS, ids=IDS)
+def test_a_task_that_only_acquires_asks_for_the_task_that_called(locks: aio.LockClient, task_of: Any) -> None:
+    """Else the holder would wait for a task that waits for the holder."""
+
+    async def work() -> None:
+        async with locks, locks.acquire("order-42") as outer:
+            inner = await task_of(locks.acquire("order-42", reentrant=True))
+            assert inner is outer
+            await inner.release()
+            assert outer.is_held()
+            for asked in (locks.acquire("order-42"), locks.try_acquire("order-42"), locks.acquire_all(["order-42"])):
+                with pytest.raises(AlreadyHeld):
+                    await task_of(asked)
+
+    in_time(work())
+
+
+@pytest.mark.parametrize("task_of", TASKS, ids=IDS)
+def test_what_a_task_has_acquired_for_its_caller_is_the_callers(locks: aio.LockClient, task_of: Any) -> None:
+    async def work() -> None:
+        async with locks:
+            outer = await task_of(locks.acquire("order-42"))
+            assert await locks.acquire("order-42", reentrant=True) is outer
+
+    in_time(work())
+
+
+def test_a_task_that_a_holder_has_made_for_more_is_another_holder(locks: aio.LockClient) -> None:
+    """The holder may not wait for it, and may go on beside it."""
+
+    async def work() -> None:
+        async with locks, locks.acquire("order-42", reentrant=True):
+
+            async def beside() -> aio.Lease | None:
+                return await locks.try_acquire("order-42", reentrant=True)
+
+            assert await asyncio.create_task(beside()) is None
+
+    in_time(work())
+
+
+def test_several_tasks_of_one_acquisition_acquire_each_for_itself(locks: aio.LockClient) -> None:
+    async def work() -> None:
+        async with locks:
+            once = locks.acquire("order-42", permits=2)
+            leases = await asyncio.gather(asyncio.create_task(once), asyncio.create_task(once))
+            assert len({lease.fencing_token for lease in leases}) == 2
+
+    in_time(work())
+
+
+def test_a_task_that_is_cancelled_before_it_has_begun_to_acquire_leaves_nothing(
+    locks: aio.LockClient, memory: MemoryDynamoDB
+) -> None:
+    async def work() -> None:
+        async with locks:
+            task = asyncio.create_task(locks.acquire("order-42"))
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    in_time(work())
+    assert memory.items() == []
 
 
 def test_a_client_without_a_table_is_refused_when_it_is_opened(memory: MemoryDynamoDB) -> None:

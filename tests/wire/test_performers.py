@@ -102,6 +102,20 @@ def test_an_interrupt_at_any_line_of_the_performer_for_tasks_lets_the_steps_end(
     assert line > 30
 
 
+def test_an_interrupt_before_steps_that_end_without_a_call_is_not_lost(memory: MemoryDynamoDB) -> None:
+    """As the release of an inner hold, which sends nothing."""
+
+    def steps() -> Actions[None]:
+        return
+        yield Sleep(0)
+
+    table = LockTable("locks", client=memory.client, sleep=lambda _: None)
+    for line in itertools.count(1):
+        if not interrupted(partial(table.drive, steps()), line):
+            break
+    assert line > 10
+
+
 @pytest.mark.parametrize(
     "error", [REFUSED, StopIteration("enough"), ValueError("no")], ids=lambda each: type(each).__name__
 )

@@ -1,10 +1,12 @@
 """Table time: bounds that hold the truth, whatever this machine's clocks do."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit.opcodes import AtOpcode
 
 from ticketlock.wire._table_time import Moment, Reading, TableTime
 
@@ -31,6 +33,10 @@ def at(table_time: TableTime, when: Reading | None = None) -> Moment:
     return moment
 
 
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
 def width_ms(moment: Moment) -> int:
     return moment.latest_ms - moment.earliest_ms
 
@@ -54,6 +60,18 @@ def test_a_slow_reply_widens_the_bounds_by_its_delay() -> None:
 def test_a_reply_that_took_longer_than_five_seconds_tells_nothing() -> None:
     assert told(received_ms=5_000).at(reading(5_000)) is not None
     assert told(received_ms=5_001).at(reading(5_001)) is None
+
+
+def test_clocks_that_have_parted_are_not_forgotten_where_a_look_at_them_is_interrupted() -> None:
+    number, passed = 0, 0
+    while passed >= number:
+        number += 1
+        table_time, parted = told(), reading(MINUTE_MS, wall_is_off_ms=HOUR_MS)
+        with suppress(KeyboardInterrupt), AtOpcode(number, interrupt) as at_opcode:
+            table_time.at(parted)
+        passed = at_opcode.passed
+        assert table_time.at(parted) is None, f"opcode {number}"
+    assert number > 30
 
 
 def test_a_further_date_tightens_the_bounds() -> None:

@@ -8,7 +8,7 @@ from inspect import isawaitable
 from typing import Any, ParamSpec, Self, TypeVar
 
 from ticketlock._checks import boolean, whole_number
-from ticketlock.aio._acquiring import Acquiring
+from ticketlock.aio._acquiring import Acquiring, Asking
 from ticketlock.aio._lease import Lease, LeaseGroup
 from ticketlock.aio._lock_table import LockTable
 from ticketlock.aio._to_the_end import ToTheEnd
@@ -101,7 +101,9 @@ class LockClient:
     ) -> Acquiring[Lease]:
         """Wait for a lock in arrival order, and hold it; see ``ticketlock.LockClient.acquire``.
 
-        ``on_lost`` and ``on_danger`` may be coroutine functions; they run as tasks of their own.
+        ``on_lost`` and ``on_danger`` may be coroutine functions; they run as tasks of their own. Whoever awaits or
+        enters it is the holder, for ``AlreadyHeld`` and ``reentrant``; where a task is made for it alone, as
+        ``wait_for`` does before Python 3.12, whoever called this.
         """
         lock = self.lock(entity, namespace)
         wishes = Wishes(
@@ -110,24 +112,28 @@ class LockClient:
         # What is wrong is told at once.
         self._defaults.ask(lock, wishes)
 
-        async def begin() -> Lease:
+        async def begin(caller: object) -> Lease:
             # Each time it is awaited it is an acquisition of its own.
             terms = self._defaults.ask(lock, wishes)
             self._check_usable()
-            caller = asyncio.current_task()
-            held = self._holdings.held_by(caller, terms, reentrant=reentrant)
+            held = await self._table.drive(self._holdings.held_by(caller, terms, reentrant=reentrant))
             if held is not None:
                 return held
             return self._holdings.keep(caller, self._made(terms, await self._acquire(terms, on_wait)))
 
         return Acquiring(begin)
 
-    async def try_acquire(self, entity: str | LockName, **more: Any) -> Lease | None:
+    def try_acquire(self, entity: str | LockName, **more: Any) -> Asking[Lease | None]:
         """Take a lock if it is free; None if anybody holds it or waits for it."""
-        try:
-            return await self.acquire(entity, record_wait=0, **more)
-        except RecordWaitExceeded:
-            return None
+        acquiring = self.acquire(entity, record_wait=0, **more)
+
+        async def begin(caller: object) -> Lease | None:
+            try:
+                return await acquiring.begin(caller)
+            except RecordWaitExceeded:
+                return None
+
+        return Asking(begin)
 
     def acquire_all(
         self,
@@ -141,13 +147,13 @@ class LockClient:
         locks = self._defaults.in_one_order(entities, namespace)
         wait_ms = self._defaults.wait_ms(record_wait)
 
-        async def begin() -> LeaseGroup:
+        async def begin(caller: object) -> LeaseGroup:
             began_ms = self._clocks.read().local_ms
             leases: list[Lease] = []
             try:
                 for lock in locks:
                     rest = rest_s(wait_ms, self._clocks.read().local_ms - began_ms)
-                    leases.append(await self.acquire(lock, record_wait=rest, **more))
+                    leases.append(await self.acquire(lock, record_wait=rest, **more).begin(caller))
             except BaseException:
                 await self._group(leases)._give_back()
                 raise
@@ -237,6 +243,8 @@ class LockClient:
 
     async def close(self) -> None:
         """Release what is held still, and end the heartbeats; waiters of this client get ``ClientClosed``."""
+        if not self._holdings.is_of_this_process:
+            return
         leases = self._holdings.close()
         for waiter in list(self._waiters):
             waiter.cancel()

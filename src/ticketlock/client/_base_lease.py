@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 from ticketlock.client._wishes import Terms
 from ticketlock.errors import ClientClosed, LockLost
 from ticketlock.locks import _fencing
+from ticketlock.locks._claim import Claim
 from ticketlock.locks._names import LockName
 from ticketlock.locks._outcomes import Grant, Releasing
 from ticketlock.wire._clocks import Clocks
@@ -59,11 +60,13 @@ class BaseLease:
         self._heartbeat = terms.heartbeat
         self._callbacks: dict[Due, Callable[[Any], object] | None] = {"lost": terms.on_lost, "danger": terms.on_danger}
         self._danger_ms = terms.danger_ms if terms.danger_ms is not None else claim.lease_ms // _DANGER_SHARE
-        self._mutex = threading.Lock()
+        # A signal handler that closes the client may have interrupted the thread that has this lock.
+        self._mutex = threading.RLock()
         self._pid = os.getpid()
         # "unreleased": its release failed, and may have been applied: not to be counted on; it may be tried again.
         self._state: State = "held"
-        self._holds = 1
+        # The acquisitions that hold it once more.
+        self._again: list[Claim] = []
         self._in_danger = False
         self._renewing = False
         # What tells its release from somebody else's; whether an earlier try may have been applied.
@@ -151,6 +154,12 @@ class BaseLease:
         """By whichever of the two clocks is nearer to the end."""
         return max(0, min(self._deadline.local_ms - reading.local_ms, self._deadline.wall_ms - reading.wall_ms))
 
+    def _is_in_doubt(self) -> bool:
+        """Whether the wall clock alone says that it is over: it was set, or the machine was frozen. The table knows."""
+        reading = self._clocks.read()
+        is_over = reading.local_ms >= self._deadline.local_ms
+        return self._may_be_held() and not is_over and reading.wall_ms >= self._deadline.wall_ms
+
     def _is_sure_of(self, needed_ms: int) -> bool:
         return self._may_be_held() and self._remaining_ms(self._clocks.read()) >= max(1, needed_ms)
 
@@ -233,21 +242,31 @@ class BaseLease:
         """Whether its release failed, and need not be tried again: it is over since."""
         return self._state == "unreleased" and self._remaining_ms(reading) == 0
 
-    def _hold_again(self) -> bool:
+    def _hold_again(self, claim: Claim) -> bool:
         with self._mutex:
             if self._state == "held":
-                self._holds += 1
+                self._again.append(claim)
             return self._state == "held"
+
+    def _hold_no_more(self, claim: Claim) -> None:
+        """Undo that, where its caller never came to know of it."""
+        with self._mutex:
+            self._again = [each for each in self._again if each is not claim]
 
     def _mark_released(self) -> State | Literal["still held"]:
         """What it was before, or that an outer hold keeps it."""
         with self._mutex:
-            if self._holds > 1:
-                self._holds -= 1
+            if self._again:
+                self._again.pop()
                 return "still held"
-            was = self._state
-            self._state = "released"
+            was, self._state = self._state, "released"
             return was
+
+    def _mark_unreleased(self) -> None:
+        """Its release was broken off."""
+        with self._mutex:
+            if self._state == "released":
+                self._state = "unreleased"
 
     def _is_left(self) -> bool:
         """Whether the end of ``with`` leaves the lock as it is: detached, or another process's."""

@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from ticketlock._checks import boolean
-from ticketlock.client._holdings import HAS_LEFT, Holdings
+from ticketlock.client._holdings import Holdings
+from ticketlock.client._latch import Latch
 from ticketlock.client._lease import Lease, LeaseGroup
 from ticketlock.client._serialized import EntityOf, Key, check_arguments, check_begins_at_once, check_is_over
-from ticketlock.client._wait import WaitEnded
+from ticketlock.client._under_way import UnderWay
+from ticketlock.client._wait import WaitEnded, Waits
 from ticketlock.client._wishes import Defaults, Seconds, Terms, Wishes, rest_s
 from ticketlock.errors import ClientClosed, RecordWaitExceeded
 from ticketlock.locks._inspect import LockSummary
@@ -30,8 +32,6 @@ if TYPE_CHECKING:
 
 logging.getLogger("ticketlock").addHandler(logging.NullHandler())
 
-_WAITERS_LEAVE_WITHIN_S = 2.0
-
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -39,7 +39,8 @@ R = TypeVar("R")
 class LockClient:
     """Locks in one table, for one process and any number of threads.
 
-    It is not for a forked child, which has to make its own.
+    It is not for a forked child, which has to make its own, with a DynamoDB client of its own: there every call, of its
+    ``table`` too, raises ``ClientClosed``.
 
     Args:
         table_name: a lock table; ``create_table`` makes one.
@@ -90,9 +91,8 @@ class LockClient:
             sleep=sleep if sleep is not None else time.sleep,
         )
         self._sleep = sleep
-        self._closing = threading.Event()
-        self._waiters: set[int] = set()
-        self._waiter_left = threading.Condition()
+        self._closing = Latch()
+        self._under_way = UnderWay(self._table)
         self._heartbeat: Heartbeat[Lease] = Heartbeat(self._clocks, self._tend)
         self._holdings: Holdings[Lease] = Holdings(self._table, self._heartbeat, self._clocks, self._defaults.bounds)
         _clients.add(self)
@@ -158,14 +158,17 @@ class LockClient:
         self._holdings.check_usable()
         # The Thread object: idents are reused.
         caller = threading.current_thread()
-        held = self._holdings.held_by(caller, terms, reentrant=reentrant)
-        if held is not None:
-            return held
-        made = self._made(terms, self._acquire(terms, on_wait))
         try:
-            return self._holdings.keep(caller, made)
-        except BaseException:
-            made._give_back()
+            held = self._table.drive(self._holdings.held_by(caller, terms, reentrant=reentrant))
+            if held is not None:
+                return held
+            waits = self._holdings.waits(terms, on_wait)
+            holding = self._under_way.acquisition(self._holdings.hold(caller, terms, waits, self._made))
+            return self._table.drive(holding, sleep=functools.partial(self._nap, waits))
+        except BaseException as error:
+            self._under_way.release(self._holdings.take_back(caller, terms.claim))
+            if isinstance(error, WaitEnded):
+                raise error.error from None
             raise
 
     def try_acquire(self, entity: str | LockName, **more: Any) -> Lease | None:
@@ -267,7 +270,11 @@ class LockClient:
         boolean("heartbeat", heartbeat)
         claim, grant = self._table.resume(self.lock(entity, namespace), owner, self._defaults.lease_ms(lease))
         made = self._made(Terms(claim, has_own_identity=False, heartbeat=heartbeat), grant)
-        return self._holdings.keep(owner, made)
+        try:
+            return self._holdings.keep(owner, made)
+        except BaseException:
+            self._under_way.release(self._holdings.take_back(owner, claim))
+            raise
 
     def inspect(self, entity: str | LockName, *, namespace: str | None = None) -> LockState:
         """Read a lock, its holders and its whole queue."""
@@ -287,17 +294,18 @@ class LockClient:
     def close(self) -> None:
         """Release what is held still, and end the heartbeat; waiters of this client get ``ClientClosed``.
 
-        Where the table is out of reach it gives up after some seconds; what is left ends by itself.
+        It waits for releases that other threads have begun, for up to 10 s, and for waiters to leave their queues, for
+        up to 2 s. Where the table is out of reach it gives up after some seconds; what is left ends by itself. A signal
+        handler may call it.
         """
         if not self._holdings.is_of_this_process:
             return
         leases = self._holdings.close()
-        self._closing.set()
+        self._closing.open()
         for lease in self._holdings.at_last(leases):
             lease.release(best_effort=True)
-        # The process may end after this, and whoever is in the queue then is in others' way for a lease.
-        with self._waiter_left:
-            self._waiter_left.wait_for(lambda: self._waiters <= {threading.get_ident()}, _WAITERS_LEAVE_WITHIN_S)
+        # The process may end after this: what is not released by then, or still queues, is in others' way for a lease.
+        self._under_way.wait_for_others()
         self._heartbeat.close()
         _clients.discard(self)
 
@@ -309,39 +317,21 @@ class LockClient:
 
     # Private.
 
-    def _acquire(self, terms: Terms, on_wait: Callable[[Position], object] | None) -> Grant:
-        caller = threading.get_ident()
-        with self._waiter_left:
-            self._waiters.add(caller)
-        try:
-            waits = self._holdings.waits(terms, on_wait)
-            return self._table.drive(self._holdings.acquire(terms, waits), sleep=self._nap)
-        except HAS_LEFT:
-            raise
-        except BaseException as error:
-            self._table.drive(self._holdings.leave(terms))
-            if isinstance(error, WaitEnded):
-                raise error.error from None
-            raise
-        finally:
-            with self._waiter_left:
-                self._waiters.discard(caller)
-                self._waiter_left.notify_all()
-
-    def _nap(self, seconds: float) -> None:
+    def _nap(self, waits: Waits, seconds: float) -> None:
         if self._sleep is not None:
             self._sleep(seconds)
-            over = self._closing.is_set()
+        elif waits.is_over:
+            time.sleep(seconds)
         else:
-            over = self._closing.wait(seconds)
-        if over:
+            self._closing.wait(seconds)
+        if self._closing.is_open and not waits.is_over:
             raise ClientClosed("the client was closed while it waited")
 
     def _made(self, terms: Terms, grant: Grant) -> Lease:
-        return Lease(terms, grant, self._clocks, self._table, self._holdings)
+        return Lease(terms, grant, self._clocks, self._table, self._holdings, self._under_way)
 
     def _group(self, leases: Sequence[Lease]) -> LeaseGroup:
-        return LeaseGroup(leases, self._table, self._holdings)
+        return LeaseGroup(leases, self._holdings, self._under_way)
 
     def _tend(self, lease: Lease, due: Due) -> None:
         if due == "renew":

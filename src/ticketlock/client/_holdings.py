@@ -4,12 +4,12 @@ Every verb of a held lock is written here once, as ``Actions``; a client drives 
 """
 
 import logging
-import os
 import random
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from inspect import GEN_CREATED, getgeneratorstate
 from typing import Any, Generic, Protocol, TypeVar
 
 from ticketlock._checks import boolean, duration_ms, text
@@ -39,6 +39,7 @@ from ticketlock.wire import _sdk
 from ticketlock.wire._actions import Actions, T
 from ticketlock.wire._clocks import Clocks
 from ticketlock.wire._heartbeat import Due
+from ticketlock.wire._process import OwnProcess
 from ticketlock.wire._requests import Answer, Request, Steps
 from ticketlock.wire._table_time import Reading
 
@@ -99,9 +100,10 @@ class Holdings(Generic[L]):
         self._table = table
         self._heart = heart
         self._clocks = clocks
-        self._pid = os.getpid()
+        self._process = OwnProcess()
         self._closed = False
-        self._mutex = threading.Lock()
+        # A signal handler that closes the client may have interrupted the thread that has this lock.
+        self._mutex = threading.RLock()
         self._held: dict[tuple[LockName, object], list[L]] = {}
 
     # What is held.
@@ -109,7 +111,7 @@ class Holdings(Generic[L]):
     @property
     def is_of_this_process(self) -> bool:
         """Whether this process made the client, and was not forked from the one that did."""
-        return self._pid == os.getpid()
+        return self._process.is_this
 
     def check_usable(self) -> None:
         """Refuse a client that was closed, or copied into another process.
@@ -117,10 +119,7 @@ class Holdings(Generic[L]):
         Raises:
             ClientClosed: it was.
         """
-        if not self.is_of_this_process:
-            raise ClientClosed(
-                f"the client was made in process {self._pid}, from which this one was forked: make another one here"
-            )
+        self._process.check()
         if self._closed:
             raise ClientClosed("the client was closed")
 
@@ -129,17 +128,22 @@ class Holdings(Generic[L]):
         """Whether the client was closed."""
         return self._closed
 
-    def held_by(self, caller: object, terms: Terms, *, reentrant: bool) -> L | None:
+    def held_by(self, caller: object, terms: Terms, *, reentrant: bool) -> Actions[L | None]:
         """The lease of a caller that holds the lock already, and holds it once more now.
 
         Raises:
             AlreadyHeld: it holds it, and did not ask to hold it again.
         """
         with self._mutex:
-            leases = [lease for lease in self._held.get((terms.claim.lock, caller), ()) if lease.is_held()]
+            leases = list(self._held.get((terms.claim.lock, caller), ()))
+        for lease in leases:
+            if lease._is_in_doubt():
+                with suppress(LockLost):
+                    yield from self.renew(lease)
+        leases = [lease for lease in leases if lease.is_held()]
         if not leases:
             return None
-        if reentrant and leases[0].shared == terms.claim.shared and leases[0]._hold_again():
+        if reentrant and leases[0].shared == terms.claim.shared and leases[0]._hold_again(terms.claim):
             return leases[0]
         # Released meanwhile, by another thread.
         if terms.claim.permits > 1 or not leases[0].is_held():
@@ -149,6 +153,33 @@ class Holdings(Generic[L]):
             "first, or ask with reentrant=True (shared, if it is held so)"
         )
 
+    def hold(self, caller: object, terms: Terms, waits: Waits, make: Callable[[Terms, Grant], L]) -> Actions[L]:
+        """Wait for the lock, take it and keep its lease. What ends that early leaves nothing behind, if it can."""
+        lease = None
+        try:
+            grant = yield from self.acquire(terms, waits)
+            lease = make(terms, grant)
+            return self.keep(caller, lease)
+        except HAS_LEFT:
+            raise
+        except BaseException:
+            waits.is_over = True
+            if lease is None:
+                yield from self.leave(terms)
+            else:
+                yield from self.give_back(lease)
+            raise
+
+    def take_back(self, caller: object, claim: Claim) -> Actions[None]:
+        """Undo an acquisition that has ended well, where its caller was interrupted before it came to know."""
+        with self._mutex:
+            leases = list(self._held.get((claim.lock, caller), ()))
+        for lease in leases:
+            if lease._claim is claim:
+                yield from self.give_back(lease)
+            else:
+                lease._hold_no_more(claim)
+
     def keep(self, caller: object, lease: L) -> L:
         """Remember a lease, and watch it.
 
@@ -157,16 +188,17 @@ class Holdings(Generic[L]):
             RuntimeError: no thread can be started: a lock that nobody renews is not handed out.
         """
         with self._mutex:
-            if self._closed:
-                raise ClientClosed("the client was closed")
             lease._caller = caller
             self._held.setdefault((lease.lock, caller), []).append(lease)
-        if lease._is_watched():
-            try:
+        try:
+            if lease._is_watched():
                 self._heart.watch(lease)
-            except RuntimeError:
-                self.forget(lease)
-                raise
+            # Last: whoever closes the client from now on, in a signal handler for example, finds it, and releases it.
+            if self._closed:
+                raise ClientClosed("the client was closed")
+        except BaseException:
+            self.forget(lease)
+            raise
         _log.debug("acquired %r", lease)
         return lease
 
@@ -185,8 +217,9 @@ class Holdings(Generic[L]):
         reading = self._clocks.read()
         with self._mutex:
             self._closed = True
-            every = (lease for leases in self._held.values() for lease in leases)
-            return [lease for lease in every if not lease._has_nothing_to_free(reading)]
+            # Copied at once: a signal handler that closes the client too changes it.
+            every = list(self._held.values())
+            return [lease for leases in every for lease in leases if not lease._has_nothing_to_free(reading)]
 
     def at_last(self, leases: Sequence[L]) -> Iterator[L]:
         """Leases to release at last, one after the other, however often they are held.
@@ -195,7 +228,7 @@ class Holdings(Generic[L]):
         """
         failed_ms = 0
         for lease in leases:
-            lease._holds = 1
+            lease._again.clear()
             if failed_ms >= _FAILS_FOR_MS:
                 _log.warning("%r was not released, and ends by itself: the table was out of reach for others", lease)
                 lease._mark_released()
@@ -206,12 +239,19 @@ class Holdings(Generic[L]):
             if lease._state == "unreleased":
                 failed_ms += self._clocks.read().local_ms - began_ms
 
+    def _keeps(self, lease: L) -> bool:
+        with self._mutex:
+            return any(each is lease for each in self._held.get((lease.lock, lease._caller), ()))
+
     def _drop(self, lease: L) -> None:
         with self._mutex:
             key = lease.lock, lease._caller
-            others = [each for each in self._held.pop(key, ()) if each is not lease]
+            # At no moment are the others not there.
+            others = [each for each in self._held.get(key, ()) if each is not lease]
             if others:
                 self._held[key] = others
+            else:
+                self._held.pop(key, None)
 
     def _drop_what_is_over(self, reading: Reading) -> None:
         """Those whose release has failed, and could free nothing any more."""
@@ -221,7 +261,7 @@ class Holdings(Generic[L]):
                 if left:
                     self._held[key] = left
                 else:
-                    del self._held[key]
+                    self._held.pop(key, None)
 
     # The verbs.
 
@@ -335,16 +375,21 @@ class Holdings(Generic[L]):
         boolean("best_effort", best_effort)
         if data_left is not None:
             text("data_left", data_left, DATA_BYTES)
-        was = lease._mark_released()
-        if was == "still held" or was == "released":
-            return
-        self._heart.forget(lease)
         try:
+            was = lease._mark_released()
+            if was == "still held" or was == "released":
+                return
+            self._heart.forget(lease)
             yield from self._free(lease, was, data_left)
         except TicketLockError as error:
             if not best_effort:
                 raise
             _log.warning("%r was not released: %s", lease, error)
+        except BaseException:
+            if self._keeps(lease):
+                # `close` tries it again, and so may its owner.
+                lease._mark_unreleased()
+            raise
         finally:
             self._heart.join_idle()
 
@@ -373,10 +418,21 @@ class Holdings(Generic[L]):
 
     def each(self, leases: Sequence[L], end: Callable[[L], Actions[None]]) -> Actions[None]:
         """The last one first, each of them, whatever becomes of the others."""
+        ends = [end(lease) for lease in reversed(leases)]
+        try:
+            yield from self._one_by_one(ends)
+        except GeneratorExit:
+            raise
+        except BaseException:
+            # Those that an interrupt between two has kept from beginning.
+            yield from self._one_by_one([each for each in ends if getgeneratorstate(each) == GEN_CREATED])
+            raise
+
+    def _one_by_one(self, ends: Sequence[Actions[None]]) -> Actions[None]:
         first: BaseException | None = None
-        for lease in reversed(leases):
+        for end in ends:
             try:
-                yield from end(lease)
+                yield from end
             except GeneratorExit:
                 raise
             except BaseException as error:
@@ -385,10 +441,13 @@ class Holdings(Generic[L]):
             raise first
 
     def _free(self, lease: L, was: State, data_left: str | None) -> Actions[None]:
+        releasing = lease._releasing
+        # From now on: this try may be broken off anywhere, and have been applied.
+        lease._releasing = replace(releasing, tried_before=True)
         try:
             released = yield from self._table.contending(
                 lease._claim,
-                lambda me: me.release(lease._grant, data_left=data_left, releasing=lease._releasing),
+                lambda me: me.release(lease._grant, data_left=data_left, releasing=releasing),
             )
         except LockLost as lost:
             self._drop(lease)
@@ -398,7 +457,6 @@ class Holdings(Generic[L]):
                 self._heart.tell(lease, "lost")
             raise
         except BaseException:
-            lease._releasing = replace(lease._releasing, tried_before=True)
             # It may be tried again, by `close` as well.
             lease._state = "lost" if was == "lost" else "unreleased"
             self._drop_what_is_over(self._clocks.read())

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ticketlock.client._base_lease import BaseLease
 from ticketlock.client._holdings import TRANSACTION_PATIENCE_S, Holdings
+from ticketlock.client._under_way import UnderWay
 from ticketlock.client._wishes import Seconds, Terms
 from ticketlock.errors import LockLost
 from ticketlock.locks._lock_table import LockTable
@@ -27,9 +28,10 @@ class Lease(BaseLease):
         clocks: Clocks,
         table: LockTable,
         holdings: "Holdings[Lease]",
+        under_way: UnderWay,
     ) -> None:
         super().__init__(table.table_name, terms, grant, clocks)
-        self._table, self._holdings = table, holdings
+        self._table, self._holdings, self._under_way = table, holdings, under_way
 
     def renew(self) -> None:
         """A whole new lease, now.
@@ -93,14 +95,14 @@ class Lease(BaseLease):
             LockLost: the lease had ended before: somebody else may have held the lock meanwhile.
             TableError: the table could not be used; the lease ends by itself.
         """
-        self._table.drive(self._holdings.release(self, data_left, best_effort=best_effort))
+        self._under_way.release(self._holdings.release(self, data_left, best_effort=best_effort))
 
     def detach(self) -> None:
         """Leave the lock held, for another process (``LockClient.resume``), also at the end of ``with``."""
         self._holdings.detach(self)
 
     def _give_back(self) -> None:
-        self._table.drive(self._holdings.give_back(self))
+        self._under_way.release(self._holdings.give_back(self))
 
     def __enter__(self) -> Self:
         self._check_held()
@@ -109,7 +111,7 @@ class Lease(BaseLease):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._table.drive(self._holdings.leave_block(self, error))
+        self._under_way.release(self._holdings.leave_block(self, error))
 
 
 class LeaseGroup:
@@ -119,9 +121,9 @@ class LeaseGroup:
         leases: in the order in which they were taken.
     """
 
-    def __init__(self, leases: Sequence[Lease], table: LockTable, holdings: Holdings[Lease]) -> None:
+    def __init__(self, leases: Sequence[Lease], holdings: Holdings[Lease], under_way: UnderWay) -> None:
         self.leases = tuple(leases)
-        self._table, self._holdings = table, holdings
+        self._holdings, self._under_way = holdings, under_way
 
     def is_held(self) -> bool:
         """Whether all of them may be counted on at this moment."""
@@ -153,4 +155,4 @@ class LeaseGroup:
         self._each(lambda lease: self._holdings.give_back(lease))
 
     def _each(self, end: Callable[[Lease], Actions[None]]) -> None:
-        self._table.drive(self._holdings.each(self.leases, end))
+        self._under_way.release(self._holdings.each(self.leases, end))

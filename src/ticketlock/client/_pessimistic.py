@@ -15,7 +15,7 @@ from ticketlock.locks._outcomes import Grant
 
 @dataclass(frozen=True, slots=True)
 class Pessimistic:
-    """The functions, over one client; ``pessimistic`` makes it."""
+    """The functions, over one client; ``pessimistic`` makes it. Not for a forked child, as the client is not."""
 
     client: LockClient
 

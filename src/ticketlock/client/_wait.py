@@ -33,6 +33,7 @@ class Waits:
         pace: when it looks.
         expects_others: whether others are taken to wait for it already.
         saw_others: whether anybody held the lock, or stood before this one.
+        is_over: whether it was broken off, and is leaving the queue.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class Waits:
         self.lock = lock
         self.pace = pace
         self.expects_others = expects_others
-        self.saw_others = False
+        self.saw_others = self.is_over = False
         self._on_wait = on_wait
         self._looks = 0
 

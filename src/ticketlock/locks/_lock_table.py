@@ -26,6 +26,9 @@ class LockTable(Performer):
     The algorithm is the ticket lock of Reed and Kanodia, in the form that ``_protocol.py`` describes. Times are whole
     milliseconds. Every call may be repeated with the same owner.
 
+    It belongs to the process that made it, with whatever client: in a forked child every call raises ``ClientClosed``.
+    Make the table, and the client, in the child.
+
     Args:
         table_name: a table with the string keys ``pk`` and ``sk`` and time to live on ``expiresAt``.
         client: a DynamoDB client of your own: no retries (``total_max_attempts`` 1), time-outs of at most 5 s.

@@ -71,13 +71,21 @@ class Course(Generic[T]):
             else:
                 if getgeneratorstate(self._actions) == GEN_CREATED:
                     # What has not begun has no ends yet.
-                    next(self._actions)
+                    self._begin()
                 action = self._actions.throw(self._error)
         except StopIteration as end:
             self.result = end.value
             return None
         self.answer = self._error = None
         return action
+
+    def _begin(self) -> None:
+        try:
+            next(self._actions)
+        except StopIteration:
+            # They have ended without an action, and would not have caught it.
+            assert self._error is not None
+            raise self._error from None
 
     def take(self, raised: BaseException) -> None:
         """Take in what was raised since ``next``.

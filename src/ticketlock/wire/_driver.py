@@ -17,6 +17,7 @@ from ticketlock.wire import _sdk
 from ticketlock.wire._actions import Actions, Sleep, T
 from ticketlock.wire._clocks import Clocks
 from ticketlock.wire._credentials import NotSigned
+from ticketlock.wire._process import OwnProcess
 from ticketlock.wire._requests import Answer, Refusal, Reply, Request, Steps
 from ticketlock.wire._table_time import Moment, Reading, TableTime, passed_ms
 
@@ -49,7 +50,9 @@ class Driver:
         self._give_up_after_ms = give_up_after_ms
         self._jitter = jitter
         self._time = TableTime()
-        self._time_lock = threading.Lock()
+        # A signal handler may use the table while the thread that it has interrupted has this lock.
+        self._time_lock = threading.RLock()
+        self._process = OwnProcess()
 
     def run(self, steps: Callable[[Moment], Steps[T]]) -> Actions[T]:
         """Drive steps of the protocol to their end, performing each request that they yield."""
@@ -72,6 +75,8 @@ class Driver:
 
         It is the moment of the call, not of the answer: what a caller has finished by then was finished by then.
         """
+        # Before any lock: whoever had it at the fork is not here to give it back.
+        self._process.check()
         last_ms = self.clocks.read().local_ms + self._give_up_after_ms
         while True:
             began = self.clocks.read()
@@ -119,6 +124,7 @@ class Driver:
             RequestNotApplied, OutcomeUnknown, TableError: as of ``perform``. What a later attempt meets is
                 ``OutcomeUnknown`` where an earlier one may have been applied, unless it is a condition that did not
                 hold: the protocol reads the item.
+            ClientClosed: this process was forked from the one that the driver belongs to.
         """
         last_ms = self.clocks.read().local_ms + request.gives_up_after_ms(self._give_up_after_ms)
         too_late_ms = request.too_late_ms()
@@ -133,6 +139,7 @@ class Driver:
             if too_late_ms is not None and sent.local_ms > too_late_ms:
                 given_up = OutcomeUnknown if perhaps_applied else RequestNotApplied
                 raise given_up("not sent: it would have come too late")
+            self._process.check()
             if passed_ms(first, sent) > request.repeatable_for_ms:
                 if perhaps_applied:
                     raise OutcomeUnknown("not sent again: the service may have forgotten the first attempt by now")

@@ -2,16 +2,19 @@
 
 What is watched says itself what is due about it, and when; the heartbeat knows nothing else of it.
 
-While a renewal is under way another thread takes over the watch, and the one that is left over ends: so a request
-that hangs delays no other lease's, nor the news that its own is over. The last one ends with the last lease.
+The thread that watches sends nothing: each renewal has a thread of its own, up to so many, and the others wait for one.
+So a request that hangs delays the news of no lease's end. The last one ends with the last lease.
+
+``watch``, ``forget``, ``join_idle`` and ``close`` run on the callers' threads, where a signal handler may raise at any
+point, or call ``close``: nothing is counted there that would have to be counted off.
 """
 
 import logging
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from ticketlock.wire._clocks import Clocks
@@ -24,7 +27,7 @@ _LONGEST_WAIT_S = 5.0
 # To start and end a thread takes as long as a request: one that would be needed again at once stays for so long.
 _LINGERS_S = 0.05
 _MANY_IN_A_ROW = 5
-_MOST_THREADS = 128
+_MOST_RENEWALS = 128
 _SETTLES_WITHIN_S = 0.05
 # By less than this the two clocks part without anything being due sooner: a lease is renewed half of it before its end.
 _CLOCKS_PART_MS = 100
@@ -69,13 +72,17 @@ class Heartbeat(Generic[L]):
         # Each with the moment, on the local clock, at which it is to be looked at.
         self._leases: dict[L, int] = {}
         self._wall_ahead_ms = 0
-        self._watchers = 0
+        # Who watches: any other thread that comes to it ends. One that has not been started is nobody.
+        self._watcher: threading.Thread | None = None
         # When the watcher looks again at the latest; whether it lingers with nothing to watch.
         self._looks_at_ms = 0.0
         self._lingers = False
         # Leases taken within 50 ms of the last one's end, in a row.
         self._in_a_row = 0
         self._left_at_ms = float("-inf")
+        # Renewals that wait for a thread, and how many threads renew.
+        self._due: deque[L] = deque()
+        self._renewing = 0
         self._threads: set[threading.Thread] = set()
 
     def watch(self, lease: L) -> None:
@@ -128,7 +135,7 @@ class Heartbeat(Generic[L]):
 
     def _join(self) -> None:
         with self._changed:
-            idle = [] if self._leases else [each for each in self._threads if each is not threading.current_thread()]
+            idle = [] if self._leases else [each for each in self._alive() if each is not threading.current_thread()]
         # Those that wait end at once; those whose requests hang end with them.
         last_s = time.monotonic() + _SETTLES_WITHIN_S
         for thread in idle:
@@ -138,45 +145,83 @@ class Heartbeat(Generic[L]):
     def threads(self) -> int:
         """How many threads there are."""
         with self._changed:
-            return len(self._threads)
+            return len(self._alive())
+
+    def _alive(self) -> set[threading.Thread]:
+        self._threads = {each for each in self._threads if each.is_alive()}
+        watcher = self._watcher
+        return self._threads | {watcher} if watcher is not None and watcher.is_alive() else self._threads
 
     def _ensure_a_watcher(self) -> None:
-        if self._watchers or not self._leases or len(self._threads) >= _MOST_THREADS:
+        if self._watcher is not None and self._watcher.is_alive():
             return
-        thread = threading.Thread(target=self._run, name="ticketlock-heartbeat", daemon=True)
-        self._threads.add(thread)
-        self._watchers += 1
         try:
-            thread.start()
+            self._watcher = self._thread(self._watch)
+            self._watcher.start()
         except RuntimeError:
-            self._threads.discard(thread)
-            self._watchers -= 1
             # An interpreter that is about to exit starts no thread: whatever is held is released by then.
             if not sys.is_finalizing():
                 raise
 
-    def _run(self) -> None:
-        try:
-            while (found := self._next()) is not None:
-                lease, due = found
-                try:
-                    self._tend(lease, due)
-                except Exception:
-                    _log.exception("the heartbeat of %r failed", lease)
-                with self._changed:
-                    if lease in self._leases:
-                        self._look_at(lease)
-                    if self._watchers:
-                        return
-                    self._watchers += 1
-        finally:
+    @staticmethod
+    def _thread(target: Callable[[], None]) -> threading.Thread:
+        return threading.Thread(target=target, name="ticketlock-heartbeat", daemon=True)
+
+    def _watch(self) -> None:
+        with self._changed:
+            self._threads.add(threading.current_thread())
+        while (found := self._next()) is not None:
+            lease, due = found
+            if due == "renew":
+                self._begin_to_renew(lease)
+            else:
+                self._tend_safely(lease, due)
+
+    def _begin_to_renew(self, lease: L) -> None:
+        with self._changed:
+            self._due.append(lease)
+            if self._renewing >= _MOST_RENEWALS:
+                return
+            self._renewing += 1
+            thread = self._thread(self._renew)
+            try:
+                thread.start()
+                self._threads = {thread, *self._alive()}
+                return
+            except RuntimeError:
+                self._renewing -= 1
+                if self._renewing:
+                    return
+                self._renewing += 1
+        # Without another thread the one that watches renews.
+        self._renew()
+
+    def _renew(self) -> None:
+        """Renew what is due, one after the other, until nothing is."""
+        while True:
             with self._changed:
-                self._threads.discard(threading.current_thread())
+                if not self._due:
+                    self._renewing -= 1
+                    return
+                lease = self._due.popleft()
+                if lease not in self._leases:
+                    # Released or over by now.
+                    continue
+            self._tend_safely(lease, "renew")
+            with self._changed:
+                if lease in self._leases:
+                    self._look_at(lease)
+
+    def _tend_safely(self, lease: L, due: Due) -> None:
+        try:
+            self._tend(lease, due)
+        except Exception:
+            _log.exception("the heartbeat of %r failed", lease)
 
     def _next(self) -> tuple[L, Due] | None:
-        """Wait until something is due, and hand the watch over; None when there is nothing to watch any more."""
+        """Wait until something is due; None when there is nothing to watch any more."""
         with self._changed:
-            while self._leases or self._linger():
+            while self._watcher is threading.current_thread() and (self._leases or self._linger()):
                 if not self._leases:
                     continue
                 reading = self._clocks.read()
@@ -190,14 +235,11 @@ class Heartbeat(Generic[L]):
                         del self._leases[lease]
                     if due is None:
                         continue
-                    self._watchers -= 1
-                    with suppress(RuntimeError):
-                        # Without another thread this one watches on, when it is done.
-                        self._ensure_a_watcher()
                     return lease, due
                 self._looks_at_ms = due_ms
                 self._changed.wait(min((due_ms - reading.local_ms) / 1_000, _LONGEST_WAIT_S))
-            self._watchers -= 1
+            if self._watcher is threading.current_thread():
+                self._watcher = None
             return None
 
     def _look_at(self, lease: L) -> None:

@@ -116,11 +116,11 @@ class TableTime:
         return low - drift, high + drift
 
     def _forget_if_the_clocks_parted(self, reading: Reading) -> bool:
-        last, self._last = self._last, reading
-        if last is None:
-            return False
+        last = self._last or reading
         parted_ms = (reading.wall_ms - reading.local_ms) - (last.wall_ms - last.local_ms)
-        if abs(parted_ms) <= _LOCAL_CLOCKS_PART_MS:
-            return False
-        self._bounds = None
-        return True
+        have_parted = abs(parted_ms) > _LOCAL_CLOCKS_PART_MS
+        if have_parted:
+            # First: a signal handler may raise in between, and nobody would find it out again.
+            self._bounds = None
+        self._last = reading
+        return have_parted

@@ -1,0 +1,63 @@
+"""What the threads of a client are about at this moment, and must come to its end."""
+
+import threading
+import time
+from collections.abc import Generator
+from inspect import GEN_CLOSED, GEN_CREATED, getgeneratorstate
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from ticketlock.locks._lock_table import LockTable
+from ticketlock.wire._actions import Actions, T
+
+_ACQUISITION_LEAVES_WITHIN_S = 2.0
+# More than one request is repeated for.
+_RELEASE_ENDS_WITHIN_S = 10.0
+_LOOKS_EVERY_S = 0.005
+
+
+class UnderWay:
+    """Acquisitions and releases that have begun and not ended, of all threads.
+
+    They are known by their generators: one that has ended is closed, however it has ended. So nobody has to take
+    anything out, and no exception that a signal handler raises can keep it from being taken out.
+    """
+
+    def __init__(self, table: LockTable) -> None:
+        self._table = table
+        # A signal handler that closes the client may have interrupted the thread that has this lock.
+        self._mutex = threading.RLock()
+        self._began: WeakKeyDictionary[Generator[Any, Any, Any], tuple[int, float]] = WeakKeyDictionary()
+
+    def acquisition(self, actions: Actions[T]) -> Actions[T]:
+        """Have the end of the client wait for an acquisition to leave, for a moment."""
+        return self._followed(actions, _ACQUISITION_LEAVES_WITHIN_S)
+
+    def release(self, actions: Actions[None]) -> None:
+        """Perform a release, also where an interrupt comes before it has begun; the end of the client waits for it."""
+        try:
+            self._table.drive(self._followed(actions, _RELEASE_ENDS_WITHIN_S))
+        except BaseException:
+            if getgeneratorstate(actions) == GEN_CREATED:
+                self._table.drive(actions)
+            raise
+
+    def wait_for_others(self) -> None:
+        """Wait until whatever other threads have begun has ended; for so long and no longer."""
+        began_s = time.monotonic()
+        while any(time.monotonic() < began_s + within_s for within_s in self._of_others()):
+            time.sleep(_LOOKS_EVERY_S)
+
+    def _followed(self, actions: Actions[T], within_s: float) -> Actions[T]:
+        with self._mutex:
+            self._began[actions] = threading.get_ident(), within_s
+        return actions
+
+    def _of_others(self) -> list[float]:
+        with self._mutex:
+            began = list(self._began.items())
+        return [
+            within_s
+            for actions, (thread, within_s) in began
+            if thread != threading.get_ident() and getgeneratorstate(actions) not in (GEN_CREATED, GEN_CLOSED)
+        ]

@@ -1,0 +1,192 @@
+"""An exception that a signal handler raises anywhere in the client, or a handler that closes it, leaves nothing taken.
+
+Celery's soft time limit and ``signal.alarm`` raise wherever the main thread is. Each test has it raised at one opcode
+of the client's own after the other: every seventh, or some. A step of 1 asks all of them.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from kit.opcodes import AtOpcode
+from kit.places import meanwhile, outcome, until
+
+from ticketlock import Lease, LockClient, LockName, LockTable, TicketLockError
+from ticketlock.testing import ManualClock, MemoryDynamoDB
+
+pytestmark = [
+    # What is raised while a generator is thrown away, Python reports and forgets.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.timeout(1_200),
+]
+
+LEASE_S = 60
+ENTITIES = ("a", "b", "c")
+
+
+class Interrupt(BaseException):
+    """What a signal handler raises."""
+
+
+def interrupt() -> None:
+    raise Interrupt
+
+
+class Scene:
+    """A client, and another's; both in memory, and in a time that a test moves."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.memory = MemoryDynamoDB(clock=self.clock)
+        self.locks = LockClient("locks", client=self.memory.client, clocks=self.clock, lease=LEASE_S, sleep=self._sleep)
+        self.others = LockClient("locks", client=self.memory.client, clocks=self.clock, heartbeat=False)
+        self.theirs: Lease | None = None
+
+    def _sleep(self, seconds: float) -> None:
+        """Whoever holds the lock that is waited for releases it meanwhile."""
+        self.clock.advance(seconds)
+        if self.theirs is not None:
+            theirs, self.theirs = self.theirs, None
+            # On another thread: what is raised here is raised in the client that waits.
+            outcome(meanwhile(theirs.release))
+
+    def is_free(self) -> bool:
+        table = LockTable("locks", client=self.memory.client, clocks=self.clock)
+        states = [table.inspect(LockName(each)) for each in (*ENTITIES, "next")]
+        return not any(state.rows or (state.item and (state.item.holders or state.item.held)) for state in states)
+
+    def lives_on(self) -> None:
+        """Another thread acquires a lock, and it is renewed."""
+        lease = outcome(meanwhile(lambda: self.locks.acquire("next")))
+        self.clock.advance(0.6 * LEASE_S)
+        with self.locks._heartbeat._changed:
+            self.locks._heartbeat._changed.notify_all()
+        until(lambda: lease.remaining_s > 0.9 * LEASE_S)
+
+    def ends(self) -> None:
+        if self.theirs is not None:
+            self.theirs.release()
+        self.locks.close()
+        self.others.close()
+        assert self.is_free()
+        until(lambda: self.locks._heartbeat.threads == 0)
+
+
+def acquire(scene: Scene) -> Callable[[], object]:
+    return lambda: scene.locks.acquire("a")
+
+
+def wait(scene: Scene) -> Callable[[], object]:
+    scene.theirs = scene.others.acquire("a")
+    return lambda: scene.locks.acquire("a")
+
+
+def give_up(scene: Scene) -> Callable[[], object]:
+    scene.others.acquire("b")
+    return lambda: scene.locks.try_acquire("b") or scene.locks.acquire("b", record_wait=1)
+
+
+def acquire_all(scene: Scene) -> Callable[[], object]:
+    return lambda: scene.locks.acquire_all(ENTITIES)
+
+
+def renew(scene: Scene) -> Callable[[], object]:
+    return scene.locks.acquire("a").renew
+
+
+def release(scene: Scene) -> Callable[[], object]:
+    return scene.locks.acquire("a").release
+
+
+def release_all(scene: Scene) -> Callable[[], object]:
+    return scene.locks.acquire_all(ENTITIES).release
+
+
+def leave(scene: Scene) -> Callable[[], object]:
+    lease = scene.locks.acquire("a")
+    return lambda: lease.__exit__(None, None, None)
+
+
+def close(scene: Scene) -> Callable[[], object]:
+    for each in ENTITIES:
+        scene.locks.acquire(each)
+    return scene.locks.close
+
+
+MANY = pytest.mark.verify("thousands of opcodes, each in a client of its own; make test asks some of them")
+WORKS = [acquire, wait, give_up, acquire_all, renew, release, release_all, leave, close]
+
+
+@pytest.fixture(params=[pytest.param(7, marks=MANY), 211], ids=["every seventh opcode", "some opcodes"])
+def step(request: pytest.FixtureRequest) -> int:
+    step: int = request.param
+    return step
+
+
+def scenes(
+    begin: Callable[[Scene], Callable[[], object]], do: Callable[[Scene], Any], step: int
+) -> Iterator[tuple[int, Scene]]:
+    """Each with something done at a later opcode of the work than the one before; with the opcode's number."""
+    number = 1 + step // 2
+    while True:
+        scene = Scene()
+        work = begin(scene)
+        with suppress(Interrupt, TicketLockError), AtOpcode(number, lambda do=do, scene=scene: do(scene)) as at:  # type: ignore[misc]
+            work()
+        if at.passed < number:
+            break
+        yield number, scene
+        number += step
+    scene.locks.close()
+    assert at.passed > 300
+
+
+@pytest.mark.parametrize("begin", WORKS, ids=lambda each: each.__name__)
+def test_an_exception_raised_anywhere_in_the_client_leaves_it_usable_and_its_end_frees_all(
+    begin: Callable[[Scene], Callable[[], object]], step: int
+) -> None:
+    for number, scene in scenes(begin, lambda _: interrupt(), step):
+        try:
+            if begin is not close:
+                scene.lives_on()
+            scene.ends()
+        except BaseException as error:
+            error.add_note(f"opcode {number}")
+            raise
+
+
+@pytest.mark.parametrize("begin", [acquire, wait], ids=lambda each: each.__name__)
+def test_an_acquisition_in_which_an_exception_is_raised_gives_back_what_it_took_at_once(
+    begin: Callable[[Scene], Callable[[], object]], step: int
+) -> None:
+    for number, scene in scenes(begin, lambda _: interrupt(), step):
+        if scene.theirs is not None:
+            scene.theirs.release()
+        assert scene.is_free(), f"opcode {number}"
+        scene.locks.close()
+
+
+def test_an_exception_raised_while_a_lock_is_held_once_more_leaves_the_outer_hold_the_last(step: int) -> None:
+    outer: list[Lease] = []
+
+    def begin(scene: Scene) -> Callable[[], object]:
+        outer.append(scene.locks.acquire("a", reentrant=True))
+        return lambda: scene.locks.acquire("a", reentrant=True)
+
+    for number, scene in scenes(begin, lambda _: interrupt(), step):
+        outer.pop().release()
+        assert scene.is_free(), f"opcode {number}"
+        scene.locks.close()
+
+
+@pytest.mark.parametrize("begin", WORKS, ids=lambda each: each.__name__)
+def test_a_signal_handler_may_close_the_client_wherever_the_thread_is(
+    begin: Callable[[Scene], Callable[[], object]], step: int
+) -> None:
+    for number, scene in scenes(begin, lambda scene: scene.locks.close(), step):
+        try:
+            scene.ends()
+        except BaseException as error:
+            error.add_note(f"opcode {number}")
+            raise

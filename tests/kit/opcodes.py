@@ -1,0 +1,74 @@
+"""Does something at one opcode of ticketlock's own that a thread comes to: what a signal handler may do there."""
+
+import dis
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import ticketlock
+
+_ROOT = Path(ticketlock.__file__).parent
+_ROOMS = tuple(str(_ROOT / room) for room in ("client", "locks", "wire"))
+
+
+class AtOpcode:
+    """Within the block, something is done when this thread comes to its so-and-so many-th opcode in a client's files.
+
+    Two kinds of opcodes are left out, for no code can guard them, and the interpreter runs no handler there (it does
+    after calls, at the begin of functions and at jumps backwards): those between the last one of a ``with`` block and
+    its ``__exit__`` (https://bugs.python.org/issue29988), and the return to the test, to which the result belongs then.
+
+    Attributes:
+        passed: how many it has come to.
+    """
+
+    def __init__(self, number: int, do: Callable[[], object]) -> None:
+        self.passed = 0
+        self._number = number
+        self._do = do
+
+    def __enter__(self) -> "AtOpcode":
+        self._before = sys.gettrace()
+        sys.settrace(self._trace)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(self._before)
+
+    def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
+        if not frame.f_code.co_filename.startswith(_ROOMS):
+            return None
+        frame.f_trace_lines, frame.f_trace_opcodes = False, True
+        if event in ("call", "opcode") and not self._is_left_out(frame):
+            self.passed += 1
+            if self.passed == self._number:
+                self._do()
+        return self._trace
+
+    @staticmethod
+    def _is_left_out(frame: FrameType) -> bool:
+        exits, returns = _left_out(frame.f_code)
+        if frame.f_lasti in exits:
+            return True
+        caller = frame.f_back
+        is_outermost = caller is None or not caller.f_code.co_filename.startswith(_ROOMS)
+        return is_outermost and frame.f_lasti in returns
+
+
+@cache
+def _left_out(code: CodeType) -> tuple[frozenset[int], frozenset[int]]:
+    """Where the ends of ``with`` blocks stand in it, up to the call of ``__exit__``; and where it returns."""
+    found = list(dis.get_instructions(code))
+    exits: set[int] = set()
+    for at, first in enumerate(found):
+        nones = found[at : at + 3]
+        if len(nones) == 3 and all(each.opname == "LOAD_CONST" and each.argval is None for each in nones):
+            calls = [each for each in found[at + 3 : at + 5] if each.opname in ("PRECALL", "CALL")]
+            if calls:
+                # What the block returns is put aside first.
+                before = found[at - 1] if at and found[at - 1].opname == "SWAP" else first
+                exits.update(range(before.offset, calls[-1].offset + 1))
+    return frozenset(exits), frozenset(each.offset for each in found if each.opname.startswith("RETURN"))
