@@ -53,6 +53,8 @@ _WHILE_CONNECTING = frozenset(
 )
 """By name, with whatever derives from them: aiohttp need not be installed."""
 
+_LIBRARIES = frozenset({"aiohttp", "awscrt", "botocore", "http", "ssl", "urllib3"})
+
 
 def surely_had_not_left(error: Exception) -> bool:
     """Whether an error of the SDK was raised before its request, or any part of it, was sent."""
@@ -63,3 +65,11 @@ def surely_had_not_left(error: Exception) -> bool:
     # urllib3's ProxyError has what happened inside.
     inner = getattr(inner, "original_error", inner)
     return any(f"{kind.__module__}.{kind.__qualname__}" in _WHILE_CONNECTING for kind in type(inner).__mro__)
+
+
+def of_no_library(error: sdk.HTTPClientError) -> Exception | None:
+    """What a signal handler has raised in the middle of a request: the SDK takes any exception for the network's."""
+    inner: Exception | None = error.kwargs.get("error")
+    if type(error) is not sdk.HTTPClientError or inner is None or isinstance(inner, OSError | ValueError):
+        return None
+    return None if type(inner).__module__.partition(".")[0] in _LIBRARIES else inner

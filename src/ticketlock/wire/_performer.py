@@ -4,11 +4,14 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from botocore.exceptions import HTTPClientError
+
 from ticketlock._checks import text
 from ticketlock.wire import _sdk
 from ticketlock.wire._actions import Actions, Call, Course, Sleep, SleepFailed, T
 from ticketlock.wire._clocks import Clocks, SystemClocks
 from ticketlock.wire._credentials import NotSigned, refreshable
+from ticketlock.wire._departure import of_no_library
 from ticketlock.wire._driver import Driver
 from ticketlock.wire._requests import Answer, Reply, Request, Steps
 from ticketlock.wire._table_time import Moment
@@ -136,4 +139,10 @@ class Performer:
                 credentials.get_frozen_credentials()
             except Exception as error:
                 raise NotSigned(error) from error
-        return getattr(client, action.operation)(**action.parameters)
+        try:
+            return getattr(client, action.operation)(**action.parameters)
+        except HTTPClientError as error:
+            stranger = of_no_library(error)
+            if stranger is not None:
+                raise stranger from None
+            raise
