@@ -135,14 +135,20 @@ class Deployed:
         return self.wait_for(token, f"{entity} being held by {by}")
 
     def until_parked(self, arn: str) -> None:
-        """Wait until an execution waits to be called."""
-        self.wait_for(
-            lambda: any(event["type"] == "TaskSubmitted" for event in in_state(self.history(arn), "WaitForCall")),
-            f"{arn} being parked",
-        )
+        """Wait until an execution waits to be called: its session has a token, which is not read."""
+        request = {
+            "TableName": self.outputs["TableName"],
+            "KeyConditionExpression": "pk = :session",
+            "FilterExpression": "attribute_exists(callToken)",
+            "ExpressionAttributeValues": {":session": {"S": f"session#{arn}"}},
+            "ConsistentRead": True,
+            "Select": "COUNT",
+        }
+        dynamodb = self.account.client("dynamodb")
+        self.wait_for(lambda: dynamodb.query(**request)["Count"] > 0, f"{arn} being parked")
 
     def wait_for(self, look: Callable[[], T | None], what: str, patience_s: float = PATIENCE_S) -> T:
-        """Look until something is found.
+        """Look until something is found, which is neither None nor False.
 
         Raises:
             NotSeen: nothing is in time.
@@ -231,6 +237,19 @@ def in_state(history: History, *names: str) -> list[Mapping[str, Any]]:
         return ""
 
     return [event for event in history if entered(event) in names]
+
+
+def ends_of_parking(history: History) -> list[str]:
+    """How the callback task of a waiter ended, each time: it succeeds when the waiter is called.
+
+    Raises:
+        NotSeen: the history does not tell.
+    """
+    parked = in_state(history, "WaitForCall", "WaitForCallBriefly")
+    ends = [event["type"] for event in parked if event["type"] in ("TaskSucceeded", "TaskTimedOut", "TaskFailed")]
+    if not ends:
+        raise NotSeen("the history tells no end of the parking")
+    return ends
 
 
 def details(event: Mapping[str, Any]) -> Mapping[str, Any]:

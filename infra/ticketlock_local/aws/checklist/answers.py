@@ -2,8 +2,8 @@
 
 import uuid
 
-from ticketlock_local.aws.checking import NotSeen, check
-from ticketlock_local.aws.deployed import Deployed, entity, in_state
+from ticketlock_local.aws.checking import check
+from ticketlock_local.aws.deployed import Deployed, ends_of_parking, entity
 
 _STATES = "https://docs.aws.amazon.com/service-authorization/latest/reference/list_awsstepfunctions.html"
 _ALIASES = "https://docs.aws.amazon.com/step-functions/latest/dg/auth-version-alias.html"
@@ -19,10 +19,7 @@ def _ends_of_the_wait(deployed: Deployed, machine: str) -> tuple[bool, str]:
     deployed.until_parked(waiter)
     for arn in (holder, waiter):
         deployed.ended(arn)
-    events = in_state(deployed.history(waiter), "WaitForCall", "WaitForCallBriefly")
-    ends = [event["type"] for event in events if event["type"] in ("TaskSucceeded", "TaskTimedOut", "TaskFailed")]
-    if not ends:
-        raise NotSeen("the history tells no end of the parking")
+    ends = ends_of_parking(deployed.history(waiter))
     return ends[-1] == "TaskSucceeded", ", ".join(ends)
 
 

@@ -7,7 +7,7 @@ import boto3
 
 from ticketlock import LockClient
 from ticketlock_local.aws.checking import NotSeen, check
-from ticketlock_local.aws.deployed import Deployed, entity, in_state, is_refused
+from ticketlock_local.aws.deployed import Deployed, ends_of_parking, entity, is_refused
 
 _CONDITIONS = "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/specifying-conditions.html"
 _TRANSACTIONS = "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis-iam.html"
@@ -160,5 +160,5 @@ def a_clients_release_calls_the_workflow_that_waits(deployed: Deployed) -> tuple
     finally:
         locks.close()
     deployed.ended(waiter)
-    ends = [event["type"] for event in in_state(deployed.history(waiter), "WaitForCall", "WaitForCallBriefly")]
-    return ends[-2:-1] == ["TaskSucceeded"], ", ".join(ends[-3:])
+    ends = ends_of_parking(deployed.history(waiter))
+    return ends[-1] == "TaskSucceeded", ", ".join(ends)

@@ -162,7 +162,7 @@ def an_uncontended_execution_consumes_six_write_units(deployed: Deployed) -> tup
 @check(
     assumed="init and first call of TakeTicket take at most 5 s together",
     link=_REPORT,
-    emulator_lacks="it writes no REPORT lines",
+    emulator_lacks="its REPORT lines tell no init",
 )
 def the_report_lines_tell_what_a_cold_call_takes(deployed: Deployed) -> tuple[bool, str]:
     """Reads the lines that Lambda itself writes for a function."""
