@@ -12,9 +12,9 @@ from typing import Any
 
 import boto3
 import pytest
-from ticketlock_local.aws.checking import Verdict
 from ticketlock_local.aws.checklist.order import CHECKS
 from ticketlock_local.aws.names import PREFIX
+from ticketlock_local.aws.seen import Verdict
 from ticketlock_local.cloud.deploy import client_arguments, client_environment
 from ticketlock_local.engines.emulator import Emulator
 

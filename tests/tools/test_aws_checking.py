@@ -8,11 +8,12 @@ import pytest
 from botocore.exceptions import ClientError
 from ticketlock_local.aws import cost, report
 from ticketlock_local.aws.account import Account, NoAccount
-from ticketlock_local.aws.checking import Check, NotSeen, Seen, Verdict, check
+from ticketlock_local.aws.checking import Check, check
 from ticketlock_local.aws.checklist.order import CHECKS
 from ticketlock_local.aws.consent import NotAgreed, agree
 from ticketlock_local.aws.deployed import Bursts, Deployed, in_state
 from ticketlock_local.aws.own_stack import OwnStack
+from ticketlock_local.aws.seen import NotSeen, Seen, Verdict
 from ticketlock_local.errors import CdkError
 
 from ticketlock import LockLost

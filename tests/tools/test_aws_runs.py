@@ -14,12 +14,13 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 from ticketlock_local.aws.account import Account
-from ticketlock_local.aws.checking import Check, Verdict, check
+from ticketlock_local.aws.checking import Check, check
 from ticketlock_local.aws.deployed import Bursts, Deployed
 from ticketlock_local.aws.names import PREFIX, RUN_TAG
 from ticketlock_local.aws.own_stack import NameTaken, OwnStack
 from ticketlock_local.aws.report import Line
 from ticketlock_local.aws.running import run
+from ticketlock_local.aws.seen import Verdict
 from ticketlock_local.cloud.deploy import client_environment
 from ticketlock_local.engines.emulator import Emulator
 from ticketlock_local.errors import CdkError
@@ -79,9 +80,13 @@ class Place:
 
 @pytest.fixture
 def place(emulator: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Place:
+    return in_an_account_of(emulator, monkeypatch, tmp_path)
+
+
+def in_an_account_of(emulator: Emulator, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Place:
     for name, value in client_environment(emulator.endpoint).items():
         monkeypatch.setenv(name, value)
-    return Place(Account.of(boto3.Session()), tmp_path)
+    return Place(Account.of(boto3.Session()), folder)
 
 
 def looks(do: Callable[[Deployed], object]) -> Check:
@@ -188,21 +193,31 @@ def test_a_second_interrupt_does_not_break_the_deletion_off(place: Place) -> Non
     assert place.left_of_the_run() == []
 
 
+def test_a_run_whose_terminal_is_gone_leaves_nothing(place: Place) -> None:
+    def tells(_text: object) -> None:
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        run(place.account, place.stack, [], Bursts(0), tells, app=place.app())
+    assert place.left_of_the_run() == []
+
+
 def test_when_the_time_of_a_run_is_over_no_check_begins_and_none_counts_as_seen(place: Place) -> None:
     lines, left = place.runs(looks(lambda _: pytest.fail("it began")), longest_s=0.0)
     assert [seen.verdict for _, seen in lines] == [Verdict.NOT_SEEN]
     assert left == []
 
 
-def test_what_cannot_be_deleted_is_listed_with_the_command_that_does_it(place: Place) -> None:
-    def goes(deployed: Deployed) -> None:
-        # Its files are somebody else's to delete from now on: the bucket is gone, and its name is no bucket's.
-        deployed.stack.bucket = "Not_A_Bucket"
-
-    _, left = place.runs(looks(goes))
-    assert [text.partition(":")[0] for text in left] == ["bucket Not_A_Bucket"]
-    assert "aws s3 rb --force s3://Not_A_Bucket" in left[0]
-    assert place.stack.name not in place.stacks()
+def test_what_cannot_be_deleted_is_listed_with_the_command_that_does_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with Emulator() as doomed:
+        place = in_an_account_of(doomed, monkeypatch, tmp_path)
+        _, left = place.runs(looks(lambda _: doomed.stop()))
+    assert len(left) == 2
+    assert f"delete-stack --region us-east-1 --stack-name {place.stack.id}" in left[0]
+    assert f"aws s3 rb --force s3://{place.stack.bucket}" in left[1]
+    assert [text for text in place.told if text.startswith("NOT DELETED")] == [f"NOT DELETED: {text}" for text in left]
 
 
 def test_the_tag_says_which_run_made_a_stack(place: Place) -> None:

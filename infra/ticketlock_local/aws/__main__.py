@@ -25,7 +25,7 @@ _WIDTH = 160
 def main() -> int:
     """Run the checklist: 0 if all is as assumed, 1 if something is otherwise or left, 2 if something is not seen."""
     given = _parser().parse_args()
-    console = Console(highlight=False, **({} if sys.stdout.isatty() else {"width": _WIDTH}))
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
     starts = 0 if given.no_bursts else given.burst_starts
     try:
         account = Account.of(boto3.Session())

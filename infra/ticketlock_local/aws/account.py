@@ -72,7 +72,7 @@ class Account:
         credentials = self.session.get_credentials()
         if credentials is None:
             raise NoAccount("the credentials are gone")
-        now = credentials.get_frozen_credentials()
+        now: Any = credentials.get_frozen_credentials()
         return {
             "AWS_REGION": self.region,
             "AWS_DEFAULT_REGION": self.region,

@@ -57,7 +57,7 @@ class CheckedStack(Stack):
             self,
             "TimesOut",
             timeout=Duration.seconds(2),
-            definition_body=_of(sfn.Wait(self, "WaitTooLong", time=sfn.WaitTime.duration(Duration.seconds(60)))),
+            definition_body=_of(sfn.Wait(self, "WaitTooLong", time=sfn.WaitTime.duration(Duration.seconds(20)))),
         )
         lock = TicketLock(
             self,

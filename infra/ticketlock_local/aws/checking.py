@@ -2,39 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ticketlock_local.aws.deployed import Deployed
+from ticketlock_local.aws.deployed import Deployed
+from ticketlock_local.aws.seen import NotSeen, Seen, Verdict
 
-
-class Verdict(StrEnum):
-    """What a look says about an assumption."""
-
-    AS_ASSUMED = "as assumed"
-    OTHERWISE = "otherwise"
-    NOT_SEEN = "not seen"
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What was seen.
-
-    Attributes:
-        verdict: against what is assumed.
-        what: in words, with figures; why not, where nothing was.
-    """
-
-    verdict: Verdict
-    what: str
-
-
-class NotSeen(Exception):
-    """The look could not be taken, or shows nothing; the message says why."""
-
-
-Look = Callable[["Deployed"], tuple[bool, str]]
+Look = Callable[[Deployed], tuple[bool, str]]
 """Looks; returns whether all is as assumed, and what it saw. Raises NotSeen if it saw nothing."""
 
 
@@ -56,7 +28,7 @@ class Check:
     emulator_lacks: str
     look: Look
 
-    def seen_in(self, deployed: "Deployed") -> Seen:
+    def seen_in(self, deployed: Deployed) -> Seen:
         """Look. Whatever fails on the way is nothing seen, and no verdict."""
         try:
             as_assumed, what = self.look(deployed)

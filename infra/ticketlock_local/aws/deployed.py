@@ -15,8 +15,8 @@ from botocore.exceptions import ClientError
 from ticketlock import LockName, LockState, LockTable
 from ticketlock.wire._sdk import CLIENT_SETTINGS
 from ticketlock_local.aws.account import Account
-from ticketlock_local.aws.checking import NotSeen
 from ticketlock_local.aws.own_stack import OwnStack
+from ticketlock_local.aws.seen import NotSeen
 
 PATIENCE_S = 90.0
 """For whatever takes seconds, and on AWS sometimes more."""

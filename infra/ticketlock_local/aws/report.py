@@ -7,7 +7,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from ticketlock_local.aws.checking import Check, Seen, Verdict
+from ticketlock_local.aws.checking import Check
+from ticketlock_local.aws.seen import Seen, Verdict
 
 _STYLES = {Verdict.AS_ASSUMED: "green", Verdict.OTHERWISE: "bold red", Verdict.NOT_SEEN: "yellow"}
 

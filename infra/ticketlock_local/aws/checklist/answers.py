@@ -13,7 +13,7 @@ _ANY = "it asks no role for the resource of such an answer"
 def _ends_of_the_wait(deployed: Deployed, machine: str) -> tuple[bool, str]:
     """Has an execution of a machine wait behind another, and tells how its parking ended."""
     name = entity("called")
-    holder = deployed.nest(name, 8, machine)
+    holder = deployed.nest(name, 15, machine)
     deployed.until_held(name, holder)
     waiter = deployed.nest(name, 0, machine)
     deployed.until_parked(waiter)

@@ -7,9 +7,10 @@ from itertools import pairwise
 from typing import Any
 
 from ticketlock import LockName
-from ticketlock_local.aws.checking import NotSeen, check
+from ticketlock_local.aws.checking import check
 from ticketlock_local.aws.deployed import Deployed, History, details, entity, in_state
 from ticketlock_local.aws.names import LEASE_S
+from ticketlock_local.aws.seen import NotSeen
 
 # Three tries of the heartbeat: at once, and at each half of the lease.
 _HOLD_S = LEASE_S + LEASE_S // 4

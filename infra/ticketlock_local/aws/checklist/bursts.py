@@ -8,8 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from botocore.exceptions import ClientError
 
-from ticketlock_local.aws.checking import NotSeen, check
+from ticketlock_local.aws.checking import check
 from ticketlock_local.aws.deployed import Deployed, entity
+from ticketlock_local.aws.seen import NotSeen
 
 _QUOTAS = "https://docs.aws.amazon.com/step-functions/latest/dg/service-quotas.html"
 _NESTED = "https://docs.aws.amazon.com/step-functions/latest/dg/connect-stepfunctions.html"

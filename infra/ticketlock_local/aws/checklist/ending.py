@@ -8,9 +8,10 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from ticketlock_local.aws.checking import NotSeen, check
+from ticketlock_local.aws.checking import check
 from ticketlock_local.aws.deployed import Deployed, entity
 from ticketlock_local.aws.names import LEASE_S
+from ticketlock_local.aws.seen import NotSeen
 from ticketlock_local.demo.executions import observe
 
 _EVENTS = "https://docs.aws.amazon.com/step-functions/latest/dg/eventbridge-integration.html"

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ticketlock.workflow._executions import execution_arn, work_name
-from ticketlock_local.aws.checking import NotSeen, check
+from ticketlock_local.aws.checking import check
 from ticketlock_local.aws.deployed import Deployed, details, entity, in_state
 from ticketlock_local.aws.names import ERROR
+from ticketlock_local.aws.seen import NotSeen
 
 _NESTED = "https://docs.aws.amazon.com/step-functions/latest/dg/connect-stepfunctions.html"
 _ERRORS = "https://docs.aws.amazon.com/step-functions/latest/dg/concepts-error-handling.html"
@@ -20,7 +21,7 @@ class _Failed:
 
     Attributes:
         error: its own, as it ended.
-        caught: the error of the task that ran the work.
+        caught: the error of the task that ran the work; empty where the history does not tell.
         cause: of that, as an object; empty where it is none.
         is_free: whether the lock was free then.
     """
@@ -74,9 +75,8 @@ def _ended(deployed: Deployed, name: str, arn: str) -> _Failed:
     is_free = deployed.is_free(name)
     events = in_state(deployed.history(arn), "StartExecution", "InvokeFunction")
     caught = [details(event) for event in events if event["type"] in ("TaskFailed", "TaskTimedOut")]
-    if not caught:
-        raise NotSeen(f"the history tells no failure of the task; the execution failed with {end.get('error')}")
-    return _Failed(end.get("error", ""), caught[-1].get("error", ""), _object(caught[-1].get("cause", "")), is_free)
+    last = caught[-1] if caught else {}
+    return _Failed(end.get("error", ""), last.get("error", ""), _object(last.get("cause", "")), is_free)
 
 
 def _object(cause: str) -> Mapping[str, Any]:
@@ -88,6 +88,8 @@ def _object(cause: str) -> Mapping[str, Any]:
 
 
 def _returned(failed: _Failed, status: str) -> tuple[bool, str]:
+    if not failed.caught:
+        raise NotSeen(f"the history tells no failure of the task; the execution failed with {failed.error}")
     what = f"{failed.caught}, Status {failed.cause.get('Status')}; the cause has {', '.join(failed.cause) or 'nothing'}"
     return (failed.caught, failed.cause.get("Status")) == ("States.TaskFailed", status), what
 

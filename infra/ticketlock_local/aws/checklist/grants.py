@@ -6,8 +6,9 @@ from typing import Any
 import boto3
 
 from ticketlock import LockClient
-from ticketlock_local.aws.checking import NotSeen, check
+from ticketlock_local.aws.checking import check
 from ticketlock_local.aws.deployed import Deployed, ends_of_parking, entity, is_refused
+from ticketlock_local.aws.seen import NotSeen
 
 _CONDITIONS = "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/specifying-conditions.html"
 _TRANSACTIONS = "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis-iam.html"

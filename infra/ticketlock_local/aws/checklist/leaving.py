@@ -5,9 +5,10 @@ from collections.abc import Callable, Mapping
 
 from botocore.exceptions import ClientError
 
-from ticketlock_local.aws.checking import NotSeen, check
+from ticketlock_local.aws.checking import check
 from ticketlock_local.aws.deployed import Deployed, entity
 from ticketlock_local.aws.own_stack import LONGEST_DELETE_S
+from ticketlock_local.aws.seen import NotSeen
 
 _DELETE = "https://docs.aws.amazon.com/step-functions/latest/apireference/API_DeleteStateMachine.html"
 _POLICY = "https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-attribute-deletionpolicy.html"
@@ -16,7 +17,7 @@ _POLICY = "https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-at
 def _deleted(deployed: Deployed) -> tuple[float, list[str], list[str]]:
     """Deletes the stack; returns how long it took, what was not deleted, and the log groups and tables still there."""
     name = entity("last")
-    holder = deployed.nest(name, 30)
+    holder = deployed.nest(name, 60)
     deployed.until_held(name, holder)
     deployed.until_parked(deployed.nest(name, 0))
     resources = deployed.stack.resources()

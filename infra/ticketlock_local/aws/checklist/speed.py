@@ -9,8 +9,9 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from ticketlock_local.aws.checking import NotSeen, check
+from ticketlock_local.aws.checking import check
 from ticketlock_local.aws.deployed import Deployed, entity
+from ticketlock_local.aws.seen import NotSeen
 from ticketlock_local.demo.executions import Execution, observe
 
 _UNCONTENDED = 5
