@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import boto3
+import psutil
 import pytest
 from ticketlock_local.aws.checklist.order import CHECKS
 from ticketlock_local.aws.names import PREFIX
@@ -133,3 +134,5 @@ def test_a_run_that_is_interrupted_while_it_deploys_leaves_nothing(place: Emulat
     printed, _ = process.communicate()
     assert process.returncode == 130, printed
     assert left(place) == []
+    [stack] = re.findall(r"makes    the stack (\S+),", printed)
+    assert [each for each in psutil.process_iter(["cmdline"]) if stack in str(each.info["cmdline"])] == []

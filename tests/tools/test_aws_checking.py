@@ -5,9 +5,12 @@ from collections.abc import Callable
 
 import boto3
 import pytest
+from aws_cdk import App
+from aws_cdk.assertions import Template
 from botocore.exceptions import ClientError
 from ticketlock_local.aws import cost, report
 from ticketlock_local.aws.account import Account, NoAccount
+from ticketlock_local.aws.app import CheckedStack
 from ticketlock_local.aws.checking import Check, check
 from ticketlock_local.aws.checklist.order import CHECKS
 from ticketlock_local.aws.consent import NotAgreed, agree
@@ -186,6 +189,18 @@ class TestWhatCountsAsSeen:
             {"id": 4, "previousEventId": 2, "type": "TaskScheduled"},
         ]
         assert [event["id"] for event in in_state(history, "Heartbeat")] == [2, 4]
+
+
+def test_no_resource_of_the_real_stack_outlives_it() -> None:
+    stack = CheckedStack(App(), "ticketlock-check-x", bucket="ticketlock-check-x", run="x")
+    resources = Template.from_stack(stack).to_json()["Resources"]
+    assert len(resources) > 50
+    kept = {name for name, each in resources.items() if each.get("DeletionPolicy", "Delete") != "Delete"}
+    assert kept == set()
+    [table] = [each["Properties"] for each in resources.values() if each["Type"] == "AWS::DynamoDB::Table"]
+    assert "PointInTimeRecoverySpecification" not in table  # it would leave a backup
+    functions = [each["Properties"] for each in resources.values() if each["Type"] == "AWS::Lambda::Function"]
+    assert all("LoggingConfig" in each for each in functions)  # Lambda's own log groups would stay
 
 
 class TestTheReport:

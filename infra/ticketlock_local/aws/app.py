@@ -17,6 +17,7 @@ from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
@@ -87,6 +88,10 @@ class CheckedStack(Stack):
             CfnOutput(self, name, value=value)
 
     def _failing_function(self) -> lambda_.Function:
+        # Both of its own: otherwise the CDK keeps the one, and the other may write everywhere.
+        log_group = logs.LogGroup(self, "RaisesLogs", removal_policy=RemovalPolicy.DESTROY)
+        role = iam.Role(self, "RaisesRole", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+        log_group.grant_write(role)
         return lambda_.Function(
             self,
             "Raises",
@@ -94,8 +99,8 @@ class CheckedStack(Stack):
             handler="index.handler",
             runtime=lambda_.Runtime.PYTHON_3_14,
             architecture=lambda_.Architecture.ARM_64,
-            # It may write no logs: a log group that Lambda makes would outlive the stack.
-            role=iam.Role(self, "RaisesRole", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com")),
+            log_group=log_group,
+            role=role,
         )
 
     def _ends_of(self, machine: sfn.StateMachine) -> sqs.Queue:
