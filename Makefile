@@ -18,7 +18,7 @@ NODE_PACKAGES   := node_modules/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install check lint types template secrets audit test verify verify-rest docs demo bench bench-peer engines soak proof replay local local-down wheel clean
+.PHONY: help install check lint types template secrets audit test verify verify-rest docs demo bench bench-peer engines soak proof replay local local-down aws wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -104,6 +104,10 @@ local: install ## start an emulator, deploy to it, leave it running
 
 local-down: install ## stop what `make local` started
 	$(LOCAL) down
+
+# With the SDK's own settings, so AWS_PROFILE and AWS_REGION count.
+aws: install ## what is assumed of AWS, looked at in your account, which costs some cents: make aws ARGS='--no-bursts'
+	@$(BIN) -m ticketlock_local.aws $(ARGS)
 
 clean: ## stop `make local` and remove everything that is generated
 	@if [ -f build/local.json ]; then $(MAKE) local-down; fi

@@ -110,6 +110,8 @@ def _shares(nodeid: str) -> str:
     folder = _folder(nodeid)
     if folder in ("tests/workflow/interpreted", "tests/wire"):  # they wait for long, and have nothing in common
         return nodeid
+    if nodeid.startswith("tests/e2e/test_aws.py"):  # shares no deployment, and waits for minutes
+        return nodeid.partition("::")[0]
     if folder in ("tests/infra", "tests/e2e"):  # the CDK's Node process, and its assembly; deployments
         return folder
     return nodeid.partition("::")[0]  # an engine's table

@@ -25,7 +25,7 @@ FLOORS = {
 }
 INFRA_ROOMS = {
     "ticketlock_cdk": ("lock",),
-    "ticketlock_local": ("checks", "cloud", "demo", "engines", "history"),
+    "ticketlock_local": ("aws", "checks", "cloud", "demo", "engines", "history"),
 }
 
 # Nobody needs what their __init__ has: a docstring.

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ticketlock_local.checkout import ROOT
@@ -33,23 +34,35 @@ def run_cdk(*arguments: str, env: Mapping[str, str] | None = None, folder: Path 
     """
     if not _CDK.exists():
         raise CdkError(f"{_CDK} is missing: run `make install`")
-    with tempfile.TemporaryDirectory(prefix="ticketlock-cdk-") as home:
-        process = subprocess.Popen(
-            [_CDK, "--no-notices", "--no-color", *arguments],
-            cwd=folder,
-            env={**_environment(home), **(env or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            # Its own group, so that the app and its Node process end with it.
-            start_new_session=True,
-        )
+    started: list[subprocess.Popen[str]] = []
+    with tempfile.TemporaryDirectory(prefix="ticketlock-cdk-") as home, ThreadPoolExecutor(1) as starter:
+
+        def start() -> subprocess.Popen[str]:
+            started.append(
+                subprocess.Popen(
+                    [_CDK, "--no-notices", "--no-color", *arguments],
+                    cwd=folder,
+                    env={**_environment(home), **(env or {})},
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    # Its own group, so that the app and its Node process end with it.
+                    start_new_session=True,
+                )
+            )
+            return started[0]
+
         try:
+            # In a thread, which no signal interrupts: of a process whose start is broken off nobody would know.
+            process = starter.submit(start).result()
             output, _ = process.communicate(timeout=_TIMEOUT_S)
         except BaseException as error:
-            end_group(process.pid, grace_s=_STOP_GRACE_S)
-            output, _ = process.communicate()
+            starter.shutdown()
+            output = ""
+            for process in started:
+                end_group(process.pid, grace_s=_STOP_GRACE_S)
+                output, _ = process.communicate()
             if isinstance(error, subprocess.TimeoutExpired):
                 raise CdkError(f"cdk {arguments[0]} took over {_TIMEOUT_S:.0f} s:\n{_tail(output)}") from error
             raise

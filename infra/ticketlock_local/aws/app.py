@@ -1,0 +1,165 @@
+"""The CDK app of `make aws`: a lock as its users deploy it, works that end in every way, two roles with its grants.
+
+Run by the CDK with the context `stack`, `bucket` and `run`. The stack's files go into a bucket of the run's own: the
+account need not be bootstrapped, and nothing stays in a bucket of somebody else's.
+"""
+
+from aws_cdk import (
+    App,
+    CfnOutput,
+    CliCredentialsStackSynthesizer,
+    Duration,
+    RemovalPolicy,
+    Stack,
+)
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_sqs as sqs
+from aws_cdk import aws_stepfunctions as sfn
+from aws_cdk import aws_stepfunctions_tasks as tasks
+from ticketlock_cdk import TicketLock
+from ticketlock_cdk.examples import example_function, example_workflow
+
+from ticketlock_local.aws.names import ERROR, LEASE_S, RUN_TAG
+
+_FAILS = f"""\
+class {ERROR}(Exception):
+    pass
+
+
+def handler(event, _context):
+    raise {ERROR}("there is no more paint")
+"""
+
+
+class CheckedStack(Stack):
+    """What the checklist looks at; all of it goes with the stack."""
+
+    def __init__(self, scope: App, name: str, *, bucket: str, run: str) -> None:
+        super().__init__(
+            scope,
+            "Checked",
+            stack_name=name,
+            description="The checklist of ticketlock; made by `make aws`, which deletes it",
+            tags={RUN_TAG: run},
+            synthesizer=CliCredentialsStackSynthesizer(file_assets_bucket_name=bucket),
+        )
+        waits = example_workflow(self, "Example", encryption_key=None)
+        sleeps = example_function(self, "ExampleFunction", encryption_key=None)
+        raises = self._failing_function()
+        fails = sfn.StateMachine(
+            self, "Fails", definition_body=_of(sfn.Fail(self, "Fail", error=ERROR, cause="there is no more paint"))
+        )
+        times_out = sfn.StateMachine(
+            self,
+            "TimesOut",
+            timeout=Duration.seconds(2),
+            definition_body=_of(sfn.Wait(self, "WaitTooLong", time=sfn.WaitTime.duration(Duration.seconds(20)))),
+        )
+        lock = TicketLock(
+            self,
+            "Lock",
+            lease=Duration.seconds(LEASE_S),
+            poll=Duration.seconds(1),
+            targets=[waits, sleeps, raises, fails, times_out],
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+        _without_backups(lock)
+        outputs = {
+            "TableName": lock.table.table_name,
+            "StateMachineArn": lock.state_machine.state_machine_arn,
+            "DeadLetterQueueUrl": lock.dead_letter_queue.queue_url,
+            "EndsQueueUrl": self._ends_of(lock.state_machine).queue_url,
+            "WaitsArn": waits.state_machine_arn,
+            "SleepsArn": sleeps.function_arn,
+            "RaisesArn": raises.function_arn,
+            "FailsArn": fails.state_machine_arn,
+            "TimesOutArn": times_out.state_machine_arn,
+            "StartsManyArn": self._starts_many(waits).state_machine_arn,
+        }
+        for name, role in (("Operator", self._role("Operator", run)), ("Client", self._role("Client", run))):
+            (lock.grant_read if name == "Operator" else lock.grant_use)(role)
+            outputs[f"{name}RoleArn"] = role.role_arn
+        for name, value in outputs.items():
+            CfnOutput(self, name, value=value)
+
+    def _failing_function(self) -> lambda_.Function:
+        # Both of its own: otherwise the CDK keeps the one, and the other may write everywhere.
+        log_group = logs.LogGroup(self, "RaisesLogs", removal_policy=RemovalPolicy.DESTROY)
+        role = iam.Role(self, "RaisesRole", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+        log_group.grant_write(role)
+        return lambda_.Function(
+            self,
+            "Raises",
+            code=lambda_.Code.from_inline(_FAILS),
+            handler="index.handler",
+            runtime=lambda_.Runtime.PYTHON_3_14,
+            architecture=lambda_.Architecture.ARM_64,
+            log_group=log_group,
+            role=role,
+        )
+
+    def _ends_of(self, machine: sfn.StateMachine) -> sqs.Queue:
+        """What EventBridge tells of executions that have ended, as the clean-up is told."""
+        queue = sqs.Queue(self, "Ends", removal_policy=RemovalPolicy.DESTROY)
+        events.Rule(
+            self,
+            "EndsRule",
+            event_pattern=events.EventPattern(
+                source=["aws.states"],
+                detail_type=["Step Functions Execution Status Change"],
+                detail={
+                    "status": ["FAILED", "TIMED_OUT", "ABORTED"],
+                    "stateMachineArn": [machine.state_machine_arn],
+                },
+            ),
+            targets=[targets.SqsQueue(queue)],
+        )
+        return queue
+
+    def _starts_many(self, nested: sfn.StateMachine) -> sfn.StateMachine:
+        """Starts an execution for each of its items, at once and without a retry, and returns the errors' names."""
+        start = tasks.StepFunctionsStartExecution(
+            self,
+            "StartOne",
+            state_machine=nested,
+            integration_pattern=sfn.IntegrationPattern.RUN_JOB,
+            input=sfn.TaskInput.from_object({"seconds": 1}),
+            result_selector={"error": ""},
+        )
+        refused = sfn.Pass(self, "Refused", parameters={"error.$": "$.Error"})
+        each = sfn.Map(self, "StartAll", items_path="$.items")
+        each.item_processor(start.add_catch(refused))
+        return sfn.StateMachine(self, "StartsMany", definition_body=_of(each))
+
+    def _role(self, name: str, run: str) -> iam.Role:
+        """May be assumed by whoever runs the checklist, who alone knows the run's own id."""
+        return iam.Role(self, name, assumed_by=iam.AccountRootPrincipal(), external_ids=[run])
+
+
+def _of(state: sfn.IChainable) -> sfn.DefinitionBody:
+    return sfn.DefinitionBody.from_chainable(state)
+
+
+def _without_backups(lock: TicketLock) -> None:
+    # A deleted table that has them leaves one for 35 days:
+    # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/PointInTimeRecovery_Howitworks.html
+    table = lock.table.node.default_child
+    assert isinstance(table, dynamodb.CfnTable)
+    table.point_in_time_recovery_specification = None
+
+
+def main() -> None:
+    """Synthesise."""
+    app = App()
+    given = {name: app.node.try_get_context(name) for name in ("stack", "bucket", "run")}
+    CheckedStack(app, given["stack"], bucket=given["bucket"], run=given["run"])
+    app.synth()
+
+
+if __name__ == "__main__":
+    main()

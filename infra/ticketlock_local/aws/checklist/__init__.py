@@ -1,0 +1,1 @@
+"""What is looked at: each check one function whose name is its sentence, with what is assumed and where AWS says so."""

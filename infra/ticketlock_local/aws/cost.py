@@ -1,0 +1,24 @@
+"""What a run costs, estimated from above: told before anything is made."""
+
+# us-east-1: https://aws.amazon.com/step-functions/pricing/
+_A_TRANSITION_USD = 25 / 1_000_000
+# Of all checks but the bursts; of a nested start that is begun, and one that is held, beats and is stopped.
+_TRANSITIONS = 1_500
+_TRANSITIONS_A_START = 25
+# Requests to DynamoDB and Lambda, logs, traces, metrics, files: cents at these numbers.
+_ALL_ELSE_USD = 0.20
+
+
+def estimate_usd(burst_starts: int) -> float:
+    """Dollars at most, at the prices of us-east-1 without any free tier.
+
+    Args:
+        burst_starts: how many executions a burst has; 0 for none.
+    """
+    return _ALL_ELSE_USD + _A_TRANSITION_USD * (_TRANSITIONS + _TRANSITIONS_A_START * burst_starts)
+
+
+def told(burst_starts: int) -> str:
+    """The same in words."""
+    bursts = f"two bursts of {burst_starts} executions" if burst_starts else "no bursts"
+    return f"about ${estimate_usd(burst_starts):.2f}, with {bursts} (prices of us-east-1, without a free tier)"

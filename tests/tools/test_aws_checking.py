@@ -1,0 +1,228 @@
+"""`make aws`, before and beside AWS: who is asked, what counts as seen, what the exit code says."""
+
+import io
+from collections.abc import Callable
+
+import boto3
+import pytest
+from aws_cdk import App
+from aws_cdk.assertions import Template
+from botocore.exceptions import ClientError
+from ticketlock_local.aws import cost, report
+from ticketlock_local.aws.account import Account, NoAccount
+from ticketlock_local.aws.app import CheckedStack
+from ticketlock_local.aws.checking import Check, check
+from ticketlock_local.aws.checklist.order import CHECKS
+from ticketlock_local.aws.consent import NotAgreed, agree
+from ticketlock_local.aws.deployed import Bursts, Deployed, in_state
+from ticketlock_local.aws.own_stack import OwnStack
+from ticketlock_local.aws.seen import NotSeen, Seen, Verdict
+from ticketlock_local.errors import CdkError
+
+from ticketlock import LockLost
+
+pytestmark = pytest.mark.verify("tests no part of the product")
+
+ID, OTHER_ID = "123456789012", "210987654321"
+
+
+def account(endpoint: str = "https://sts.eu-west-1.amazonaws.com") -> Account:
+    session = boto3.Session("key", "secret", region_name="eu-west-1")
+    return Account(session, ID, f"arn:aws:iam::{ID}:user/me", "eu-west-1", endpoint)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class TestConsent:
+    @pytest.fixture
+    def told(self) -> list[str]:
+        return []
+
+    @pytest.fixture
+    def consents(self, told: list[str]) -> Callable[..., None]:
+        def consents(*, answer: str | None = None, stdin: io.StringIO | None = None, **given: object) -> None:
+            def ask(_question: str) -> str:
+                if answer is None:
+                    raise EOFError
+                return answer
+
+            arguments: dict[str, object] = {"yes": False, "named": None, **given}
+            agree(
+                account(),
+                "it costs money",
+                yes=bool(arguments["yes"]),
+                named=None if arguments["named"] is None else str(arguments["named"]),
+                stdin=stdin or Terminal(),
+                ask=ask,
+                tell=told.append,
+            )
+
+        return consents
+
+    def test_account_region_and_what_will_happen_are_shown_before_anybody_is_asked(
+        self, consents: Callable[..., None], told: list[str]
+    ) -> None:
+        with pytest.raises(NotAgreed):
+            consents(answer="")
+        assert all(any(part in line for line in told) for part in (ID, "user/me", "eu-west-1", "it costs money"))
+
+    def test_the_accounts_id_typed_at_a_terminal_is_an_agreement(self, consents: Callable[..., None]) -> None:
+        consents(answer=f" {ID}\n")
+
+    @pytest.mark.parametrize("answer", ["", "y", "yes", OTHER_ID, None])
+    def test_any_other_answer_is_none(self, consents: Callable[..., None], answer: str | None) -> None:
+        with pytest.raises(NotAgreed, match="nothing was made"):
+            consents(answer=answer)
+
+    def test_nobody_is_asked_where_standard_input_is_no_terminal(self, consents: Callable[..., None]) -> None:
+        with pytest.raises(NotAgreed, match="no terminal"):
+            consents(answer=ID, stdin=io.StringIO(ID))
+
+    def test_yes_without_the_accounts_id_is_no_agreement(self, consents: Callable[..., None]) -> None:
+        with pytest.raises(NotAgreed, match="--yes needs --account"):
+            consents(yes=True)
+
+    @pytest.mark.parametrize("yes", [True, False])
+    def test_another_accounts_id_is_refused_before_anybody_is_asked(
+        self, consents: Callable[..., None], yes: bool
+    ) -> None:
+        with pytest.raises(NotAgreed, match=f"--account says {OTHER_ID}"):
+            consents(yes=yes, named=OTHER_ID, answer=ID)
+
+    def test_yes_and_the_accounts_id_agree_without_a_terminal(self, consents: Callable[..., None]) -> None:
+        consents(yes=True, named=ID, stdin=io.StringIO())
+
+    def test_without_a_region_there_is_no_account(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
+        monkeypatch.delenv("AWS_REGION", raising=False)
+        with pytest.raises(NoAccount, match="AWS_REGION"):
+            Account.of(boto3.Session("key", "secret"))
+
+    def test_more_executions_cost_more(self) -> None:
+        assert cost.estimate_usd(0) < cost.estimate_usd(400) < cost.estimate_usd(2_000) < 5
+
+
+def deployed(endpoint: str = "https://sts.eu-west-1.amazonaws.com") -> Deployed:
+    where = account(endpoint)
+    return Deployed(where, OwnStack(where), {}, Bursts(0))
+
+
+def looking(look: Callable[[Deployed], tuple[bool, str]], emulator_lacks: str = "") -> Check:
+    return check(assumed="something", emulator_lacks=emulator_lacks)(look)
+
+
+class TestWhatCountsAsSeen:
+    @pytest.mark.parametrize(
+        ("as_assumed", "verdict"), [(True, Verdict.AS_ASSUMED), (False, Verdict.OTHERWISE)], ids=str
+    )
+    def test_a_look_that_shows_something_is_a_verdict(self, as_assumed: bool, verdict: Verdict) -> None:
+        assert looking(lambda _: (as_assumed, "this")).seen_in(deployed()) == Seen(verdict, "this")
+
+    @pytest.mark.parametrize(
+        "error",
+        [
+            NotSeen("waited 90 s"),
+            ClientError({"Error": {"Code": "Throttling", "Message": "slow down"}}, "Scan"),
+            LockLost("the lease is over"),
+            CdkError("cdk failed"),
+            KeyError("Payload"),
+            TypeError("not an object"),
+            AssertionError("no"),
+            RuntimeError("never heard of"),
+        ],
+        ids=lambda error: type(error).__name__,
+    )
+    def test_a_look_that_fails_has_seen_nothing_whatever_it_fails_with(self, error: Exception) -> None:
+        def fails(_: Deployed) -> tuple[bool, str]:
+            raise error
+
+        assert looking(fails).seen_in(deployed()).verdict is Verdict.NOT_SEEN
+
+    @pytest.mark.parametrize("as_assumed", [True, False])
+    def test_what_an_emulator_lacks_is_not_seen_there_whatever_it_shows(self, as_assumed: bool) -> None:
+        lacking = looking(lambda _: (as_assumed, "this"), emulator_lacks="it has no clock")
+        seen = lacking.seen_in(deployed("http://127.0.0.1:4566"))
+        assert seen.verdict is Verdict.NOT_SEEN
+        assert "it has no clock" in seen.what
+        assert lacking.seen_in(deployed()).verdict is not Verdict.NOT_SEEN
+
+    @pytest.mark.parametrize("host", ["amazonaws.com.example.org", "127.0.0.1", "notamazonaws.com"])
+    def test_only_hosts_of_aws_are_aws(self, host: str) -> None:
+        assert not account(f"https://{host}").is_aws
+
+    def test_an_experiment_is_made_once_for_all_who_look_at_it_also_if_it_fails(self) -> None:
+        tries: list[Deployed] = []
+
+        def fails(where: Deployed) -> str:
+            tries.append(where)
+            raise NotSeen("nothing")
+
+        stack = deployed()
+        first, second = (looking(lambda where: (True, where.once(fails))).seen_in(stack) for _ in range(2))
+        assert first == second == Seen(Verdict.NOT_SEEN, "nothing")
+        assert len(tries) == 1
+
+    def test_every_check_has_a_sentence_of_its_own_and_says_what_is_assumed(self) -> None:
+        assert len({each.sentence for each in CHECKS}) == len(CHECKS) > 30
+        assert all(" " in each.sentence and each.assumed for each in CHECKS)
+        assert all(
+            each.link.startswith(("https://docs.aws.amazon.com/", "https://aws.amazon.com/", "")) for each in CHECKS
+        )
+
+    def test_an_event_belongs_to_the_state_that_it_follows_from_and_not_to_the_one_before_it(self) -> None:
+        def entered(id: int, previous: int, name: str) -> dict[str, object]:
+            details = {"name": name}
+            return {
+                "id": id,
+                "previousEventId": previous,
+                "type": "TaskStateEntered",
+                "stateEnteredEventDetails": details,
+            }
+
+        history = [
+            entered(1, 0, "Work"),
+            entered(2, 0, "Heartbeat"),
+            {"id": 3, "previousEventId": 1, "type": "TaskScheduled"},
+            {"id": 4, "previousEventId": 2, "type": "TaskScheduled"},
+        ]
+        assert [event["id"] for event in in_state(history, "Heartbeat")] == [2, 4]
+
+
+def test_no_resource_of_the_real_stack_outlives_it() -> None:
+    stack = CheckedStack(App(), "ticketlock-check-x", bucket="ticketlock-check-x", run="x")
+    resources = Template.from_stack(stack).to_json()["Resources"]
+    assert len(resources) > 50
+    kept = {name for name, each in resources.items() if each.get("DeletionPolicy", "Delete") != "Delete"}
+    assert kept == set()
+    [table] = [each["Properties"] for each in resources.values() if each["Type"] == "AWS::DynamoDB::Table"]
+    assert "PointInTimeRecoverySpecification" not in table  # it would leave a backup
+    functions = [each["Properties"] for each in resources.values() if each["Type"] == "AWS::Lambda::Function"]
+    assert all("LoggingConfig" in each for each in functions)  # Lambda's own log groups would stay
+
+
+class TestTheReport:
+    def lines(self, *verdicts: Verdict) -> list[report.Line]:
+        return [(looking(lambda _: (True, "")), Seen(verdict, "this")) for verdict in verdicts]
+
+    @pytest.mark.parametrize(
+        ("verdicts", "left", "code"),
+        [
+            ([Verdict.AS_ASSUMED], [], 0),
+            ([Verdict.AS_ASSUMED, Verdict.NOT_SEEN], [], 2),
+            ([Verdict.NOT_SEEN], [], 2),
+            ([Verdict.AS_ASSUMED, Verdict.NOT_SEEN, Verdict.OTHERWISE], [], 1),
+            ([Verdict.AS_ASSUMED], ["a bucket"], 1),
+            ([], [], 2),
+        ],
+    )
+    def test_only_all_as_assumed_and_nothing_left_is_a_success(
+        self, verdicts: list[Verdict], left: list[str], code: int
+    ) -> None:
+        assert report.exit_code(self.lines(*verdicts), left) == code
+
+    def test_what_was_not_seen_is_counted_apart(self) -> None:
+        lines = self.lines(Verdict.AS_ASSUMED, Verdict.NOT_SEEN, Verdict.NOT_SEEN)
+        assert report.summary(lines) == "1 as assumed, 0 otherwise, 2 not seen"

@@ -1,0 +1,242 @@
+"""`make aws` makes one stack and one bucket, and deletes these and no others, however it ends: on an emulator.
+
+The stack is a small one of the tests' own; `tests/e2e/test_aws.py` deploys the real one.
+"""
+
+import os
+import secrets
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+from ticketlock_local.aws.account import Account
+from ticketlock_local.aws.checking import Check, check
+from ticketlock_local.aws.deployed import Bursts, Deployed
+from ticketlock_local.aws.names import PREFIX, RUN_TAG
+from ticketlock_local.aws.own_stack import NameTaken, OwnStack
+from ticketlock_local.aws.report import Line
+from ticketlock_local.aws.running import run
+from ticketlock_local.aws.seen import Verdict
+from ticketlock_local.cloud.deploy import client_environment
+from ticketlock_local.engines.emulator import Emulator
+from ticketlock_local.errors import CdkError
+
+pytestmark = pytest.mark.verify("tests no part of the product")
+
+_APP = """\
+from aws_cdk import App, CfnOutput, CliCredentialsStackSynthesizer, Stack
+from aws_cdk import aws_sqs as sqs
+
+app = App()
+given = {name: app.node.try_get_context(name) for name in ("stack", "bucket", "run")}
+stack = Stack(
+    app,
+    "Small",
+    stack_name=given["stack"],
+    tags={"ticketlock:run": RUN},
+    synthesizer=CliCredentialsStackSynthesizer(file_assets_bucket_name=given["bucket"]),
+)
+CfnOutput(stack, "Url", value=sqs.Queue(stack, "Queue").queue_url)
+app.synth()
+"""
+_TEMPLATE = '{"Resources": {"Queue": {"Type": "AWS::SQS::Queue"}}}'
+
+
+class Place:
+    """An emulated account, and runs in it."""
+
+    def __init__(self, account: Account, folder: Path) -> None:
+        self.account = account
+        self.told: list[str] = []
+        self.stack = OwnStack(account, secrets.token_hex(8))
+        self._folder = folder
+
+    def app(self, run: str = 'given["run"]') -> Path:
+        """An app whose stack has the tag of this run, or of another."""
+        path = self._folder / "small_app.py"
+        path.write_text(_APP.replace("RUN", run))
+        return path
+
+    def runs(self, *checks: Check, app: Path | None = None, **more: Any) -> tuple[list[Line], list[str]]:
+        return run(self.account, self.stack, checks, Bursts(0), self.told.append, app=app or self.app(), **more)
+
+    def stacks(self) -> list[str]:
+        pages = self.account.client("cloudformation").get_paginator("describe_stacks").paginate()
+        return [stack["StackName"] for page in pages for stack in page["Stacks"]]
+
+    def buckets(self) -> list[str]:
+        return [bucket["Name"] for bucket in self.account.client("s3").list_buckets()["Buckets"]]
+
+    def make_stack(self, name: str) -> None:
+        self.account.client("cloudformation").create_stack(StackName=name, TemplateBody=_TEMPLATE)
+
+    def left_of_the_run(self) -> list[str]:
+        return [name for name in (*self.stacks(), *self.buckets()) if name.startswith(self.stack.name)]
+
+
+@pytest.fixture
+def place(emulator: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Place:
+    return in_an_account_of(emulator, monkeypatch, tmp_path)
+
+
+def in_an_account_of(emulator: Emulator, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Place:
+    for name, value in client_environment(emulator.endpoint).items():
+        monkeypatch.setenv(name, value)
+    return Place(Account.of(boto3.Session()), folder)
+
+
+def looks(do: Callable[[Deployed], object]) -> Check:
+    def look(deployed: Deployed) -> tuple[bool, str]:
+        do(deployed)
+        return True, "looked"
+
+    return check(assumed="something")(look)
+
+
+def sends(number: int) -> Callable[[object], None]:
+    return lambda _: os.kill(os.getpid(), number)
+
+
+def test_a_run_looks_at_what_it_has_deployed_and_leaves_nothing(place: Place) -> None:
+    outputs: list[Mapping[str, str]] = []
+    there: list[str] = []
+
+    def sees(deployed: Deployed) -> None:
+        outputs.append(deployed.outputs)
+        there.extend(place.left_of_the_run())
+
+    lines, left = place.runs(looks(sees))
+    assert [seen.verdict for _, seen in lines] == [Verdict.AS_ASSUMED]
+    assert [set(each) for each in outputs] == [{"Url"}]
+    assert there == [place.stack.name, place.stack.bucket]
+    assert left == []
+    assert place.left_of_the_run() == []
+    assert place.told[-1] == "Deleted. Nothing of this run is left."
+
+
+def test_names_are_fresh_each_time_and_begin_alike(place: Place) -> None:
+    names = {OwnStack(place.account).name for _ in range(100)}
+    assert len(names) == 100
+    assert all(name.startswith(PREFIX) for name in names)
+
+
+def test_a_stack_of_that_name_is_refused_and_not_touched(place: Place) -> None:
+    place.make_stack(place.stack.name)
+    with pytest.raises(NameTaken, match="exists already"):
+        place.runs()
+    assert place.stack.delete() == []
+    assert place.left_of_the_run() == [place.stack.name]
+
+
+def test_a_bucket_of_that_name_is_refused_and_not_touched(place: Place) -> None:
+    place.account.client("s3").create_bucket(Bucket=place.stack.bucket)
+    with pytest.raises(NameTaken, match="exists already"):
+        place.runs()
+    assert place.stack.delete() == []
+    assert place.left_of_the_run() == [place.stack.bucket]
+
+
+def test_a_stack_without_the_tag_of_the_run_is_not_deleted_and_told(place: Place) -> None:
+    _, left = place.runs(app=place.app('"another"'))
+    assert place.left_of_the_run() == [place.stack.name]
+    assert len(left) == 1
+    assert "somebody else's" in left[0]
+    assert left[0] in place.told[-1]
+
+
+def test_the_stacks_of_others_stay(place: Place) -> None:
+    others = [f"{PREFIX}{secrets.token_hex(8)}", f"Ticketlock{secrets.token_hex(8)}"]
+    for name in others:
+        place.make_stack(name)
+    place.runs()
+    assert set(others) <= set(place.stacks())
+
+
+def test_a_deployment_that_fails_leaves_nothing(place: Place) -> None:
+    broken = place.app()
+    broken.write_text(broken.read_text().replace("app.synth()", "raise SystemExit('no synthesis today')"))
+    with pytest.raises(CdkError, match="no synthesis today"):
+        place.runs(app=broken)
+    assert place.left_of_the_run() == []
+
+
+def test_a_check_that_fails_is_not_seen_and_the_next_one_looks(place: Place) -> None:
+    lines, left = place.runs(looks(lambda deployed: deployed.outputs["Missing"]), looks(lambda _: None))
+    assert [seen.verdict for _, seen in lines] == [Verdict.NOT_SEEN, Verdict.AS_ASSUMED]
+    assert left == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def test_a_run_that_is_interrupted_leaves_nothing(place: Place, number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt):
+        place.runs(looks(sends(number)), looks(lambda _: pytest.fail("it went on")))
+    assert place.left_of_the_run() == []
+    assert signal.getsignal(number) is before
+
+
+def test_a_second_interrupt_does_not_break_the_deletion_off(place: Place) -> None:
+    told: list[str] = []
+
+    def tells(text: object) -> None:
+        told.append(str(text))
+        if str(text).startswith("Deleting"):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(place.account, place.stack, [looks(sends(signal.SIGINT))], Bursts(0), tells, app=place.app())
+    assert any(text.startswith("Still deleting") for text in told)
+    assert place.left_of_the_run() == []
+
+
+def test_a_run_whose_terminal_is_gone_leaves_nothing(place: Place) -> None:
+    def tells(text: object) -> None:
+        if not str(text).startswith("Deploying"):
+            raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        run(place.account, place.stack, [looks(lambda _: None)], Bursts(0), tells, app=place.app())
+    assert place.left_of_the_run() == []
+
+
+def test_when_the_time_of_a_run_is_over_no_check_begins_and_none_counts_as_seen(place: Place) -> None:
+    lines, left = place.runs(looks(lambda _: pytest.fail("it began")), longest_s=0.0)
+    assert [seen.verdict for _, seen in lines] == [Verdict.NOT_SEEN]
+    assert left == []
+
+
+def test_what_cannot_be_deleted_is_listed_with_the_command_that_does_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with Emulator() as doomed:
+        place = in_an_account_of(doomed, monkeypatch, tmp_path)
+        _, left = place.runs(looks(lambda _: doomed.stop()))
+    assert len(left) == 2
+    assert f"delete-stack --region us-east-1 --stack-name {place.stack.id}" in left[0]
+    assert f"aws s3 rb --force s3://{place.stack.bucket}" in left[1]
+    assert [text for text in place.told if text.startswith("NOT DELETED")] == [f"NOT DELETED: {text}" for text in left]
+
+
+def test_the_tag_says_which_run_made_a_stack(place: Place) -> None:
+    tags: list[Any] = []
+
+    def sees(deployed: Deployed) -> None:
+        described = place.account.client("cloudformation").describe_stacks(StackName=deployed.stack.id)
+        tags.extend(described["Stacks"][0]["Tags"])
+
+    place.runs(looks(sees))
+    assert {"Key": RUN_TAG, "Value": place.stack.run} in tags
+
+
+def test_a_bucket_that_is_gone_already_is_none_that_is_left(place: Place) -> None:
+    def empties(deployed: Deployed) -> None:
+        assert deployed.stack.delete() == []
+
+    _, left = place.runs(looks(empties))
+    assert left == []
+    with pytest.raises(ClientError):
+        place.account.client("s3").head_bucket(Bucket=place.stack.bucket)
