@@ -1,7 +1,9 @@
 """The functions of the lock."""
 
+import clean_up
 import pytest
 from aws_cdk import Duration
+from aws_cdk import aws_lambda as lambda_
 from ticketlock_cdk import TicketLock
 
 STEPS = ["take_ticket", "wait_for_call", "check_position", "heartbeat", "release", "clean_up"]
@@ -69,3 +71,34 @@ def test_the_one_that_parks_is_over_before_a_parking_is(typical):
 def test_a_beat_ends_before_the_next_one_begins(lease_s, timeout_s, stack, synthesise):
     lock = TicketLock(stack, "Lock", lease=Duration.seconds(lease_s), poll=Duration.seconds(1))
     assert synthesise(stack).function(lock.heartbeat)["Timeout"] == timeout_s
+
+
+def test_each_has_the_memory_that_was_measured_for_it(function):
+    assert function["MemorySize"] == 512
+
+
+def test_only_so_many_clean_ups_run_at_once_that_no_heartbeat_is_starved(step, function):
+    assert function.get("ReservedConcurrentExecutions") == (10 if step == "clean_up" else None)
+
+
+def test_a_clean_up_may_run_for_longer_than_its_patience(typical):
+    timeout_s = typical.synthesised.function(typical.lock.clean_up)["Timeout"]
+    assert clean_up.PATIENCE_MS / 1_000 + 60 <= timeout_s <= 900
+
+
+def test_memory_processors_and_concurrency_can_be_chosen(stack, synthesise):
+    lock = TicketLock(
+        stack, "Lock", memory_size=1_024, architecture=lambda_.Architecture.X86_64, clean_up_concurrency=None
+    )
+    found = synthesise(stack).function(lock.clean_up)
+    assert (found["MemorySize"], found["Architectures"]) == (1_024, ["x86_64"])
+    assert "ReservedConcurrentExecutions" not in found
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("memory_size", 128), ("memory_size", 10_241), ("memory_size", True), ("clean_up_concurrency", 0)],
+)
+def test_a_number_out_of_its_bounds_is_refused_by_name(name, value, stack):
+    with pytest.raises(ValueError, match=rf"{name} is {value}; allowed: a whole number from "):
+        TicketLock(stack, "Lock", **{name: value})

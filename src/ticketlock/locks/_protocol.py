@@ -208,8 +208,13 @@ class Contender:
                 continue
             if self.now.local_ms > minted_at.local_ms + write.JOIN_DEADLINE_MS:
                 continue
-            lease_until_ms = self.now.latest_ms + self.claim.lease_ms
             try:
+                if self.claim.noted_in is not None:
+                    noted = self.claim.noted_in
+                    yield from self.send(
+                        write.note_ticket(self.claim, noted, item.issued, minted_at.local_ms, self.now)
+                    )
+                lease_until_ms = self.now.latest_ms + self.claim.lease_ms
                 reply = yield from self.send(write.put_row(self.claim, item.issued, minted_at.local_ms, self.now))
             except (OutcomeUnknown, RequestNotApplied) as error:
                 # The number is too old by now; should its row stand after all, it is found to be mine.

@@ -11,6 +11,7 @@ from ticketlock.locks._items import (
     FORMAT,
     LockItem,
     Row,
+    Session,
     holder_attribute,
     lock_key,
     row_key,
@@ -65,6 +66,32 @@ def mint_ticket(claim: Claim, now: Moment) -> Write:
         names=NAMES,
         values=lock_values(claim, now) | {":now": number(now.latest_ms)},
         returns="ALL_NEW",
+    )
+
+
+def note_ticket(claim: Claim, session: Session, ticket: int, minted_local_ms: int, now: Moment) -> Write:
+    """Write down who asks for which lock, with which ticket, before its row stands: a clean-up has the session alone.
+
+    The two newest tickets are kept: a first step that runs twice joins twice.
+    """
+    return Write(
+        "Update",
+        session.key(),
+        update="SET entity = :entity, #namespace = :namespace, #owner = :me, leaseMs = :lease_ms, "
+        "earlierTicket = if_not_exists(ticket, :ticket), ticket = :ticket, "
+        # What was noted before, of a place in somebody's own workflow, outlives every wait.
+        "expiresAt = if_not_exists(expiresAt, :expires_at)",
+        condition=only_if.NO_LATER_TICKET,
+        names={"#namespace": "namespace", "#owner": "owner"},
+        values={
+            ":entity": {"S": claim.lock.entity},
+            ":namespace": {"S": claim.lock.namespace},
+            ":me": {"S": claim.owner},
+            ":lease_ms": number(claim.lease_ms),
+            ":ticket": number(ticket),
+            ":expires_at": _row_expires_at(claim, now),
+        },
+        not_after_local_ms=minted_local_ms + JOIN_DEADLINE_MS,
     )
 
 
