@@ -102,3 +102,23 @@ def test_memory_processors_and_concurrency_can_be_chosen(stack, synthesise):
 def test_a_number_out_of_its_bounds_is_refused_by_name(name, value, stack):
     with pytest.raises(ValueError, match=rf"{name} is {value}; allowed: a whole number from "):
         TicketLock(stack, "Lock", **{name: value})
+
+
+def test_with_snap_start_the_machine_calls_aliases_of_what_starts_from_snapshots(stack, synthesise):
+    lock = TicketLock(stack, "Lock", snap_start=True)
+    found = synthesise(stack)
+    aliases = found.of_type("AWS::Lambda::Alias")
+    assert {each["Name"] for each in aliases.values()} == {"live"}
+    task = found.definition(lock.state_machine)["States"]["TakeTicket"]["Parameters"]
+    assert task["FunctionName"] == "${TakeTicketArn}"
+    called = found.one(lock.state_machine)["Properties"]["DefinitionSubstitutions"]
+    arns = [arn["Ref"] for name, arn in called.items() if name.endswith("Arn") and name != "ContinueArn"]
+    assert sorted(arns) == sorted(aliases)
+    for function in (lock.take_ticket, lock.wait_for_call, lock.check_position, lock.heartbeat, lock.release):
+        assert found.function(function)["SnapStart"] == {"ApplyOn": "PublishedVersions"}
+    # Nobody waits for it.
+    assert "SnapStart" not in found.function(lock.clean_up)
+    invoked = [
+        one["Resource"] for one in found.statements(lock.state_machine) if one["Action"] == "lambda:InvokeFunction"
+    ]
+    assert {arn["Ref"] for arn in invoked[0]} == set(aliases)

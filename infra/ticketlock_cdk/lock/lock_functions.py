@@ -101,6 +101,7 @@ class LockFunctions(Construct):
 
     Attributes:
         all: every one of them.
+        arns: what the state machine calls, by the construct's id: the function, or an alias of its newest version.
         take_ticket: checks the request; takes the lock or a place in the queue.
         wait_for_call: leaves the token of a parked waiter's task.
         check_position: looks once, and takes the lock if it is the turn.
@@ -134,6 +135,7 @@ class LockFunctions(Construct):
         self._network = network
         self._service_name = service_name
         self.all: list[lambda_.Function] = []
+        self.arns: dict[str, str] = {}
         stage = Stage.of(self)
         assert stage is not None  # a construct outside of an app cannot be synthesised
         self._code = lambda_.Code.from_asset(str(stage_functions(Path(stage.asset_outdir))))
@@ -164,6 +166,9 @@ class LockFunctions(Construct):
         if network is not None:
             let_join(role)
         acknowledge_wildcard(role, reason="X-Ray, and EC2 where Lambda makes network interfaces, name no resources.")
+        snapped = self._machines.snap_start and step is not _CLEAN_UP
+        if snapped:
+            more["snap_start"] = lambda_.SnapStartConf.ON_PUBLISHED_VERSIONS
         function = lambda_.Function(
             self,
             step.id,
@@ -183,5 +188,11 @@ class LockFunctions(Construct):
         function.add_to_role_policy(iam.PolicyStatement(actions=list(step.actions), resources=[self._table.table_arn]))
         if self._table.encryption_key is not None:
             let_write(function, self._table.encryption_key)
+        self.arns[step.id] = function.function_arn
+        if snapped:
+            # A snapshot belongs to a version. Running executions call what their definition names, which an alias
+            # outlives: https://docs.aws.amazon.com/lambda/latest/dg/snapstart.html
+            alias = lambda_.Alias(self, f"{step.id}Live", alias_name="live", version=function.current_version)
+            self.arns[step.id] = alias.function_arn
         self.all.append(function)
         return function

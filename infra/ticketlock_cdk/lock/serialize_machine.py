@@ -48,16 +48,16 @@ class SerializeMachine(Construct):
             "removal_policy": removal_policy,
             "encryption_key": encryption_key,
         }
-        going_on = {"CheckPositionArn": functions.check_position.function_arn}
+        going_on = {"CheckPositionArn": functions.arns["CheckPosition"]}
         if settings.hand_over is HandOver.CALLBACK:
-            going_on["WaitForCallArn"] = functions.wait_for_call.function_arn
+            going_on["WaitForCallArn"] = functions.arns["WaitForCall"]
         if settings.heartbeat:
-            going_on["HeartbeatArn"] = functions.heartbeat.function_arn
+            going_on["HeartbeatArn"] = functions.arns["Heartbeat"]
         self.continues = self._machine("Continue", continue_definition(settings), going_on)
         let_invoke(self.continues, list(going_on.values()))
         own = {
-            "TakeTicketArn": functions.take_ticket.function_arn,
-            "ReleaseArn": functions.release.function_arn,
+            "TakeTicketArn": functions.arns["TakeTicket"],
+            "ReleaseArn": functions.arns["Release"],
             **going_on,
         }
         others: dict[str, str] = {"ContinueArn": self.continues.state_machine_arn}

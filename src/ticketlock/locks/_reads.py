@@ -1,5 +1,7 @@
 """The reads of the protocol, each under the name of what it is read for."""
 
+from dataclasses import replace
+
 from ticketlock.locks import _conditions as only_if
 from ticketlock.locks._claim import Claim
 from ticketlock.locks._items import Session, lock_prefix
@@ -23,6 +25,10 @@ LISTED = (
 
 TIME_CHECK = TimeCheck({"pk": {"S": "now"}, "sk": {"S": "/"}})
 """Its key is nobody's: not a lock's, since no namespace is empty, nor a session's, which operators may not read."""
+
+
+FIRST_CONTACT = replace(TIME_CHECK, patience_ms=0)
+"""The same, asked once: for a process that has nothing to do yet, and would rather not wait."""
 
 
 def read_front(claim: Claim, patience_ms: int | None = None) -> Read:

@@ -310,9 +310,11 @@ class TimeCheck(Request):
 
     Attributes:
         key: an item's that need not be there.
+        patience_ms: for how long it is repeated at most; None for as long as the driver does.
     """
 
     key: Attributes
+    patience_ms: int | None = None
 
     def parameters(self, table: str) -> dict[str, Any]:
         """The GetItem as the low-level API has it: eventually consistent, which costs the least."""
@@ -322,6 +324,10 @@ class TimeCheck(Request):
     def calls(self, table: str, _identity: str) -> Actions[Any]:
         """The GetItem."""
         return (yield Call("dynamodb", "get_item", self.parameters(table)))
+
+    def gives_up_after_ms(self, usual_ms: int) -> int:
+        """No longer than its patience."""
+        return usual_ms if self.patience_ms is None else min(usual_ms, self.patience_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,13 +159,17 @@ def _free(me: Contender, session: Session, held: Hold, work_of: WorkOf) -> Steps
     return True, False
 
 
-def close(me: Contender, execution: str) -> Steps[bool]:
-    """Stop an execution; whether it was seen closed."""
+def close(me: Contender, execution: str, *, was_refused: bool = False) -> Steps[bool]:
+    """Stop an execution; whether it was seen closed.
+
+    Args:
+        was_refused: its start was: then it has never begun if nobody knows it. Else it may be about to begin.
+    """
     try:
         reply = yield from me.send(Closing(execution))
     except TableError:
         return False
-    return reply.applied
+    return reply.applied or was_refused
 
 
 def _somebody_may_enter(item: LockItem | None, me: Contender) -> bool:

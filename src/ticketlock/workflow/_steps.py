@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -13,6 +14,7 @@ from ticketlock.errors import (
     LockLost,
     PermitsMismatch,
     RecordWaitExceeded,
+    TableError,
     TaskNotAllowed,
 )
 from ticketlock.locks._claim import Claim
@@ -21,6 +23,7 @@ from ticketlock.locks._items import Session
 from ticketlock.locks._lock_table import LockTable
 from ticketlock.locks._outcomes import Grant, Position
 from ticketlock.locks._protocol import Contender
+from ticketlock.locks._reads import FIRST_CONTACT
 from ticketlock.wire._actions import T
 from ticketlock.wire._requests import Steps
 from ticketlock.wire._sdk import make_step_functions_client
@@ -77,6 +80,18 @@ class Workflow:
     def over(cls, table_name: str) -> "Workflow":
         """The workflow over a table, with clients of its own for DynamoDB and Step Functions."""
         return cls(LockTable(table_name, step_functions=make_step_functions_client()))
+
+    def prepare(self) -> None:
+        """Connect to the table and learn its time, before the first step; what cannot be done is left to that step.
+
+        Sends one request, which waits for 3 seconds at most.
+        """
+        with suppress(TableError):
+            self._table.perform(FIRST_CONTACT)
+
+    def disconnect(self) -> None:
+        """Close the connections; the next step makes new ones."""
+        self._table.client.close()
 
     def take_ticket(self, event: Mapping[str, Any]) -> Step:
         """Check the request, take the lock or a place in the queue.
@@ -227,9 +242,10 @@ class Workflow:
         keys |= {"work_error": own.error}
         has_ended = failure.work_has_ended()
         if not has_ended and event["kind"] == "execution":
-            # Past its time-out it goes on by itself.
+            # Past its time-out it goes on by itself; and what came back may not tell.
             work = execution_arn(event["work"], work_name(claim.owner, held.fencing_token))
-            has_ended = self._run(claim, lambda me: close(me, work))
+            refused = failure.start_was_refused()
+            has_ended = self._run(claim, lambda me: close(me, work, was_refused=refused))
         if not has_ended:
             self._run(claim, lambda me: abandon(me, held, session))
             return Step(reply, {"AbandonedHolds": 1}, keys)
