@@ -5,8 +5,9 @@
 A process of its own stands for an execution environment: it imports a handler, which is its initialisation, and gets
 its first event; then it hands a lock over again and again. The table is in memory behind TLS on the loopback
 interface, with the SDK's own list of authorities beside its certificate. Lambda gives a function a processor in
-proportion to its memory, a whole one at 1,769 MB (https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html): from that the table
-computes how long the processor time would take, to which waiting for the network comes.
+proportion to its memory, a whole one at 1,769 MB
+(https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html): from that the table computes how long the
+processor time would take, to which waiting for the network comes.
 """
 
 import json
