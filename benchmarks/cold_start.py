@@ -95,7 +95,8 @@ class _Aws(BaseHTTPRequestHandler):
         """A request to the table, or an answer to a callback task."""
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         service, operation = self.headers["x-amz-target"].split(".")
-        status, reply, headers = 200, {}, {"date": self.date_time_string()}
+        status, headers = 200, {"date": self.date_time_string()}
+        reply: dict[str, Any] = {}
         if service.startswith("DynamoDB"):
             status, reply = self.memory._service.answer(operation, body)
             headers = reply.pop("ResponseMetadata")["HTTPHeaders"]

@@ -209,7 +209,8 @@ class MassEnd:
         table = self._table(client, states)
         table.now()  # As a function's initialisation does.
         os.environ |= {"TABLE_NAME": "locks", "STATE_MACHINE_ARN": MACHINE, "LEASE_SECONDS": "60"}
-        _observed.logger.registered_handler.stream = io.StringIO()
+        lines: Any = _observed.logger.registered_handler
+        lines.stream = io.StringIO()
         _observed.workflow.cache_clear()
         _observed.workflow()._table = table
 

@@ -9,7 +9,7 @@ at once. Nothing here trusts the order in which events arrive. The grant is read
 so one that came later stays, whoever has it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ticketlock.errors import LockLost, TableError
@@ -85,10 +85,11 @@ def find(me: Contender, session: Session, stopped_at_ms: int) -> Steps[Left]:
     tickets: list[int] = []
     if noted is not None and "ticket" in noted and "finishedToken" not in noted:
         tickets = [integer(noted["ticket"]), integer(noted["earlierTicket"])]
-    found: tuple[Item | None, ...] = ()
+    found: Sequence[Item | None] = ()
     if tickets:
         keys = (row_key(lock, ticket) for ticket in tickets)
-        stored, *found = (yield from me.send(reads.read_items(lock_key(lock), *keys))).items
+        reply = yield from me.send(reads.read_items(lock_key(lock), *keys))
+        stored, found = reply.items[0], reply.items[1:]
     rows = tuple(Row.parse(each) for each in found if each is not None)
     item = LockItem.parse(stored) if stored is not None else None
     holder = _mine(item, me, youngest_ms)
