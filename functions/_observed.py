@@ -1,8 +1,14 @@
-"""What every handler shares: one client a container, one log line and one set of metrics a step."""
+"""What every handler shares: one client a container, one log line and one set of metrics a step.
+
+In Lambda, importing it is a function's initialisation: it makes the clients, and connects to the table, before the
+first event. https://docs.aws.amazon.com/lambda/latest/dg/lambda-runtime-environment.html
+"""
 
 import os
+import random
 from collections.abc import Callable, Mapping
 from functools import cache, wraps
+from importlib import import_module
 from typing import Any
 
 from aws_lambda_powertools import Logger
@@ -20,6 +26,28 @@ logger = Logger()
 def workflow() -> Workflow:
     """The workflow over this function's table; clients live as long as the container."""
     return Workflow.over(os.environ["TABLE_NAME"])
+
+
+def _initialise() -> None:
+    """Make the clients and the first connection; with SnapStart the connection anew after each restoration.
+
+    https://docs.aws.amazon.com/lambda/latest/dg/snapstart-runtime-hooks-python.html
+    """
+    # https://docs.aws.amazon.com/lambda/latest/dg/configuration-envvars.html
+    if "AWS_LAMBDA_FUNCTION_NAME" not in os.environ:
+        return
+    workflow().prepare()
+    if os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start":
+        # Of the managed runtimes, and of nobody else.
+        hooks = import_module("snapshot_restore_py")
+        hooks.register_before_snapshot(workflow().disconnect)
+        hooks.register_after_restore(_after_restoration)
+
+
+def _after_restoration() -> None:
+    # Else every environment of one snapshot would draw the same jitter.
+    random.seed()
+    workflow().prepare()
 
 
 def observed(step: Callable[[Mapping[str, Any]], Step]) -> Handler:
@@ -57,3 +85,6 @@ def _count(values: Mapping[str, float]) -> None:
         is_time = name.endswith(("Time", "Age"))
         metrics.add_metric(name, unit=MetricUnit.Milliseconds if is_time else MetricUnit.Count, value=value)
     metrics.flush_metrics()
+
+
+_initialise()

@@ -8,6 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Node
 
@@ -15,6 +16,7 @@ from ticketlock_cdk.lock.alarms import AlarmThresholds
 from ticketlock_cdk.lock.settings import HandOver, RecordWait
 
 _REMOVAL_POLICIES = {"retain": RemovalPolicy.RETAIN, "destroy": RemovalPolicy.DESTROY}
+_ARCHITECTURES = {"arm64": lambda_.Architecture.ARM_64, "x86_64": lambda_.Architecture.X86_64}
 _FLAGS = {"true": True, "false": False}
 # https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_PutRetentionPolicy.html
 _RETENTION_DAYS = {
@@ -90,6 +92,22 @@ class Context:
         if value is not None and not str(value).strip().isdecimal():
             raise _refused(name, value, "a whole number")
         return None if value is None else int(value)
+
+    def bound(self, name: str, *, default: int) -> int | None:
+        """A whole number, whose bounds are for the construct to judge, or ``none``."""
+        value = self._given(name)
+        if value == "none":
+            return None
+        if value is not None and not str(value).strip().isdecimal():
+            raise _refused(name, value, "a whole number, or none")
+        return default if value is None else int(value)
+
+    def architecture(self, name: str) -> lambda_.Architecture:
+        """``arm64``, which is the default, or ``x86_64``."""
+        value = self._given(name) or "arm64"
+        if value not in _ARCHITECTURES:
+            raise _refused(name, value, " or ".join(_ARCHITECTURES))
+        return _ARCHITECTURES[value]
 
     def hand_over(self, name: str) -> HandOver:
         """``callback``, which is the default, or ``poll``."""

@@ -12,6 +12,7 @@ from constructs import Construct
 
 from ticketlock_cdk.context import Context
 from ticketlock_cdk.examples import example_function, example_workflow
+from ticketlock_cdk.lock.lock_functions import CLEAN_UP_CONCURRENCY
 from ticketlock_cdk.lock.ticket_lock import TicketLock
 
 
@@ -33,6 +34,8 @@ class TicketlockStack(Stack):
     - ``log_retention``: days, or ``infinite``;
     - ``encryption_key``: the ARN of a KMS key;
     - ``vpc_id``, ``subnet_ids`` (with commas), ``security_group_ids`` (with commas): a network for the functions;
+    - ``memory_size``: MB; ``architecture``: ``arm64`` or ``x86_64``; ``snap_start``: ``true`` or ``false``;
+    - ``clean_up_concurrency``: a whole number, or ``none``;
     - ``permissions_boundary``: the name or the ARN of a managed policy, for every role;
     - ``dashboard``, ``alarms``: ``true`` or ``false``;
     - ``alarm_topic``: the ARN of an SNS topic;
@@ -63,6 +66,9 @@ class TicketlockStack(Stack):
             removal_policy=context.removal_policy("removal_policy"),
             log_retention=context.retention("log_retention"),
             encryption_key=key,
+            architecture=context.architecture("architecture"),
+            snap_start=context.flag("snap_start", default=False),
+            clean_up_concurrency=context.bound("clean_up_concurrency", default=CLEAN_UP_CONCURRENCY),
             dashboard=context.flag("dashboard", default=False),
             alarms=context.flag("alarms", default=False),
             alarm_thresholds=context.alarm_thresholds("alarm_thresholds"),
@@ -117,8 +123,11 @@ class TicketlockStack(Stack):
         )
 
 
+_COUNTS = ("permits", "polls_an_execution", "beats_an_execution", "memory_size")
+
+
 def _numbers(context: Context) -> Mapping[str, Any]:
     durations = {name: context.seconds(name) for name in ("lease", "poll", "work_timeout")}
-    counts = {name: context.whole_number(name) for name in ("permits", "polls_an_execution", "beats_an_execution")}
+    counts = {name: context.whole_number(name) for name in _COUNTS}
     # What is not given is left to the construct's own default.
     return {name: value for name, value in (durations | counts).items() if value is not None}

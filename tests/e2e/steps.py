@@ -59,7 +59,7 @@ class Steps:
         }
         self._run("release", "ReleaseAfterFailure", state_input, turn["session"]["execution"])
 
-    def clean_up(self, turn: Turn, task: Mapping[str, Any] | None = None) -> None:
+    def clean_up(self, turn: Turn, task: Mapping[str, Any] | None = None, *, with_input: bool = True) -> None:
         """As after an execution that was stopped just now."""
         function = {"functionArn": self.cloud.outputs["ExampleFunctionArn"]}
         detail = {
@@ -67,7 +67,7 @@ class Steps:
             "stateMachineArn": self.cloud.outputs["StateMachineArn"],
             "status": "ABORTED",
             "stopDate": self.cloud.now_ms(),
-            "input": json.dumps({"entity": self.entity, "task": task or function}),
+            **({"input": json.dumps({"entity": self.entity, "task": task or function})} if with_input else {}),
         }
         self.cloud.call("clean_up", {"detail": detail})
 

@@ -238,6 +238,13 @@ def cleans_up_after_a_waiter(steps: Steps) -> bool:
     return steps.cloud.lock(steps.entity).rows == ()
 
 
+def cleans_up_after_a_waiter_whose_input_was_too_long(steps: Steps) -> bool:
+    """Too long for the event: its session says for what it waited."""
+    steps.take_ticket()
+    steps.clean_up(steps.take_ticket(), with_input=False)
+    return steps.cloud.lock(steps.entity).rows == ()
+
+
 def stops_the_work_of_a_stopped_one(steps: Steps) -> bool:
     task = {"stateMachineArn": steps.cloud.outputs["ExampleTargetArn"]}
     holder = steps.take_ticket(task)
@@ -285,7 +292,8 @@ NEEDS = [
     Need("release", "states:DescribeExecution", stops_the_work_that_timed_out, silent=True),
     Need("release", "states:StopExecution", stops_the_work_that_timed_out, silent=True),
     Need("clean_up", "dynamodb:GetItem", first_call("clean_up", cleans_up_after_a_waiter)),
-    Need("clean_up", "dynamodb:Query", cleans_up_after_a_waiter),
+    Need("clean_up", "dynamodb:BatchGetItem", cleans_up_after_a_waiter),
+    Need("clean_up", "dynamodb:Query", cleans_up_after_a_waiter_whose_input_was_too_long),
     Need("clean_up", "dynamodb:UpdateItem", cleans_up_after_a_holder),
     Need("clean_up", "dynamodb:DeleteItem", cleans_up_after_a_waiter),
     Need("clean_up", "states:SendTaskSuccess", cleans_up_after_a_holder),

@@ -52,9 +52,36 @@ def test_the_heartbeat_comes_at_half_the_lease_and_gives_up_when_the_other_half_
 
 
 def test_the_heartbeat_goes_on_for_as_long_as_the_work_does_and_never_past_a_lost_lock() -> None:
-    on_loss, on_time_out, _ = STATES["Heartbeat"]["Retry"]
+    on_loss, on_time_out, *_ = STATES["Heartbeat"]["Retry"]
     assert (on_loss["ErrorEquals"], on_loss["MaxAttempts"]) == (
         ["LockLost", "EventBudgetExceeded", "ContinueHolding"],
         0,
     )
     assert (on_time_out["BackoffRate"], on_time_out["MaxAttempts"]) == (1, 99_999_999)
+
+
+ASLEEP = ["Lambda.ResourceNotReadyException", "Lambda.CodeArtifactUserPendingException"]
+
+
+@pytest.mark.parametrize(
+    "name", ["TakeTicket", "CheckPosition", "InvokeFunction", "Release", "ReleaseAfterFailure", "Heartbeat"]
+)
+def test_a_function_that_was_idle_for_weeks_has_two_minutes_to_wake(name: str) -> None:
+    """https://docs.aws.amazon.com/lambda/latest/dg/functions-states.html"""
+    [retrier] = [each for each in STATES[name]["Retry"] if each["ErrorEquals"] == ASLEEP]
+    waits = [retrier["IntervalSeconds"] * retrier["BackoffRate"] ** number for number in range(retrier["MaxAttempts"])]
+    # Without jitter, by which it might be half of that.
+    assert "JitterStrategy" not in retrier
+    assert sum(min(wait, retrier.get("MaxDelaySeconds", wait)) for wait in waits) >= 120
+
+
+@pytest.mark.parametrize("name", ["StartExecution", "ContinueWaiting", "ContinueHolding"])
+def test_a_nested_start_that_is_throttled_is_repeated_by_each_name_that_it_may_have(name: str) -> None:
+    """https://docs.aws.amazon.com/step-functions/latest/dg/concepts-nested-workflows.html"""
+    repeated = {error for retrier in STATES[name]["Retry"] for error in retrier["ErrorEquals"]}
+    assert {
+        "StepFunctions.ExecutionLimitExceeded",
+        "StepFunctions.ExecutionLimitExceededException",
+        "StepFunctions.AWSStepFunctionsException",
+        "StepFunctions.ThrottlingException",
+    } <= repeated

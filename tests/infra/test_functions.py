@@ -1,7 +1,9 @@
 """The functions of the lock."""
 
+import clean_up
 import pytest
 from aws_cdk import Duration
+from aws_cdk import aws_lambda as lambda_
 from ticketlock_cdk import TicketLock
 
 STEPS = ["take_ticket", "wait_for_call", "check_position", "heartbeat", "release", "clean_up"]
@@ -69,3 +71,54 @@ def test_the_one_that_parks_is_over_before_a_parking_is(typical):
 def test_a_beat_ends_before_the_next_one_begins(lease_s, timeout_s, stack, synthesise):
     lock = TicketLock(stack, "Lock", lease=Duration.seconds(lease_s), poll=Duration.seconds(1))
     assert synthesise(stack).function(lock.heartbeat)["Timeout"] == timeout_s
+
+
+def test_each_has_the_memory_that_was_measured_for_it(function):
+    assert function["MemorySize"] == 512
+
+
+def test_only_so_many_clean_ups_run_at_once_that_no_heartbeat_is_starved(step, function):
+    assert function.get("ReservedConcurrentExecutions") == (10 if step == "clean_up" else None)
+
+
+def test_a_clean_up_may_run_for_longer_than_its_patience(typical):
+    timeout_s = typical.synthesised.function(typical.lock.clean_up)["Timeout"]
+    assert clean_up.PATIENCE_MS / 1_000 + 60 <= timeout_s <= 900
+
+
+def test_memory_processors_and_concurrency_can_be_chosen(stack, synthesise):
+    lock = TicketLock(
+        stack, "Lock", memory_size=1_024, architecture=lambda_.Architecture.X86_64, clean_up_concurrency=None
+    )
+    found = synthesise(stack).function(lock.clean_up)
+    assert (found["MemorySize"], found["Architectures"]) == (1_024, ["x86_64"])
+    assert "ReservedConcurrentExecutions" not in found
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("memory_size", 128), ("memory_size", 10_241), ("memory_size", True), ("clean_up_concurrency", 0)],
+)
+def test_a_number_out_of_its_bounds_is_refused_by_name(name, value, stack):
+    with pytest.raises(ValueError, match=rf"{name} is {value}; allowed: a whole number from "):
+        TicketLock(stack, "Lock", **{name: value})
+
+
+def test_with_snap_start_the_machine_calls_aliases_of_what_starts_from_snapshots(stack, synthesise):
+    lock = TicketLock(stack, "Lock", snap_start=True)
+    found = synthesise(stack)
+    aliases = found.of_type("AWS::Lambda::Alias")
+    assert {each["Name"] for each in aliases.values()} == {"live"}
+    task = found.definition(lock.state_machine)["States"]["TakeTicket"]["Parameters"]
+    assert task["FunctionName"] == "${TakeTicketArn}"
+    called = found.one(lock.state_machine)["Properties"]["DefinitionSubstitutions"]
+    arns = [arn["Ref"] for name, arn in called.items() if name.endswith("Arn") and name != "ContinueArn"]
+    assert sorted(arns) == sorted(aliases)
+    for function in (lock.take_ticket, lock.wait_for_call, lock.check_position, lock.heartbeat, lock.release):
+        assert found.function(function)["SnapStart"] == {"ApplyOn": "PublishedVersions"}
+    # Nobody waits for it.
+    assert "SnapStart" not in found.function(lock.clean_up)
+    invoked = [
+        one["Resource"] for one in found.statements(lock.state_machine) if one["Action"] == "lambda:InvokeFunction"
+    ]
+    assert {arn["Ref"] for arn in invoked[0]} == set(aliases)

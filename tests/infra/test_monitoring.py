@@ -20,6 +20,7 @@ THRESHOLDS = {
 }
 
 
+MACHINES = ("StateMachineExecutionThrottled", "ContinueExecutionThrottled")
 FUNCTION_THRESHOLDS = {"Errors": 3, "Throttles": 1}
 
 
@@ -49,7 +50,9 @@ def function_ids(everything):
 
 def test_asked_for_each_watches_one_thing(alarms, function_ids):
     of_functions = {f"{id}{metric}" for id in function_ids for metric in FUNCTION_THRESHOLDS}
-    assert set(alarms) == set(THRESHOLDS) | of_functions
+    # Its own bound throttles it.
+    of_functions -= {"CleanUpThrottles"}
+    assert set(alarms) == set(THRESHOLDS) | of_functions | set(MACHINES)
 
 
 @pytest.mark.parametrize(("name", "threshold"), THRESHOLDS.items())
@@ -85,11 +88,27 @@ def test_those_of_the_lock_watch_its_own_metrics(name, metric, statistic, everyt
 @pytest.mark.parametrize(("metric", "threshold"), FUNCTION_THRESHOLDS.items())
 def test_every_function_is_watched_by_itself(metric, threshold, alarms, function_ids):
     assert len(function_ids) >= 4
-    for id, logical_id in function_ids.items():
+    watched = {id: each for id, each in function_ids.items() if (id, metric) != ("CleanUp", "Throttles")}
+    for id, logical_id in watched.items():
         found = alarms[f"{id}{metric}"]
         assert (found["Namespace"], found["MetricName"], found["Statistic"]) == ("AWS/Lambda", metric, "Sum")
         assert found["Dimensions"] == [{"Name": "FunctionName", "Value": {"Ref": logical_id}}]
         assert found["Threshold"] == threshold
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_what_step_functions_delays_is_watched(name, everything):
+    found = alarm(everything.synthesised, everything.lock, name)
+    assert (found["Namespace"], found["MetricName"], found["Statistic"]) == ("AWS/States", "ExecutionThrottled", "Sum")
+    [dimension] = found["Dimensions"]
+    machine = everything.synthesised.resources[dimension["Value"]["Ref"]]
+    assert (dimension["Name"], machine["Type"]) == ("StateMachineArn", "AWS::StepFunctions::StateMachine")
+
+
+def test_an_unbounded_clean_up_is_watched_for_throttles_too(stack, synthesise):
+    lock = TicketLock(stack, "Lock", alarms=True, clean_up_concurrency=None)
+    synthesise(stack)
+    assert "CleanUpThrottles" in lock.alarms
 
 
 def test_the_dead_letter_queue_is_watched(alarms, everything):
@@ -122,6 +141,7 @@ def test_thresholds_can_be_chosen(stack, synthesise):
         dead_letters=4,
         function_errors=6,
         function_throttles=7,
+        execution_throttles=8,
     )
     lock = TicketLock(stack, "Lock", alarms=True, alarm_thresholds=thresholds)
     found = synthesise(stack)
@@ -134,6 +154,7 @@ def test_thresholds_can_be_chosen(stack, synthesise):
     }
     assert {value for name, value in chosen.items() if name.endswith("Errors")} == {6}
     assert {value for name, value in chosen.items() if name.endswith("Throttles")} == {7}
+    assert {value for name, value in chosen.items() if name.endswith("ExecutionThrottled")} == {8}
 
 
 @pytest.mark.parametrize("name", [each.name for each in fields(AlarmThresholds) if each.name != "oldest_waiter"])

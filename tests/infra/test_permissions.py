@@ -8,7 +8,7 @@ ON_THE_TABLE = {
     "wait_for_call": {"GetItem", "Query", "UpdateItem"},
     "heartbeat": {"GetItem", "Query", "UpdateItem"},
     "release": {"GetItem", "Query", "UpdateItem"},
-    "clean_up": {"DeleteItem", "GetItem", "Query", "UpdateItem"},
+    "clean_up": {"BatchGetItem", "DeleteItem", "GetItem", "Query", "UpdateItem"},
 }
 ANSWERS = {"states:SendTaskFailure", "states:SendTaskSuccess"}
 # These have no resources that a policy could name, and so AWS demands "*":

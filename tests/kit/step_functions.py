@@ -29,6 +29,8 @@ class TaskService:
         closings: the executions that were to be closed.
         never_close: those of them that are not seen closed.
         described: what DescribeExecution says, over the wire.
+        asked: the operations that it was asked for over the wire, in order.
+        throttled: whether it refuses whatever it is asked over the wire.
         quotes: over the wire every answer is refused, with its token in the words of the refusal.
     """
 
@@ -37,6 +39,8 @@ class TaskService:
     closings: list[str] = field(default_factory=list)
     never_close: set[str] = field(default_factory=set)
     described: dict[str, dict[str, Any]] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    throttled: Callable[[], bool] = lambda: False
     quotes: bool = False
 
     @property
@@ -84,6 +88,9 @@ class TaskService:
         return AWSResponse("https://states", status, headers, None), answer
 
     def _reply(self, operation: str, asked: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, str] | None]:
+        self.asked.append(operation)
+        if self.throttled():
+            return {}, ("ThrottlingException", "Rate exceeded")
         if operation in ("SendTaskSuccess", "SendTaskFailure"):
             token = asked["taskToken"]
             if self.quotes:

@@ -38,7 +38,7 @@ class Execution:
         self.nested = nested
         self.service = service if service is not None else TaskService()
         self.session = Session(f"arn:aws:states:us-east-1:123456789012:execution:serialize:{uuid.uuid4()}", name)
-        self.claim = processes[0].claim(lock, self.session.execution, session=self.session)
+        self.claim = processes[0].claim(lock, self.session.execution, session=self.session, noted_in=self.session)
         self._used = 0
         for process in processes:
             process.sent.clear()

@@ -20,7 +20,7 @@ from ticketlock import Claim, Grant, LockName, LockTable, Position
 from ticketlock.errors import TableError
 from ticketlock.locks._items import LockItem, is_lock_item
 from ticketlock.locks._protocol import Contender
-from ticketlock.wire._requests import Read, Reply, Request, Steps, TransactWrite, Write
+from ticketlock.wire._requests import Read, ReadItems, Reply, Request, Steps, TransactWrite, Write
 from ticketlock.wire._table_time import Moment, Reading
 
 LEASE_MS = 60_000
@@ -241,6 +241,8 @@ class Touched:
     def by(cls, request: Request, *, applied: bool) -> "Touched":
         if isinstance(request, Read):
             return cls(prefix=request.prefix["sk"]["S"])
+        if isinstance(request, ReadItems):
+            return cls(frozenset(key["sk"]["S"] for key in request.keys))
         return cls(frozenset(write.key["sk"]["S"] for write in writes_of(request)), changed=applied)
 
     def may_swap_with(self, other: "Touched") -> bool:
@@ -267,6 +269,8 @@ def exclusion_held(processes: Sequence[Process], permits: int = 1) -> bool:
 def _lock_items(sent: Sequence[Sent]) -> Iterator[LockItem]:
     for each in sent:
         response = each.response
-        for item in [response.get("Attributes"), response.get("Item"), *response.get("Items", [])]:
+        batches = response.get("Responses", {}).values()
+        batched = [item for batch in batches for item in batch]
+        for item in [response.get("Attributes"), response.get("Item"), *response.get("Items", []), *batched]:
             if item and is_lock_item(item):
                 yield LockItem.parse(item)

@@ -99,6 +99,22 @@ def test_a_scan_finds_every_item_once_while_others_are_deleted(memory: MemoryDyn
     assert sorted(found, key=str) == sorted(keys, key=str)
 
 
+def test_a_batch_finds_what_is_there_of_many_keys(memory: MemoryDynamoDB) -> None:
+    put(memory, "one")
+    put(memory, "two")
+    keys = [{**KEY, "sk": {"S": sk}} for sk in ("two", "none", "one")]
+    found: Any = memory.batch_get_item(RequestItems={"locks": {"Keys": keys, "ConsistentRead": True}})
+    assert sorted(item["sk"]["S"] for item in found["Responses"]["locks"]) == ["one", "two"]
+    assert found["UnprocessedKeys"] == {}
+
+
+def test_a_batch_names_no_key_twice_and_not_more_than_a_hundred(memory: MemoryDynamoDB) -> None:
+    many = [{**KEY, "sk": {"S": f"{number}"}} for number in range(101)]
+    assert "duplicates" in refused(memory.batch_get_item, RequestItems={"locks": {"Keys": [KEY, KEY]}})
+    assert "Too many" in refused(memory.batch_get_item, RequestItems={"locks": {"Keys": many}})
+    assert "or no items" in refused(memory.batch_get_item, RequestItems={"locks": {"Keys": []}})
+
+
 def test_a_filter_hides_what_was_read_all_the_same(memory: MemoryDynamoDB) -> None:
     for index in range(4):
         put(memory, f"{index}", n={"N": str(index)})

@@ -7,7 +7,7 @@ import pytest
 from kit.engines import Engine
 
 from ticketlock.wire._performer import Performer
-from ticketlock.wire._requests import Read, TimeCheck, TransactWrite, Write
+from ticketlock.wire._requests import Read, ReadItems, TimeCheck, TransactWrite, Write
 
 # Names that are DynamoDB's own words, which an expression may not use as they are.
 KEYS = {"orders": ("name", "date"), "stock": ("key", "range")}
@@ -78,3 +78,30 @@ def test_a_refusal_by_one_of_two_tables_writes_to_neither_and_says_which(
     reply = performer.perform(TransactWrite((put("orders", "tea", "2026-11-22", tables["orders"]), item)))
     assert (reply.applied, reply.refused, reply.items) == (False, (False, True), (None, item.item))
     assert stored(performer, "orders", "tea", tables["orders"]) == []
+
+
+def test_items_come_in_the_order_of_their_keys_whatever_that_of_the_reply_is(
+    performer: AnyTable, tables: dict[str, str]
+) -> None:
+    keys = [put("orders", "ada", day).key for day in ("2026-11-03", "2026-11-01", "2026-11-02")]
+    for key in keys[:2]:
+        performer.perform(Write("Put", key, NEW, item=key, names={"#first": "name"}, table=tables["orders"]))
+    reply = performer.perform(ReadItems(tuple(keys), tables["orders"]))
+    assert [item and item["date"]["S"] for item in reply.items] == ["2026-11-03", "2026-11-01", None]
+
+
+def test_items_that_were_not_read_since_the_table_is_throttled_are_asked_for_again(performer: AnyTable) -> None:
+    key = put("stock", "tea", "2026-11-01").key
+    performer.perform(put("stock", "tea", "2026-11-01"))
+    replies: list[dict[str, Any]] = []
+
+    def throttle_the_first(parsed: dict[str, Any], **_: Any) -> None:
+        replies.append(parsed)
+        if len(replies) == 1:
+            parsed["Responses"] = {}
+            parsed["UnprocessedKeys"] = {performer.table_name: {"Keys": [key]}}
+
+    events: Any = performer.client.meta.events
+    events.register("after-call.dynamodb.BatchGetItem", throttle_the_first)
+    reply = performer.perform(ReadItems((key,)))
+    assert (len(replies), reply.item) == (2, key)

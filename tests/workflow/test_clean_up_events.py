@@ -5,11 +5,11 @@ import uuid
 from typing import Any
 
 import pytest
-from kit.events import MACHINE, execution_arn, turn_of
+from kit.events import MACHINE, execution_arn, step_event, turn_of
 from kit.step_functions import TaskService
 from kit.world import LEASE_MS, Process, World
 
-from ticketlock import LockName
+from ticketlock import LockName, RequestNotApplied
 from ticketlock.locks._items import Session
 from ticketlock.workflow import Workflow
 
@@ -163,6 +163,123 @@ def test_what_a_place_in_somebody_elses_workflow_noted_outlives_every_wait(
     found = alice.client.get_item(TableName=world.engine.table_name, Key=Session(execution, "first").key())["Item"]
     expires_in_s = int(found["expiresAt"]["N"]) - world.now_ms // 1_000
     assert 366 * 24 * 3_600 < expires_in_s < 400 * 24 * 3_600
+
+
+@pytest.mark.parametrize("ended", ["its work failed", "it never came to its lock"])
+def test_one_that_left_nothing_costs_one_request_and_no_call_of_step_functions(
+    workflow: Workflow, alice: Process, service: TaskService, lock: LockName, ended: str
+) -> None:
+    execution = execution_arn()
+    if ended == "its work failed":
+        turn = take(workflow, execution, lock)
+        workflow.heartbeat(step_event("Heartbeat", turn, "beat"))
+        failure = {"Error": "Declined", "Cause": '{"errorType": "Declined"}'}
+        workflow.release({"turn": turn, "kind": "function", "work": "", "failure": failure})
+    # A warm function does not ask for the time.
+    workflow.clean_up(event(alice, execution_arn(), request(lock)), state_machine=MACHINE, lease_ms=LEASE_MS)
+    alice.sent.clear()
+    service.asked.clear()
+    workflow.clean_up(event(alice, execution, request(lock)), state_machine=MACHINE, lease_ms=LEASE_MS)
+    assert [sent.operation for sent in alice.sent] == ["BatchGetItem"]
+    assert service.asked == []
+
+
+def test_a_place_is_left_by_its_key_however_long_the_queue_is(
+    workflow: Workflow, alice: Process, lock: LockName
+) -> None:
+    alice.granted(alice.claim(lock))
+    executions = [execution_arn() for _ in range(12)]
+    for execution in executions:
+        take(workflow, execution, lock)
+    alice.sent.clear()
+    step = workflow.clean_up(event(alice, executions[-1], request(lock)), state_machine=MACHINE, lease_ms=LEASE_MS)
+    assert step.metrics == {"CleanedUpPlaces": 1}
+    queries = [sent for sent in alice.sent if sent.operation == "Query"]
+    # But for the look at the front, whether somebody is to be called.
+    assert max(len(sent.response["Items"]) for sent in queries) <= 3
+    assert len(alice.table.inspect(lock).rows) == 11
+
+
+def test_a_ticket_is_noted_before_its_row_is_put(workflow: Workflow, alice: Process, lock: LockName) -> None:
+    """Whoever crashes between the two has left nothing that nobody finds."""
+    alice.granted(alice.claim(lock))
+    execution = execution_arn()
+    alice.sent.clear()
+    take(workflow, execution, lock)
+    keys = [
+        (sent.operation, sent.parameters.get("Key", sent.parameters.get("Item", {})).get("pk", {}).get("S"))
+        for sent in alice.sent
+    ]
+    noted = keys.index(("UpdateItem", f"session#{execution}"))
+    assert keys[noted + 1 :] == [("PutItem", lock.entity)]
+
+
+def test_both_rows_of_a_first_step_that_ran_twice_are_left(workflow: Workflow, alice: Process, lock: LockName) -> None:
+    alice.granted(alice.claim(lock))
+    execution = execution_arn()
+    for _ in range(2):
+        take(workflow, execution, lock)
+    step = workflow.clean_up(event(alice, execution, request(lock)), state_machine=MACHINE, lease_ms=LEASE_MS)
+    assert step.metrics == {"CleanedUpPlaces": 2}
+
+
+def test_a_description_that_is_throttled_for_minutes_is_waited_for(
+    workflow: Workflow, alice: Process, service: TaskService, lock: LockName
+) -> None:
+    alice.granted(alice.claim(lock))
+    execution = execution_arn()
+    take(workflow, execution, lock)
+    over_ms = alice.world.now_ms + 5 * 60_000
+    service.throttled = lambda: alice.world.now_ms < over_ms
+    ended = event(alice, execution, request(lock))
+    step = workflow.clean_up(ended, state_machine=MACHINE, lease_ms=LEASE_MS, patience_ms=13 * 60_000)
+    assert step.metrics == {"CleanedUpPlaces": 1}
+    assert alice.world.now_ms >= over_ms
+
+
+def test_a_description_that_is_throttled_for_longer_than_the_patience_fails_the_event(
+    workflow: Workflow, alice: Process, service: TaskService, lock: LockName
+) -> None:
+    """Lambda gives it again, and at last to the dead-letter queue."""
+    alice.granted(alice.claim(lock))
+    execution = execution_arn()
+    take(workflow, execution, lock)
+    began_ms = alice.world.now_ms
+    service.throttled = lambda: True
+    ended = event(alice, execution, request(lock))
+    with pytest.raises(RequestNotApplied, match="Rate exceeded"):
+        workflow.clean_up(ended, state_machine=MACHINE, lease_ms=LEASE_MS, patience_ms=60_000)
+    assert 60_000 <= alice.world.now_ms - began_ms < 120_000
+
+
+def test_a_nested_execution_is_waited_for_while_step_functions_throttles(
+    workflow: Workflow, alice: Process, service: TaskService, lock: LockName
+) -> None:
+    """Left to the end of the lease it would run on beside the next one's work."""
+    execution = execution_arn()
+    turn = take(workflow, execution, lock)
+    work = f"{CHILD.replace('stateMachine', 'execution')}:{turn['workName']}"
+    service.described[work] = {"status": "RUNNING"}
+    over_ms = alice.world.now_ms + 30_000
+    service.throttled = lambda: alice.world.now_ms < over_ms
+    ended = event(alice, execution, request(lock))
+    step = workflow.clean_up(ended, state_machine=MACHINE, lease_ms=LEASE_MS, patience_ms=13 * 60_000)
+    assert (service.closings, step.metrics) == ([work], {"CleanedUpHolds": 1})
+
+
+def test_a_nested_execution_that_does_not_close_is_not_waited_for_longer_than_by_any_step(
+    workflow: Workflow, alice: Process, service: TaskService, lock: LockName
+) -> None:
+    execution = execution_arn()
+    turn = take(workflow, execution, lock)
+    work = f"{CHILD.replace('stateMachine', 'execution')}:{turn['workName']}"
+    service.described[work] = {"status": "RUNNING"}
+    service.never_close.add(work)
+    began_ms = alice.world.now_ms
+    ended = event(alice, execution, request(lock))
+    step = workflow.clean_up(ended, state_machine=MACHINE, lease_ms=LEASE_MS, patience_ms=13 * 60_000)
+    assert step.metrics == {"HoldsLeftToLease": 1}
+    assert alice.world.now_ms - began_ms < 20_000
 
 
 def request(lock: LockName) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def test_a_nested_execution_without_an_error_of_its_own_keeps_the_description() 
 
 def test_a_nested_executions_description_that_did_not_arrive_whole_is_kept_as_it_is() -> None:
     failure = Failure("States.TaskFailed", nested(Status="FAILED", Error="StockMissing").cause[:100], "execution")
-    assert failure.work_has_ended()
+    assert not failure.work_has_ended()
     assert failure.to_report() == Failure("Work.TaskFailed", failure.cause, "execution")
 
 
@@ -68,6 +68,8 @@ def test_a_closed_nested_execution_has_ended(status: str) -> None:
     function_failed("Runtime.ExitError"),
     Failure("Lambda.Unknown", "Lambda did not return an error type.", "function"),
     Failure("Lambda.TooManyRequestsException", "Rate exceeded", "function"),
+    Failure("Lambda.ResourceNotReadyException", "The function is inactive", "function"),
+    Failure("Lambda.CodeArtifactUserPendingException", "The function is inactive", "function"),
     Failure("States.DataLimitExceeded", "the result is too large", "execution"),
 )
 def test_work_whose_own_end_came_back_or_that_never_began_has_ended(failure: Failure) -> None:
@@ -82,6 +84,11 @@ def test_work_whose_own_end_came_back_or_that_never_began_has_ended(failure: Fai
     Failure("Lambda.ServiceException", "not JSON", "function"),
     Failure("States.TaskFailed", "[1]", "function"),
     Failure("StepFunctions.ExecutionAlreadyExistsException", "", "execution"),
+    Failure("StepFunctions.ExecutionLimitExceeded", "Rate exceeded", "execution"),
+    Failure("StepFunctions.ExecutionLimitExceededException", "Rate exceeded", "execution"),
+    Failure("StepFunctions.AWSStepFunctionsException", "Rate exceeded", "execution"),
+    Failure("States.TaskFailed", "", "execution"),
+    Failure("States.TaskFailed", '{"Status": "RUNNING"}', "execution"),
 )
 def test_work_that_may_be_running_still_has_not_surely_ended(failure: Failure) -> None:
     assert not failure.work_has_ended()
@@ -105,6 +112,7 @@ def test_a_chain_whose_state_failed_by_its_own_word_has_ended(failure: Failure) 
     Failure("States.TaskFailed", "Activity worker failed", "chain"),
     Failure("Lambda.SdkClientException", "Read timed out", "chain"),
     Failure("ECS.SdkClientException", "Read timed out", "chain"),
+    Failure("StepFunctions.AWSStepFunctionsException", "Rate exceeded", "chain"),
     Failure("Lambda.ServiceException", "", "chain"),
 )
 def test_a_chain_whose_state_may_be_at_work_still_has_not_surely_ended(failure: Failure) -> None:

@@ -15,6 +15,7 @@ from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
+from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from ticketlock_cdk.lock.metrics import LockMetrics
@@ -34,6 +35,7 @@ class AlarmThresholds:
         dead_letters: messages in the dead-letter queue: clean-ups that failed.
         function_errors: failed calls of one function. Each is repeated, so that one or two do no harm.
         function_throttles: calls of one function that Lambda refused.
+        execution_throttles: transitions and retries of one state machine that Step Functions delayed.
 
     Raises:
         ValueError: one of them is below 1; names it.
@@ -45,6 +47,7 @@ class AlarmThresholds:
     dead_letters: int = 1
     function_errors: int = 3
     function_throttles: int = 1
+    execution_throttles: int = 1
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -86,6 +89,8 @@ class LockAlarms(Construct):
         *,
         metrics: LockMetrics,
         functions: Sequence[lambda_.IFunction],
+        bounded: Sequence[lambda_.IFunction],
+        machines: Sequence[sfn.IStateMachine],
         dead_letter_queue: sqs.IQueue | None,
         thresholds: AlarmThresholds,
         alarm_actions: Sequence[cloudwatch.IAlarmAction],
@@ -121,11 +126,22 @@ class LockAlarms(Construct):
                 thresholds.function_errors,
                 f"The function {name} fails.",
             )
+            if function in bounded:
+                continue
             alarms[f"{name}Throttles"] = self._alarm(
                 f"{name}Throttles",
                 function.metric_throttles(period=_PERIOD),
                 thresholds.function_throttles,
                 f"Lambda refuses calls of the function {name}: there is no concurrency left.",
+            )
+        for machine in machines:
+            name = f"{machine.node.id}ExecutionThrottled"
+            alarms[name] = self._alarm(
+                name,
+                # Its statistic is the sum: https://docs.aws.amazon.com/step-functions/latest/dg/procedure-cw-metrics.html
+                machine.metric_throttled(period=_PERIOD),
+                thresholds.execution_throttles,
+                f"Step Functions delays transitions of {machine.node.id}: the account's quota is used up.",
             )
         if dead_letter_queue is not None:
             alarms["DeadLetters"] = self._alarm(

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from aws_cdk import Duration, RemovalPolicy, Stage
 from aws_cdk import aws_dynamodb as dynamodb
@@ -18,9 +19,13 @@ from ticketlock_cdk.lock.settings import Settings
 from ticketlock_cdk.nag import acknowledge_wildcard
 from ticketlock_cdk.network import Network, let_join
 
-_MEMORY_MB = 256
-# Long enough for a nested execution to be seen closed.
-_CLEAN_UP_S = 60
+# By the processor time of a step: docs/decisions/0032-memory-and-initialisation.md.
+MEMORY_MB = 512
+_LEAST_MEMORY_MB = 256
+# At some 30 ms a clean-up more than 300 a second; few enough for any account that may reserve concurrency.
+CLEAN_UP_CONCURRENCY = 10
+# Lambda's longest: nobody waits for a clean-up, and Step Functions may throttle what it asks.
+_CLEAN_UP_S = 900
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +63,37 @@ _WAIT_FOR_CALL = _Step("WaitForCall", "wait_for_call", ("dynamodb:GetItem", "dyn
 _HEARTBEAT = _Step("Heartbeat", "heartbeat", ("dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"))
 # Update: the session, the lock. Query: who is next.
 _RELEASE = _Step("Release", "release", ("dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"))
-# Query: the sessions, the queue. Delete: the row. Update: the count, the session, the lock.
+# Query: the sessions, who is next. BatchGet: what is left. Delete: the row. Update: the session, the lock.
 _CLEAN_UP = _Step(
     "CleanUp",
     "clean_up",
-    ("dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"),
+    ("dynamodb:BatchGetItem", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"),
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machines:
+    """What Lambda runs the functions on.
+
+    Attributes:
+        memory_mb: of each function, and with it its share of a processor.
+        architecture: of their processors.
+        snap_start: whether all but the clean-up start from snapshots.
+        clean_up_concurrency: how many clean-ups run at once, reserved; None for no bound and no reservation.
+    """
+
+    memory_mb: int
+    architecture: lambda_.Architecture
+    snap_start: bool
+    clean_up_concurrency: int | None
+
+    def __post_init__(self) -> None:
+        bounds = [("memory_size", self.memory_mb, _LEAST_MEMORY_MB, 10_240)]
+        if self.clean_up_concurrency is not None:
+            bounds.append(("clean_up_concurrency", self.clean_up_concurrency, 1, 1_000))
+        for name, value, least, most in bounds:
+            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+                raise ValueError(f"{name} is {value!r}; allowed: a whole number from {least} to {most:,}")
 
 
 class LockFunctions(Construct):
@@ -71,6 +101,7 @@ class LockFunctions(Construct):
 
     Attributes:
         all: every one of them.
+        arns: what the state machine calls, by the construct's id: the function, or an alias of its newest version.
         take_ticket: checks the request; takes the lock or a place in the queue.
         wait_for_call: leaves the token of a parked waiter's task.
         check_position: looks once, and takes the lock if it is the turn.
@@ -95,8 +126,10 @@ class LockFunctions(Construct):
         encryption_key: kms.IKey | None,
         network: Network | None,
         service_name: str,
+        machines: Machines,
     ) -> None:
         super().__init__(scope, id)
+        self._machines = machines
         self._table = table
         self._log_retention = log_retention
         self._removal_policy = removal_policy
@@ -104,6 +137,8 @@ class LockFunctions(Construct):
         self._network = network
         self._service_name = service_name
         self.all: list[lambda_.Function] = []
+        self.arns: dict[str, str] = {}
+        self._aliases: list[str] = []
         stage = Stage.of(self)
         assert stage is not None  # a construct outside of an app cannot be synthesised
         self._code = lambda_.Code.from_asset(str(stage_functions(Path(stage.asset_outdir))))
@@ -113,15 +148,17 @@ class LockFunctions(Construct):
         self.check_position = self._function(_CHECK_POSITION, timeout)
         self.heartbeat = self._function(_HEARTBEAT, Duration.seconds(settings.heartbeat_timeout_s))
         self.release = self._function(_RELEASE, timeout)
-        self.clean_up = self._function(_CLEAN_UP, Duration.seconds(_CLEAN_UP_S))
-        self.called_by_machines = [
-            function.function_arn
-            for function in (self.take_ticket, self.wait_for_call, self.check_position, self.heartbeat, self.release)
-        ]
+        self.clean_up = self._function(
+            _CLEAN_UP, Duration.seconds(_CLEAN_UP_S), reserved_concurrent_executions=machines.clean_up_concurrency
+        )
+        # By its own ARN each, too: executions that began before the snapshots call it so.
+        stepping = (self.take_ticket, self.wait_for_call, self.check_position, self.heartbeat, self.release)
+        own = [function.function_arn for function in stepping]
+        self.called_by_machines = [*own, *self._aliases]
         self.calling = [self.wait_for_call, self.check_position, self.heartbeat, self.release, self.clean_up]
         self.failing = [self.heartbeat, self.release]
 
-    def _function(self, step: _Step, timeout: Duration) -> lambda_.Function:
+    def _function(self, step: _Step, timeout: Duration, **more: Any) -> lambda_.Function:
         log_group = logs.LogGroup(
             self,
             f"{step.id}Logs",
@@ -136,23 +173,34 @@ class LockFunctions(Construct):
         if network is not None:
             let_join(role)
         acknowledge_wildcard(role, reason="X-Ray, and EC2 where Lambda makes network interfaces, name no resources.")
+        snapped = self._machines.snap_start and step is not _CLEAN_UP
+        if snapped:
+            more["snap_start"] = lambda_.SnapStartConf.ON_PUBLISHED_VERSIONS
         function = lambda_.Function(
             self,
             step.id,
             code=self._code,
             handler=f"{step.handler}.handler",
             runtime=lambda_.Runtime.PYTHON_3_14,
-            architecture=lambda_.Architecture.ARM_64,
-            memory_size=_MEMORY_MB,
+            architecture=self._machines.architecture,
+            memory_size=self._machines.memory_mb,
             timeout=timeout,
             tracing=lambda_.Tracing.ACTIVE,
             log_group=log_group,
             role=role,
             environment={"TABLE_NAME": self._table.table_name, "POWERTOOLS_SERVICE_NAME": self._service_name},
             **({} if network is None else network.function_properties),
+            **more,
         )
         function.add_to_role_policy(iam.PolicyStatement(actions=list(step.actions), resources=[self._table.table_arn]))
         if self._table.encryption_key is not None:
             let_write(function, self._table.encryption_key)
+        self.arns[step.id] = function.function_arn
+        if snapped:
+            # A snapshot belongs to a version. Running executions call what their definition names, which an alias
+            # outlives: https://docs.aws.amazon.com/lambda/latest/dg/snapstart.html
+            alias = lambda_.Alias(self, f"{step.id}Live", alias_name="live", version=function.current_version)
+            self.arns[step.id] = alias.function_arn
+            self._aliases.append(alias.function_arn)
         self.all.append(function)
         return function

@@ -50,17 +50,17 @@ class SerializeMachine(Construct):
             "encryption_key": encryption_key,
         }
         going_on = {
-            "CheckPositionArn": functions.check_position.function_arn,
-            "WaitForCallArn": functions.wait_for_call.function_arn,
-            "HeartbeatArn": functions.heartbeat.function_arn,
+            "CheckPositionArn": functions.arns["CheckPosition"],
+            "WaitForCallArn": functions.arns["WaitForCall"],
+            "HeartbeatArn": functions.arns["Heartbeat"],
         }
         self.continues = self._machine("Continue", continue_definition(settings), going_on)
         let_invoke(self.continues, list(going_on.values()))
         continues_arn = self.continues.state_machine_arn
         definition = serialize_definition(settings, [target.arn for target in targets])
         known = {
-            "TakeTicketArn": functions.take_ticket.function_arn,
-            "ReleaseArn": functions.release.function_arn,
+            "TakeTicketArn": functions.arns["TakeTicket"],
+            "ReleaseArn": functions.arns["Release"],
             **going_on,
             "ContinueArn": continues_arn,
             "TableName": table.table_name,

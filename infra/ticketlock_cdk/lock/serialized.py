@@ -324,7 +324,7 @@ class Serialized(sfn.StateMachineFragment):
                 backoff_rate=retry["BackoffRate"],
                 max_attempts=retry["MaxAttempts"],
                 max_delay=Duration.seconds(retry["MaxDelaySeconds"]),
-                jitter_strategy=sfn.JitterType.FULL,
+                jitter_strategy=sfn.JitterType.FULL if "JitterStrategy" in retry else None,
             )
         return work
 

@@ -24,7 +24,7 @@ from ticketlock_cdk.lock.all_attached import AllAttached
 from ticketlock_cdk.lock.clean_up import CleanUp
 from ticketlock_cdk.lock.dashboard import lock_dashboard
 from ticketlock_cdk.lock.environment import Environment, environment_of
-from ticketlock_cdk.lock.lock_functions import LockFunctions
+from ticketlock_cdk.lock.lock_functions import CLEAN_UP_CONCURRENCY, MEMORY_MB, LockFunctions, Machines
 from ticketlock_cdk.lock.lock_table import given_lock_table, new_lock_table
 from ticketlock_cdk.lock.metrics import LockMetrics
 from ticketlock_cdk.lock.serialize_machine import SerializeMachine
@@ -37,6 +37,7 @@ from ticketlock_cdk.network import Network
 _LEASE = Duration.seconds(60)
 _POLL = Duration.seconds(5)
 _THRESHOLDS = AlarmThresholds()
+_ARM = lambda_.Architecture.ARM_64
 # A dimension's value may be longer, a reader's patience not.
 _LONGEST_SERVICE_NAME = 200
 
@@ -73,6 +74,12 @@ class TicketLock(LockMetrics, Construct):
         vpc: a network for the functions. They need DynamoDB and Step Functions from there.
         vpc_subnets: which of its subnets.
         security_groups: of the functions; a new one, which lets nobody in, otherwise.
+        memory_size: of the functions, in MB: 256 to 10,240. More is faster, and costs more.
+        architecture: of the functions' processors.
+        snap_start: start all functions but the clean-up's from snapshots, which Lambda bills.
+        clean_up_concurrency: how many clean-ups run at once: 1 to 1,000, reserved of the account's concurrency, so
+            that a mass failure takes none from heartbeats; None for no bound, where the quota leaves nothing to
+            reserve.
         dashboard: make a CloudWatch dashboard.
         alarms: make CloudWatch alarms.
         alarm_thresholds: when they fire.
@@ -115,6 +122,10 @@ class TicketLock(LockMetrics, Construct):
         vpc: ec2.IVpc | None = None,
         vpc_subnets: ec2.SubnetSelection | None = None,
         security_groups: Sequence[ec2.ISecurityGroup] = (),
+        memory_size: int = MEMORY_MB,
+        architecture: lambda_.Architecture = _ARM,
+        snap_start: bool = False,
+        clean_up_concurrency: int | None = CLEAN_UP_CONCURRENCY,
         dashboard: bool = False,
         alarms: bool = False,
         alarm_thresholds: AlarmThresholds = _THRESHOLDS,
@@ -159,6 +170,12 @@ class TicketLock(LockMetrics, Construct):
             encryption_key=encryption_key,
             network=network,
             service_name=self.service_name,
+            machines=Machines(
+                memory_mb=memory_size,
+                architecture=architecture,
+                snap_start=snap_start,
+                clean_up_concurrency=clean_up_concurrency,
+            ),
         )
         machine = SerializeMachine(
             self,
@@ -209,6 +226,9 @@ class TicketLock(LockMetrics, Construct):
                 "Alarms",
                 metrics=self,
                 functions=functions.all,
+                # Its own bound throttles it; what it cannot do in hours is a dead letter.
+                bounded=() if clean_up_concurrency is None else (functions.clean_up,),
+                machines=self._machines,
                 dead_letter_queue=dead_letter_queue,
                 thresholds=alarm_thresholds,
                 alarm_actions=actions,

@@ -27,6 +27,8 @@ class Claim:
             many as there are permits).
         data: up to 256 bytes that are shown beside the holder.
         session: where it can be called when its turn may have come; None when it cannot.
+        noted_in: the session in which each of its tickets is noted before the row is put, so that a clean-up finds the
+            row by its key; None where nothing cleans up.
 
     Raises:
         InvalidLockRequest: a field is out of its bounds.
@@ -39,6 +41,7 @@ class Claim:
     data: str | None = None
     session: Session | None = None
     shared: bool = False
+    noted_in: Session | None = None
 
     def __post_init__(self) -> None:
         lock_name(self.lock)

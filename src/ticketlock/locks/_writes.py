@@ -12,6 +12,7 @@ from ticketlock.locks._items import (
     FORMAT,
     LockItem,
     Row,
+    Session,
     forced_attribute,
     holder_attribute,
     lock_key,
@@ -71,6 +72,31 @@ def mint_ticket(claim: Claim, now: Moment) -> Write:
     )
 
 
+def note_ticket(claim: Claim, session: Session, ticket: int, now: Moment) -> Write:
+    """Write down who asks for which lock, with which ticket, before its row stands: a clean-up has the session alone.
+
+    The two newest tickets are kept: a first step that runs twice joins twice.
+    """
+    return Write(
+        "Update",
+        session.key(),
+        update="SET entity = :entity, #namespace = :namespace, #owner = :me, leaseMs = :lease_ms, "
+        "earlierTicket = if_not_exists(ticket, :ticket), ticket = :ticket, "
+        # What was noted before, of a place in somebody's own workflow, outlives every wait.
+        "expiresAt = if_not_exists(expiresAt, :expires_at)",
+        condition=only_if.NO_LATER_TICKET,
+        names={"#namespace": "namespace", "#owner": "owner"},
+        values={
+            ":entity": {"S": claim.lock.entity},
+            ":namespace": {"S": claim.lock.namespace},
+            ":me": {"S": claim.owner},
+            ":lease_ms": number(claim.lease_ms),
+            ":ticket": number(ticket),
+            ":expires_at": _row_expires_at(claim, now),
+        },
+    )
+
+
 def put_row(claim: Claim, ticket: int, minted_local_ms: int, now: Moment) -> Write:
     """Stand in the queue, unless the number is so old by now that it was perhaps declared void."""
     return replace(_row(claim, ticket, now), not_after_local_ms=minted_local_ms + JOIN_DEADLINE_MS)
@@ -93,7 +119,9 @@ def join_together(claim: Claim, seen: LockItem, now: Moment, *, counted: bool) -
         names=NAMES,
         values=lock_values(claim, now) | {":issued": number(seen.issued)},
     )
-    return TransactWrite((number_taken, _row(claim, seen.issued + 1, now)))
+    ticket = seen.issued + 1
+    noted = [] if claim.noted_in is None else [note_ticket(claim, claim.noted_in, ticket, now)]
+    return TransactWrite((number_taken, _row(claim, ticket, now), *noted))
 
 
 def extend_row(claim: Claim, ticket: int, now: Moment) -> Write:

@@ -149,6 +149,10 @@ class MemoryDynamoDB:
         """TransactWriteItems."""
         return self._answer("TransactWriteItems", parameters)
 
+    def batch_get_item(self, **parameters: Any) -> Any:
+        """BatchGetItem."""
+        return self._answer("BatchGetItem", parameters)
+
     def batch_write_item(self, **parameters: Any) -> Any:
         """BatchWriteItem."""
         return self._answer("BatchWriteItem", parameters)

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ticketlock.testing import _parameters
 from ticketlock.testing._expressions import Expressions
 from ticketlock.testing._faults import invalid
 from ticketlock.testing._tables import Table, Tables
@@ -11,6 +12,7 @@ from ticketlock.testing._tree import BeginsWith, Comparison, Condition, Every, P
 from ticketlock.testing._values import Item, size_of
 
 _PAGE_BYTES = 1_024 * 1_024
+_MOST_IN_BATCH = 100
 
 Reply = dict[str, Any]
 
@@ -21,6 +23,25 @@ def get_item(tables: Tables, parameters: Mapping[str, Any]) -> Reply:
     expressions = Expressions(parameters)
     item = table.get(table.key_of(parameters["Key"]))
     return {"Item": expressions.projected(item)} if item is not None else {}
+
+
+def batch_get_item(tables: Tables, parameters: Mapping[str, Any]) -> Reply:
+    """BatchGetItem: every key is processed."""
+    responses: dict[str, list[Item]] = {}
+    count = 0
+    for name, wanted in parameters["RequestItems"].items():
+        _parameters.check("KeysAndAttributes", wanted)
+        table = tables[name]
+        expressions = Expressions(wanted)
+        keys = [table.key_of(key) for key in wanted["Keys"]]
+        if len(set(keys)) < len(keys):
+            raise invalid("Provided list of item keys contains duplicates")
+        count += len(keys)
+        found = (table.get(key) for key in keys)
+        responses[name] = [expressions.projected(item) for item in found if item is not None]
+    if not 1 <= count <= _MOST_IN_BATCH:
+        raise invalid(f"Too many or no items requested for the BatchGetItem call: {count}")
+    return {"Responses": responses, "UnprocessedKeys": {}}
 
 
 def query(tables: Tables, parameters: Mapping[str, Any]) -> Reply:

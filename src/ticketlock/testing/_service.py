@@ -29,6 +29,7 @@ _OPERATIONS: Mapping[str, Callable[[Tables, Parameters], Reply]] = {
     "UpdateItem": lambda tables, parameters: _writes.write(tables, "UpdateItem", parameters),
     "DeleteItem": lambda tables, parameters: _writes.write(tables, "DeleteItem", parameters),
     "TransactWriteItems": _writes.transact_write_items,
+    "BatchGetItem": _reads.batch_get_item,
     "BatchWriteItem": _writes.batch_write_item,
     "CreateTable": _administration.create_table,
     "DescribeTable": _administration.describe_table,

@@ -47,6 +47,18 @@ class BrokenReply(InconclusiveAnswer):
         return "the reply broke off"
 
 
+class Unprocessed(InconclusiveAnswer):
+    """The service read some of the items, and is throttled for the others.
+
+    https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html
+    """
+
+    perhaps_applied: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        return "some of the items were not read: the table is throttled"
+
+
 class StillRunning(InconclusiveAnswer):
     """An execution that was stopped is not seen closed yet; descriptions are eventually consistent."""
 
@@ -259,6 +271,35 @@ class Read(Request):
 
 
 @dataclass(frozen=True, slots=True)
+class ReadItems(Request):
+    """Strongly consistent reads of items by their keys, in one request: at most 100, each key once.
+
+    The reply has an item for each key, in the order of the keys; None where there is none.
+
+    Attributes:
+        keys: the key attributes of each, with their values.
+        table: where to read; None for the driver's own.
+    """
+
+    keys: tuple[Attributes, ...]
+    table: str | None = None
+
+    def calls(self, table: str, _identity: str) -> Actions[Any]:
+        """The BatchGetItem."""
+        wanted = {"Keys": list(self.keys), "ConsistentRead": True}
+        return (yield Call("dynamodb", "batch_get_item", {"RequestItems": {self.table or table: wanted}}))
+
+    def items(self, answer: Any) -> tuple[Item | None, ...]:
+        """The items, by their keys: the service returns them in any order."""
+        if "Responses" not in answer:
+            raise BrokenReply()
+        if answer.get("UnprocessedKeys"):
+            raise Unprocessed()
+        found = [item for items in answer["Responses"].values() for item in items]
+        return tuple(next((item for item in found if key.items() <= item.items()), None) for key in self.keys)
+
+
+@dataclass(frozen=True, slots=True)
 class Scan(Request):
     """A page of the items of a whole table for which a condition holds.
 
@@ -304,9 +345,11 @@ class TimeCheck(Request):
 
     Attributes:
         key: an item's that need not be there.
+        patience_ms: for how long it is repeated at most; None for as long as the driver does.
     """
 
     key: Attributes
+    patience_ms: int | None = None
 
     def parameters(self, table: str) -> dict[str, Any]:
         """The GetItem as the low-level API has it: eventually consistent, which costs the least."""
@@ -316,6 +359,10 @@ class TimeCheck(Request):
     def calls(self, table: str, _identity: str) -> Actions[Any]:
         """The GetItem."""
         return (yield Call("dynamodb", "get_item", self.parameters(table)))
+
+    def gives_up_after_ms(self, usual_ms: int) -> int:
+        """No longer than its patience."""
+        return usual_ms if self.patience_ms is None else min(usual_ms, self.patience_ms)
 
 
 @dataclass(frozen=True, slots=True)

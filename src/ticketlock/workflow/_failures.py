@@ -22,16 +22,28 @@ _ENDED_BY_NAME = frozenset(
         "Lambda.Unknown",
         "Lambda.TooManyRequestsException",
         "Lambda.ResourceNotFoundException",
+        "Lambda.ResourceNotReadyException",
+        "Lambda.CodeArtifactUserPendingException",
         "Lambda.InvalidRequestContentException",
         "Lambda.RequestTooLargeException",
         "Sandbox.Timedout",
         "States.DataLimitExceeded",
+    }
+)
+# An execution was not started, by this try. One before it, whose answer was lost, may have started it.
+_START_REFUSED = frozenset(
+    {
+        "StepFunctions.ExecutionLimitExceeded",
         "StepFunctions.ExecutionLimitExceededException",
         "StepFunctions.InvalidExecutionInputException",
         "StepFunctions.StateMachineDoesNotExistException",
         "StepFunctions.StateMachineDeletingException",
     }
 )
+
+
+# The call failed on its way, or by an error that the service's model does not name.
+_ON_THE_WAY = (".SdkClientException", ".AWSStepFunctionsException")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +66,22 @@ class Failure:
             return False
         if self.error in _ENDED_BY_NAME:
             return True
-        if self.kind == "execution":
-            # The nested execution failed, timed out or was stopped; its description may be too long to arrive whole.
-            return self.error == "States.TaskFailed"
         cause = self._cause_object()
+        if self.kind == "execution":
+            # What does not say so by its description, which may be too long to arrive whole, is asked for.
+            return cause.get("Status") in _CLOSED
         if self.kind == "chain":
             if cause.get("Status") in _CLOSED:
                 # A state ran a nested execution to its end.
                 return True
-            if not self.error.startswith(("States.", "Lambda.")) and not self.error.endswith(".SdkClientException"):
+            if not self.error.startswith(("States.", "Lambda.")) and not self.error.endswith(_ON_THE_WAY):
                 # A function's own error, a service's refusal, or a Fail state.
                 return True
         return "errorType" in cause or "errorMessage" in cause
+
+    def start_was_refused(self) -> bool:
+        """Whether an execution that nobody knows was never started."""
+        return self.error in _START_REFUSED
 
     def to_report(self) -> "Failure":
         """The failure of the work itself: a nested execution's own error and cause, where they came along.

@@ -195,12 +195,6 @@ def _note(
     )
 
 
-def continuation_of(me: Contender, session: Session) -> Steps[str | None]:
-    """The execution in which the session's wait went on last."""
-    item = yield from find_session(me, session)
-    return str(item["continuation"]["S"]) if item is not None and "continuation" in item else None
-
-
 def claims_of(execution: str) -> Steps[list[tuple[Session, Claim, str]]]:
     """The claims of an execution that are not finished, each with its session and the machine of its work."""
     request = reads.read_sessions(execution)
@@ -211,7 +205,8 @@ def claims_of(execution: str) -> Steps[list[tuple[Session, Claim, str]]]:
             if item is not None and "entity" in item and "finishedToken" not in item:
                 lock = LockName(item["entity"]["S"], item["namespace"]["S"])
                 claim = Claim(lock, item["owner"]["S"], integer(item["leaseMs"]))
-                found.append((Session.of_key(item), claim, item["workMachine"]["S"]))
+                machine = item["workMachine"]["S"] if "workMachine" in item else ""
+                found.append((Session.of_key(item), claim, machine))
         if reply.last_key is None:
             return found
         request = replace(request, after=reply.last_key)

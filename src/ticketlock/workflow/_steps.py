@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -13,6 +14,7 @@ from ticketlock.errors import (
     LockLost,
     PermitsMismatch,
     RecordWaitExceeded,
+    TableError,
     TaskNotAllowed,
 )
 from ticketlock.locks._claim import Claim
@@ -21,19 +23,23 @@ from ticketlock.locks._items import Session
 from ticketlock.locks._lock_table import LockTable
 from ticketlock.locks._outcomes import Grant, Position
 from ticketlock.locks._protocol import Contender
+from ticketlock.locks._reads import FIRST_CONTACT
 from ticketlock.wire._actions import T
 from ticketlock.wire._requests import Steps
 from ticketlock.wire._sdk import make_step_functions_client
 from ticketlock.wire._step_functions import Describing
 from ticketlock.workflow import _event_budget as budget
 from ticketlock.workflow import _turn as turns
-from ticketlock.workflow._clean_up import CleanedUp, WorkOf, clean_up, close
+from ticketlock.workflow._clean_up import CleanedUp, WorkOf, clean_up, close, is_anything_left
 from ticketlock.workflow._executions import execution_arn, holding_name, redriven_since, waiting_name, work_name
 from ticketlock.workflow._failures import Failure
 from ticketlock.workflow._lock_request import LockRequest
 from ticketlock.workflow._pace import Sleep, next_look, next_sleep
+from ticketlock.workflow._patience import Patience
 from ticketlock.workflow._session import LastBeat, abandon, beat, claims_of, finish, note_claim, note_continuation
 from ticketlock.workflow._turn import Turn
+
+_Claimed = tuple[Session, Claim, WorkOf]
 
 _PLACE = "serialize"
 _CLOCKS_DIFFER_MS = 3_000
@@ -75,6 +81,18 @@ class Workflow:
         """The workflow over a table, with clients of its own for DynamoDB and Step Functions."""
         return cls(LockTable(table_name, step_functions=make_step_functions_client()))
 
+    def prepare(self) -> None:
+        """Connect to the table and learn its time, before the first step; what cannot be done is left to that step.
+
+        Sends one request, which waits for 3 seconds at most.
+        """
+        with suppress(TableError):
+            self._table.perform(FIRST_CONTACT)
+
+    def disconnect(self) -> None:
+        """Close the connections; the next step makes new ones."""
+        self._table.client.close()
+
     def take_ticket(self, event: Mapping[str, Any]) -> Step:
         """Check the request, take the lock or a place in the queue.
 
@@ -108,6 +126,7 @@ class Workflow:
             permits=request.permits,
             session=session if is_called else None,
             shared=request.shared,
+            noted_in=session,
         )
         wait_ms = request.record_wait_ms
         if place is not None:
@@ -223,9 +242,10 @@ class Workflow:
         keys |= {"work_error": own.error}
         has_ended = failure.work_has_ended()
         if not has_ended and event["kind"] == "execution":
-            # Past its time-out it goes on by itself.
+            # Past its time-out it goes on by itself; and what came back may not tell.
             work = execution_arn(event["work"], work_name(claim.owner, held.fencing_token))
-            has_ended = self._run(claim, lambda me: close(me, work))
+            refused = failure.start_was_refused()
+            has_ended = self._run(claim, lambda me: close(me, work, was_refused=refused))
         if not has_ended:
             self._run(claim, lambda me: abandon(me, held, session))
             return Step(reply, {"AbandonedHolds": 1}, keys)
@@ -236,14 +256,17 @@ class Workflow:
             return Step(reply, {"LostLeases": 1}, keys | {"lost": str(lost)})
         return Step(reply, {"HoldTime": released.held_ms}, keys)
 
-    def clean_up(self, event: Mapping[str, Any], *, state_machine: str, lease_ms: int) -> Step:
+    def clean_up(self, event: Mapping[str, Any], *, state_machine: str, lease_ms: int, patience_ms: int = 0) -> Step:
         """An execution has failed, timed out or was stopped: leave the queue, free what it surely holds no more.
+
+        Step Functions is asked nothing about an execution that left nothing.
 
         Args:
             event: the status event of EventBridge
                 (https://docs.aws.amazon.com/step-functions/latest/dg/eventbridge-integration.html).
             state_machine: the ARN of the serialised workflow; executions of others are known by their sessions.
             lease_ms: the serialised workflow's lease.
+            patience_ms: for how long requests are repeated that are throttled.
         """
         detail = event["detail"]
         execution = detail["executionArn"]
@@ -251,16 +274,28 @@ class Workflow:
         is_own = detail["stateMachineArn"] == state_machine
         if is_own and detail.get("error") in _HAS_LEFT:
             return Step({}, {}, keys | {"left": detail["error"]})
-        described: Mapping[str, Any] = self._table.perform(Describing(execution)).item or {}
+        patience, stopped_ms = Patience(patience_ms), detail["stopDate"]
+
+        def run(claim: Claim, steps: Callable[[Contender], Steps[T]]) -> T:
+            return self._table.run(lambda now: patience.run(steps(self._table.contender(claim, now)), now))
+
+        def claims(text: str | None) -> list[_Claimed]:
+            if is_own and text is not None:
+                return _claim_by_input(text, execution, lease_ms)
+            found = self._table.run(lambda now: patience.run(claims_of(execution), now))
+            return [(session, claim, _work_of(claim, machine)) for session, claim, machine in found]
+
+        asked = detail.get("input")
+        left = [claimed for claimed in claims(asked) if run(claimed[1], _looking(claimed[0], stopped_ms))]
+        if not left:
+            return Step({}, {}, keys)
+        described = self._table.run(lambda now: patience.run(_describe(execution), now))
         if redriven_since(detail, described):
             return Step({}, {}, keys | {"redriven": True})
-        claims: list[tuple[Session, Claim, WorkOf]] = [
-            (session, claim, _work_of(claim, machine))
-            for session, claim, machine in self._table.run(lambda _: claims_of(execution))
-        ]
-        if is_own:
-            claims += _claim_by_input(detail.get("input") or described.get("input"), execution, lease_ms)
-        done = [self._run(claim, _cleaning(session, detail["stopDate"], work_of)) for session, claim, work_of in claims]
+        if is_own and asked is None and described.get("input") is not None:
+            # It was too long for the event; the session does not know the work.
+            left = claims(described["input"])
+        done = [run(claim, _cleaning(session, stopped_ms, work_of)) for session, claim, work_of in left]
         counts = {
             "CleanedUpPlaces": sum(each.left for each in done),
             "CleanedUpHolds": sum(each.freed for each in done),
@@ -346,14 +381,23 @@ def _age(turn: Turn, found: Position) -> Mapping[str, float]:
     return {"OldestWaiterAge": max(0, found.now.likely_ms - turn["arrivedMs"])} if found.ahead == 0 else {}
 
 
+def _looking(session: Session, stopped_at_ms: int) -> Callable[[Contender], Steps[bool]]:
+    return lambda me: is_anything_left(me, session, stopped_at_ms)
+
+
 def _cleaning(session: Session, stopped_at_ms: int, work_of: WorkOf) -> Callable[[Contender], Steps[CleanedUp]]:
     return lambda me: clean_up(me, session, stopped_at_ms, work_of)
 
 
-def _claim_by_input(text: str | None, execution: str, lease_ms: int) -> list[tuple[Session, Claim, WorkOf]]:
+def _describe(execution: str) -> Steps[Mapping[str, Any]]:
+    """What Step Functions knows of an execution; nothing when it has forgotten it."""
+    return (yield Describing(execution)).item or {}
+
+
+def _claim_by_input(text: str, execution: str, lease_ms: int) -> list[_Claimed]:
     """The claim of an execution of the serialised workflow itself, which follows from its input."""
     try:
-        given = json.loads(text or "null")
+        given = json.loads(text)
         request = LockRequest.parse(given, targets=None, default_record_wait="Infinity", default_permits=1)
     except (ValueError, TaskNotAllowed):
         return []  # refused at its first step: it has no claim

@@ -69,6 +69,7 @@ def claim_of(turn: Turn, event: Mapping[str, Any] | None = None) -> Claim:
         permits=claim["permits"],
         session=session_of(turn) if is_called(turn) else None,
         shared=claim["shared"],
+        noted_in=session_of(turn),
     )
 
 

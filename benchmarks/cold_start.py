@@ -1,0 +1,190 @@
+"""What a cold function and a warm hand-over cost in processor time, measured here; no figure is one of AWS.
+
+    make bench, or: python benchmarks/cold_start.py
+
+A process of its own stands for an execution environment: it imports a handler, which is its initialisation, and gets
+its first event; then it hands a lock over again and again. The table is in memory behind TLS on the loopback
+interface, with the SDK's own list of authorities beside its certificate. Lambda gives a function a processor in
+proportion to its memory, a whole one at 1,769 MB
+(https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html): from that the table computes how long the
+processor time would take, to which waiting for the network comes.
+"""
+
+import json
+import os
+import ssl
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import botocore
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from rich.console import Console
+from rich.table import Table
+
+from ticketlock.testing import MemoryDynamoDB
+
+PROCESSES = 3
+HAND_OVERS = 10
+MEMORY_MB = (256, 512, 1_024, 1_769)
+WHOLE_PROCESSOR_MB = 1_769
+FUNCTIONS = Path(__file__).parents[1] / "functions"
+
+ENVIRONMENT = """\
+import json, os, sys, time
+sys.path[:0] = [sys.argv[1], sys.argv[2]]
+import kit_of_events
+import take_ticket
+initialised = time.process_time()
+turn = kit_of_events.take(take_ticket, "first")
+called = time.process_time()
+import check_position, release, wait_for_call
+spent = []
+for number in range(int(sys.argv[3])):
+    holder = kit_of_events.take(take_ticket, f"order-{number}")
+    waiter = kit_of_events.take(take_ticket, f"order-{number}")
+    wait_for_call.handler(kit_of_events.step("WaitForCall", waiter), None)
+    began = time.process_time()
+    release.handler({"turn": holder}, None)
+    granted = check_position.handler(kit_of_events.step("CheckPosition", waiter), None)
+    spent.append(time.process_time() - began)
+    assert granted["status"] == "granted", granted
+    release.handler({"turn": granted}, None)
+median = sorted(spent)[len(spent) // 2]
+print(json.dumps({"initialisation": initialised, "first": called - initialised, "hand_over": median}))
+"""
+
+EVENTS = """\
+import uuid
+ARN = "arn:aws:states:us-east-1:123456789012"
+ENTERED = "2026-11-21T12:00:00.000Z"
+
+def take(take_ticket, entity):
+    execution = f"{ARN}:execution:serialize:{uuid.uuid4()}"
+    event = {
+        "request": {"entity": entity, "task": {"functionArn": "arn:aws:lambda:us-east-1:123456789012:function:work"}},
+        "execution": execution, "targets": None, "defaultRecordWaitSeconds": "Infinity", "defaultPermits": 1,
+        "leaseSeconds": 60, "pollSeconds": 5, "handOver": "callback", "continueMachine": f"{ARN}:stateMachine:go-on",
+        "pollsAnExecution": 450, "beatsAnExecution": 2000,
+    }
+    return take_ticket.handler(event, None)["lock"]["turn"]
+
+def step(state, turn):
+    more = {"taskToken": "token", "entered": ENTERED, "retry": 0} if state == "WaitForCall" else {}
+    return {"turn": turn, "leaseSeconds": 60, "execution": turn["session"]["execution"], **more}
+"""
+
+
+class _Aws(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    memory = MemoryDynamoDB()
+
+    def do_POST(self) -> None:
+        """A request to the table, or an answer to a callback task."""
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        service, operation = self.headers["x-amz-target"].split(".")
+        status, headers = 200, {"date": self.date_time_string()}
+        reply: dict[str, Any] = {}
+        if service.startswith("DynamoDB"):
+            status, reply = self.memory._service.answer(operation, body)
+            headers = reply.pop("ResponseMetadata")["HTTPHeaders"]
+        if "Error" in reply:
+            reply["__type"] = f"com.amazonaws.dynamodb.v20120810#{reply.pop('Error')['Code']}"
+        content = json.dumps(reply).encode()
+        self.send_response_only(status)
+        for name, value in {**headers, "content-length": str(len(content))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing."""
+
+
+@contextmanager
+def aws(folder: Path) -> Iterator[Mapping[str, str]]:
+    """A table behind TLS; the environment of those who use it."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now, now + timedelta(1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = certificate.public_bytes(serialization.Encoding.PEM)
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / "server.pem").write_bytes(pem + key.private_bytes(*form))
+    (folder / "authorities.pem").write_bytes((Path(botocore.__file__).parent / "cacert.pem").read_bytes() + pem)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Aws)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "server.pem")
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield {
+            "PATH": os.environ["PATH"],
+            "TABLE_NAME": "locks",
+            "AWS_ENDPOINT_URL": f"https://localhost:{server.server_address[1]}",
+            "AWS_CA_BUNDLE": str(folder / "authorities.pem"),
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": "none",
+            "AWS_SECRET_ACCESS_KEY": "none",
+            "POWERTOOLS_LOG_LEVEL": "CRITICAL",
+            "POWERTOOLS_METRICS_DISABLED": "true",
+        }
+    finally:
+        server.shutdown()
+
+
+def measured(folder: Path, environment: Mapping[str, str]) -> Mapping[str, float]:
+    """Processor seconds of some processes, the median of each figure."""
+    command = [sys.executable, "-c", ENVIRONMENT, str(FUNCTIONS), str(folder), str(HAND_OVERS)]
+    runs = [
+        json.loads(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
+        for _ in range(PROCESSES)
+    ]
+    return {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+
+
+def main() -> int:
+    """Measure and print."""
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        (folder / "kit_of_events.py").write_text(EVENTS)
+        with aws(folder) as environment:
+            figures = {
+                "clients at the first event": measured(folder, environment),
+                "clients while it initialises": measured(folder, {**environment, "AWS_LAMBDA_FUNCTION_NAME": "f"}),
+            }
+    table = Table(title="Processor time, measured here, and what it would take in Lambda", title_justify="left")
+    table.add_column("figure")
+    table.add_column("processor time", justify="right")
+    for memory_mb in MEMORY_MB:
+        table.add_column(f"at {memory_mb:,} MB", justify="right")
+    rows = {"initialisation": "initialisation", "first": "first event", "hand_over": "warm hand-over: release, look"}
+    for way, found in figures.items():
+        table.add_section()
+        table.add_row(way)
+        for name, shown in rows.items():
+            computed = (found[name] * WHOLE_PROCESSOR_MB / memory_mb for memory_mb in MEMORY_MB)
+            table.add_row(f"  {shown}", *(f"{seconds * 1_000:,.0f} ms" for seconds in (found[name], *computed)))
+    Console(width=115).print(table)
+    late, early = figures.values()
+    return 0 if early["first"] < late["first"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""What a function does before its first event: in Lambda, and only there."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from kit.world import Process, World
+
+from ticketlock.testing import Fault
+from ticketlock.workflow import Workflow
+
+
+def test_it_costs_one_request_and_spares_the_first_step_its_question_for_the_time(world: World) -> None:
+    cold = world.process(cold=True)
+    workflow = Workflow(cold.table)
+    assert cold.operations(workflow.prepare) == ["GetItem"]
+    assert cold.operations(lambda: cold.granted(cold.claim(world.lock()))) == ["UpdateItem"]
+
+
+@pytest.mark.parametrize("engine", ["memory"], indirect=True)
+def test_a_table_out_of_reach_does_not_fail_it_nor_hold_it_up(world: World, alice: Process) -> None:
+    memory = world.engine.memory
+    assert memory is not None
+    cold = world.process(cold=True)
+    began_ms = world.now_ms
+    with memory.outage(Fault.REQUEST_LOST):
+        Workflow(cold.table).prepare()
+    assert world.now_ms == began_ms
+    assert alice.table.now() is not None
+
+
+def test_a_handler_that_is_imported_outside_of_lambda_makes_no_client() -> None:
+    assert imported("") == "False"
+
+
+def test_a_handler_that_is_imported_in_lambda_makes_its_clients_and_survives_a_table_out_of_reach() -> None:
+    in_lambda = 'os.environ |= {"AWS_LAMBDA_FUNCTION_NAME": "f", "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}'
+    assert imported(in_lambda) == "True"
+
+
+def test_a_snapshot_is_taken_without_connections_and_a_restored_one_connects_anew() -> None:
+    in_lambda = """
+    os.environ |= {"AWS_LAMBDA_FUNCTION_NAME": "f", "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}
+    os.environ["AWS_LAMBDA_INITIALIZATION_TYPE"] = "snap-start"
+    import types
+    hooks = types.ModuleType("snapshot_restore_py")
+    hooks.register_before_snapshot = lambda hook: called.append(hook.__name__)
+    hooks.register_after_restore = lambda hook: called.append(hook.__name__)
+    sys.modules["snapshot_restore_py"] = hooks
+    """
+    assert imported(in_lambda, "called") == "['disconnect', '_after_restoration']"
+
+
+def imported(before: str, told: str = "_observed.workflow.cache_info().currsize == 1") -> str:
+    """What a process tells after it has imported a handler."""
+    program = "\n".join(
+        [
+            "import os, sys",
+            "called = []",
+            'os.environ |= {"TABLE_NAME": "locks", "AWS_DEFAULT_REGION": "us-east-1"}',
+            'os.environ |= {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}',
+            textwrap.dedent(before),
+            'sys.path.insert(0, "functions")',
+            "import take_ticket, _observed",
+            f"print({told})",
+        ]
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60)
+    return done.stdout.strip()
