@@ -1,4 +1,4 @@
-"""What a caller may say: text, whole numbers, durations; anything else is refused by its field's name."""
+"""What a caller may say: text, numbers, true or false, durations, callbacks; anything else is refused by its name."""
 
 import math
 from datetime import timedelta
@@ -33,6 +33,28 @@ def whole_number(field: str, value: Any, least: int, most: int) -> int:
     """
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise InvalidLockRequest(field, value, f"a whole number from {least:,} to {most:,}")
+    return value
+
+
+def boolean(field: str, value: Any) -> bool:
+    """Check that ``value`` is true or false, and not what only counts as one of them.
+
+    Raises:
+        InvalidLockRequest: it is not; names the field.
+    """
+    if not isinstance(value, bool):
+        raise InvalidLockRequest(field, value, "true or false")
+    return value
+
+
+def callback(field: str, value: Any) -> Any:
+    """Check that ``value`` can be called, or is None.
+
+    Raises:
+        InvalidLockRequest: it is neither; names the field.
+    """
+    if value is not None and not callable(value):
+        raise InvalidLockRequest(field, value, "a callable, or None")
     return value
 
 

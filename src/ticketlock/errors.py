@@ -150,8 +150,16 @@ def shown(value: object) -> str:
     """A value as an error message shows it: as JSON where it has such a form, at most 300 characters."""
     try:
         text = json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError):
-        text = repr(value)
+    except Exception:
+        text = _as_python_shows_it(value)
     # Half a surrogate pair can be sent to nobody: not as a function's reply, nor into a log.
     text = text.encode(errors="backslashreplace").decode()
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+
+
+def _as_python_shows_it(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception:
+        # It nests too deeply, has more digits than Python writes, or a `__repr__` that fails.
+        return f"a value of type {type(value).__name__}"

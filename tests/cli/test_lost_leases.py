@@ -25,6 +25,17 @@ def test_a_lost_lease_stops_the_command(command: Command, locks: LockClient, ent
     ]
 
 
+def test_a_command_that_ends_before_the_heartbeat_finds_its_lock_freed_is_told_by_its_exit_code(
+    command: Command, locks: LockClient, entity: str
+) -> None:
+    run = command.start("run", entity, "--", "sh", "-c", "echo $TICKETLOCK_FENCING_TOKEN; read go")
+    locks.table.force_release(locks.lock(entity), int(run.line()))
+    with locks.acquire(entity):
+        ended = run.end("on\n")
+    assert ended.exit_code == 76
+    assert ended.err.splitlines()[-1] == f"ticketlock: the lease on '{entity}' was lost before the end"
+
+
 def test_a_command_that_does_not_stop_for_a_lost_lease_is_killed_with_all_that_it_has_started(
     command: Command, locks: LockClient, entity: str
 ) -> None:

@@ -86,6 +86,13 @@ def test_nobody_sleeps_through_many_holds_that_are_suddenly_short(
     assert sleep_ms(seen(turns, mean_hold_ms=hold_ms, free_in_ms=hold_ms), jitter=jitter) <= 2 * LONGEST_MS * turns
 
 
+@given(st.integers(1, 1_000), free_in_ms, holds_ms, jitters)
+def test_nobody_sleeps_for_longer_than_eight_seconds_since_all_before_it_may_give_up(
+    turns: int, free_in_ms: int | None, hold_ms: int | None, jitter: float
+) -> None:
+    assert sleep_ms(seen(turns, free_in_ms=free_in_ms, mean_hold_ms=hold_ms), jitter=jitter) <= 20 * LONGEST_MS
+
+
 @given(st.integers(1, 1_000), st.integers(0, 400), jitters)
 def test_whoever_stands_behind_wakes_before_its_turn_comes_without_a_hand_over(
     turns: int, hold_ms: int, jitter: float
@@ -232,7 +239,7 @@ def test_a_line_of_fifty_hands_the_lock_over_at_once_for_few_looks(hold_ms: int,
     fifty = line(50, lambda _: hold_ms, seconds)
     assert statistics.mean(fifty.idle_after(5_000)) < 15
     # Five further requests: a refused try, a number, a row, the grant, the release.
-    assert fifty.looks_after(5_000) <= 4.5
+    assert fifty.looks_after(5_000) <= 5.1
 
 
 def test_a_waiter_looks_about_as_often_behind_two_hundred_as_behind_ten() -> None:

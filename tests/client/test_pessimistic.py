@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ticketlock import LockClient, LockTable, Pessimistic, pessimistic
-from ticketlock.testing import ManualClock, MemoryDynamoDB
+from ticketlock.testing import Fault, ManualClock, MemoryDynamoDB
 
 
 @pytest.fixture
@@ -31,6 +31,13 @@ def test_that_a_lock_is_rejected_if_another_exists(locks: Pessimistic) -> None:
 def test_that_a_lock_can_be_release_with_the_tx_id(locks: Pessimistic) -> None:
     locks.acquire_lock("resource", 30, "tx")
     assert locks.release_lock("resource", "tx")
+
+
+def test_that_a_lock_is_released_though_the_reply_was_lost(locks: Pessimistic, memory: MemoryDynamoDB) -> None:
+    locks.acquire_lock("resource", 30, "tx")
+    memory.faults += [None, Fault.REPLY_LOST]
+    assert locks.release_lock("resource", "tx")
+    assert not memory.faults
 
 
 def test_that_a_lock_cant_be_released_that_doesnt_exist(locks: Pessimistic) -> None:

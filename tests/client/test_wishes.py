@@ -2,6 +2,7 @@
 
 import math
 from datetime import timedelta
+from functools import partial
 from inspect import signature
 from typing import Any
 
@@ -12,23 +13,33 @@ from kit.places import Emulated, Moved, Wire
 from ticketlock import InvalidLockRequest, LockClient, LockName, aio
 
 NO_DURATION: list[Any] = [math.nan, -1, True, "soon", None, timedelta(seconds=-1), [1]]
+NO_BOOLEAN: list[Any] = [2, 1, 0, "no", "true", "", [], 1.0]
+LONG = 10**5_000  # Python refuses to write it.
 
 WRONG: list[dict[str, Any]] = [
     *({"lease": value} for value in NO_DURATION if value is not None),
     {"lease": 0.999},
     {"lease": 7 * 24 * 3_600 + 1},
     {"lease": math.inf},
+    {"lease": LONG},
     *({"record_wait": value} for value in NO_DURATION if value is not None),
     {"record_wait": -math.inf},
     {"permits": 0},
     {"permits": 101},
     {"permits": True},
     {"permits": 1.0},
+    {"permits": LONG},
     {"permits": 2, "shared": True},
+    *({name: value} for name in ("shared", "reentrant", "heartbeat") for value in NO_BOOLEAN),
+    {"shared": None},
+    {"reentrant": None},
+    *({name: value} for name in ("on_lost", "on_danger", "on_wait") for value in ("told", 1, True)),
     {"data": "x" * 257},
     {"data": ""},
     {"data": 7},
+    {"data": LONG},
     {"owner": ""},
+    {"owner": LONG},
     {"owner": "x" * 1_025},
     {"namespace": "a/b"},
     {"namespace": ""},
@@ -39,7 +50,11 @@ WRONG: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=str)
+def named(wrong: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={'a long number' if value is LONG else value}" for name, value in wrong.items())
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=named)
 def test_a_wish_that_is_out_of_its_bounds_is_refused_and_nothing_is_sent(
     moved: Moved, entity: str, wrong: dict[str, Any]
 ) -> None:
@@ -49,7 +64,7 @@ def test_a_wish_that_is_out_of_its_bounds_is_refused_and_nothing_is_sent(
     assert moved.memory.sent == []
 
 
-@pytest.mark.parametrize("wrong", ["", "x" * 1_025, "\ud800", 42, None, b"order-42"], ids=repr)
+@pytest.mark.parametrize("wrong", ["", "x" * 1_025, "\ud800", 42, None, b"order-42", pytest.param(LONG, id="long")])
 def test_an_entity_that_cannot_be_one_is_refused_and_nothing_is_sent(moved: Moved, wrong: Any) -> None:
     locks = moved.client()
     with pytest.raises(InvalidLockRequest):
@@ -87,6 +102,10 @@ def test_a_lease_that_one_hung_request_could_outlast_is_refused_and_nothing_is_s
         {"record_wait": -1},
         {"check_every": (0, 1)},
         {"check_every": (0.1, math.nan)},
+        {"check_every": 1},
+        {"check_every": (1, 2, 3)},
+        {"check_every": "ab"},
+        *({"heartbeat": value} for value in (*NO_BOOLEAN, None)),
         {"owner_name": ""},
         {"owner_name": "x" * 513},
     ],
@@ -121,6 +140,49 @@ def test_data_that_is_left_has_its_bounds_and_the_lock_stays_held(moved: Moved, 
         lease.release(data_left="x" * 257)
     assert moved.holders_of(entity) == 1
     assert lease.is_held()
+
+
+@pytest.mark.parametrize("wrong", [*NO_BOOLEAN, None], ids=repr)
+def test_a_release_whose_effort_is_neither_true_nor_false_is_refused_and_the_lock_stays_held(
+    moved: Moved, entity: str, wrong: Any
+) -> None:
+    lease = moved.client().acquire(entity)
+    with pytest.raises(InvalidLockRequest, match=r"^best_effort is .*; allowed: true or false"):
+        lease.release(best_effort=wrong)
+    assert moved.holders_of(entity) == 1
+    assert lease.is_held()
+
+
+@pytest.mark.parametrize("wrong", [*NO_BOOLEAN, None], ids=repr)
+def test_a_lock_is_not_resumed_with_a_heartbeat_that_is_neither_true_nor_false(
+    moved: Moved, entity: str, wrong: Any
+) -> None:
+    moved.client().acquire(entity, owner="import").detach()
+    locks = moved.client()
+    sent = len(moved.memory.sent)
+    with pytest.raises(InvalidLockRequest, match=r"^heartbeat is "):
+        locks.resume(entity, "import", heartbeat=wrong)
+    assert len(moved.memory.sent) == sent
+
+
+@pytest.mark.parametrize("wrong", [*NO_BOOLEAN, None], ids=repr)
+def test_native_is_true_or_false(moved: Moved, entity: str, wrong: Any) -> None:
+    lease = moved.client().acquire(entity)
+    for arguments in (
+        lease.condition_check,
+        partial(lease.fenced_put, {"id": "42"}),
+        partial(lease.fenced_update, "SET stock = :stock"),
+    ):
+        with pytest.raises(InvalidLockRequest, match=r"^native is "):
+            arguments(native=wrong)
+
+
+@pytest.mark.parametrize("wrong", [None, 42, "order-42", LockName("order-42"), [], ["a", "a"], [None], ["a", 42]])
+def test_several_locks_are_a_list_of_entities(moved: Moved, wrong: Any) -> None:
+    locks = moved.client()
+    with pytest.raises(InvalidLockRequest):
+        locks.acquire_all(wrong)
+    assert moved.memory.sent == []
 
 
 def test_an_unusable_client_of_the_sdk_is_refused_with_the_reason(place: Emulated) -> None:

@@ -6,6 +6,7 @@ import pytest
 from aws_cdk import App, CfnParameter, Duration, Stack
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
+from aws_cdk.assertions import Annotations, Match
 from ticketlock_cdk import HandOver, TicketLock
 from ticketlock_cdk.assets import source_folder
 
@@ -214,7 +215,7 @@ def test_the_longest_id_makes_names_of_states_that_aws_takes(stack, synthesise):
         ({"id": "it's"}, 'id is "it\'s"; allowed: 1 to 50 letters'),
         ({"id": "a{}"}, "id is 'a{}'; allowed"),
         ({"entity": ""}, "entity is"),
-        ({"entity": 7}, "entity is 7; allowed: text"),
+        ({"entity": 7.5}, "entity is 7.5; allowed: text"),
         ({"entity": "x" * 1_025}, "entity is"),
         ({"namespace": "a/b"}, "namespace is"),
         ({"record_wait": -1}, "recordWaitSeconds is -1"),
@@ -398,3 +399,37 @@ def test_a_machine_may_be_in_another_stack(outdir):
     needed = {stack.stack_name: [each.id for each in stack.dependencies] for stack in assembly.stacks}
     assert [name for name in needed["Orders"] if name == "Locks"] == ["Locks"]
     assert "Orders" not in needed["Locks"]
+
+
+class Warned:
+    """A fragment for each of some entities, in one machine, and what its synthesis warns of."""
+
+    def __init__(self, outdir, *entities):
+        stack = Stack(App(outdir=outdir), "Test")
+        lock = TicketLock(stack, "Lock")
+        of = {
+            entity: lock.serialize(stack, f"Payment{number}", sfn.Pass(stack, f"Charge{number}"), entity=entity)
+            for number, entity in enumerate(entities)
+        }
+        chain = sfn.Chain.start(next(iter(of.values())))
+        for fragment in list(of.values())[1:]:
+            chain = chain.next(fragment)
+        machine_of(stack, chain)
+        found = Annotations.from_stack(stack).find_warning(
+            "*", Match.string_like_regexp("one lock for every execution")
+        )
+        told = {each.id: str(each.entry.data) for each in found}
+        self.of = {entity: told[f"/{at.node.path}"] for entity, at in of.items() if f"/{at.node.path}" in told}
+
+
+def test_an_entity_that_looks_like_a_path_without_its_root_brings_a_warning(outdir):
+    entities = ["order.id", "detail.order_id", "orders[0].id", "orders[0]"]
+    warned = Warned(outdir, *entities).of
+    assert list(warned) == entities
+    assert "$.order.id, or {% $states.input.order.id %}" in warned["order.id"]
+
+
+def test_no_other_entity_brings_one(outdir):
+    texts = ["the-warehouse", "partner-7", "nightly", "v1.2", "order-42.pdf"]
+    paths = ["$.order.id", "$$.Execution.Input.order", "States.Format('{}', $.id)", "{% $states.input.order.id %}"]
+    assert Warned(outdir, *texts, *paths, sfn.JsonPath.string_at("$.order.id")).of == {}

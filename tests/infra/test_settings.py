@@ -25,6 +25,11 @@ SECONDS = Duration.seconds
         ({"permits": 1.5}, "permits is 1.5; allowed: a whole number"),
         ({"permits": True}, "permits is True; allowed: a whole number"),
         ({"permits": "2"}, "permits is '2'; allowed: a whole number"),
+        *(
+            ({name: value}, f"{name} is {value!r}; allowed: True or False")
+            for name in ("heartbeat", "dashboard", "alarms")
+            for value in ("false", 0, None)
+        ),
         ({"default_record_wait": None}, 'default_record_wait is None; allowed: a Duration or "Infinity"'),
     ],
 )

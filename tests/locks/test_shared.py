@@ -1,5 +1,7 @@
 """Holders that share a lock, writers that do not, and an operator who sets the limit."""
 
+from typing import Any
+
 import pytest
 from botocore.exceptions import ClientError
 from kit.world import Process, World
@@ -241,3 +243,9 @@ class TestForce:
         taken = bob.granted(bob.claim(lock))
         alice.table.force_release(lock, taken.fencing_token)
         assert carol.granted(carol.claim(lock)).data_left == "checkpoint 7"
+
+
+@pytest.mark.parametrize("shared", [2, 1, 0, "no", "", None, []], ids=repr)
+def test_a_claim_shares_the_lock_or_does_not(shared: Any) -> None:
+    with pytest.raises(InvalidLockRequest, match=r"^shared is .*; allowed: true or false"):
+        Claim(LockName("order-42"), "reader", 10_000, shared=shared)

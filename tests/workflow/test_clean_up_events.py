@@ -67,7 +67,7 @@ def test_an_execution_that_is_forgotten_and_whose_input_is_missing_is_left_to_it
     assert holders(alice, lock) == [execution]
 
 
-@pytest.mark.parametrize("text", ["null", "[]", "not JSON", '{"entity": 7}', '{"entity": "e", "task": {}}', ""])
+@pytest.mark.parametrize("text", ["null", "[]", "not JSON", '{"entity": 7.5}', '{"entity": "e", "task": {}}', ""])
 def test_an_execution_whose_input_was_refused_left_nothing_behind(
     workflow: Workflow, alice: Process, text: str
 ) -> None:

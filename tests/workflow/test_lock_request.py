@@ -1,4 +1,4 @@
-"""The input of the serialised workflow: how many may hold the lock, and whether it is shared."""
+"""The input of the serialised workflow: what it names, how many may hold the lock, and whether it is shared."""
 
 import math
 from typing import Any
@@ -78,3 +78,44 @@ def test_sharing_is_true_or_false(parse: Any, shared: Any) -> None:
 def test_more_than_one_permit_of_a_request_that_shares_is_refused(parse: Any) -> None:
     with pytest.raises(InvalidLockRequest, match=r"^permits is 2; allowed: 1, of a request that shares"):
         parse(shared=True, permits=2)
+
+
+@BOTH
+@pytest.mark.parametrize(("number", "text"), [(42, "42"), (0, "0"), (-7, "-7"), (2**53 - 1, "9007199254740991")])
+def test_a_whole_number_names_the_same_entity_as_its_digits(parse: Any, number: int, text: str) -> None:
+    assert parse(entity=number).lock == parse(entity=text).lock
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "entity",
+    [42.0, 42.5, math.inf, True, False, 2**53, -(2**53), pytest.param(10**5_000, id="5,001 digits"), None, [42]],
+)
+def test_any_other_value_of_the_entity_is_refused_by_name(parse: Any, entity: Any) -> None:
+    with pytest.raises(InvalidLockRequest, match=r"^entity is .*text, or a whole number"):
+        parse(entity=entity)
+
+
+def test_the_parent_of_a_nested_execution_may_be_named_in_the_input_and_changes_nothing() -> None:
+    parent: dict[str, Any] = {
+        "AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID": "arn:aws:states:eu-west-1:123456789012:execution:parent:1"
+    }
+    assert parsed(**parent) == parsed()
+
+
+@pytest.mark.parametrize("name", ["AWS_STEP_FUNCTIONS_STARTED_BY", "AWS_REGION", ""])
+def test_no_other_field_is_let_in_beside_it(name: str) -> None:
+    more: dict[str, Any] = {name: "arn"}
+    with pytest.raises(InvalidLockRequest, match="no such field: only entity, namespace"):
+        parsed(**more)
+
+
+def test_a_fragment_has_no_such_parent() -> None:
+    with pytest.raises(InvalidLockRequest, match="no such field"):
+        parsed_place(AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID="arn")
+
+
+@pytest.mark.parametrize("value", [pytest.param(10**5_000, id="5,001 digits"), {1}], ids=type)
+def test_work_input_that_is_no_json_is_refused_by_name(value: Any) -> None:
+    with pytest.raises(InvalidLockRequest, match=r"^task\.input is"):
+        parsed(task={"functionArn": FUNCTION, "input": {"value": value}})

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from aws_cdk import Aws, Duration, Stack, Token
+from aws_cdk import Annotations, Aws, Duration, Stack, Token
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
@@ -23,6 +23,8 @@ Wait = float | int | str | Duration | Literal["Infinity"]
 _ID = re.compile(r"[A-Za-z0-9_. -]{1,50}")
 _INTRINSIC = re.compile(r"States\.[A-Za-z0-9]+\(")
 _REFERENCE_PATH = re.compile(r"\$(\.[A-Za-z_][A-Za-z0-9_]*)+")
+# Names with dots or indices between them, such as order.id.
+_PATH_WITHOUT_ITS_ROOT = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*|\[\d+\])+")
 _JSONATA = "{%"
 _IN_JSONATA = '"QueryLanguage":"JSONata"}'
 
@@ -61,6 +63,7 @@ class Serialized(sfn.StateMachineFragment):
         request = _request(entity, namespace, record_wait, permits, shared)
         self._work_machine = work_machine_of(protected) or ""
         super().__init__(scope, id)
+        self._warn_of_a_constant(entity)
         self._id = id
         self._settings = settings
         self._substitutions = {"Partition": Aws.PARTITION, **substitutions}
@@ -95,6 +98,16 @@ class Serialized(sfn.StateMachineFragment):
         """
         single = sfn.Parallel(self, state_id or self._id, output_path=output_path, **options)
         return single.branch(self)
+
+    def _warn_of_a_constant(self, entity: Any) -> None:
+        """One entity for all executions may be meant; one that looks like a path hardly is."""
+        if not isinstance(entity, str) or Token.is_unresolved(entity) or not _PATH_WITHOUT_ITS_ROOT.fullmatch(entity):
+            return
+        Annotations.of(self).add_warning_v2(
+            "ticketlock:entityLooksLikeAPath",
+            f"entity is the text {entity!r}, one lock for every execution; what stands there in the payload is "
+            f"$.{entity}, or {{% $states.input.{entity} %}}",
+        )
 
     def _mint(self, request: Mapping[str, Any]) -> sfn.Pass:
         """Puts the payload aside, and makes the owner: an execution's ARN is not enough in Maps and loops."""

@@ -79,6 +79,7 @@ class Settings:
         Raises:
             ValueError: one of them is out of its bounds; names it, its value and what is allowed.
         """
+        check_flag("heartbeat", heartbeat)
         lease_s = _seconds("lease", lease)
         if lease_s % 2 != 0 or not MIN_LEASE_S <= lease_s <= _MAX_LEASE_S:
             raise _refused("lease", lease_s, f"whole, even seconds from {MIN_LEASE_S} to {_MAX_LEASE_S:,}")
@@ -118,6 +119,16 @@ class Settings:
     def heartbeat_timeout_s(self) -> int:
         """Shorter than the heartbeat's state waits, so that no beat outlives its turn."""
         return min(_LONGEST_FUNCTION_S, self.lease_s // 2 - 1)
+
+
+def check_flag(name: str, value: object) -> None:
+    """Refuse what only counts as true or false, such as a word of the context.
+
+    Raises:
+        ValueError: it is neither; names it.
+    """
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} is {value!r}; allowed: True or False")
 
 
 def _work_timeout_s(work_timeout: Duration | None, lease_s: int, *, heartbeat: bool) -> int:

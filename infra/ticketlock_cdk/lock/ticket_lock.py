@@ -27,7 +27,7 @@ from ticketlock_cdk.lock.lock_table import given_lock_table, new_lock_table
 from ticketlock_cdk.lock.metrics import LockMetrics
 from ticketlock_cdk.lock.serialize_machine import SerializeMachine
 from ticketlock_cdk.lock.serialized import Protected, Serialized, Wait, is_in_jsonata, work_machine_of
-from ticketlock_cdk.lock.settings import HandOver, RecordWait, Settings
+from ticketlock_cdk.lock.settings import HandOver, RecordWait, Settings, check_flag
 from ticketlock_cdk.lock.targets import EXPRESS, executions_arn, is_express, parse_targets
 from ticketlock_cdk.network import Network
 
@@ -128,6 +128,8 @@ class TicketLock(LockMetrics, Construct):
             polls_an_execution=polls_an_execution,
             beats_an_execution=beats_an_execution,
         )
+        check_flag("dashboard", dashboard)
+        check_flag("alarms", alarms)
         allowed = parse_targets(targets)
         actions = alarm_actions_of(alarms=alarms, alarm_actions=alarm_actions, alarm_topic=alarm_topic)
         network = Network.of(self, vpc=vpc, vpc_subnets=vpc_subnets, security_groups=security_groups)

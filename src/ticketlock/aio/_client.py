@@ -2,22 +2,24 @@
 
 import asyncio
 import functools
-import inspect as signatures
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from inspect import isawaitable
 from typing import Any, ParamSpec, Self, TypeVar
 
+from ticketlock._checks import boolean
 from ticketlock.aio._acquiring import Acquiring
 from ticketlock.aio._lease import Lease, LeaseGroup
 from ticketlock.aio._lock_table import LockTable
 from ticketlock.aio._to_the_end import ToTheEnd
 from ticketlock.client._holdings import HAS_LEFT, Holdings
+from ticketlock.client._serialized import EntityOf, Key, check_arguments, check_is_awaited, check_is_over
 from ticketlock.client._wait import WaitEnded
-from ticketlock.client._wishes import Defaults, Seconds, Terms, Wishes, entity_of, rest_s, signature_of
+from ticketlock.client._wishes import Defaults, Seconds, Terms, Wishes, rest_s
 from ticketlock.errors import ClientClosed, RecordWaitExceeded
 from ticketlock.locks._claim import check_lease
 from ticketlock.locks._inspect import LockSummary, inspect, list_page
-from ticketlock.locks._names import LockName
+from ticketlock.locks._names import LockName, owner_id
 from ticketlock.locks._operators import resume
 from ticketlock.locks._outcomes import Grant, LockState, Position
 from ticketlock.wire import _sdk
@@ -101,7 +103,9 @@ class LockClient:
         ``on_lost`` and ``on_danger`` may be coroutine functions; they run as tasks of their own.
         """
         lock = self.lock(entity, namespace)
-        wishes = Wishes(record_wait, lease, data, permits, shared, owner, heartbeat, on_lost, on_danger, danger)
+        wishes = Wishes(
+            record_wait, lease, data, permits, shared, owner, heartbeat, on_lost, on_danger, danger, reentrant, on_wait
+        )
         # What is wrong is told at once.
         self._defaults.ask(lock, wishes)
 
@@ -151,27 +155,37 @@ class LockClient:
         return Acquiring(begin)
 
     def serialized(
-        self, key: str | Callable[..., str], *, lease_as: str | None = None, **options: Any
+        self, key: Key, *, lease_as: str | None = None, **options: Any
     ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Callable[P, Coroutine[Any, Any, R]]]:
         """Decorate a coroutine function: its calls run one at a time per entity; see ``ticketlock.LockClient``.
 
+        A wrapper of one (``functools.partial``, ``functools.wraps``) is as good, and so is an object whose ``__call__``
+        is one: what the call returns is awaited under the lock.
+
         Raises:
-            TypeError: at once, for a function that is none.
+            TypeError: at once, for a function that is none; from a call whose result is one more awaitable, or an
+                iterator, of which nothing has run.
+            InvalidLockRequest: as of ``ticketlock.LockClient``.
         """
+        check_arguments(key, options)
 
         def decorate(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
-            if not signatures.iscoroutinefunction(function):
-                raise TypeError(f"{function.__qualname__} is no coroutine function: use ticketlock.LockClient")
-            signature = signature_of(function, lease_as)
+            if isinstance(function, staticmethod | classmethod):
+                return type(function)(decorate(function.__func__))
+            check_is_awaited(function)
+            entity_of = EntityOf(key, function, lease_as)
 
             @functools.wraps(function)
             async def call(*args: P.args, **kwargs: P.kwargs) -> R:
-                entity = entity_of(key, signature, args, kwargs)
-                async with self.acquire(entity, **options) as lease:
+                async with self.acquire(entity_of(args, kwargs), **options) as lease:
                     if lease_as is not None:
                         kwargs[lease_as] = lease
-                    result: R = await function(*args, **kwargs)
-                    return result
+                    result: Any = function(*args, **kwargs)
+                    if isawaitable(result):
+                        result = await result
+                    check_is_over(function, result)
+                    returned: R = result
+                    return returned
 
             return call
 
@@ -189,6 +203,8 @@ class LockClient:
         """Go on with a lock that another process has taken; see ``ticketlock.LockClient.resume``."""
         self._check_usable()
         lock, lease_ms = self.lock(entity, namespace), self._defaults.lease_ms(lease)
+        owner_id(owner)
+        boolean("heartbeat", heartbeat)
         check_lease(lease_ms, self._table.client)
         claim, grant = await self._table.run(lambda now: resume(lock, owner, lease_ms, now))
         made = self._made(Terms(claim, has_own_identity=False, heartbeat=heartbeat), grant)

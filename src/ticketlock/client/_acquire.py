@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from ticketlock.client._pace import Pace
-from ticketlock.errors import RecordWaitExceeded
+from ticketlock.errors import OutcomeUnknown, RecordWaitExceeded, RequestNotApplied
 from ticketlock.locks._outcomes import Grant, Position
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire._requests import Pause, Steps
@@ -32,7 +32,8 @@ def acquire(
 
     Raises:
         RecordWaitExceeded: it is over, and the queue is left.
-        TableError: the table could not be used; what was written is in the way for a lease at most.
+        TableError: the table could not be used for as long as a place in the queue stands by itself; what was
+            written is in the way for a lease at most.
     """
     began_ms = me.now.local_ms
     # The pace leaves a quarter of the row's lease: half of it is enough for the sleeps.
@@ -47,8 +48,27 @@ def acquire(
             raise RecordWaitExceeded(f"ticket {found.place.ticket} had {found.ahead} ahead when the record wait ended")
         on_wait(found)
         yield from me.send(Pause(pace.sleep_ms(found, lease_ms=me.claim.lease_ms, rest_ms=rest_ms, jitter=jitter())))
-        found = yield from me.check_turn(found.place, None)
+        found = yield from _next_look(me, found, began_ms, record_wait_ms, jitter() * pace.longest_ms)
     return found
+
+
+def _next_look(
+    me: Contender, seen: Position, began_ms: int, record_wait_ms: int | None, pause_ms: float
+) -> Steps[Grant | Position]:
+    """Look; while the table is out of reach keep the place, for as long as its row stands without being extended.
+
+    Returns:
+        What the look found, or what the last one did when the record wait is over.
+    """
+    while True:
+        try:
+            return (yield from me.check_turn(seen.place, None))
+        except (RequestNotApplied, OutcomeUnknown):
+            yield from me.send(Pause(pause_ms))
+            if me.now.latest_ms >= seen.place.lease_until_ms:
+                raise
+            if record_wait_ms is not None and me.now.local_ms >= began_ms + record_wait_ms:
+                return seen
 
 
 def leave(me: Contender, *, only_the_place: bool = False) -> Steps[None]:

@@ -2,7 +2,6 @@
 
 import atexit
 import functools
-import inspect as signatures
 import logging
 import threading
 import time
@@ -10,10 +9,12 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
+from ticketlock._checks import boolean
 from ticketlock.client._holdings import HAS_LEFT, Holdings
 from ticketlock.client._lease import Lease, LeaseGroup
+from ticketlock.client._serialized import EntityOf, Key, check_arguments, check_begins_at_once, check_is_over
 from ticketlock.client._wait import WaitEnded
-from ticketlock.client._wishes import Defaults, Seconds, Terms, Wishes, entity_of, rest_s, signature_of
+from ticketlock.client._wishes import Defaults, Seconds, Terms, Wishes, rest_s
 from ticketlock.errors import ClientClosed, RecordWaitExceeded
 from ticketlock.locks._inspect import LockSummary
 from ticketlock.locks._lock_table import LockTable
@@ -149,7 +150,9 @@ class LockClient:
             ClientClosed: the client was closed, or belongs to another process.
             TableError: the table could not be used.
         """
-        wishes = Wishes(record_wait, lease, data, permits, shared, owner, heartbeat, on_lost, on_danger, danger)
+        wishes = Wishes(
+            record_wait, lease, data, permits, shared, owner, heartbeat, on_lost, on_danger, danger, reentrant, on_wait
+        )
         terms = self._defaults.ask(self.lock(entity, namespace), wishes)
         self._holdings.check_usable()
         # The Thread object: idents are reused.
@@ -208,36 +211,38 @@ class LockClient:
         return self._group(leases)
 
     def serialized(
-        self, key: str | Callable[..., str], *, lease_as: str | None = None, **options: Any
+        self, key: Key, *, lease_as: str | None = None, **options: Any
     ) -> Callable[[Callable[P, R]], Callable[P, R]]:
         """Decorate a function, for example a Lambda handler: its calls run one at a time per entity.
 
         Args:
-            key: names the entity: a callable that is given the call's arguments, or a template with the names of the
-                function's parameters, such as ``"order-{order_id}"``.
+            key: names the entity, with text or a whole number: a callable that is given the call's arguments, or a
+                template with the names of the function's parameters, such as ``"order-{order_id}"``.
             lease_as: the keyword argument in which the function gets its ``Lease``, if it wants it.
-            options: as in ``acquire``.
+            options: as in ``acquire``, but for ``owner``: each call has one of its own.
 
         Raises:
-            TypeError: at once, for a coroutine function: ``ticketlock.aio`` has the client for those.
+            TypeError: at once, for a coroutine function (``ticketlock.aio`` has the client for those) or a generator
+                function; from a call that returns an awaitable or an iterator, of which nothing has run.
+            InvalidLockRequest: at once, for a key that can be none, such as a template that names no parameter; from a
+                call whose key is neither text nor a whole number. No lock is taken.
         """
+        check_arguments(key, options)
 
         def decorate(function: Callable[P, R]) -> Callable[P, R]:
-            if signatures.iscoroutinefunction(function):
-                raise TypeError(f"{function.__qualname__} is a coroutine function: use ticketlock.aio.LockClient")
-            if signatures.isgeneratorfunction(function) or signatures.isasyncgenfunction(function):
-                raise TypeError(
-                    f"{function.__qualname__} is a generator function, and begins after its call: use acquire"
-                )
-            signature = signature_of(function, lease_as)
+            if isinstance(function, staticmethod | classmethod):
+                return type(function)(decorate(function.__func__))
+            check_begins_at_once(function)
+            entity_of = EntityOf(key, function, lease_as)
 
             @functools.wraps(function)
             def call(*args: P.args, **kwargs: P.kwargs) -> R:
-                entity = entity_of(key, signature, args, kwargs)
-                with self.acquire(entity, **options) as lease:
+                with self.acquire(entity_of(args, kwargs), **options) as lease:
                     if lease_as is not None:
                         kwargs[lease_as] = lease
-                    return function(*args, **kwargs)
+                    result = function(*args, **kwargs)
+                    check_is_over(function, result)
+                    return result
 
             return call
 
@@ -258,6 +263,7 @@ class LockClient:
             LockLost: this owner does not hold it any more.
         """
         self._holdings.check_usable()
+        boolean("heartbeat", heartbeat)
         claim, grant = self._table.resume(self.lock(entity, namespace), owner, self._defaults.lease_ms(lease))
         made = self._made(Terms(claim, has_own_identity=False, heartbeat=heartbeat), grant)
         return self._holdings.keep(owner, made)

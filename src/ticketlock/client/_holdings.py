@@ -7,12 +7,12 @@ import logging
 import os
 import random
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar
 
-from ticketlock._checks import duration_ms, text
+from ticketlock._checks import boolean, duration_ms, text
 from ticketlock.client._acquire import acquire, leave
 from ticketlock.client._base_lease import BaseLease, State
 from ticketlock.client._known_locks import KnownLocks
@@ -321,6 +321,8 @@ class Holdings(Generic[L]):
         """Write in one transaction with the check that the lock is held, by this client of the SDK."""
         lease._check_process()
         patience_ms = duration_ms("patience", patience, 0, MAX_LEASE_MS)
+        if not isinstance(items, Iterable):
+            raise InvalidLockRequest("items", items, "a list of items of TransactWriteItems")
         items = list(items)
         _sdk.check_items(client, items)
         answer = yield from self._table.sending(FencedTransaction(lease.condition_check(), tuple(items), patience_ms))
@@ -330,6 +332,7 @@ class Holdings(Generic[L]):
     def release(self, lease: L, data_left: str | None = None, *, best_effort: bool = False) -> Actions[None]:
         """Free the lock, once it is held no more than once."""
         lease._check_process()
+        boolean("best_effort", best_effort)
         if data_left is not None:
             text("data_left", data_left, DATA_BYTES)
         was = lease._mark_released()

@@ -4,7 +4,9 @@ Strict order means that only the first in line moves the queue: a lock stands id
 when the holder is expected to leave, by when it began and by how long holders keep the lock, and then at growing
 distances. Everybody behind aims at the middle of the hold before its own: then it has become the first, and sees when
 that hold began. The more turns until then, the less is known of when that is: it looks early by their square root, so
-that a waiter looks about as often behind two hundred others as behind ten.
+that a waiter looks about as often behind two hundred others as behind ten. Nobody can wake it, though, when those
+before it give up: so it never sleeps longer than twenty times the longest sleep of the first, and no free lock stands
+idle for longer.
 
 How long a turn takes is not asked of the queue alone. Whoever sleeps by the pace of a queue that is slow because its
 waiters sleep too long keeps it slow. A turn is a hold, and what a hand-over takes when nobody sleeps: three requests,
@@ -31,6 +33,8 @@ _AT_LEAST = 0.25
 _TRUSTED_TURNS = 100
 _OVERDUE_SHARE = 0.25
 _LONGEST_A_TURN = 2
+# Those before it may all leave: a free lock stands idle until it looks.
+_LONGEST_BEHIND = 20
 
 # A hand-over.
 _REQUESTS = 3
@@ -65,6 +69,11 @@ class Pace:
         self._grant_ms: float | None = None
         self._token: int | None = None
         self._unchanged_since_ms = 0
+
+    @property
+    def longest_ms(self) -> float:
+        """The longest sleep of the first in line."""
+        return self._bounds.longest_ms
 
     def sleep_ms(self, seen: Position, *, lease_ms: int, rest_ms: float | None, jitter: float) -> float:
         """How long to sleep after a look.
@@ -125,7 +134,7 @@ class Pace:
             # One mean may be that of one slow hold: the first sleep behind many is shorter, and tells their pace.
             ms /= 1 + seen.turns / _TRUSTED_TURNS
         # Should the holds suddenly be short, nobody sleeps through many of them.
-        return min(ms, seen.turns * _LONGEST_A_TURN * longest_ms)
+        return min(ms, seen.turns * _LONGEST_A_TURN * longest_ms, _LONGEST_BEHIND * longest_ms)
 
     def _learn(self, seen: Position) -> None:
         local_ms = seen.now.local_ms

@@ -7,10 +7,9 @@ import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from inspect import Signature, signature
 from typing import Any, NamedTuple
 
-from ticketlock._checks import duration_ms, text
+from ticketlock._checks import boolean, callback, duration_ms, text
 from ticketlock.client._pace import Bounds
 from ticketlock.errors import InvalidLockRequest
 from ticketlock.locks._claim import MAX_LEASE_MS, MIN_LEASE_MS, Claim
@@ -58,6 +57,8 @@ class Wishes(NamedTuple):
     on_lost: Told | None
     on_danger: Told | None
     danger: Seconds | None
+    reentrant: bool
+    on_wait: Told | None
 
 
 class Defaults:
@@ -84,11 +85,13 @@ class Defaults:
         self._namespace = LockName("-", namespace).namespace
         self._lease_ms = duration_ms("lease", lease, MIN_LEASE_MS, MAX_LEASE_MS)
         self._record_wait_ms = record_wait_ms("record_wait", record_wait)
+        if not isinstance(check_every, tuple | list) or len(check_every) != 2:
+            raise InvalidLockRequest("check_every", check_every, "two durations, the shortest and the longest")
         shortest, longest = (duration_ms("check_every", each, 1, _HOUR_MS) for each in check_every)
         self.bounds = Bounds(shortest, max(shortest, longest))
         name = owner_name if owner_name is not None else f"{socket.gethostname()}:{os.getpid()}"
         self.owner_name = text("owner_name", name, _OWNER_NAME_BYTES)
-        self._heartbeat = heartbeat
+        self._heartbeat = boolean("heartbeat", heartbeat)
 
     def lock(self, entity: str | LockName, namespace: str | None) -> LockName:
         """The name of a lock."""
@@ -109,6 +112,8 @@ class Defaults:
     def ask(self, lock: LockName, wishes: Wishes) -> Terms:
         """Check and complete one acquisition."""
         lease_ms = self.lease_ms(wishes.lease)
+        boolean("reentrant", wishes.reentrant)
+        callback("on_wait", wishes.on_wait)
         claim = Claim(
             lock,
             wishes.owner if wishes.owner is not None else f"{self.owner_name}/{uuid.uuid4().hex}",
@@ -122,9 +127,9 @@ class Defaults:
             has_own_identity=wishes.owner is None,
             record_wait_ms=self.wait_ms(wishes.record_wait),
             danger_ms=None if wishes.danger is None else duration_ms("danger", wishes.danger, 0, lease_ms),
-            heartbeat=self._heartbeat if wishes.heartbeat is None else wishes.heartbeat,
-            on_lost=wishes.on_lost,
-            on_danger=wishes.on_danger,
+            heartbeat=self._heartbeat if wishes.heartbeat is None else boolean("heartbeat", wishes.heartbeat),
+            on_lost=callback("on_lost", wishes.on_lost),
+            on_danger=callback("on_danger", wishes.on_danger),
         )
 
     def in_one_order(self, entities: Iterable[str | LockName], namespace: str | None) -> list[LockName]:
@@ -133,7 +138,7 @@ class Defaults:
         Raises:
             InvalidLockRequest: one is named twice, or none at all.
         """
-        if isinstance(entities, str):
+        if isinstance(entities, str | LockName) or not isinstance(entities, Iterable):
             raise InvalidLockRequest("entities", entities, "a list of entities")
         locks = sorted(
             (self.lock(each, None if isinstance(each, LockName) else namespace) for each in entities),
@@ -147,23 +152,3 @@ class Defaults:
 def rest_s(record_wait_ms: int | None, waited_ms: int) -> float:
     """What is left of a record wait, in seconds."""
     return math.inf if record_wait_ms is None else max(0, record_wait_ms - waited_ms) / 1_000
-
-
-def signature_of(function: Callable[..., Any], lease_as: str | None) -> Signature:
-    """What a caller of a function has to give: all but its lease."""
-    of_all = signature(function)
-    return of_all.replace(parameters=[each for each in of_all.parameters.values() if each.name != lease_as])
-
-
-def entity_of(key: Any, function: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """The entity that a call of a function is about.
-
-    Args:
-        key: a callable that is given the call's arguments, or a template with the names of the function's parameters.
-        function: its signature.
-    """
-    if callable(key):
-        return str(key(*args, **kwargs))
-    bound = function.bind(*args, **kwargs)
-    bound.apply_defaults()
-    return str(key).format(**bound.arguments)

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-from ticketlock._checks import text, whole_number
+from ticketlock._checks import boolean, text, whole_number
 from ticketlock.errors import InvalidLockRequest
 from ticketlock.locks._items import Session
 from ticketlock.locks._modes import MAX_HOLDERS, Mode, mode_of
-from ticketlock.locks._names import LockName, owner_id
+from ticketlock.locks._names import LockName, lock_name, owner_id
 
 MIN_LEASE_MS = 1_000
 MAX_LEASE_MS = 7 * 24 * 3_600_000
@@ -41,7 +41,9 @@ class Claim:
     shared: bool = False
 
     def __post_init__(self) -> None:
+        lock_name(self.lock)
         owner_id(self.owner)
+        boolean("shared", self.shared)
         whole_number("lease_ms", self.lease_ms, MIN_LEASE_MS, MAX_LEASE_MS)
         whole_number("permits", self.permits, 1, MAX_HOLDERS)
         if self.permits != self.mode.permits_to_ask(self.permits):

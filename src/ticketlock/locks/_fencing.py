@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ticketlock.errors import LockLost
+from ticketlock._checks import boolean, text
+from ticketlock.errors import InvalidLockRequest, LockLost
 from ticketlock.locks import _conditions as only_if
 from ticketlock.locks._items import lock_key, token_attribute
 from ticketlock.locks._names import LockName
@@ -17,11 +18,14 @@ from ticketlock.wire._actions import Actions
 from ticketlock.wire._attributes import number
 from ticketlock.wire._requests import Answer, Request, transact_write_call
 
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
+_ATTRIBUTE_BYTES = 65_535
 _SEEN = "attribute_not_exists(#lockToken) OR #lockToken <= :lockToken"
 
 
 def condition_check(table_name: str, lock: LockName, owner: str, fencing_token: int, *, native: bool) -> dict[str, Any]:
     """The ConditionCheck that a lock is held with this token."""
+    boolean("native", native)
     key = lock_key(lock)
     return {
         "ConditionCheck": {
@@ -38,7 +42,9 @@ def fenced_put(
     fencing_token: int, item: Mapping[str, Any], *, attribute: str, native: bool, more: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The arguments of a PutItem that keeps the token in the item, and is refused by a later one's."""
-    value = fencing_token if native else number(fencing_token)
+    if not isinstance(item, Mapping):
+        raise InvalidLockRequest("item", item, "an item, as a mapping")
+    value = _token(fencing_token, attribute, native=native)
     return _fenced({"Item": {**item, attribute: value}}, value, attribute, more)
 
 
@@ -46,11 +52,16 @@ def fenced_update(
     fencing_token: int, update: str, *, attribute: str, native: bool, more: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The arguments of an UpdateItem that does the same; ``update`` begins with its SET clause."""
-    clause, *rest = update.split(maxsplit=1) or [""]
+    clause, *rest = (update.split(maxsplit=1) if isinstance(update, str) else []) or [""]
     if clause.upper() != "SET" or not rest:
-        raise ValueError(f"the update begins with {clause!r}; begin with SET, to which the token is added")
-    value = fencing_token if native else number(fencing_token)
+        raise InvalidLockRequest("update", update, "an update expression: begin with SET, to which the token is added")
+    value = _token(fencing_token, attribute, native=native)
     return _fenced({"UpdateExpression": f"SET #lockToken = :lockToken, {rest[0]}"}, value, attribute, more)
+
+
+def _token(fencing_token: int, attribute: str, *, native: bool) -> Any:
+    text("attribute", attribute, _ATTRIBUTE_BYTES)
+    return fencing_token if boolean("native", native) else number(fencing_token)
 
 
 def _fenced(arguments: dict[str, Any], value: Any, attribute: str, more: Mapping[str, Any]) -> dict[str, Any]:

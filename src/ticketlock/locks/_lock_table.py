@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from ticketlock._checks import whole_number
-from ticketlock.locks._claim import Claim, check_lease
+from ticketlock.locks._claim import MAX_LEASE_MS, MIN_LEASE_MS, Claim, check_lease
 from ticketlock.locks._hand_over import contender_class
 from ticketlock.locks._inspect import LockSummary, inspect, list_page
 from ticketlock.locks._items import Holder
-from ticketlock.locks._names import MAX_RECORD_WAIT_MS, LockName
+from ticketlock.locks._modes import MAX_HOLDERS
+from ticketlock.locks._names import MAX_RECORD_WAIT_MS, LockName, lock_name, owner_id
 from ticketlock.locks._operators import release_of, resume, set_limit
 from ticketlock.locks._outcomes import Grant, Hold, LockState, Place, Position, Released
 from ticketlock.locks._protocol import Contender
@@ -118,6 +119,7 @@ class LockTable(Performer):
 
     def inspect(self, lock: LockName) -> LockState:
         """Read a lock, its holders and its whole queue; sends a Query a page."""
+        lock_name(lock)
         return self.run(lambda now: inspect(lock, now))
 
     def set_limit(self, lock: LockName, permits: int) -> LockState:
@@ -126,6 +128,8 @@ class LockTable(Performer):
         Whoever holds it keeps it: a lower limit only stops further grants, and 0 closes the lock. The item is kept
         from time to live from then on.
         """
+        lock_name(lock)
+        whole_number("permits", permits, 0, MAX_HOLDERS)
         item = self.run(lambda now: set_limit(lock, permits, now, self.contender))
         return LockState(item, (), self.now())
 
@@ -137,6 +141,8 @@ class LockTable(Performer):
         Raises:
             LockLost: nobody holds it with this token.
         """
+        # A token has as many digits as DynamoDB's numbers at most.
+        whole_number("fencing_token", fencing_token, 0, 10**38)
         return self._release_of(lock, lambda each: each.fencing_token == fencing_token, by_force=True)
 
     def release_as(self, lock: LockName, owner: str) -> Released:
@@ -145,6 +151,7 @@ class LockTable(Performer):
         Raises:
             LockLost: this owner does not hold it.
         """
+        owner_id(owner)
         return self._release_of(lock, lambda each: each.owner == owner, by_force=False)
 
     def list_locks(self) -> Iterator[LockSummary]:
@@ -163,6 +170,9 @@ class LockTable(Performer):
             LockLost: it does not hold it.
             InvalidLockRequest: a request that hangs could take the whole lease.
         """
+        lock_name(lock)
+        owner_id(owner)
+        whole_number("lease_ms", lease_ms, MIN_LEASE_MS, MAX_LEASE_MS)
         check_lease(lease_ms, self._client)
         return self.run(lambda now: resume(lock, owner, lease_ms, now))
 
@@ -183,4 +193,5 @@ class LockTable(Performer):
         return self._driver.run(lambda now: steps(self.contender(claim, now)))
 
     def _release_of(self, lock: LockName, whose: Callable[[Holder], bool], *, by_force: bool) -> Released:
+        lock_name(lock)
         return self.run(lambda now: release_of(lock, whose, now, self.contender, by_force=by_force))

@@ -39,6 +39,13 @@ class LockName:
             raise InvalidLockRequest("namespace", self.namespace, "text without '/'")
 
 
+def lock_name(value: object) -> LockName:
+    """Check that ``value`` is a lock's whole name; an entity alone has no namespace."""
+    if not isinstance(value, LockName):
+        raise InvalidLockRequest("lock", value, "a LockName")
+    return value
+
+
 def owner_id(value: object) -> str:
     """Check the identity of one acquisition: 1 to 1,024 bytes of text, chosen before the first request."""
     return text("owner", value, _OWNER_BYTES)
@@ -53,7 +60,7 @@ def record_wait_ms(field: str, value: Any) -> int | None:
     Raises:
         InvalidLockRequest: it is something else; names the field.
     """
-    if value == "Infinity":
+    if isinstance(value, str) and value == "Infinity":
         return None
     value = in_seconds(value)
     allowed = 'a number of seconds from 0 on, or "Infinity"'

@@ -3,14 +3,12 @@
 import uuid
 from collections.abc import Callable
 
-from ticketlock._checks import whole_number
 from ticketlock.errors import LockLost, RequestNotApplied
 from ticketlock.locks import _writes as write
 from ticketlock.locks._claim import MIN_LEASE_MS, Claim
 from ticketlock.locks._inspect import inspect
 from ticketlock.locks._items import Holder, LockItem
-from ticketlock.locks._modes import MAX_HOLDERS
-from ticketlock.locks._names import LockName, owner_id
+from ticketlock.locks._names import LockName
 from ticketlock.locks._outcomes import Grant, Hold, Released, Releasing
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire._requests import Steps
@@ -30,7 +28,6 @@ def set_limit(lock: LockName, permits: int, now: Moment, contender: type[Contend
     Raises:
         RequestNotApplied: others keep setting it.
     """
-    whole_number("permits", permits, 0, MAX_HOLDERS)
     for _ in range(_TRIES):
         seen = (yield from inspect(lock, now)).item
         reply = yield write.set_limit(lock, permits, seen, now)
@@ -54,7 +51,7 @@ def resume(lock: LockName, owner: str, lease_ms: int, now: Moment) -> Steps[tupl
         LockLost: it does not hold it.
     """
     state = yield from inspect(lock, now)
-    holder = state.item.holder(owner_id(owner)) if state.item is not None else None
+    holder = state.item.holder(owner) if state.item is not None else None
     if state.item is None or holder is None:
         raise LockLost(f"{owner!r} does not hold the lock on {lock.entity!r}")
     claim = _claim_of(lock, holder, state.item, lease_ms)

@@ -47,7 +47,9 @@ class Queue:
         """How many live rows stand before the looker's ticket; where its row was not seen, no fewer than there are."""
         if self.mine or not self.live:
             return sum(row.ticket < ticket for row in self.live)
-        return ticket - self.live[0].ticket
+        # Numbers before it may be those of waiters that have left; the count has those behind it as well.
+        counted = self.item.waiting - 1 if self.item is not None else ticket
+        return max(len(self.live), min(ticket - self.live[0].ticket, counted))
 
     def turns_before(self, ticket: int) -> int:
         """How many turns come before that of the looker's ticket: those who may enter together count once.

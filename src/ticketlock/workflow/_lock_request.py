@@ -15,6 +15,11 @@ from ticketlock.locks._names import DEFAULT_NAMESPACE, LockName, record_wait_ms
 MAX_INPUT_BYTES = 150_000
 
 _FIELDS = frozenset({"entity", "namespace", "permits", "recordWaitSeconds", "shared", "task"})
+# A state that starts this execution adds it, and the console shows the two together. It says nothing to the lock.
+# https://docs.aws.amazon.com/step-functions/latest/dg/connect-stepfunctions.html
+_STARTED_BY = "AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID"
+# Beyond it a number may be rounded on its way, as JSON allows (https://www.rfc-editor.org/rfc/rfc8259#section-6).
+_EXACT = 2**53 - 1
 # Field of the request: kind of the work, and what its ARN has in it.
 _TARGETS = {"functionArn": ("function", ":function:"), "stateMachineArn": ("execution", ":stateMachine:")}
 
@@ -53,7 +58,7 @@ class LockRequest:
             InvalidLockRequest: a field is missing, unknown or out of its bounds; names it.
             TaskNotAllowed: the task's target is not among ``targets``.
         """
-        fields = _object("the input", request, _FIELDS)
+        fields = _object("the input", request, _FIELDS, ignored=_STARTED_BY)
         lock, wait_ms = _lock(fields, default_record_wait)
         permits, shared = _limit(fields, default_permits)
         task = _task(fields["task"] if "task" in fields else _missing("task"), targets)
@@ -73,10 +78,19 @@ class LockRequest:
 
 
 def _lock(fields: Mapping[str, Any], default_record_wait: Any) -> tuple[LockName, int | None]:
-    lock = LockName(
-        fields["entity"] if "entity" in fields else _missing("entity"), fields.get("namespace", DEFAULT_NAMESPACE)
-    )
+    entity = _entity(fields["entity"] if "entity" in fields else _missing("entity"))
+    lock = LockName(entity, fields.get("namespace", DEFAULT_NAMESPACE))
     return lock, record_wait_ms("recordWaitSeconds", fields.get("recordWaitSeconds", default_record_wait))
+
+
+def _entity(value: Any) -> str:
+    """Text as it is, and a whole number in digits: an order 42 is the same as an order "42"."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _EXACT:
+        allowed = f"text, or a whole number from {-_EXACT:,} to {_EXACT:,} (a greater one as text)"
+        raise InvalidLockRequest("entity", value, allowed)
+    return str(value)
 
 
 def _limit(fields: Mapping[str, Any], default_permits: int) -> tuple[int, bool]:
@@ -108,17 +122,20 @@ def _task(task: Any, targets: Collection[str] | None) -> Mapping[str, Any]:
     if "lock" in work_input:
         # Without its value: a lock that came along with a payload names its owner.
         raise InvalidLockRequest("task.input.lock", "there", "nothing: ticketlock adds `lock` itself")
-    size = len(json.dumps(work_input, ensure_ascii=False).encode(errors="surrogatepass"))
+    try:
+        size = len(json.dumps(work_input, ensure_ascii=False).encode(errors="surrogatepass"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidLockRequest("task.input", f"{type(error).__name__}: {error}", "what JSON can say") from None
     if size > MAX_INPUT_BYTES:
         raise InvalidLockRequest("task.input", f"{size:,} bytes", f"at most {MAX_INPUT_BYTES:,} bytes of JSON")
     return {"kind": _TARGETS[named[0]][0], "arn": target, "input": work_input}
 
 
-def _object(field: str, value: Any, known: Collection[str]) -> dict[str, Any]:
+def _object(field: str, value: Any, known: Collection[str], *, ignored: str = "") -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InvalidLockRequest(field, value, "an object")
     for name in value:
-        if name not in known:
+        if name not in known and name != ignored:
             path = shown(f"{field}.{name}" if field == "task" else name).strip('"')
             raise InvalidLockRequest(path, value[name], f"no such field: only {', '.join(sorted(known))}")
     return value

@@ -149,7 +149,7 @@ BAD_INPUTS: list[tuple[str, str, Any]] = [
     ("InvalidLockRequest", "the input", "no object"),
     ("InvalidLockRequest", "entity", {}),
     ("InvalidLockRequest", "entity", {"entity": ""}),
-    ("InvalidLockRequest", "entity", {"entity": 7}),
+    ("InvalidLockRequest", "entity", {"entity": 7.5}),
     ("InvalidLockRequest", "entity", {"entity": "x" * 1_025}),
     ("InvalidLockRequest", "namespace", {"entity": "e", "namespace": "a/b"}),
     ("InvalidLockRequest", "namespace", {"entity": "e", "namespace": ""}),
