@@ -224,7 +224,7 @@ def impatient(rounds: int = 4) -> Script:
 
 
 def dead(how: str) -> Script:
-    """Dies while it holds the lock (a ``reader`` shares it), or waits for it, or has a ticket and no row (``joiner``)."""
+    """Dies while it holds the lock (``reader``: shared), or waits for it, or has a ticket and no row (``joiner``)."""
 
     def script(world: World, machine: Machine, driver: Driver) -> Actions[None]:
         claim = Claim(world.lock, f"{machine.name}/1", LEASE_MS, permits=world.permits, shared=how == "reader")
