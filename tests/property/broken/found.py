@@ -177,7 +177,7 @@ FOUND = (
         "an operator whose reply was lost was told that nobody held it",
         frozenset({"told"}),
         ((Contender, "free", _forced_in_vain),),
-        Faults(reply_lost=100),
+        Faults(reply_lost=300),
     ),
     BrokenLock(
         "a loss that the lease does not hear of",
