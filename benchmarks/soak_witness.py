@@ -62,8 +62,7 @@ class Witness:
                 raw, self._item = item, LockItem.parse(item)
             else:
                 row = Row.parse(item)
-                known = rows_before.get(row.ticket)
-                self._rows[row.ticket] = Standing(row, known.since if known is not None else step)
+                self._rows[row.ticket] = Standing.now(row, rows_before.get(row.ticket), step, now_ms)
         self.deepest = max(self.deepest, len(self._rows))
         left = _owners(rows_before.values()) - _owners(self._rows.values())
         old = {holder.owner for holder in before.holders} if before is not None else set()

@@ -16,6 +16,8 @@ UNCERTAINTY_MS = 3_000
 REQUESTS_MS = 5_000
 """Room for the requests on the way: the scheduler lets time pass between any two."""
 MARGIN_MS = 1_000
+SLEEPS_ROUND_MS = 20
+"""What a sleep is longer by than was asked for: clocks that are slow, and the rounding of milliseconds."""
 JOIN_DEADLINE_MS = 999
 """For so long a ticket's row may come, by a clock that is quick."""
 LONGEST_LOOK_MS = LEASE_MS / 2 + REQUESTS_MS
@@ -48,8 +50,9 @@ def exclusion(holding: Collection[Belief]) -> None:
         holding: what they believe at this moment.
     """
     for belief in holding:
-        others = [other for other in holding if other.fencing_token < belief.fencing_token]
-        if room(others, belief.permits, shared=belief.shared) <= 0:
+        # Several processes of one owner may have the same grant.
+        others = {other.fencing_token: other for other in holding if other.fencing_token < belief.fencing_token}
+        if room(others.values(), belief.permits, shared=belief.shared) <= 0:
             raise Broken(f"exclusion: {[(each.owner, each.fencing_token) for each in holding]} hold the lock together")
 
 
@@ -122,15 +125,23 @@ def no_eviction(item: LockItem | None, gone: Iterable[Row], now_ms: float, *, by
     """
     for row in gone:
         is_void = item is None or row.ticket <= item.void_up_to
-        if row.lease_until_ms >= now_ms and not is_void and not _is_of(row.owner, by):
+        if row.lease_until_ms >= now_ms and not is_void and not is_of(row.owner, by):
             raise Broken(f"no eviction: {by} took the place of {row.owner} away, ticket {row.ticket}")
 
 
-def no_holder_evicted(before: LockItem | None, after: LockItem | None, now_ms: float, *, by: str) -> None:
-    """Nobody ends a grant that is another's, and whose lease runs."""
+def no_holder_evicted(
+    before: LockItem | None, after: LockItem | None, now_ms: float, *, by: str, meant: Collection[int] = ()
+) -> None:
+    """Nobody ends a grant that is another's, and whose lease runs.
+
+    Args:
+        meant: the tokens of those that somebody freed who may: by force, or in their owner's name.
+    """
     kept = {holder.fencing_token for holder in after.holders} if after is not None else set()
     for holder in before.holders if before is not None else ():
-        if holder.fencing_token not in kept and holder.lease_until_ms >= now_ms and not _is_of(holder.owner, by):
+        if holder.fencing_token in kept or holder.fencing_token in meant:
+            continue
+        if holder.lease_until_ms >= now_ms and not is_of(holder.owner, by):
             raise Broken(f"no eviction: {by} ended the grant {holder.fencing_token} of {holder.owner}")
 
 
@@ -177,23 +188,39 @@ def limit(before: LockItem | None, after: LockItem) -> None:
             raise Broken(f"limit: {holder.owner} was granted beside {[each.owner for each in others]}")
 
 
-def room(holders: "Collection[Holder | Belief]", permits: int, *, shared: bool) -> int:
+def room(holders: "Collection[Holder] | Collection[Belief]", permits: int, *, shared: bool) -> int:
     """How many more may hold the lock beside these, of those who share it or of those who do not."""
     if any(holder.shared != shared for holder in holders):
         return 0
     return (MAX_HOLDERS if shared and permits > 0 else permits) - len(holders)
 
 
-def _is_of(owner: str, machine: str) -> bool:
+def is_of(owner: str, machine: str) -> bool:
+    """Whether it is the owner of one of a machine's acquisitions."""
     return owner.startswith(machine + "/")
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A row that stands in the queue, and since which step."""
+    """A row that stands in the queue.
+
+    Attributes:
+        since: the step at which it was put.
+        alive_since: that, or the step at which its owner extended its lease after it had been over: for whoever looked
+            before, it was dead.
+    """
 
     row: Row
     since: int
+    alive_since: int
+
+    @classmethod
+    def now(cls, row: Row, before: "Standing | None", step: int, now_ms: float) -> "Standing":
+        """As it stands at a step, when it stood so at the one before, if it did."""
+        if before is None:
+            return cls(row, step, step)
+        was_over = before.row.lease_until_ms < now_ms
+        return cls(row, before.since, step if was_over else before.alive_since)
 
 
 def no_overtaking(
@@ -210,7 +237,7 @@ def no_overtaking(
 ) -> None:
     """A grant passes nobody whose live row stood in the queue when its owner looked, but those who fit in beside it.
 
-    Nobody whose row was put since then is passed twice.
+    Nobody whose row was put since then, or came alive again, is passed twice.
 
     Args:
         granted: the row that became the grant; None of a grant without one.
@@ -234,18 +261,35 @@ def no_overtaking(
     def fit_in(rows: Collection[Row]) -> bool:
         return len(rows) < left and all(row.shared == shared for row in rows)
 
-    seen = [each.row for each in passed if each.since < looked]
+    seen = [each.row for each in passed if each.alive_since < looked]
     if seen and not fit_in(seen):
         raise Broken(f"no overtaking: {owner} passed {[(row.owner, row.ticket) for row in seen]}")
     if slips is None or fit_in([each.row for each in passed]):
         return
     for each in passed:
-        if each.since >= looked:
+        if each.alive_since >= looked:
             if each.row.ticket in slips:
                 raise Broken(
                     f"no overtaking: {owner} passed {each.row.owner}, {each.row.ticket}, who was passed before"
                 )
             slips.add(each.row.ticket)
+
+
+def idle(asleep_ms: float, poll_ms: float) -> None:
+    """Where nothing goes wrong, a free lock with a waiter is left idle for one sleep of its pace at most.
+
+    Args:
+        asleep_ms: for how long everybody has slept while it was free, and somebody waited.
+        poll_ms: the longest that a first in line sleeps by the pace of those who wait.
+    """
+    if asleep_ms > poll_ms + SLEEPS_ROUND_MS:
+        raise Broken(f"idle: nothing went wrong, and the lock was free for {asleep_ms:.0f} ms while all slept")
+
+
+def told_of_its_end(owner: str, fencing_token: int, is_its_own: bool) -> None:
+    """A holder whose grant was ended by somebody else does not end as if all was well."""
+    if not is_its_own:
+        raise Broken(f"told: somebody else ended the grant {fencing_token} of {owner}, who was told that all was well")
 
 
 def liveness(idle_ms: float, quiet_ms: float) -> None:

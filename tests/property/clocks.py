@@ -66,6 +66,7 @@ class Machine:
         looked: its last look at the lock.
         called: the callback tasks of its that were answered.
         frozen_at_ms, set_back_at_ms: when it was last frozen, and its wall clock set back.
+        unheard: how many of its requests were perhaps applied without an answer.
     """
 
     time: TrueTime
@@ -83,6 +84,7 @@ class Machine:
     called: set[str] = field(default_factory=set)
     frozen_at_ms: float = 0
     set_back_at_ms: float = 0
+    unheard: int = 0
 
     def read(self) -> Reading:
         self._go_on()

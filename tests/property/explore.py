@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from kit.invariants import Broken
-from property import scripts
+from property import caps, operators, scripts
 from property.broken import BrokenLock
+from property.caps import REAL, Caps
 from property.chance import Chance, Seeded
 from property.failures import FAILURES, kind_of, told
 from property.faults import Faults
@@ -30,6 +31,7 @@ _RATES = Faults(
     expire=1,
 )
 _MOST_STEPS = 20_000
+THE_DEAD = 12
 
 
 def mixed(chance: Chance) -> Faults:
@@ -42,33 +44,63 @@ def mixed(chance: Chance) -> Faults:
     return Faults(**{name: rate * [1, 0, 5][chance.pick(3)] for name, rate in asdict(_RATES).items()})
 
 
-def begun(chance: Chance, faults: Faults) -> World:
-    """A world with its machines, about to begin."""
-    permits = [1, 1, 1, 2, 3][chance.pick(5)]
-    world = World(chance, faults, permits, calls=chance.pick(2) == 1)
+def begun(chance: Chance, faults: Faults, limits: Caps = REAL) -> World:
+    """A world with its machines, about to begin; its caps are to be set."""
+    permits = min([1, 1, 1, 2, 3][chance.pick(5)], limits.holders)
+    calls, take_ms = chance.pick(2) == 1, [0, 0, 0, 5, 50][chance.pick(5)]
+    world = World(chance, faults, permits, calls=calls, caps=limits, transactions_take_ms=take_ms)
     rounds = [1, 1, 2, 2, 3][chance.pick(5)]
+    if permits == 1 and limits.holders > THE_DEAD and chance.pick(16) == 15:
+        with_dead_readers(world)
+    if chance.pick(16) == 15:
+        for number in range(6):
+            world.add(f"i{number}", scripts.impatient())
     for number in range([2, 3, 3, 4, 4, 5, 6, 8][chance.pick(8)]):
         world.add("abcdefgh"[number], scripts.client(rounds))
     if chance.pick(8) == 7:
-        world.add(OPERATOR, scripts.operator())
+        world.add(OPERATOR, operators.operator())
+    if chance.pick(8) == 7:
+        world.add("force", operators.freer())
+    if chance.pick(8) == 7:
+        world.add("heir", operators.heir())
+    if chance.pick(16) == 15:
+        for name in ("one", "other"):
+            world.add(name, operators.pessimist("one/0"))
     return world
 
 
-def run(chance: Chance, faults: Faults | None = None) -> World:
+def with_dead_readers(world: World) -> None:
+    """Many who shared the lock have died before anybody else comes: more than any cap on what one write removes."""
+    names = [f"dead{number}" for number in range(THE_DEAD)]
+    for name in names:
+        world.add(name, scripts.dead("reader"), rate=1, wall_is_off_ms=0)
+    faults, world.faults = world.faults, Faults()
+    while not world.is_over:
+        world.go_on(world.ready()[0])
+    world.faults, world.witness.has_lost = faults, True
+    world.witness.struck()
+
+
+def run(chance: Chance, faults: Faults | None = None, limits: Caps | None = None) -> World:
     """One schedule, to its end.
 
     Args:
         faults: what goes wrong; None for a mixture.
+        limits: the protocol's caps; None for a mixture.
 
     Raises:
         Broken, Unexpected: a promise was broken, or something else was raised; its note tells what went wrong before,
             and who was granted.
     """
-    world = begun(chance, faults or mixed(chance))
-    world.witness.is_fair = world.faults == Faults()
-    with told(world.witness.log):
-        _goes_on_to_its_end(world)
-        scripts.left_to_itself(world)
+    faults = faults or mixed(chance)
+    limits = limits or caps.drawn(chance)
+    with limits.set():
+        world = begun(chance, faults, limits)
+        world.witness.is_fair = world.faults == Faults()
+        world.witness.log += limits.told()
+        with told(world.witness.log):
+            _goes_on_to_its_end(world)
+            scripts.left_to_itself(world)
     return world
 
 
@@ -94,7 +126,7 @@ def first_broken(lock: BrokenLock, seeds: Iterable[int]) -> Caught | None:
     with lock.instead():
         for seed in seeds:
             try:
-                run(Seeded(seed), lock.shown_by)
+                run(Seeded(seed), lock.shown_by, lock.caps)
             except FAILURES as failure:
                 if kind_of(failure) in lock.caught_by:
                     return Caught(seed, kind_of(failure))

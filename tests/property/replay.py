@@ -67,7 +67,9 @@ def main() -> None:
     parser.add_argument("--lock", choices=[lock.name for lock in BROKEN_LOCKS])
     asked = parser.parse_args()
     lock = next((lock for lock in BROKEN_LOCKS if lock.name == asked.lock), None)
-    run: Run = partial(explore.run, faults=lock.shown_by if lock is not None else None)
+    run: Run = explore.run
+    if lock is not None:
+        run = partial(explore.run, faults=lock.shown_by, limits=lock.caps)
     with lock.instead() if lock is not None else nullcontext():
         if asked.seed is not None:
             chance = Seeded(asked.seed)

@@ -1,22 +1,23 @@
 """What the machines of the simulated world do: acquire, hold, renew, release, give up."""
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from kit.invariants import LEASE_MS, MARGIN_MS, REQUESTS_MS, UNCERTAINTY_MS, Broken
 from property.clocks import Machine
 from property.faults import Faults
+from property.holding import CLIENTS, Client, Verb, contender, works
+from property.operators import Script
 from property.world import World
 
-from ticketlock import Grant, LockName, Place, Position
+from ticketlock import Grant, Place, Position
 from ticketlock.client._acquire import acquire, leave
 from ticketlock.client._pace import Bounds, Pace
 from ticketlock.errors import LockLost, OutcomeUnknown, RecordWaitExceeded, RequestNotApplied, TableError
 from ticketlock.locks._claim import Claim
-from ticketlock.locks._hand_over import await_call, contender_class
+from ticketlock.locks._hand_over import await_call
 from ticketlock.locks._items import Session
-from ticketlock.locks._operators import set_limit
 from ticketlock.locks._protocol import Contender
 from ticketlock.locks._writes import mint_ticket
 from ticketlock.wire._actions import Actions, Sleep
@@ -24,15 +25,19 @@ from ticketlock.wire._driver import Driver
 from ticketlock.wire._requests import Steps
 from ticketlock.wire._table_time import Moment
 
-CLIENTS = Bounds(5, 400)
 # One look is enough: whoever holds has left by then.
 ONCE = Bounds(3_000, 3_000)
-Script = Callable[[World, Machine, Driver], Actions[None]]
 FIVE_WEEKS_MS = 35 * 24 * 3_600_000
 """Until time to live may have deleted everything."""
 TWO_DAYS_MS = 2 * 24 * 3_600_000
 """Until it may have deleted the rows."""
+LATECOMER = "z"
 _LAST_STEPS = 1_000
+_LONGEST_BEHIND = 20
+"""How many of the longest sleeps of the first in line a client sleeps behind others at most."""
+_POLL_MS = 5_000
+"""How long a workflow waits between two looks."""
+_VERBS = ("renew", "renew", "show", "work")
 RECORD_WAITS_MS = (None, 0, 2_000, 30_000, 90_000)
 
 
@@ -52,7 +57,7 @@ def client(rounds: int = 2) -> Script:
                 acquisition = at_once(world, driver, claim, wait_ms, others_wait=others_wait)
             else:
                 acquisition = step_by_step(world, machine, driver, claim, wait_ms)
-            yield from hold(world, machine, driver, claim, wait_ms, acquisition, _holds_ms(world))
+            yield from hold(world, machine, driver, claim, wait_ms, acquisition, _verbs(world))
 
     return script
 
@@ -92,14 +97,9 @@ def step_by_step(world: World, machine: Machine, driver: Driver, claim: Claim, w
         if world.calls and claim.session is not None and wait_ms is None:
             yield from _parked(world, machine, driver, claim, found.place, park)
         else:
-            yield Sleep(5_000)
+            yield Sleep(_POLL_MS)
         found = yield from _looked(world, driver, claim, found.place, until_ms)
     raise AssertionError("unreachable")
-
-
-def contender(world: World, claim: Claim, now: Moment) -> Contender:
-    """One that calls, in a world where waiters are called."""
-    return contender_class(calls=world.calls)(claim, now)
 
 
 def hold(
@@ -109,33 +109,36 @@ def hold(
     claim: Claim,
     wait_ms: int | None,
     acquisition: Actions[Grant],
-    holds_ms: Iterable[int],
+    verbs: Iterable[Verb],
+    bounds: Bounds = CLIENTS,
 ) -> Actions[None]:
-    """Acquire, renew after each of these times, release."""
+    """Acquire, do these, release."""
     witness = world.witness
-    witness.asks(machine, claim.owner, wait_ms, shared=claim.shared, by_table_time=claim.session is not None)
+    poll_ms = (
+        _LONGEST_BEHIND * bounds.longest_ms if claim.session is None else LEASE_MS / 2 if world.calls else _POLL_MS
+    )
+    witness.asks(
+        machine,
+        claim.owner,
+        wait_ms,
+        shared=claim.shared,
+        by_table_time=claim.session is not None,
+        poll_ms=poll_ms,
+    )
     try:
         grant = yield from acquisition
     except RecordWaitExceeded:
-        witness.refused(claim.owner)
+        witness.refused(machine)
         return
     except TableError as error:
         witness.met(error)
-        witness.gave_up(claim.owner)
+        witness.gave_up(machine)
         with suppress(TableError, LockLost):
             yield from driver.run(lambda now: leave(contender(world, claim, now)))
         return
-    held = witness.believes(machine, claim, grant)
-    try:
-        for ms in holds_ms:
-            yield Sleep(ms)
-            grant = yield from _renewed(driver, claim, grant)
-            witness.believes(machine, claim, grant, held)
-        held.over = True
-        yield from driver.run(lambda now: contender(world, claim, now).release(grant))
-    except (LockLost, TableError) as error:
-        witness.met(error, held)
-        held.over = True
+    client = Client(world, machine, driver)
+    lease = client.lease(claim, grant)
+    yield from works(client, lease, witness.hears_of(machine, claim, grant, lease), verbs)
 
 
 def holder(*, shared: bool) -> Script:
@@ -149,7 +152,7 @@ def holder(*, shared: bool) -> Script:
             acquisition = at_once(world, driver, claim, None, ONCE)
         else:
             acquisition = step_by_step(world, machine, driver, claim, None)
-        yield from hold(world, machine, driver, claim, None, acquisition, [1])
+        yield from hold(world, machine, driver, claim, None, acquisition, [(1, "renew")], ONCE)
 
     return script
 
@@ -168,14 +171,14 @@ def left_to_itself(world: World) -> None:
     while world.late:
         world.late_one_arrives(0)
     world.faults = Faults()
-    world.add("z", _latecomer, rate=1, wall_is_off_ms=0)
+    world.add(LATECOMER, _latecomer, rate=1, wall_is_off_ms=0)
     last_step, grants = world.steps + _LAST_STEPS, witness.grants
     while not world.is_over:
         ready = world.ready()
         world.go_on(ready[0]) if ready else world.let_time_pass()
         if world.steps > last_step:
             raise Broken("liveness: everybody has left, and yet the next one does not come to an end")
-    if witness.grants != grants + 3:
+    if witness.grants < grants + 3 or witness.last_owner != f"{LATECOMER}/{witness.grants - grants}":
         raise Broken("liveness: everybody has left, and yet the next one does not get the lock")
     witness.one_write_is_enough()
     witness.grants = grants
@@ -183,16 +186,18 @@ def left_to_itself(world: World) -> None:
 
 def _latecomer(world: World, machine: Machine, driver: Driver) -> Actions[None]:
     """Acquires at once, and again when every lease is over, which puts the count right; then one write is enough."""
-    first, second, third = (
-        Claim(world.lock, owner, LEASE_MS, permits=world.permits) for owner in itertools.islice(machine.owners(), 3)
-    )
+    claims = (Claim(world.lock, owner, LEASE_MS, permits=world.permits) for owner in machine.owners())
+    first = next(claims)
     yield from hold(world, machine, driver, first, None, at_once(world, driver, first, None, ONCE), [])
     yield Sleep(LEASE_MS + REQUESTS_MS)
     world.witness.nothing_is_left()
     yield Sleep(MARGIN_MS + 2 * UNCERTAINTY_MS)
-    yield from hold(world, machine, driver, second, None, at_once(world, driver, second, None, ONCE), [])
+    # Each sweeps so many of the dead; the count is put right by the one that finds no more than that.
+    for claim in itertools.islice(claims, 1 + len(world.witness.rows) // world.caps.swept):
+        yield from hold(world, machine, driver, claim, None, at_once(world, driver, claim, None, ONCE), [])
     world.witness.one_write_is_enough()
-    yield from hold(world, machine, driver, third, 0, _with_one_request(at_once(world, driver, third, 0)), [])
+    last = next(claims)
+    yield from hold(world, machine, driver, last, 0, _with_one_request(at_once(world, driver, last, 0)), [])
 
 
 def _with_one_request(acquisition: Actions[Grant]) -> Actions[Grant]:
@@ -205,31 +210,30 @@ def _with_one_request(acquisition: Actions[Grant]) -> Actions[Grant]:
     raise Broken("nothing left: nobody holds the lock or waits for it, and yet one write was not enough")
 
 
-def dead(how: str) -> Script:
-    """Dies while it holds the lock, or waits for it (``waiter``), or has a ticket and no row yet (``joiner``)."""
+def impatient(rounds: int = 4) -> Script:
+    """Acquires again and again as a client does, never waiting for long."""
 
     def script(world: World, machine: Machine, driver: Driver) -> Actions[None]:
-        claim = Claim(world.lock, f"{machine.name}/1", LEASE_MS, permits=world.permits)
-        if how == "holder":
+        for owner in itertools.islice(machine.owners(), rounds):
+            claim = Claim(world.lock, owner, LEASE_MS, permits=world.permits)
+            wait_ms = [300, 1_000, 2_000][world.chance.pick(3)]
+            acquisition = at_once(world, driver, claim, wait_ms)
+            yield from hold(world, machine, driver, claim, wait_ms, acquisition, [(1, "work")])
+
+    return script
+
+
+def dead(how: str) -> Script:
+    """Dies while it holds the lock (``reader``: shared), or waits for it, or has a ticket and no row (``joiner``)."""
+
+    def script(world: World, machine: Machine, driver: Driver) -> Actions[None]:
+        claim = Claim(world.lock, f"{machine.name}/1", LEASE_MS, permits=world.permits, shared=how == "reader")
+        if how in ("holder", "reader"):
             yield from driver.run(lambda now: Contender(claim, now).take_ticket(0))
         elif how == "waiter":
             yield from driver.run(lambda now: Contender(claim, now).join())
         else:
             yield from driver.run(lambda now: Contender(claim, now).send(mint_ticket(claim, now)))
-
-    return script
-
-
-def operator() -> Script:
-    """Sets the limit now and then: higher, lower, none at all, and at last as it was."""
-
-    def script(world: World, _: Machine, driver: Driver) -> Actions[None]:
-        for permits in (world.chance.pick(4), world.chance.pick(4), world.permits):
-            yield Sleep([100, 3_000, 20_000][world.chance.pick(3)])
-            world.witness.limits.add(permits)
-            while not (yield from _limited(world, driver, world.lock, permits)):
-                pass
-            world.witness.limits = {permits}
 
     return script
 
@@ -251,22 +255,10 @@ def _parked(world: World, machine: Machine, driver: Driver, claim: Claim, place:
             machine.waits_for_task = None
 
 
-def _holds_ms(world: World) -> Iterator[int]:
-    """How long it works between one renewal and the next."""
+def _verbs(world: World) -> Iterator[Verb]:
+    """How long it works between one renewal and the next, and when it shows something else."""
     for _ in range(world.chance.pick(5)):
-        yield [1, 50, 3_000, LEASE_MS // 2, LEASE_MS][world.chance.pick(5)]
-
-
-def _limited(world: World, driver: Driver, lock: LockName, permits: int) -> Actions[bool]:
-    try:
-        yield from driver.run(lambda now: set_limit(lock, permits, now, contender_class(calls=world.calls)))
-    except TableError:
-        return False
-    return True
-
-
-def _renewed(driver: Driver, claim: Claim, held: Grant) -> Actions[Grant]:
-    return (yield from driver.run(lambda now: Contender(claim, now).renew(held.fencing_token)))
+        yield [1, 50, 3_000, LEASE_MS // 2, LEASE_MS][world.chance.pick(5)], _VERBS[world.chance.pick(len(_VERBS))]
 
 
 def _looked(

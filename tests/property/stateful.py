@@ -7,6 +7,7 @@ A failure is told as the rules that lead to it; ``make replay ARGS='--ruled SEED
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from random import Random
 
 from hypothesis import HealthCheck, Phase, note, seed, settings
@@ -19,6 +20,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from kit.invariants import Broken
+from property import caps
 from property.chance import Recorded
 from property.explore import begun
 from property.failures import FAILURES, story_of, told
@@ -51,7 +53,11 @@ class Schedules(RuleBasedStateMachine):
 
     @initialize(random=st.randoms(use_true_random=False))
     def begins(self, random: Random) -> None:
-        self.world = begun(Drawn(random), Faults())
+        chance = Drawn(random)
+        limits = caps.drawn(chance)
+        self.caps = ExitStack()
+        self.caps.enter_context(limits.set())
+        self.world = begun(chance, Faults(), limits)
 
     @precondition(lambda self: self.world.ready())
     @rule(who=_ANYBODY, times=st.integers(1, 8))
@@ -108,6 +114,10 @@ class Schedules(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         # After a failure there is no more to see: another one would hide it.
+        with getattr(self, "caps", ExitStack()):
+            self._comes_to_its_end()
+
+    def _comes_to_its_end(self) -> None:
         if self.has_failed or not hasattr(self, "world"):
             return
         self.world.chance = Recorded([])

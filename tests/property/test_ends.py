@@ -5,8 +5,8 @@ from kit.invariants import Broken
 from property.chance import Recorded
 from property.clocks import Machine
 from property.faults import Faults
+from property.parties import Hold
 from property.scripts import FIVE_WEEKS_MS, holder
-from property.witness import Hold
 from property.world import World
 
 
@@ -39,7 +39,7 @@ def test_a_machine_that_was_frozen_and_whose_wall_clock_is_set_back_counts_on_it
     for fault, how in faults:
         world.strikes(fault, frozen, how)
     assert _acquires(world, other).is_believed()
-    assert held.clocks_allow()
+    assert held.lease.is_held()
 
 
 def test_a_machine_that_was_frozen_finds_by_its_wall_clock_that_its_lease_is_over() -> None:
@@ -50,7 +50,7 @@ def test_a_machine_that_was_frozen_finds_by_its_wall_clock_that_its_lease_is_ove
     held = _acquires(world, frozen)
     world.strikes("freeze", frozen, 2)
     assert _acquires(world, other).is_believed()
-    assert not held.clocks_allow()
+    assert not held.lease.is_held()
 
 
 def _acquires(world: World, machine: Machine) -> Hold:

@@ -11,8 +11,8 @@ from property.explore import first_broken, run
 from property.failures import FAILURES, kind_of
 from property.faults import ON_A_REQUEST, Faults
 from property.scripts import client
+from property.seen import TABLE
 from property.stateful import told_by_hypothesis
-from property.witness import TABLE
 from property.world import World
 
 SCHEDULES, A_TEST = 400, 50

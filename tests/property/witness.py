@@ -6,14 +6,15 @@ from math import inf
 
 from kit.invariants import (
     LEASE_MS,
-    UNCERTAINTY_MS,
-    Belief,
+    LONGEST_LOOK_MS,
     Broken,
     Standing,
     count_of_tickets,
     counts,
     exclusion,
     fencing,
+    idle,
+    is_of,
     leases_grow,
     limit,
     limit_as_set,
@@ -25,72 +26,21 @@ from kit.invariants import (
     nothing_left,
     room,
     told,
+    told_of_its_end,
     wait_not_too_long,
     wait_not_too_short,
 )
+from property.caps import REAL, Caps
 from property.clocks import NO_LOOK, Look, Machine, TrueTime
+from property.parties import Ending, Held, Hold, Waiting
+from property.seen import Seen
 
 from ticketlock import LockName
+from ticketlock.errors import LockLost
 from ticketlock.locks._claim import Claim
-from ticketlock.locks._items import Holder, LockItem, Row, is_lock_item
+from ticketlock.locks._items import Holder, LockItem, Row
 from ticketlock.locks._outcomes import Grant
 from ticketlock.testing import MemoryDynamoDB
-from ticketlock.wire._attributes import Item
-from ticketlock.wire._table_time import Reading
-
-TABLE = "locks"
-LOCAL_CLOCK_IS_OFF_MS = 200
-"""What a local clock gains in the longest record wait, rounded up."""
-
-
-@dataclass
-class Waiting:
-    """An acquisition under way.
-
-    Attributes:
-        by_table_time: whether the record wait is counted by it, from the ticket on; else by the local clock, from the
-            beginning on.
-        met_somebody: whether somebody has held the lock, or stood in the queue, since it began.
-    """
-
-    since_ms: float
-    record_wait_ms: int | None
-    machine: Machine
-    shared: bool
-    by_table_time: bool
-    met_somebody: bool = False
-
-    @property
-    def clock_is_off_ms(self) -> float:
-        """By how much the clock of its record wait is off at most, in all of it."""
-        return 2 * UNCERTAINTY_MS if self.by_table_time else LOCAL_CLOCK_IS_OFF_MS
-
-
-@dataclass(slots=True)
-class Hold(Belief):
-    """A belief, and until when by the holder's own clocks: they may be set, and one may stand still.
-
-    Attributes:
-        since_ms: when its acquisition began.
-    """
-
-    machine: Machine
-    since_ms: float
-    deadline: Reading
-    over: bool = False
-
-    def is_believed(self) -> bool:
-        """Whether it believes now, and may be taken at its word.
-
-        Not if its machine was frozen with its local clock, and its wall clock set back: then nothing tells it.
-        """
-        told_by_none = min(self.machine.frozen_at_ms, self.machine.set_back_at_ms) >= self.since_ms
-        return not self.over and not told_by_none and self.clocks_allow()
-
-    def clocks_allow(self) -> bool:
-        """Whether neither of its clocks has reached the deadline."""
-        now, deadline = self.machine.read(), self.deadline
-        return now.local_ms < deadline.local_ms and now.wall_ms < deadline.wall_ms
 
 
 @dataclass
@@ -101,6 +51,7 @@ class Witness:
         permits: the limit of the lock's users.
         limits: the limit that was set last, and the one that is being set.
         grants: how many it has seen.
+        last_owner: whose the last of them was.
         highest_token: the greatest fencing token granted so far.
         granted: the limit at each grant, by its token.
         tokens: those that each owner was granted.
@@ -109,6 +60,11 @@ class Witness:
         slips: the tickets that were passed by a grant under way.
         tickets: those that were taken, and whose rows have not gone.
         longest_idle_ms: for how long the lock was left unused at most though somebody waited and nothing went wrong.
+        longest_asleep_ms: for how long it was free at most where nothing goes wrong, while everybody slept.
+        caps: those of the protocol.
+        ends: how each grant ended, by its token.
+        may_free: the machines that may end a grant that is not theirs, by its token.
+        allied: the machines of each owner that has several.
         reads_table: whether the items are ours.
         is_fair: whether nothing goes wrong in this world: then nobody meets an error, and everybody leaves nothing.
     """
@@ -121,13 +77,17 @@ class Witness:
     is_fair: bool = False
     has_lost: bool = False
     grants: int = 0
+    last_owner: str | None = None
     highest_token: int = 0
     limits: set[int] = field(default_factory=set)
     longest_idle_ms: float = 0
-    item: LockItem | None = None
-    rows: dict[int, Standing] = field(default_factory=dict)
+    longest_asleep_ms: float = 0
+    caps: Caps = REAL
     holds: list[Hold] = field(default_factory=list)
     waiting: dict[str, Waiting] = field(default_factory=dict)
+    ends: dict[int, Ending] = field(default_factory=dict)
+    may_free: dict[int, set[str]] = field(default_factory=dict)
+    allied: dict[str, set[str]] = field(default_factory=dict)
     granted: dict[int, int] = field(default_factory=dict)
     tokens: dict[str, set[int]] = field(default_factory=dict)
     served: dict[str, float] = field(default_factory=dict)
@@ -138,7 +98,18 @@ class Witness:
 
     def __post_init__(self) -> None:
         self.limits = {self.permits}
-        self._used_at_ms, self._struck_at_ms = self.time.now_ms, -inf
+        self.seen = Seen(self.time, self.memory, self.lock)
+        self._used_at_ms, self._struck_at_ms, self._asleep_ms = self.time.now_ms, -inf, 0.0
+
+    @property
+    def item(self) -> LockItem | None:
+        """The lock item."""
+        return self.seen.item
+
+    @property
+    def rows(self) -> Mapping[int, Standing]:
+        """The queue, by ticket."""
+        return self.seen.rows
 
     # What it is told.
 
@@ -160,54 +131,86 @@ class Witness:
         *,
         shared: bool = False,
         by_table_time: bool = False,
+        poll_ms: float = LONGEST_LOOK_MS,
     ) -> None:
         """An acquisition begins."""
         machine.looked = NO_LOOK
-        self.waiting[owner] = Waiting(self.time.now_ms, record_wait_ms, machine, shared, by_table_time)
+        self.waiting[machine.name] = Waiting(
+            owner, self.time.now_ms, record_wait_ms, machine, shared, by_table_time, poll_ms
+        )
         self._meets_others()
 
-    def refused(self, owner: str) -> None:
+    def refused(self, machine: Machine) -> None:
         """An acquisition has ended without the lock: its record wait is over."""
-        asked = self.waiting[owner]
+        asked = self.waiting[machine.name]
         wait_not_too_short(self.time.now_ms - asked.since_ms, asked.record_wait_ms, asked.clock_is_off_ms)
         self._asks_for_the_wait(asked)
         if self.is_fair and asked.record_wait_ms == 0 and not asked.met_somebody:
-            raise Broken(f"liveness: nobody held the lock or waited for it, and yet {owner} was refused")
-        self.gave_up(owner)
+            raise Broken(f"liveness: nobody held the lock or waited for it, and yet {asked.owner} was refused")
+        self.gave_up(machine)
 
-    def gave_up(self, owner: str) -> None:
+    def gave_up(self, machine: Machine) -> None:
         """An acquisition has ended without the lock."""
-        self.served[owner] = inf
-        del self.waiting[owner]
+        self.served[self.waiting.pop(machine.name).owner] = inf
 
-    def believes(self, machine: Machine, claim: Claim, grant: Grant, hold: Hold | None = None) -> Hold:
-        """A holder hears of its grant, or of its renewal."""
+    def hears_of(self, machine: Machine, claim: Claim, grant: Grant, lease: Held) -> Hold:
+        """A holder hears of its grant."""
         told(claim.owner, grant.fencing_token, self.tokens.get(claim.owner, ()))
-        deadline = Reading(grant.deadline_ms, grant.deadline_wall_ms)
-        return self.believes_until(machine, claim, grant.fencing_token, deadline, hold)
+        return self.believes(machine, claim, grant.fencing_token, lease)
 
-    def believes_until(
-        self, machine: Machine, claim: Claim, fencing_token: int, deadline: Reading, hold: Hold | None = None
-    ) -> Hold:
-        """A holder believes that it holds the lock until then, by either of its clocks."""
-        asked = self.waiting.pop(claim.owner, None)
+    def believes(self, machine: Machine, claim: Claim, fencing_token: int, lease: Held) -> Hold:
+        """A holder believes what its lease says."""
+        asked = self.waiting.pop(machine.name, None)
         self.served[claim.owner] = inf
         if asked is not None:
             self._asks_for_the_wait(asked)
-        if hold is None:
-            permits = self.granted.get(fencing_token, self.permits)
-            since_ms = asked.since_ms if asked is not None else self.time.now_ms
-            hold = Hold(claim.owner, claim.shared, fencing_token, permits, machine, since_ms, deadline)
-            self.holds = [each for each in self.holds if not each.over]
-            self.holds.append(hold)
-        elif deadline.local_ms >= hold.deadline.local_ms:
-            hold.deadline = deadline
+        permits = self.granted.get(fencing_token, self.permits)
+        since_ms = asked.since_ms if asked is not None else self.time.now_ms
+        hold = Hold(claim.owner, claim.shared, fencing_token, permits, machine, since_ms, lease)
+        self.holds = [each for each in self.holds if not each.over]
+        self.holds.append(hold)
         self._asks_for_exclusion()
         return hold
 
+    def goes_on(self) -> None:
+        """A holder hears of its renewal."""
+        self._asks_for_exclusion()
+
+    def is_told_a_loss(self, hold: Hold) -> None:
+        """A call has told a holder that its lock is lost: from then on all know."""
+        if not hold.over and hold.lease.is_held():
+            raise Broken(f"told: {hold.owner} was told that {hold.fencing_token} is lost, and its lease says held")
+
+    def ended_well(self, hold: Hold, *, is_sure: bool) -> None:
+        """A holder was told nothing but that its lock is free, and its work is done.
+
+        Args:
+            is_sure: whether each of its requests was answered.
+        """
+        end = self.ends.get(hold.fencing_token)
+        if end is None:
+            raise Broken(f"told: {hold.owner} was told that {hold.fencing_token} is free, and it stands")
+        # What another process of its owner has released, it takes for its own where its own request got no answer.
+        perhaps_own = not is_sure and self._may_release(hold.owner, end.by)
+        told_of_its_end(hold.owner, hold.fencing_token, end.by == hold.machine.name or perhaps_own)
+
+    def freed(self, machine: Machine, fencing_token: int, *, is_told_so: bool, is_sure: bool) -> None:
+        """An operator, or another process of an owner, was told whether it has freed a grant.
+
+        Args:
+            is_sure: whether each of its requests was answered.
+        """
+        end = self.ends.get(fencing_token)
+        did = end is not None and end.by == machine.name
+        if did and not is_told_so:
+            raise Broken(f"told: {machine.name} has freed {fencing_token}, and was told that nobody held it")
+        if is_told_so and is_sure and not did:
+            raise Broken(f"told: {machine.name} was told that it has freed {fencing_token}, and has not")
+
     def met(self, error: Exception, hold: Hold | None = None) -> None:
         """An acquisition, or a hold, has ended with an error."""
-        if self.is_fair and (hold is None or hold.is_believed()):
+        gave_up_early = self.caps.tries < REAL.tries and not isinstance(error, LockLost)
+        if self.is_fair and not gave_up_early and (hold is None or (hold.is_believed() and not self._is_freed(hold))):
             raise Broken(f"liveness: nothing went wrong, and yet: {error!r}")
         # A hold that is over for its holder, and not yet for the others.
         self.has_lost = True
@@ -216,7 +219,7 @@ class Witness:
         """A machine has crashed: it believes nothing, and waits for nothing."""
         for hold in self.holds:
             hold.over |= hold.machine is machine
-        self.waiting = {owner: asked for owner, asked in self.waiting.items() if asked.machine is not machine}
+        self.waiting.pop(machine.name, None)
 
     # What it sees.
 
@@ -227,9 +230,20 @@ class Witness:
             self._used_at_ms = max(self._used_at_ms, self.time.now_ms)
         else:
             # As long as it stands still, it is not to be expected.
-            idle_ms = self.time.now_ms - max(self._used_at_ms, first.machine.paused_until_ms)
+            self._used_at_ms = max(self._used_at_ms, first.machine.paused_until_ms)
+            idle_ms = self.time.now_ms - self._used_at_ms
             self.longest_idle_ms = max(self.longest_idle_ms, idle_ms)
             liveness(idle_ms, self.time.now_ms - self._struck_at_ms)
+
+    def sees_sleep(self, ms: float) -> None:
+        """Everybody has slept for so long: was the lock free meanwhile, and did somebody wait for it?"""
+        first = self._first_in_line() if self.is_fair and self.reads_table else None
+        if first is None or not self._is_free_for(first):
+            self._asleep_ms = 0
+            return
+        self._asleep_ms += ms
+        self.longest_asleep_ms = max(self.longest_asleep_ms, self._asleep_ms)
+        idle(self._asleep_ms, first.poll_ms)
 
     def sees_write(self, step: int, sender: Machine, look: Look) -> None:
         """A request was applied, or refused.
@@ -243,7 +257,7 @@ class Witness:
         before, rows, now_ms = self.item, self.rows, self.time.now_ms
         # Without a look it rests on what stands at the write itself.
         looked = look.step or step
-        raw = self.sees_table(step)
+        self.sees_table(step, sender.name)
         holding = {holder.owner for holder in before.holders} if before is not None else set()
         standing = [each for each in rows.values() if self._waits(each.row, holding, looked)]
         granted = [each for each in self.item.holders if each.owner not in holding] if self.item is not None else []
@@ -257,10 +271,11 @@ class Witness:
                 self._serves(row.owner, row.ticket)
         gone = [row for row in gone if not self._is_served(row)]
         self._meets_others()
-        counts(self.item, raw, [each.row for each in self.rows.values() if not self._is_served(each.row)])
+        counts(self.item, self.seen.raw, [each.row for each in self.rows.values() if not self._is_served(each.row)])
         leases_grow(before, self.item, [each.row for each in standing], {n: each.row for n, each in self.rows.items()})
         no_eviction(self.item, gone, now_ms, by=sender.name)
-        no_holder_evicted(before, self.item, now_ms, by=sender.name)
+        meant = {token for token, end in self.ends.items() if end.is_freed}
+        no_holder_evicted(before, self.item, now_ms, by=sender.name, meant=meant)
         none_declared_void(before, self.item, standing, looked, now_ms, by=sender.name)
         self._follows_tickets(before, self.item, rows.keys() - self.rows.keys())
         if self.is_fair and gone:
@@ -285,10 +300,11 @@ class Witness:
     ) -> None:
         permits = before.permits if before is not None else self.permits
         self.grants += 1
+        self.last_owner = holder.owner
         self.highest_token = holder.fencing_token
         self.tokens.setdefault(holder.owner, set()).add(holder.fencing_token)
         self.granted[holder.fencing_token] = permits
-        self._used_at_ms = max(self._used_at_ms, self.time.now_ms)
+        self._used_at_ms, self._asleep_ms = max(self._used_at_ms, self.time.now_ms), 0
         self.log.append(f"{step}: {holder.owner} is granted {holder.fencing_token}")
         gone = (each.row for ticket, each in rows.items() if ticket not in self.rows)
         no_overtaking(
@@ -305,30 +321,39 @@ class Witness:
 
     def nothing_is_left(self) -> None:
         """Everybody has come to an end, and every lease as well, or everybody has given back what was theirs."""
-        nothing_left(self.items(), self.time.now_ms)
+        nothing_left(self.seen.items(), self.time.now_ms)
 
     def one_write_is_enough(self) -> None:
         """Nobody waits, as the lock item says, and there is room, if need be beside the dead."""
         if self.item is None or self.item.waiting or self.item.held >= self.item.permits:
             raise Broken(f"nothing left: the counts in {self.item}")
 
-    def sees_table(self, step: int) -> Item | None:
-        """The items stand as they do; returns the lock item."""
-        raw, rows = None, {}
-        for item in self.items():
-            if is_lock_item(item):
-                raw = item
-            else:
-                row = Row.parse(item)
-                known = self.rows.get(row.ticket)
-                rows[row.ticket] = Standing(row, known.since if known is not None else step)
-        self.item, self.rows = LockItem.parse(raw) if raw is not None else None, rows
-        return raw
+    def sees_table(self, step: int, by: str = "") -> None:
+        """The items stand as they do, by somebody's doing."""
+        self.seen.looks(step)
+        for holder in self.seen.ended:
+            self._ends(holder, step, by, is_taken=self.seen.came > 0)
+
+    def _ends(self, holder: Holder, step: int, by: str, *, is_taken: bool) -> None:
+        token, is_own = holder.fencing_token, is_of(holder.owner, by)
+        may = by in self.may_free.get(token, ()) or self._may_release(holder.owner, by)
+        self.ends[token] = Ending(step, by, may and not is_taken)
+        if not is_own:
+            self.log.append(f"{step}: {by or 'time to live'} {'frees' if may else 'removes'} {token} of {holder.owner}")
+
+    def _may_release(self, owner: str, by: str) -> bool:
+        """Whether a machine is one of an owner's."""
+        return is_of(owner, by) or by in self.allied.get(owner, ())
+
+    def _is_freed(self, hold: Hold) -> bool:
+        """Whether somebody else has freed it who may."""
+        end = self.ends.get(hold.fencing_token)
+        return end is not None and end.is_freed and end.by != hold.machine.name
 
     def _first_in_line(self) -> Waiting | None:
         """Of those who wait and do not stand still: the first in the queue; or, with none, one who is to join it."""
         now_ms = self.time.now_ms
-        awake = {owner: asked for owner, asked in self.waiting.items() if asked.machine.paused_until_ms <= now_ms}
+        awake = {asked.owner: asked for asked in self.waiting.values() if asked.machine.paused_until_ms <= now_ms}
         for ticket in sorted(self.rows):
             row = self.rows[ticket].row
             if row.owner in awake and row.lease_until_ms >= now_ms:
@@ -338,7 +363,12 @@ class Witness:
     def _room(self, *, shared: bool) -> int:
         """How many more may hold the lock, beside those whose clocks say that they do."""
         permits = self.item.permits if self.item is not None else self.permits
-        return room([hold for hold in self.holds if not hold.over and hold.clocks_allow()], permits, shared=shared)
+        holding = [hold for hold in self.holds if not hold.over and hold.lease.is_held() and not self._is_freed(hold)]
+        return room(holding, permits, shared=shared)
+
+    def _is_free_for(self, asked: Waiting) -> bool:
+        """Whether the lock has room for it, as the lock item says."""
+        return self.item is None or room(self.item.holders, self.item.permits, shared=asked.shared) > 0
 
     def _meets_others(self) -> None:
         """Those who ask now are not alone, if somebody holds the lock or stands in the queue."""
@@ -370,7 +400,7 @@ class Witness:
         return waits or any(hold.machine is machine and not hold.over for hold in self.holds)
 
     def _asks_for_exclusion(self) -> None:
-        exclusion([hold for hold in self.holds if hold.is_believed()])
+        exclusion([hold for hold in self.holds if hold.is_believed() and not self._is_freed(hold)])
 
     def _serves(self, owner: str, ticket: int) -> None:
         self.served[owner] = max(self.served.get(owner, 0), ticket)
@@ -381,7 +411,3 @@ class Witness:
     def _waits(self, row: Row, holding: set[str], looked: int) -> bool:
         """Whether the owner of a row still waits with it, and also did when somebody looked."""
         return not self._is_served(row) and row.owner not in holding and self.left.get(row.owner, -1) < looked
-
-    def items(self) -> list[Item]:
-        """The items of the lock as they stand."""
-        return [item for item in self.memory.items(TABLE) if item["pk"]["S"] == self.lock.entity]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, ReadTimeoutError
+from property.caps import REAL, Caps
 from property.chance import Chance
 from property.clocks import Look, Machine, Pending, TrueTime
 from property.faults import (
@@ -23,7 +24,8 @@ from property.faults import (
     Faults,
     may_befall,
 )
-from property.witness import TABLE, Witness
+from property.seen import TABLE
+from property.witness import Witness
 
 from ticketlock import LockName
 from ticketlock.locks._items import lock_key
@@ -66,6 +68,8 @@ class World:
 
     Attributes:
         calls: whether whoever frees the lock calls the next one in line.
+        caps: those of the protocol.
+        transactions_take_ms: for how long a transaction is at work: other writes meet a conflict meanwhile.
         late: copies of requests that are still to arrive.
         tasks: the callback tasks that wait for their answers.
     """
@@ -74,12 +78,15 @@ class World:
     faults: Faults
     permits: int = 1
     calls: bool = False
+    caps: Caps = REAL
+    transactions_take_ms: int = 0
     time: TrueTime = field(default_factory=TrueTime)
     lock: LockName = field(default_factory=lambda: LockName("entity"))
 
     def __post_init__(self) -> None:
-        self.memory = MemoryDynamoDB(lock_table=TABLE, clock=self.time)
-        self.witness = Witness(self.time, self.memory, self.lock, self.permits)
+        take_s = self.transactions_take_ms / 1_000
+        self.memory = MemoryDynamoDB(lock_table=TABLE, clock=self.time, transactions_take_s=take_s)
+        self.witness = Witness(self.time, self.memory, self.lock, self.permits, caps=self.caps)
         self.machines: list[Machine] = []
         self.late: list[Late] = []
         self.tasks: dict[str, Machine] = {}
@@ -150,6 +157,7 @@ class World:
             ready_at = [machine.ready_at_ms() for machine in self.machines if not machine.is_over]
             until_ms = min(*ready_at, *(copy.arrives_ms for copy in self.late), _NEVER_MS)
             ms = max(1, until_ms - self.time.now_ms)
+            self.witness.sees_sleep(ms)
         self.time.now_ms += ms
         self.late = [copy for copy in self.late if self.time.now_ms - copy.sent_ms <= _LATEST_MS]
         if ms > _A_DAY_MS and self.chance.pick(2):
@@ -245,6 +253,7 @@ class World:
             self._fails(pending, _conflict(pending.call.operation))
         elif fault == "reply_lost":
             self._perform(pending, machine, machine.looked)
+            machine.unheard += 1
             self._fails(pending, ReadTimeoutError(endpoint_url="world"))
         else:
             looked = machine.looked if machine.looked.step else Look(self.steps)
@@ -253,6 +262,7 @@ class World:
             if fault == "twice":
                 self._apply(machine, pending)
             else:
+                machine.unheard += 1
                 self._fails(pending, ReadTimeoutError(endpoint_url="world"))
         self.witness.log.append(f"{self.steps}: {machine.name}'s {pending.call.operation}: {fault}")
         self.witness.struck()

@@ -1,7 +1,10 @@
 """What can become of a request, and the service's own ways to say no."""
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any
+
+_AT_WORK = "Transaction is ongoing for the item"
 
 Failure = dict[str, Any]
 """An error's reply, as the SDK hands it on."""
@@ -63,9 +66,12 @@ def throttled() -> Refused:
     return Refused("ThrottlingException", "Rate of requests exceeds the allowed throughput.")
 
 
-def conflict(writes: int | None) -> Refused:
-    """Another transaction is at work: said to a single write (None), or to a transaction of so many writes."""
-    if writes is None:
-        return Refused("TransactionConflictException", "Transaction is ongoing for the item")
-    first = {"Code": "TransactionConflict", "Message": "Transaction is ongoing for the item"}
-    return cancelled([first, *({"Code": "None"} for _ in range(writes - 1))])
+def conflict() -> Refused:
+    """A transaction is at work on the item of a write."""
+    return Refused("TransactionConflictException", _AT_WORK)
+
+
+def conflicts(at_work: Sequence[bool]) -> Refused:
+    """Another transaction is at work on items of a transaction: on which of them."""
+    conflict = {"Code": "TransactionConflict", "Message": _AT_WORK}
+    return cancelled([conflict if each else {"Code": "None"} for each in at_work])

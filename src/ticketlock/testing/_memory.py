@@ -37,6 +37,8 @@ class MemoryDynamoDB:
     Args:
         lock_table: the name of a lock table to begin with; None for no table.
         clock: gives the service's time, by its wall clock.
+        transactions_take_s: for how long, by that clock, a transaction is at work on its items: other writes to them
+            meet a conflict meanwhile, as a repetition of its own does that it is in progress; 0 for no time at all.
 
     Attributes:
         sent: the requests so far.
@@ -44,8 +46,10 @@ class MemoryDynamoDB:
         meta: what a client has there, as far as ``LockTable`` looks.
     """
 
-    def __init__(self, *, lock_table: str | None = "locks", clock: Clocks | None = None) -> None:
-        self._service = Service(clock if clock is not None else SystemClocks())
+    def __init__(
+        self, *, lock_table: str | None = "locks", clock: Clocks | None = None, transactions_take_s: float = 0
+    ) -> None:
+        self._service = Service(clock if clock is not None else SystemClocks(), round(transactions_take_s * 1_000))
         self.sent = self._service.sent
         self.faults = self._service.faults
         config = Config(

@@ -5,13 +5,15 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.utils import formatdate
+from functools import lru_cache
 from typing import Any
 
 from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 
 from ticketlock.testing import _administration, _parameters, _reads, _writes
-from ticketlock.testing._faults import Fault, Refused, conflict, throttled
+from ticketlock.testing._faults import Fault, Refused, conflict, conflicts, throttled
 from ticketlock.testing._tables import Tables
+from ticketlock.testing._transactions import Transactions
 from ticketlock.wire._clocks import Clocks
 
 ENDPOINT = "memory://dynamodb"
@@ -39,6 +41,11 @@ _OPERATIONS: Mapping[str, Callable[[Tables, Parameters], Reply]] = {
 }
 
 
+@lru_cache(maxsize=8)
+def _date(now_s: int) -> str:
+    return formatdate(now_s, usegmt=True)
+
+
 @dataclass(frozen=True, slots=True)
 class Sent:
     """One request: its operation (``"UpdateItem"``) and its parameters."""
@@ -58,10 +65,10 @@ class Service:
         outage: what becomes of all that are left.
     """
 
-    def __init__(self, clock: Clocks) -> None:
+    def __init__(self, clock: Clocks, transactions_take_ms: int) -> None:
         self._clock = clock
         self.lock = threading.RLock()
-        self.tables = Tables()
+        self.tables = Tables(Transactions(lambda: self.wall_ms, transactions_take_ms))
         self.sent: list[Sent] = []
         self.faults: deque[Fault | None] = deque()
         self.outage: Fault | None = None
@@ -90,7 +97,7 @@ class Service:
             status, reply = self._performed(operation, parameters, fault)
             if fault is Fault.REPLY_LOST:
                 raise ReadTimeoutError(endpoint_url=ENDPOINT)
-            headers = {"date": formatdate(self.wall_ms // 1_000, usegmt=True), "server": "MemoryDynamoDB"}
+            headers = {"date": _date(self.wall_ms // 1_000), "server": "MemoryDynamoDB"}
             reply["ResponseMetadata"] = {
                 "RequestId": f"MEMORY{len(self.sent):026}",
                 "HTTPStatusCode": status,
@@ -110,7 +117,9 @@ class Service:
             if fault is Fault.THROTTLED:
                 raise throttled()
             if fault is Fault.CONFLICT:
-                raise conflict(len(parameters["TransactItems"]) if operation == "TransactWriteItems" else None)
+                if operation != "TransactWriteItems":
+                    raise conflict()
+                raise conflicts([position == 0 for position in range(len(parameters["TransactItems"]))])
             return 200, _OPERATIONS[operation](self.tables, parameters)
         except Refused as refused:
             return 400, refused.failure()

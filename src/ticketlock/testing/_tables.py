@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ticketlock.testing._faults import Refused, invalid
+from ticketlock.testing._transactions import Transactions
 from ticketlock.testing._values import MAX_ITEM_BYTES, Item, canonical_item, size_of
 
+_MOST_BYTES_A_CHARACTER = 4
 _MAX_KEY_BYTES = (2_048, 1_024)
-_REMEMBERED = 1_000
 
 Key = tuple[str, str]
 """The strings of a key; the second is empty where the table has no sort key."""
@@ -114,7 +115,8 @@ class Table:
             Refused: ValidationException.
         """
         self.key_of(item, is_item=True)
-        if size_of(item) > MAX_ITEM_BYTES:
+        # Nothing is longer than as it is printed, but for text beyond ASCII: most need not be measured exactly.
+        if len(repr(item)) * _MOST_BYTES_A_CHARACTER > MAX_ITEM_BYTES and size_of(item) > MAX_ITEM_BYTES:
             raise invalid("Item size has exceeded the maximum allowed size")
         return item
 
@@ -159,11 +161,15 @@ def _scattered(pk: str) -> tuple[bytes, str]:
 
 
 class Tables:
-    """All tables, by name; and the transactions that were told apart by a token."""
+    """All tables, by name.
 
-    def __init__(self) -> None:
+    Attributes:
+        transactions: what is remembered of those on their items.
+    """
+
+    def __init__(self, transactions: Transactions) -> None:
         self._tables: dict[str, Table] = {}
-        self._done: dict[str, Any] = {}
+        self.transactions = transactions
 
     def __getitem__(self, name: str) -> Table:
         if name not in self._tables:
@@ -190,23 +196,6 @@ class Tables:
     def all(self) -> Sequence[Table]:
         """Every one of them."""
         return list(self._tables.values())
-
-    def was_done(self, token: str, items: Any) -> bool:
-        """Whether a transaction with the token was applied; it stays so for some thousand further ones.
-
-        Raises:
-            Refused: IdempotentParameterMismatchException: it was, and was another one.
-        """
-        if token in self._done and self._done[token] != items:
-            message = "The request was sent before, with the same token and other parameters"
-            raise Refused("IdempotentParameterMismatchException", message)
-        return token in self._done
-
-    def note_done(self, token: str, items: Any) -> None:
-        """Remember a transaction that was applied."""
-        self._done[token] = items
-        if len(self._done) > _REMEMBERED:
-            del self._done[next(iter(self._done))]
 
 
 def item_of(table: Table, given: Any) -> Item:

@@ -6,7 +6,7 @@ from typing import Any
 
 from ticketlock.testing import _parameters
 from ticketlock.testing._expressions import Expressions
-from ticketlock.testing._faults import ItemInvalid, Refused, cancelled, invalid
+from ticketlock.testing._faults import ItemInvalid, Refused, cancelled, conflict, conflicts, invalid
 from ticketlock.testing._tables import Key, Table, Tables, item_of
 from ticketlock.testing._updates import ItemUpdate
 from ticketlock.testing._values import Item, copy_of_item
@@ -31,6 +31,11 @@ class _Plan:
     after: Item | None
     reason: dict[str, Any] | None = None
 
+    @property
+    def item(self) -> tuple[str, Key]:
+        """Which item it is about."""
+        return self.table.name, self.key
+
     def carry_out(self) -> None:
         if self.after is not self.before:
             self.table.put(self.key, self.after)
@@ -39,6 +44,8 @@ class _Plan:
 def write(tables: Tables, operation: str, parameters: Mapping[str, Any]) -> Reply:
     """PutItem, UpdateItem or DeleteItem."""
     plan = _planned(tables, operation, parameters)
+    if tables.transactions.is_at_work(plan.item):
+        raise conflict()
     if plan.reason is not None:
         code, message = plan.reason["Code"], plan.reason["Message"]
         if code == "ValidationError":
@@ -56,7 +63,7 @@ def transact_write_items(tables: Tables, parameters: Mapping[str, Any]) -> Reply
     if not 1 <= len(items) <= _MOST_IN_TRANSACTION:
         raise invalid(f"Member must have length from 1 to {_MOST_IN_TRANSACTION}, and has {len(items)}")
     token = parameters.get("ClientRequestToken")
-    if token is not None and tables.was_done(token, items):
+    if token is not None and tables.transactions.was_done(token, items):
         return {}
     plans = []
     for item in items:
@@ -67,14 +74,16 @@ def transact_write_items(tables: Tables, parameters: Mapping[str, Any]) -> Reply
             raise NotImplementedError(f"MemoryDynamoDB does not know {operation} in a transaction")
         _parameters.check(operation, wanted)
         plans.append(_planned(tables, operation, wanted))
-    if len({(plan.table.name, plan.key) for plan in plans}) < len(plans):
+    if len({plan.item for plan in plans}) < len(plans):
         raise invalid("Transaction request cannot include multiple operations on one item")
+    at_work = [tables.transactions.is_at_work(plan.item) for plan in plans]
+    if any(at_work):
+        raise conflicts(at_work)
     if any(plan.reason is not None for plan in plans):
         raise cancelled([plan.reason if plan.reason is not None else {"Code": "None"} for plan in plans])
     for plan in plans:
         plan.carry_out()
-    if token is not None:
-        tables.note_done(token, items)
+    tables.transactions.note_applied(token, items, [plan.item for plan in plans])
     return {}
 
 
@@ -87,7 +96,7 @@ def batch_write_item(tables: Tables, parameters: Mapping[str, Any]) -> Reply:
             plans.append(_planned(tables, operation, {"TableName": name, **wanted}))
     if not 1 <= len(plans) <= _MOST_IN_BATCH:
         raise invalid(f"Too many or no items requested for the BatchWriteItem call: {len(plans)}")
-    if len({(plan.table.name, plan.key) for plan in plans}) < len(plans):
+    if len({plan.item for plan in plans}) < len(plans):
         raise invalid("Provided list of item keys contains duplicates")
     for plan in plans:
         plan.carry_out()

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from property import scripts
+from property import operators, scripts
 from property.broken import published
 from property.broken.lock import ALWAYS, BrokenLock, without
 
@@ -38,7 +38,10 @@ BROKEN_ELSEWHERE = (
         "the protocol as it was published",
         "Distributed Locking in DynamoDB (2020)",
         frozenset({"exclusion"}),
-        ((scripts, "client", published.client), (scripts, "operator", lambda: published.client(0))),
+        (
+            (scripts, "client", published.client),
+            *((operators, each, lambda *_: published.client(0)) for each in ("operator", "freer", "heir", "pessimist")),
+        ),
     ),
     BrokenLock(
         "a heartbeat that revives",

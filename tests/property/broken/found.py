@@ -1,22 +1,29 @@
 """Bugs of this lock that the search has found: each put back, so that it can be seen again, and is found again."""
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
 
 from property.broken.lock import ALWAYS, BrokenLock
+from property.caps import Caps
 from property.faults import Faults
 
-from ticketlock.locks import _conditions, _queue, _writes
-from ticketlock.locks._items import LockItem
-from ticketlock.locks._outcomes import Grant
+from ticketlock.client._holdings import Holdings
+from ticketlock.errors import LockLost
+from ticketlock.locks import _conditions, _hand_over, _protocol, _queue, _writes
+from ticketlock.locks._items import Holder, LockItem, Row
+from ticketlock.locks._outcomes import Grant, Hold, Released
 from ticketlock.locks._protocol import Contender
 from ticketlock.locks._queue import Queue
 from ticketlock.wire import _requests
 from ticketlock.wire import _table_time as _time
-from ticketlock.wire._actions import Call
-from ticketlock.wire._requests import Steps
-from ticketlock.wire._table_time import _DATE_RESOLUTION_MS, Reading, TableTime
+from ticketlock.wire._actions import Actions, Call
+from ticketlock.wire._requests import Steps, Write
+from ticketlock.wire._table_time import _DATE_RESOLUTION_MS, Moment, Reading, TableTime
 
+_acquire_at_once = Contender.acquire_at_once
+_expired_holders = _queue.expired_holders
+_free = Contender.free
 _observe = TableTime.observe
 _with_whole_lease = Contender._with_whole_lease
 _look = Contender.look
@@ -55,6 +62,50 @@ def _settled_by_the_local_clock(me: Contender, *args: Any) -> Steps[Grant | None
 
 def _transaction_without_a_token(items: Any, _identity: str) -> Call:
     return Call("dynamodb", "transact_write_items", {"TransactItems": items})
+
+
+def _ten_expired(item: LockItem | None, now: Moment) -> Sequence[Holder]:
+    return _expired_holders(item, now)[:10]
+
+
+def _free_or_freed_before(me: Contender, held: Hold, *args: Any, **kwargs: Any) -> Steps[Released]:
+    """Nobody may remove a holder whose lease runs, so it was an earlier try of this release: or it was force."""
+    by_ms = me.now.latest_ms
+    try:
+        return (yield from _free(me, held, *args, **kwargs))
+    except LockLost:
+        if by_ms < held.lease_until_ms:
+            return Released(held_ms=0, lease_was_over=False)
+        raise
+
+
+def _forced_in_vain(me: Contender, *args: Any, **kwargs: Any) -> Steps[Released]:
+    """An operator's repeat is refused: nobody holds it. Its first attempt freed it."""
+    released = yield from _free(me, *args, **kwargs)
+    if released.waiting is None and kwargs["releasing"].by_force is not None:
+        raise LockLost("nobody holds the lock with this fencing token")
+    return released
+
+
+def _shown_without_consequence(holdings: Holdings[Any], lease: Any, data: str | None) -> Actions[None]:
+    yield from holdings._table.contending(lease._claim, lambda me: me.set_data(lease.fencing_token, data))
+
+
+def _last_answer_unseen(me: Contender) -> Steps[Grant | Row | None]:
+    """The last of its tries is sent, and nobody looks whether it was applied."""
+    steps = _acquire_at_once(me)
+    tries = 0
+    request = next(steps)
+    while True:
+        reply = yield request
+        tries += isinstance(request, Write) and request.operation == "Update"
+        if tries == _protocol._TRIES:
+            return None
+        try:
+            request = steps.send(reply)
+        except StopIteration as end:
+            found: Grant | Row | None = end.value
+            return found
 
 
 FOUND = (
@@ -106,5 +157,41 @@ FOUND = (
         frozenset({"limit"}),
         ((_conditions, "LIMIT_AS_I_SAW", ALWAYS), (_conditions, "NO_LIMIT_SET_YET", ALWAYS)),
         Faults(twice=150, late=50),
+    ),
+    BrokenLock(
+        "a take-over of ten at most",
+        "and of nobody where more have died: eleven dead readers kept any writer out for ever",
+        frozenset({"liveness"}),
+        tuple((module, "expired_holders", _ten_expired) for module in (_protocol, _hand_over)),
+        Faults(),
+    ),
+    BrokenLock(
+        "a release that takes every refusal for its own earlier try",
+        "a lock that was freed by force, or whose item was deleted, was never told as lost",
+        frozenset({"told"}),
+        ((Contender, "free", _free_or_freed_before),),
+        Faults(pause=5),
+    ),
+    BrokenLock(
+        "a lock that was freed by force, and yet not",
+        "an operator whose reply was lost was told that nobody held it",
+        frozenset({"told"}),
+        ((Contender, "free", _forced_in_vain),),
+        Faults(reply_lost=300),
+    ),
+    BrokenLock(
+        "a loss that the lease does not hear of",
+        "the table had told set_data that the lock is lost, and is_held() said yes for a minute",
+        frozenset({"told"}),
+        ((Holdings, "set_data", _shown_without_consequence),),
+        Faults(pause=5),
+    ),
+    BrokenLock(
+        "a last try whose answer nobody looks at",
+        "at the fifth refusal in a row the lock was taken, and its owner told that it was not",
+        frozenset({"counts", "nothing left"}),
+        ((Contender, "acquire_at_once", _last_answer_unseen),),
+        Faults(),
+        Caps(tries=2),
     ),
 )

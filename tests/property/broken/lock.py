@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
+from property.caps import Caps
 from property.faults import Faults
 
 from ticketlock.wire._requests import Write
@@ -23,6 +24,7 @@ class BrokenLock:
         caught_by: the promises that it breaks: by one of them it has to be caught.
         changes: what is replaced: module or class, attribute, value.
         shown_by: the faults in which it shows; None for a mixture drawn for each schedule.
+        caps: the caps of the protocol in which it does; None for a mixture as well.
     """
 
     name: str
@@ -30,6 +32,7 @@ class BrokenLock:
     caught_by: frozenset[str]
     changes: tuple[tuple[Any, str, Any], ...]
     shown_by: Faults | None = None
+    caps: Caps | None = None
 
     @contextmanager
     def instead(self) -> Iterator[None]:

@@ -175,7 +175,7 @@ BROKEN_MODELS = (
     BrokenLock(
         "a release that does nothing",
         "a lease that does all the work",
-        frozenset({"liveness", "nothing left"}),
+        frozenset({"told", "liveness", "nothing left"}),
         ((Contender, "free", _released_by_nothing),),
     ),
     BrokenLock(

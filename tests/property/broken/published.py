@@ -6,11 +6,12 @@ in its lease for six seconds less than it has asked for, which are more than all
 
 import itertools
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from kit.invariants import LEASE_MS
 from kit.published import PublishedContender
 from property.clocks import Machine
-from property.scripts import Script
+from property.operators import Script
 from property.world import World
 
 from ticketlock.errors import TableError
@@ -20,6 +21,18 @@ from ticketlock.wire._driver import Driver
 from ticketlock.wire._table_time import Moment, Reading
 
 _MARGIN_MS = 6_000
+
+
+@dataclass
+class _Until:
+    """A belief until then, by either of the machine's clocks."""
+
+    machine: Machine
+    deadline: Reading
+
+    def is_held(self) -> bool:
+        now = self.machine.read()
+        return now.local_ms < self.deadline.local_ms and now.wall_ms < self.deadline.wall_ms
 
 
 def client(rounds: int = 2) -> Script:
@@ -54,7 +67,12 @@ def _holds(world: World, machine: Machine, driver: Driver, claim: Claim) -> Acti
         if until_ms is not None:
             now, left_ms = machine.read(), until_ms - world.time.now_ms
             deadline = Reading(int(now.local_ms + left_ms * machine.rate), int(now.wall_ms + left_ms))
-            hold = world.witness.believes_until(machine, claim, ticket, deadline, hold)
+            if hold is None:
+                lease = _Until(machine, deadline)
+                hold = world.witness.believes(machine, claim, ticket, lease)
+            elif deadline.local_ms >= lease.deadline.local_ms:
+                lease.deadline = deadline
+            world.witness.goes_on()
             yield Sleep(ms)
             until_ms = yield from _beats(world, driver, me, ticket)
     if hold is not None:

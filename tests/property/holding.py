@@ -1,0 +1,101 @@
+"""What the machines of the simulated world do once they are granted the lock: as a client does it, on its leases."""
+
+from collections.abc import Callable, Iterable
+
+from property.clocks import Machine
+from property.parties import Hold
+from property.seen import TABLE
+from property.world import World
+
+from ticketlock import Grant
+from ticketlock.client._base_lease import BaseLease
+from ticketlock.client._holdings import Holdings
+from ticketlock.client._pace import Bounds
+from ticketlock.client._wishes import Terms
+from ticketlock.errors import LockLost, TableError
+from ticketlock.locks._claim import Claim
+from ticketlock.locks._hand_over import contender_class
+from ticketlock.locks._protocol import Contender
+from ticketlock.wire._actions import Actions, Sleep, T
+from ticketlock.wire._driver import Driver
+from ticketlock.wire._heartbeat import Due
+from ticketlock.wire._requests import Answer, Request, Steps
+from ticketlock.wire._table_time import Moment
+
+CLIENTS = Bounds(5, 400)
+
+Verb = tuple[int, str]
+"""After how many milliseconds a holder does what: ``renew``, ``show`` something else beside itself, or ``work``."""
+
+
+class Client:
+    """What a machine's client holds: the real one's holdings, for which the world is the table and the heart.
+
+    Nobody beats in the background: a script renews when it says so.
+    """
+
+    def __init__(self, world: World, machine: Machine, driver: Driver) -> None:
+        self.world = world
+        self.machine = machine
+        self._driver = driver
+        self.holdings: Holdings[BaseLease] = Holdings(self, self, machine, CLIENTS)
+
+    def lease(self, claim: Claim, grant: Grant) -> BaseLease:
+        """A grant as its holder knows it."""
+        return BaseLease(TABLE, Terms(claim, has_own_identity=True), grant, self.machine)
+
+    # The table.
+
+    def contending(self, claim: Claim, steps: Callable[[Contender], Steps[T]]) -> Actions[T]:
+        """Steps of one claim."""
+        return self._driver.run(lambda now: steps(contender(self.world, claim, now)))
+
+    def sending(self, request: Request) -> Actions[Answer]:
+        """One request."""
+        return self._driver.send(request)
+
+    # The heart.
+
+    def watch(self, lease: BaseLease) -> None:
+        """Nothing is due in the background."""
+
+    def forget(self, lease: BaseLease) -> None:
+        """Nothing was."""
+
+    def tell(self, lease: BaseLease, what: Due) -> None:
+        """Its caller hears of it by the error."""
+
+    def join_idle(self) -> None:
+        """No thread is left."""
+
+
+def contender(world: World, claim: Claim, now: Moment) -> Contender:
+    """One that calls, in a world where waiters are called."""
+    return contender_class(calls=world.calls)(claim, now)
+
+
+def works(client: Client, lease: BaseLease, held: Hold, verbs: Iterable[Verb]) -> Actions[None]:
+    """Hold it, do these, and release it."""
+    witness = client.world.witness
+    try:
+        for ms, verb in verbs:
+            yield Sleep(ms)
+            if verb == "renew":
+                yield from client.holdings.renew(lease)
+            elif verb == "show":
+                yield from client.holdings.set_data(lease, "at work")
+            witness.goes_on()
+    except (LockLost, TableError) as error:
+        if isinstance(error, LockLost):
+            witness.is_told_a_loss(held)
+        witness.met(error, held)
+        held.over = True
+        return
+    held.over = True
+    unheard = client.machine.unheard
+    try:
+        yield from client.holdings.release(lease)
+    except (LockLost, TableError) as error:
+        witness.met(error, held)
+    else:
+        witness.ended_well(held, is_sure=client.machine.unheard == unheard)

@@ -1,0 +1,161 @@
+"""What is done in the simulated world to a lock of somebody else: by operators, and by an owner in two processes."""
+
+from collections.abc import Callable
+from functools import partial
+
+from kit.invariants import LEASE_MS
+from property.clocks import Machine
+from property.holding import Client, contender, works
+from property.world import World
+
+from ticketlock import Grant
+from ticketlock.errors import LockLost, RecordWaitExceeded, TableError
+from ticketlock.locks._claim import Claim
+from ticketlock.locks._hand_over import contender_class
+from ticketlock.locks._inspect import inspect
+from ticketlock.locks._items import Holder
+from ticketlock.locks._operators import release_of, resume, set_limit
+from ticketlock.wire._actions import Actions, Sleep
+from ticketlock.wire._driver import Driver
+from ticketlock.wire._requests import Steps
+from ticketlock.wire._table_time import Moment
+
+Script = Callable[[World, Machine, Driver], Actions[None]]
+_ANOTHER_TRY_MS = (100, 3_000, 20_000)
+
+
+def operator() -> Script:
+    """Sets the limit now and then: higher, lower, none at all, and at last as it was."""
+
+    def script(world: World, _: Machine, driver: Driver) -> Actions[None]:
+        highest = min(3, world.caps.holders)
+        for permits in (world.chance.pick(highest + 1), world.chance.pick(highest + 1), world.permits):
+            yield Sleep(_ANOTHER_TRY_MS[world.chance.pick(3)])
+            world.witness.limits.add(permits)
+            while not (yield from _limited(world, driver, permits)):
+                pass
+            world.witness.limits = {permits}
+
+    return script
+
+
+def freer(rounds: int = 3) -> Script:
+    """Takes the lock away from somebody by force, or frees it in its owner's name."""
+
+    def script(world: World, machine: Machine, driver: Driver) -> Actions[None]:
+        for _ in range(rounds):
+            yield Sleep(_ANOTHER_TRY_MS[world.chance.pick(3)])
+            holder = yield from _somebody(world, driver)
+            if holder is None:
+                continue
+            yield from _frees(world, machine, driver, *_like(holder, by_token=world.chance.pick(2) == 1))
+
+    return script
+
+
+def heir(rounds: int = 2) -> Script:
+    """Another process of whoever holds the lock: goes on with its grant, beside it."""
+
+    def script(world: World, machine: Machine, driver: Driver) -> Actions[None]:
+        for _ in range(rounds):
+            yield Sleep(_ANOTHER_TRY_MS[world.chance.pick(3)])
+            holder = yield from _somebody(world, driver)
+            if holder is None:
+                continue
+            world.witness.allied.setdefault(holder.owner, set()).add(machine.name)
+            resumed = partial(_resumed, world, holder.owner)
+            try:
+                claim, grant = yield from driver.run(resumed)
+            except (LockLost, TableError):
+                continue
+            client = Client(world, machine, driver)
+            lease = client.lease(claim, grant)
+            held = world.witness.hears_of(machine, claim, grant, lease)
+            yield from works(client, lease, held, [(ms, "renew") for ms in (1, 3_000)[: world.chance.pick(3)]])
+
+    return script
+
+
+def pessimist(owner: str, rounds: int = 3) -> Script:
+    """One of several processes with one owner: takes the lock if it is free or its own, and frees it in its name."""
+
+    def script(world: World, machine: Machine, driver: Driver) -> Actions[None]:
+        witness = world.witness
+        witness.allied.setdefault(owner, set()).add(machine.name)
+        claim = Claim(world.lock, owner, LEASE_MS, permits=world.permits)
+        for _ in range(rounds):
+            yield Sleep([1, 100, 3_000][world.chance.pick(3)])
+            witness.asks(machine, owner, 0)
+            try:
+                grant = yield from driver.run(lambda now: contender(world, claim, now).take_ticket(0))
+            except RecordWaitExceeded:
+                witness.refused(machine)
+                continue
+            except TableError as error:
+                witness.met(error)
+                witness.gave_up(machine)
+                continue
+            assert isinstance(grant, Grant)
+            held = witness.hears_of(machine, claim, grant, Client(world, machine, driver).lease(claim, grant))
+            yield Sleep([1, 50, 3_000][world.chance.pick(3)])
+            held.over = True
+            yield from _frees(world, machine, driver, lambda each: each.owner == owner, False)
+
+    return script
+
+
+def _like(holder: Holder, *, by_token: bool) -> tuple[Callable[[Holder], bool], bool]:
+    """What tells a holder, by its token as for force, or by its owner; and whether that is force."""
+    if by_token:
+        return lambda each: each.fencing_token == holder.fencing_token, True
+    return lambda each: each.owner == holder.owner, False
+
+
+def _somebody(world: World, driver: Driver) -> Actions[Holder | None]:
+    """One of those who hold the lock."""
+    try:
+        state = yield from driver.run(lambda now: inspect(world.lock, now))
+    except TableError:
+        return None
+    holders = state.item.holders if state.item is not None else ()
+    return holders[world.chance.pick(len(holders))] if holders else None
+
+
+def _frees(
+    world: World, machine: Machine, driver: Driver, whose: Callable[[Holder], bool], by_force: bool
+) -> Actions[None]:
+    """Free the grant of such a holder; the witness knows which one, and what was told of it."""
+    meant: list[int] = []
+
+    def is_meant(holder: Holder) -> bool:
+        if whose(holder):
+            meant.append(holder.fencing_token)
+            world.witness.may_free.setdefault(holder.fencing_token, set()).add(machine.name)
+        return whose(holder)
+
+    unheard, is_told_so = machine.unheard, True
+    identity = f"{machine.name}, {world.steps}"
+    try:
+        yield from driver.run(
+            lambda now: release_of(
+                world.lock, is_meant, now, contender_class(calls=world.calls), by=identity, by_force=by_force
+            )
+        )
+    except LockLost:
+        is_told_so = False
+    except TableError:
+        return
+    if meant:
+        world.witness.freed(machine, meant[-1], is_told_so=is_told_so, is_sure=machine.unheard == unheard)
+
+
+def _limited(world: World, driver: Driver, permits: int) -> Actions[bool]:
+    try:
+        yield from driver.run(lambda now: set_limit(world.lock, permits, now, contender_class(calls=world.calls)))
+    except TableError:
+        return False
+    return True
+
+
+def _resumed(world: World, owner: str, now: Moment) -> Steps[tuple[Claim, Grant]]:
+    return (yield from resume(world.lock, owner, LEASE_MS, now))

@@ -1,0 +1,54 @@
+"""A free lock with a waiter, where nothing goes wrong: impatient ones leave before a patient one."""
+
+import pytest
+from kit.invariants import LEASE_MS, Broken
+from property.chance import Recorded
+from property.clocks import Machine
+from property.faults import Faults
+from property.operators import Script
+from property.scripts import at_once, hold
+from property.world import World
+
+from ticketlock.client import _pace
+from ticketlock.locks._claim import Claim
+from ticketlock.wire._actions import Actions, Sleep
+from ticketlock.wire._driver import Driver
+
+HOLDS_MS = 19_000
+IMPATIENT = 40
+
+
+def acquires_at(begins_ms: int, wait_ms: int | None, *holds_ms: int) -> Script:
+    """Acquires once for each of these times, from some moment on, and holds the lock for so long."""
+
+    def script(world: World, machine: Machine, driver: Driver) -> Actions[None]:
+        yield Sleep(begins_ms)
+        for number, holds in enumerate(holds_ms):
+            claim = Claim(world.lock, f"{machine.name}/{number}", LEASE_MS)
+            acquisition = at_once(world, driver, claim, wait_ms)
+            yield from hold(world, machine, driver, claim, wait_ms, acquisition, [(holds, "work")])
+
+    return script
+
+
+def left_by_the_impatient() -> World:
+    """Somebody holds for long, twice; in the second hold many come and leave again, and one comes behind them."""
+    world = World(Recorded([]), Faults())
+    world.witness.is_fair = True
+    world.add("h", acquires_at(0, None, HOLDS_MS, HOLDS_MS), rate=1, wall_is_off_ms=0)
+    for number in range(IMPATIENT):
+        world.add(f"i{number}", acquires_at(2 * HOLDS_MS - 2_150, 2_000, 1), rate=1, wall_is_off_ms=0)
+    world.add("patient", acquires_at(2 * HOLDS_MS - 200, None, 1), rate=1, wall_is_off_ms=0)
+    while world.step():
+        pass
+    return world
+
+
+def test_a_patient_waiter_finds_the_lock_free_within_one_poll_though_many_before_it_have_left() -> None:
+    assert left_by_the_impatient().witness.last_owner == "patient/0"
+
+
+def test_a_waiter_that_goes_by_those_before_it_alone_leaves_the_lock_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_pace, "_LONGEST_BEHIND", 1_000)
+    with pytest.raises(Broken, match=r"^idle: "):
+        left_by_the_impatient()
