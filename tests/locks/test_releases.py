@@ -106,6 +106,24 @@ def test_an_operator_whose_reply_was_lost_has_freed_the_lock(
 
 
 @pytest.mark.parametrize("freed", [by_force, as_its_owner])
+def test_so_it_has_though_others_have_held_the_lock_since_and_the_lease_has_ended(
+    world: World, alice: Process, bob: Process, carol: Process, lock: LockName, freed: Freed
+) -> None:
+    """Found by a random schedule."""
+    grant, next_one = alice.granted(alice.claim(lock)), carol.claim(lock)
+    world.advance(LEASE_MS - 3_000)
+
+    def others_come_while_the_reply_is_lost(operation: str) -> None:
+        world.advance(5_000)
+        carol.table.release(next_one, carol.granted(next_one))
+        reply_lost(operation)
+
+    bob.faults = [passes, others_come_while_the_reply_is_lost]
+    freed(bob, grant)
+    assert not bob.faults
+
+
+@pytest.mark.parametrize("freed", [by_force, as_its_owner])
 def test_an_operator_who_comes_second_is_told_that_nobody_holds_the_lock(
     alice: Process, bob: Process, lock: LockName, freed: Freed
 ) -> None:

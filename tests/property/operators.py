@@ -48,7 +48,11 @@ def freer(rounds: int = 3) -> Script:
             holder = yield from _somebody(world, driver)
             if holder is None:
                 continue
-            yield from _frees(world, machine, driver, *_like(holder, by_token=world.chance.pick(2) == 1))
+            by_token = world.chance.pick(2) == 1
+            if not by_token:
+                # Whoever releases in the name of an owner is one of its processes.
+                world.witness.allied.setdefault(holder.owner, set()).add(machine.name)
+            yield from _frees(world, machine, driver, *_like(holder, by_token=by_token))
 
     return script
 

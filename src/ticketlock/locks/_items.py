@@ -131,11 +131,13 @@ class Forced:
     Attributes:
         attribute: where it stands in the lock item.
         fencing_token: of the grant.
+        by: the identity under which the operator released it.
         lease_until_ms: until when its owner may not have learned of it.
     """
 
     attribute: str
     fencing_token: int
+    by: str
     lease_until_ms: int
 
 
@@ -210,7 +212,7 @@ class LockItem:
             now_serving=_integer_if_there(item, "nowServing"),
             last_release=_last_release(item),
             forced=tuple(
-                Forced(name, integer(value["M"]["token"]), integer(value["M"]["leaseUntilMs"]))
+                Forced(name, integer(value["M"]["token"]), value["M"]["by"]["S"], integer(value["M"]["leaseUntilMs"]))
                 for name, value in item.items()
                 if name.startswith(_FORCED)
             ),
@@ -237,15 +239,15 @@ class LockItem:
         """Whether an operator has set the limit: then it does not matter what the users ask for."""
         return self.permits_kept_until_s is not None
 
-    def may_have_lost_the_trace_of(self, fencing_token: int) -> bool:
-        """Whether a grant that is gone may have been released by its holder, though nothing here tells so.
+    def freed_by(self, fencing_token: int) -> str | None:
+        """Under which identity a grant was released, as far as that is told.
 
         Each release leaves a trace, until the next one does; force leaves another one, which stays.
         """
         last = self.last_release
-        if last is None or last.fencing_token == fencing_token:
-            return False
-        return all(each.fencing_token != fencing_token for each in self.forced)
+        if last is not None and last.fencing_token == fencing_token:
+            return last.by
+        return next((each.by for each in self.forced if each.fencing_token == fencing_token), None)
 
     def holder(self, owner: str) -> Holder | None:
         """The grant of ``owner``, if it has one."""

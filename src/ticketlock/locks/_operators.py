@@ -176,7 +176,7 @@ def release_of(
         since_ms=holder.since_ms,
         mean_hold_ms=item.mean_hold_ms,
     )
-    releasing = Releasing(by=by, by_force=item if by_force else None)
+    releasing = Releasing(by=by, in_place=True, by_force=item if by_force else None)
     left = item.data_left if by_force else None
     return (yield from contender(claim, state.now).release(held, data_left=left, releasing=releasing))
 

@@ -106,11 +106,13 @@ class Releasing:
     Attributes:
         by: an identity chosen before the first request, the same in every try; the owner itself by default.
         tried_before: whether an earlier try, with requests of its own, may have freed it.
+        in_place: whether the holder has not asked for it: then it does not matter whether its lease has ended.
         by_force: the lock item as an operator saw it who takes the lock from its holder.
     """
 
     by: str | None = None
     tried_before: bool = False
+    in_place: bool = False
     by_force: LockItem | None = None
 
 

@@ -39,7 +39,7 @@ from ticketlock.errors import (
 from ticketlock.locks import _grants as grants
 from ticketlock.locks import _writes as write
 from ticketlock.locks._claim import DATA_BYTES
-from ticketlock.locks._items import Holder, LastRelease, LockItem, Row
+from ticketlock.locks._items import Holder, LockItem, Row
 from ticketlock.locks._joiner import Joiner
 from ticketlock.locks._outcomes import (
     BY_THE_OWNER,
@@ -288,15 +288,20 @@ class Contender(Joiner):
             token = held.fencing_token
             if self._held_with(found, token) is not None:
                 raise InvalidLockRequest("shared", self.claim.shared, "what the grant was claimed with")
-            last = found.last_release if found is not None else None
-            if last == LastRelease(token, releasing.by or held.owner):
-                return Released(held_ms, lease_was_over=by_ms >= held.lease_until_ms)
-            if by_ms >= held.lease_until_ms:
-                raise LockLost(f"the lease of fencing token {token} ended and the lock went to somebody else")
-            tried_before = releasing.tried_before or reply.repeated
-            if not tried_before or found is None or not found.may_have_lost_the_trace_of(token):
+            in_time = by_ms < held.lease_until_ms
+            freed_by = found.freed_by(token) if found is not None else None
+            if freed_by is not None:
+                is_own = freed_by == (releasing.by or held.owner)
+            else:
+                # Others have released since. Nobody but its owner can have freed it untold; a grant, if it was over.
+                tried_before = releasing.tried_before or reply.repeated
+                is_own = tried_before and found is not None and found.last_release is not None
+                is_own = is_own and (in_time or releasing.in_place)
+            if is_own:
+                return Released(held_ms, lease_was_over=not in_time)
+            if in_time:
                 raise LockLost(f"the lock was not held with fencing token {token} any more: somebody else has freed it")
-            return Released(held_ms, lease_was_over=False)
+            raise LockLost(f"the lease of fencing token {token} ended and the lock went to somebody else")
         was = LockItem.parse(reply.item) if reply.item is not None else None
         holder = self._held_with(was, held.fencing_token)
         lease_was_over = holder is not None and holder.lease_until_ms <= by_ms
