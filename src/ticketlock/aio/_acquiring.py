@@ -1,6 +1,7 @@
 """An acquisition that has not begun: ``await`` it, give it to a task, or enter it."""
 
 import asyncio
+import warnings
 from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
 from typing import Any, TypeVar
@@ -30,9 +31,18 @@ class Asking(Coroutine[Any, Any, H]):
         self._called_by = _current_task()
         # Of the tasks whose coroutine this is.
         self._begun: dict[object, Coroutine[Any, Any, H]] = {}
+        self._was_used = False
 
     def __await__(self) -> Generator[Any, None, H]:
+        self._was_used = True
         return self.begin(_current_task()).__await__()
+
+    def __bool__(self) -> bool:
+        raise TypeError("an acquisition that was not awaited is neither true nor false: await it")
+
+    def __del__(self) -> None:
+        if not self._was_used:
+            warnings.warn("an acquisition was never awaited", RuntimeWarning, stacklevel=2, source=self)
 
     # What a task calls whose coroutine this is.
 
@@ -46,12 +56,13 @@ class Asking(Coroutine[Any, Any, H]):
 
     def close(self) -> None:
         """End it."""
+        self._was_used = True
         begun = self._begun.pop(_current_task(), None)
         if begun is not None:
             begun.close()
 
     def _go_on(self, how: Callable[[Coroutine[Any, Any, H]], Any]) -> Any:
-        task = _current_task()
+        self._was_used, task = True, _current_task()
         if task not in self._begun:
             self._begun[task] = self.begin(self._called_by or task)
         try:

@@ -1,9 +1,10 @@
 """The whole of an acquisition: a ticket, the looks and the sleeps between them, and leaving where it ends early."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from ticketlock.client._pace import Pace
-from ticketlock.errors import OutcomeUnknown, PermitsMismatch, RequestNotApplied
+from ticketlock.errors import OutcomeUnknown, PermitsMismatch, RequestNotApplied, TableRefused
 from ticketlock.locks._outcomes import Grant, Position, wait_is_over
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire._requests import Pause, Steps
@@ -64,11 +65,14 @@ def _next_look(
     while True:
         try:
             return (yield from me.check_turn(seen.place, None))
-        except PermitsMismatch:
+        except PermitsMismatch as mismatch:
             # While an operator's limit counted, it did not matter what was asked for.
-            yield from me.withdraw(seen.place.ticket)
+            me.claim = replace(me.claim, permits=mismatch.stored, shared=False)
+            won = yield from me.withdraw(seen.place.ticket)
+            if won is not None:
+                yield from me.release(won, data_left=won.data_left)
             raise
-        except (RequestNotApplied, OutcomeUnknown):
+        except (RequestNotApplied, OutcomeUnknown, TableRefused):
             yield from me.send(Pause(pause_ms))
             if me.now.latest_ms >= seen.place.lease_until_ms:
                 raise

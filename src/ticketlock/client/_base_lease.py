@@ -19,7 +19,7 @@ from ticketlock.locks._names import LockName
 from ticketlock.locks._outcomes import Grant, Releasing
 from ticketlock.wire._clocks import Clocks
 from ticketlock.wire._heartbeat import Due
-from ticketlock.wire._table_time import Reading
+from ticketlock.wire._table_time import Moment, Reading
 
 State = Literal["held", "lost", "released", "unreleased"]
 L = TypeVar("L", bound="BaseLease")
@@ -71,6 +71,8 @@ class BaseLease:
         self._renewing = False
         # What tells its release from somebody else's; whether an earlier try may have been applied.
         self._releasing = Releasing(by=uuid.uuid4().hex)
+        # When its release was first asked for, in table time.
+        self._finished_at_ms: int | None = None
         # Whether its release found that somebody else had freed it.
         self._was_taken = False
         self._take_in(grant)
@@ -261,6 +263,12 @@ class BaseLease:
                 return "still held"
             was, self._state = self._state, "released"
             return was
+
+    def _finished_by(self, now: Moment) -> int:
+        """When its holder was done with it, in table time: at the first try of its release."""
+        if self._finished_at_ms is None:
+            self._finished_at_ms = now.latest_ms
+        return self._finished_at_ms
 
     def _mark_unreleased(self) -> None:
         """Its release was broken off."""

@@ -306,8 +306,12 @@ class LockClient:
             lease.release(best_effort=True)
         # The process may end after this: what is not released by then, or still queues, is in others' way for a lease.
         self._under_way.wait_for_others()
+        # What others have failed to release meanwhile.
+        for lease in self._holdings.at_last([each for each in self._holdings.close() if each not in leases]):
+            lease.release(best_effort=True)
         self._heartbeat.close()
-        _clients.discard(self)
+        if not self._holdings.close():
+            _clients.discard(self)
 
     def __enter__(self) -> Self:
         return self

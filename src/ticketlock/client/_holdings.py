@@ -26,7 +26,9 @@ from ticketlock.errors import (
     LockLost,
     PermitsMismatch,
     RecordWaitExceeded,
+    RequestNotApplied,
     TableError,
+    TableRefused,
     TicketLockError,
     UnsupportedFormat,
 )
@@ -447,7 +449,9 @@ class Holdings(Generic[L]):
         try:
             released = yield from self._table.contending(
                 lease._claim,
-                lambda me: me.release(lease._grant, data_left=data_left, releasing=releasing),
+                lambda me: me.release(
+                    lease._grant, lease._finished_by(me.now), data_left=data_left, releasing=releasing
+                ),
             )
         except LockLost as lost:
             self._drop(lease)
@@ -456,7 +460,9 @@ class Holdings(Generic[L]):
                 _log.error("%r is lost: %s", lease, lost)
                 self._heart.tell(lease, "lost")
             raise
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, RequestNotApplied | TableRefused):
+                lease._releasing = releasing
             # It may be tried again, by `close` as well.
             lease._state = "lost" if was == "lost" else "unreleased"
             self._drop_what_is_over(self._clocks.read())

@@ -35,10 +35,12 @@ class Joiner(Onlooker):
             if not reply.applied or item is None:
                 continue
             # While the number is counted as a waiter, and no row of it can come.
-            unused, last_ms = True, minted_at.local_ms + write.JOIN_DEADLINE_MS
+            was_sent, unused = False, True
+            last_ms = minted_at.local_ms + write.JOIN_DEADLINE_MS
             if self.now.local_ms <= last_ms:
                 try:
                     if (yield from self._noted(item.issued, last_ms)):
+                        was_sent = True
                         lease_until_ms = self.now.latest_ms + self.claim.lease_ms
                         row = write.put_row(self.claim, item.issued, minted_at.local_ms, self.now)
                         reply = yield from self.send(row)
@@ -49,7 +51,7 @@ class Joiner(Onlooker):
                     pass
                 except OutcomeUnknown:
                     # The number is too old by now; should its row stand after all, it is found to be mine.
-                    perhaps_stands, unused = True, False
+                    perhaps_stands, unused = was_sent, not was_sent
             try:
                 joined = yield from self._join_together(item, unused=unused)
             except RequestNotApplied as error:

@@ -12,7 +12,7 @@ from ticketlock.locks._items import TICKET_DIGITS, Holder, Row
 from ticketlock.locks._modes import MAX_HOLDERS
 from ticketlock.locks._names import MAX_RECORD_WAIT_MS, LockName, lock_name, owner_id
 from ticketlock.locks._operators import release_of, remove_waiter, resume, set_limit, unset_limit
-from ticketlock.locks._outcomes import Grant, Hold, LockState, Place, Position, Released
+from ticketlock.locks._outcomes import Grant, Hold, LockState, Place, Position, Released, Releasing
 from ticketlock.locks._protocol import Contender
 from ticketlock.locks._reads import TIME_CHECK
 from ticketlock.wire._actions import Actions, T
@@ -117,10 +117,12 @@ class LockTable(Performer):
             data_left: up to 256 bytes that the next holder finds.
 
         Raises:
-            LockLost: the lease had ended, and the lock is not held with this token any more.
+            LockLost: the lock is not held with this token any more, and the lease had ended, or an operator freed it.
             TableError: the table could not be used; the lease ends by itself.
         """
-        return self.contend(claim, lambda me: me.release(held, data_left=data_left))
+        # Whether this call is the first, nobody knows here.
+        again = Releasing(tried_before=True)
+        return self.contend(claim, lambda me: me.release(held, data_left=data_left, releasing=again))
 
     def inspect(self, lock: LockName, *, to_the_end: bool = True) -> LockState:
         """Read a lock, its holders and its queue; sends a Query a page.

@@ -114,10 +114,10 @@ def join_together(claim: Claim, seen: LockItem, now: Moment, *, counted: bool) -
     number_taken = Write(
         "Update",
         lock_key(claim.lock),
-        update=f"SET {', '.join(['issued = issued + :one', *more, LOCK_EXPIRES])}",
+        update=f"SET {', '.join(['issued = issued + :one', 'ticketAtMs = :now', *more, LOCK_EXPIRES])}",
         condition=every(only_if.KNOWN_FORMAT, only_if.PERMITS_AS_ASKED, only_if.NO_TICKET_SINCE_I_LOOKED),
         names=NAMES,
-        values=lock_values(claim, now) | {":issued": number(seen.issued)},
+        values=lock_values(claim, now) | {":issued": number(seen.issued), ":now": number(now.latest_ms)},
     )
     ticket = seen.issued + 1
     noted = [] if claim.noted_in is None else [note_ticket(claim, claim.noted_in, ticket, now)]

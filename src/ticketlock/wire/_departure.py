@@ -6,6 +6,9 @@ a connection that is reset whenever it is. What tells is the error of the HTTP l
 only while a connection is made.
 """
 
+import sys
+import traceback
+
 from botocore import exceptions as sdk
 
 WITHOUT_CREDENTIALS = (sdk.NoCredentialsError, sdk.PartialCredentialsError, sdk.NoRegionError)
@@ -53,7 +56,9 @@ _WHILE_CONNECTING = frozenset(
 )
 """By name, with whatever derives from them: aiohttp need not be installed."""
 
-_LIBRARIES = frozenset({"aiohttp", "awscrt", "botocore", "http", "ssl", "urllib3"})
+_LIBRARIES = frozenset({"awscrt", "boto3", "botocore", "certifi", "dateutil", "idna", "urllib3"}) | (
+    sys.stdlib_module_names - {"__main__"}
+)
 
 
 def surely_had_not_left(error: Exception) -> bool:
@@ -67,9 +72,20 @@ def surely_had_not_left(error: Exception) -> bool:
     return any(f"{kind.__module__}.{kind.__qualname__}" in _WHILE_CONNECTING for kind in type(inner).__mro__)
 
 
-def of_no_library(error: sdk.HTTPClientError) -> Exception | None:
-    """What a signal handler has raised in the middle of a request: the SDK takes any exception for the network's."""
-    inner: Exception | None = error.kwargs.get("error")
-    if type(error) is not sdk.HTTPClientError or inner is None or isinstance(inner, OSError | ValueError):
-        return None
-    return None if type(inner).__module__.partition(".")[0] in _LIBRARIES else inner
+def of_no_library(error: Exception) -> Exception | None:
+    """What a signal handler has raised in the middle of a request, and the SDK took for an error of the network.
+
+    Its class does not tell: ``TimeoutError`` is what many raise on SIGALRM. It was raised by code of no library, and
+    caught by one.
+    """
+    each: BaseException | None = error
+    while each is not None:
+        frames = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(each.__traceback__)]
+        if isinstance(each, Exception) and frames and _is_library(frames[0]) and not _is_library(frames[-1]):
+            return each
+        each = each.__cause__ or each.__context__
+    return None
+
+
+def _is_library(module: str) -> bool:
+    return module.partition(".")[0] in _LIBRARIES

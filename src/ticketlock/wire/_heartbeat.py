@@ -68,7 +68,9 @@ class Heartbeat(Generic[L]):
     def __init__(self, clocks: Clocks, tend: Callable[[L, Due], None]) -> None:
         self._clocks = clocks
         self._tend = tend
-        self._changed = threading.Condition()
+        # Entered by its C methods: a signal handler that raises within those of a Condition would leave it locked.
+        self._mutex = threading.RLock()
+        self._changed = threading.Condition(self._mutex)
         # Each with the moment, on the local clock, at which it is to be looked at.
         self._leases: dict[L, int] = {}
         self._wall_ahead_ms = 0
@@ -87,7 +89,7 @@ class Heartbeat(Generic[L]):
 
     def watch(self, lease: L) -> None:
         """Tend a lease from now on."""
-        with self._changed:
+        with self._mutex:
             follows = self._clocks.read().local_ms - self._left_at_ms < _LINGERS_S * 1_000
             self._in_a_row = self._in_a_row + 1 if follows else 0
             self._look_at(lease)
@@ -95,7 +97,7 @@ class Heartbeat(Generic[L]):
 
     def forget(self, lease: L) -> None:
         """Tend it no more. After the last one the thread ends by itself, while its lease is being released."""
-        with self._changed:
+        with self._mutex:
             self._leases.pop(lease, None)
             if not self._leases:
                 self._left_at_ms = self._clocks.read().local_ms
@@ -128,13 +130,13 @@ class Heartbeat(Generic[L]):
 
     def close(self) -> None:
         """End the thread that has nothing to watch."""
-        with self._changed:
+        with self._mutex:
             self._in_a_row = 0
             self._changed.notify_all()
         self._join()
 
     def _join(self) -> None:
-        with self._changed:
+        with self._mutex:
             idle = [] if self._leases else [each for each in self._alive() if each is not threading.current_thread()]
         # Those that wait end at once; those whose requests hang end with them.
         last_s = time.monotonic() + _SETTLES_WITHIN_S
@@ -144,7 +146,7 @@ class Heartbeat(Generic[L]):
     @property
     def threads(self) -> int:
         """How many threads there are."""
-        with self._changed:
+        with self._mutex:
             return len(self._alive())
 
     def _alive(self) -> set[threading.Thread]:
@@ -168,7 +170,7 @@ class Heartbeat(Generic[L]):
         return threading.Thread(target=target, name="ticketlock-heartbeat", daemon=True)
 
     def _watch(self) -> None:
-        with self._changed:
+        with self._mutex:
             self._threads.add(threading.current_thread())
         while (found := self._next()) is not None:
             lease, due = found
@@ -178,7 +180,7 @@ class Heartbeat(Generic[L]):
                 self._tend_safely(lease, due)
 
     def _begin_to_renew(self, lease: L) -> None:
-        with self._changed:
+        with self._mutex:
             self._due.append(lease)
             if self._renewing >= _MOST_RENEWALS:
                 return
@@ -199,7 +201,7 @@ class Heartbeat(Generic[L]):
     def _renew(self) -> None:
         """Renew what is due, one after the other, until nothing is."""
         while True:
-            with self._changed:
+            with self._mutex:
                 if not self._due:
                     self._renewing -= 1
                     return
@@ -208,7 +210,7 @@ class Heartbeat(Generic[L]):
                     # Released or over by now.
                     continue
             self._tend_safely(lease, "renew")
-            with self._changed:
+            with self._mutex:
                 if lease in self._leases:
                     self._look_at(lease)
 
@@ -220,7 +222,7 @@ class Heartbeat(Generic[L]):
 
     def _next(self) -> tuple[L, Due] | None:
         """Wait until something is due; None when there is nothing to watch any more."""
-        with self._changed:
+        with self._mutex:
             while self._watcher is threading.current_thread() and (self._leases or self._linger()):
                 if not self._leases:
                     continue

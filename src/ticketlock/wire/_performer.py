@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from botocore.exceptions import HTTPClientError
+from botocore.exceptions import BotoCoreError
 
 from ticketlock._checks import text
 from ticketlock.wire import _sdk
@@ -141,7 +141,7 @@ class Performer:
                 raise NotSigned(error) from error
         try:
             return getattr(client, action.operation)(**action.parameters)
-        except HTTPClientError as error:
+        except BotoCoreError as error:
             stranger = of_no_library(error)
             if stranger is not None:
                 raise stranger from None

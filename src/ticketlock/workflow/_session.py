@@ -195,6 +195,12 @@ def _note(
     )
 
 
+def is_unfinished(execution: str) -> Steps[bool]:
+    """Whether an execution has a session that tells of no end; one that never waited nor held has none."""
+    reply = yield reads.read_sessions(execution)
+    return any(item is not None and "finishedToken" not in item for item in reply.items)
+
+
 def claims_of(execution: str) -> Steps[list[tuple[Session, Claim, str]]]:
     """The claims of an execution that are not finished, each with its session and the machine of its work."""
     request = reads.read_sessions(execution)

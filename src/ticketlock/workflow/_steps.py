@@ -36,7 +36,16 @@ from ticketlock.workflow._failures import Failure
 from ticketlock.workflow._lock_request import LockRequest
 from ticketlock.workflow._pace import Sleep, next_look, next_sleep
 from ticketlock.workflow._patience import Patience
-from ticketlock.workflow._session import LastBeat, abandon, beat, claims_of, finish, note_claim, note_continuation
+from ticketlock.workflow._session import (
+    LastBeat,
+    abandon,
+    beat,
+    claims_of,
+    finish,
+    is_unfinished,
+    note_claim,
+    note_continuation,
+)
 from ticketlock.workflow._turn import Turn
 
 _Claimed = tuple[Session, Claim, WorkOf]
@@ -285,16 +294,20 @@ class Workflow:
             found = self._table.run(lambda now: patience.run(claims_of(execution), now))
             return [(session, claim, _work_of(claim, machine)) for session, claim, machine in found]
 
-        asked = detail.get("input")
+        asked, described = detail.get("input"), None
+        if is_own and asked is None:
+            # It was too long for the event, and the session does not know the work.
+            if not self._table.run(lambda now: patience.run(is_unfinished(execution), now)):
+                return Step({}, {}, keys)
+            described = self._table.run(lambda now: patience.run(_describe(execution), now))
+            asked = described.get("input")
         left = [claimed for claimed in claims(asked) if run(claimed[1], _looking(claimed[0], stopped_ms))]
         if not left:
             return Step({}, {}, keys)
-        described = self._table.run(lambda now: patience.run(_describe(execution), now))
+        if described is None:
+            described = self._table.run(lambda now: patience.run(_describe(execution), now))
         if redriven_since(detail, described):
             return Step({}, {}, keys | {"redriven": True})
-        if is_own and asked is None and described.get("input") is not None:
-            # It was too long for the event; the session does not know the work.
-            left = claims(described["input"])
         done = [run(claim, _cleaning(session, stopped_ms, work_of)) for session, claim, work_of in left]
         counts = {
             "CleanedUpPlaces": sum(each.left for each in done),
