@@ -2,8 +2,13 @@
 
 import pytest
 
+from ticketlock import Claim, Grant, LockName, LockTable
+from ticketlock.testing import ManualClock, MemoryDynamoDB
+from ticketlock.workflow import Workflow
+
+FUNCTION = "arn:aws:lambda:us-east-1:111122223333:function:work"
 ON_THE_TABLE = {
-    "take_ticket": {"GetItem", "PutItem", "Query", "UpdateItem"},
+    "take_ticket": {"DeleteItem", "GetItem", "PutItem", "Query", "UpdateItem"},
     "check_position": {"DeleteItem", "GetItem", "PutItem", "Query", "UpdateItem"},
     "wait_for_call": {"GetItem", "Query", "UpdateItem"},
     "heartbeat": {"GetItem", "Query", "UpdateItem"},
@@ -54,6 +59,38 @@ def test_a_step_may_send_the_table_only_what_it_sends(step, typical):
     assert actions(found) == {f"dynamodb:{action}" for action in ON_THE_TABLE[step]}
     table = {"Fn::GetAtt": [typical.synthesised.id_of(typical.lock.table), "Arn"]}
     assert [one["Resource"] for one in found] == [table]
+
+
+def test_a_first_step_that_finds_a_dead_waiter_sends_what_it_may():
+    clock = ManualClock()
+    memory = MemoryDynamoDB(clock=clock)
+    table = LockTable("locks", client=memory.client, clocks=clock, sleep=clock.sleep)
+    holder, killed = (Claim(LockName("order-42"), owner, 10_000) for owner in ("holder", "killed"))
+    held = table.take_ticket(holder, None)
+    assert isinstance(held, Grant)
+    table.take_ticket(killed, None)
+    table.release(holder, held)
+    clock.advance(30)
+    memory.sent.clear()
+    taken = Workflow(table).take_ticket(
+        {
+            "request": {"entity": "order-42", "task": {"functionArn": FUNCTION}},
+            "targets": [FUNCTION],
+            "execution": "arn:aws:states:us-east-1:111122223333:execution:serialize:one",
+            "defaultRecordWaitSeconds": "Infinity",
+            "defaultPermits": 1,
+            "leaseSeconds": 60,
+            "pollSeconds": 5,
+            "handOver": "poll",
+            "continueMachine": "",
+            "pollsAnExecution": 450,
+            "beatsAnExecution": 2_000,
+        }
+    )
+    assert taken.reply["lock"]["turn"]["status"] == "granted"
+    sent = {request.operation for request in memory.sent}
+    assert "DeleteItem" in sent
+    assert sent <= ON_THE_TABLE["take_ticket"]
 
 
 @pytest.fixture

@@ -37,6 +37,12 @@ class Bill:
         self._sizes = [self._size(write) for write in self._writes()]
 
     def _after(self, parsed: Mapping[str, Any], **_: Any) -> None:
+        if self._operation == "BatchGetItem":
+            # Each item is rounded up by itself; one that is not there costs a unit too.
+            asked = sum(len(table["Keys"]) for table in self._params["RequestItems"].values())
+            found = [item for items in parsed["Responses"].values() for item in items]
+            self.read_units += asked - len(found) + sum(-(-item_bytes(item) // _READ_UNIT_BYTES) for item in found)
+            return
         if self._operation in _READS:
             items = parsed["Items"] if self._operation == "Query" else [parsed.get("Item", {})]
             units = max(1, -(-sum(map(item_bytes, items)) // _READ_UNIT_BYTES))
@@ -50,7 +56,7 @@ class Bill:
             self.write_units += factor * max(1, -(-size // _WRITE_UNIT_BYTES))
 
     def _writes(self) -> list[Mapping[str, Any]]:
-        if self._operation in _READS:
+        if self._operation in (*_READS, "BatchGetItem"):
             return []
         if self._operation == "TransactWriteItems":
             return [write for entry in self._params["TransactItems"] for write in entry.values()]

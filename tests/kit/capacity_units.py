@@ -37,7 +37,7 @@ class Billed:
 
     @property
     def reads(self) -> bool:
-        return self.operation in ("GetItem", "Query")
+        return self.operation in ("BatchGetItem", "GetItem", "Query")
 
 
 @dataclass

@@ -70,4 +70,4 @@ def test_where_others_only_wait_nobody_is_named(alice: Process, bob: Process, ca
     alice.table.release(claim, grant)
     error = in_vain(carol, lock, waits=False)
     assert error.holders == ()
-    assert str(error) == "somebody holds the lock or waits for it, and the record wait is 0"
+    assert str(error) == "the lock cannot be taken at once, and the record wait is 0"

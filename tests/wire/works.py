@@ -1,5 +1,7 @@
 """What processes do under a lock in bad weather."""
 
+from contextlib import suppress
+
 import boto3
 from kit.programs import Counter, Shared, meet_the_others, say
 
@@ -19,5 +21,12 @@ def count_in_bad_weather(shared: Shared) -> None:
         meet_the_others()
         for _ in range(INCREMENTS):
             with recorded.acquire(shared.entity) as held:
-                held.update(counter.read(), counter.in_a_transaction(held.lease))
+                held.update(_read(counter), counter.in_a_transaction(held.lease))
     say("done")
+
+
+def _read(counter: Counter) -> int:
+    # The SDK repeats what breaks off, but not what it cannot decode.
+    while True:
+        with suppress(UnicodeDecodeError):
+            return counter.read()

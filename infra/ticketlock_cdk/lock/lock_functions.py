@@ -46,10 +46,11 @@ class _Step:
 
 # Get, in all of them: a cold process asks the table for the time.
 # Update: acquire, mint a ticket. Put: the row. Query: the count says that somebody waits, and perhaps nobody does.
+# Delete: the rows of the dead, where it finds nobody else.
 _TAKE_TICKET = _Step(
     "TakeTicket",
     "take_ticket",
-    ("dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"),
+    ("dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"),
 )
 # Query: the front. Update: take my turn, withdraw, extend. Delete: my row, dead rows. Put: joining again.
 _CHECK_POSITION = _Step(

@@ -30,12 +30,12 @@ NOT_FOUND = 127
 SIGNALLED = "128+n"
 
 MEANINGS: Mapping[int | str, str] = {
-    0: "it went well; of `run`, that the program did",
-    ANSWER_WAS_NO: "an answer was no: nothing was done",
+    0: "success; of `run`, that of the program",
+    ANSWER_WAS_NO: "you declined the confirmation: nothing was done",
     USAGE: "the command line is wrong",
     UNAVAILABLE: "the service cannot be reached, or throttles for longer than 8 s",
     WAIT_IS_OVER: "the wait is over (--conflict-exit-code changes it)",
-    LEASE_LOST: "the lease was lost, or nobody holds the lock, or waits for it, as you say",
+    LEASE_LOST: "the lease was lost, or there is no such holder or waiter",
     CONFIGURATION: "configuration: the table, credentials, Region, a permission, another number of permits",
     NOT_EXECUTABLE: "the program cannot be executed",
     NOT_FOUND: "there is no such program",

@@ -26,7 +26,7 @@ def force(table: LockTable, lock: LockName, fencing_token: int | None, *, yes: b
         raise Ended(f"nobody holds the lock on '{name}'{_with(fencing_token)}", LEASE_LOST)
     for holder in holders:
         rest_ms = holder.lease_until_ms - found.now.likely_ms
-        lease = f"its lease ends in {span(rest_ms)}" if rest_ms > 0 else f"its lease is over since {span(-rest_ms)}"
+        lease = f"its lease ends in {span(rest_ms)}" if rest_ms > 0 else f"its lease expired {span(-rest_ms)} ago"
         click.echo(f"{plain(holder.owner)}, fencing token {holder.fencing_token}: {lease}", err=True)
     if not yes:
         click.confirm(
@@ -80,7 +80,7 @@ def limit(context: click.Context, /, entity: str, permits: int | None, unset: bo
 
 def _what(permits: int | None, *, unset: bool) -> str:
     if unset:
-        return "Let the number count again that the users ask for of the lock on"
+        return "Remove the limit of the lock on"
     return "Let nobody hold the lock on" if permits == 0 else f"Let {permits} at once hold the lock on"
 
 

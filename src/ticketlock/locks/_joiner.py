@@ -7,7 +7,7 @@ from ticketlock.locks import _writes as write
 from ticketlock.locks._items import LockItem, Row
 from ticketlock.locks._onlooker import Onlooker
 from ticketlock.locks._outcomes import Place
-from ticketlock.wire._attributes import Item
+from ticketlock.wire._attributes import Item, integer
 from ticketlock.wire._requests import Steps
 
 _TRIES = 5
@@ -38,14 +38,13 @@ class Joiner(Onlooker):
             unused, last_ms = True, minted_at.local_ms + write.JOIN_DEADLINE_MS
             if self.now.local_ms <= last_ms:
                 try:
-                    if (noted := self.claim.noted_in) is not None:
-                        note = write.note_ticket(self.claim, noted, item.issued, self.now)
-                        yield from self.send(replace(note, not_after_local_ms=last_ms))
-                    lease_until_ms = self.now.latest_ms + self.claim.lease_ms
-                    reply = yield from self.send(write.put_row(self.claim, item.issued, minted_at.local_ms, self.now))
-                    if reply.applied or self._is_mine(reply.item):
-                        return Place(item.issued, lease_until_ms), item
-                    unused = False
+                    if (yield from self._noted(item.issued, last_ms)):
+                        lease_until_ms = self.now.latest_ms + self.claim.lease_ms
+                        row = write.put_row(self.claim, item.issued, minted_at.local_ms, self.now)
+                        reply = yield from self.send(row)
+                        if reply.applied or self._is_mine(reply.item):
+                            return Place(item.issued, lease_until_ms), item
+                        unused = False
                 except RequestNotApplied:
                     pass
                 except OutcomeUnknown:
@@ -83,6 +82,17 @@ class Joiner(Onlooker):
                 return Place(joined.issued, lease_until_ms), joined
             seen = self.checked_item(reply.items[0])
         return None
+
+    def _noted(self, ticket: int, last_ms: int) -> Steps[bool]:
+        """Note the ticket where a clean-up finds it; whether its row may be put.
+
+        It may not where a later one was noted, by the same step that ran twice: the clean-up would not find the row.
+        """
+        if self.claim.noted_in is None:
+            return True
+        note = write.note_ticket(self.claim, self.claim.noted_in, ticket, self.now)
+        reply = yield from self.send(replace(note, not_after_local_ms=last_ms))
+        return reply.applied or (reply.item is not None and integer(reply.item["ticket"]) == ticket)
 
     def _is_mine(self, row: Item | None) -> bool:
         return row is not None and Row.parse(row).owner == self.claim.owner

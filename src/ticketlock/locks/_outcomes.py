@@ -158,7 +158,7 @@ def wait_is_over(seen: Position) -> RecordWaitExceeded:
 
 def no_wait(seen: LockItem | None) -> RecordWaitExceeded:
     """The error of a record wait of 0, with the item as it was seen; it names those who were in the way."""
-    why = "somebody holds the lock or waits for it, and the record wait is 0"
+    why = "the lock cannot be taken at once, and the record wait is 0"
     return _in_vain(why) if seen is None else _in_vain(why, seen.holders, is_closed=seen.permits == 0)
 
 
