@@ -114,7 +114,7 @@ class RecordWaitExceeded(TicketLockError, TimeoutError):
 
     Attributes:
         holders: who held the lock at the last look: owner, since when, and until when the lease runs; the moments are
-            the table's, in UTC. Empty when nobody held it, or nobody saw.
+            the table's, in UTC. Empty when nobody held it, or the item was not read.
         is_closed: whether nobody could take it, since an operator has set its limit to 0.
     """
 

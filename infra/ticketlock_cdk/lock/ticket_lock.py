@@ -49,7 +49,7 @@ class TicketLock(LockMetrics, Construct):
         table: an existing table with the string keys ``pk`` and ``sk`` and time to live on ``expiresAt``, as a
             construct, by its name or by its ARN; a new one otherwise. Of a table by name or ARN, and of an imported
             one, neither keys nor time to live are known here: they are yours to get right.
-        lease: how long a grant lasts without renewal: whole, even seconds, at least 10; renewed at its half-life.
+        lease: how long a grant lasts without renewal: whole, even seconds, 10 to 604,800; renewed at its half-life.
         poll: the longest sleep of the front waiter: whole seconds, at least 1, at most half the lease.
         default_record_wait: how long an execution waits whose input has no ``recordWaitSeconds``.
         permits: how many may hold a lock at once, for executions and fragments that do not say so themselves: 1 to
@@ -66,8 +66,8 @@ class TicketLock(LockMetrics, Construct):
         targets: the functions and Standard state machines that may be run, as constructs or as ARNs. An execution
             names one of them by exactly this ARN; a version or an alias is a target of its own. An Express state
             machine is refused where its type is known; an ARN does not tell it, and such a target fails when it runs.
-        retired_targets: functions and state machines that were targets: no new execution may name them, and those that
-            were let in while they could may still run them, follow them and stop them.
+        retired_targets: former targets: new executions may not name them; executions already accepted may still run
+            them.
         removal_policy: what happens to a new table and to the logs when they leave the stack.
         log_retention: how long logs are kept.
         encryption_key: a key of yours for a new table and for the logs. A given table keeps its own.

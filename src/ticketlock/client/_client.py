@@ -51,7 +51,8 @@ class LockClient:
         record_wait: how long to wait for a lock at most; ``math.inf`` for ever.
         owner_name: what operators see beside a lock; host and process otherwise.
         heartbeat: whether leases are renewed at half their time, in the background.
-        check_every: the shortest and the longest sleep between two looks of the first in line.
+        check_every: the shortest and the longest sleep between two polls of the first in line; those behind sleep up to
+            20 times the longest.
         clocks, sleep: where the time comes from, and how to wait; of the machine unless a test says otherwise.
 
     Raises:

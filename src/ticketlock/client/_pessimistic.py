@@ -15,7 +15,7 @@ from ticketlock.locks._outcomes import Grant
 
 @dataclass(frozen=True, slots=True)
 class Pessimistic:
-    """The functions, over one client; ``pessimistic`` makes it. Not for a forked child, as the client is not."""
+    """The functions, over one client; ``pessimistic`` makes it. Unusable in a forked child, like the client."""
 
     client: LockClient
 

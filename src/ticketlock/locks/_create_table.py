@@ -35,7 +35,8 @@ def create_table(table_name: str, *, client: "DynamoDBClient | None" = None, **m
         Whether it was made.
 
     Raises:
-        InvalidLockRequest: no Region is set, or the client is none, but a resource for example.
+        InvalidLockRequest: no Region is set, or ``client`` is not a low-level client (for example a
+            ``boto3.resource``).
         ValueError: there is a table of that name, and it is no lock table; nothing was changed.
     """
     dynamodb: Any = client if client is not None else _own_client()

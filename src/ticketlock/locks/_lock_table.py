@@ -39,7 +39,8 @@ class LockTable(Performer):
         give_up_after_ms: for how long one request is repeated while the service throttles or fails.
 
     Raises:
-        InvalidLockRequest: no Region is set, or the client is none, but a resource for example.
+        InvalidLockRequest: no Region is set, or ``client`` is not a low-level client (for example a
+            ``boto3.resource``).
         ValueError: the client is not usable; says which setting, and what it should be.
     """
 
@@ -146,7 +147,7 @@ class LockTable(Performer):
         return LockState(item, (), self.now())
 
     def unset_limit(self, lock: LockName, permits: int | None = None) -> LockState:
-        """Take a limit that was set away, so that the number counts again that the users ask for.
+        """Remove an operator's limit; the users' number counts again.
 
         Args:
             lock: its name; one without a limit of this kind stays as it is.

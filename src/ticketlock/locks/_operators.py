@@ -44,7 +44,7 @@ def set_limit(lock: LockName, permits: int, now: Moment, contender: type[Contend
 
 
 def unset_limit(lock: LockName, permits: int | None, now: Moment, contender: type[Contender]) -> Steps[LockItem | None]:
-    """Take an operator's limit away, so that the number counts again that the users ask for.
+    """Remove an operator's limit; the users' number counts again.
 
     Args:
         permits: what the users ask for; None for what they asked for before the limit was set.

@@ -281,7 +281,7 @@ def set_limit(lock: LockName, permits: int, seen: LockItem | None, now: Moment) 
 
 
 def unset_limit(lock: LockName, permits: int, seen: LockItem, now: Moment) -> Write:
-    """Take an operator's limit away: from now on the number counts that the users ask for.
+    """Remove an operator's limit; the users' number counts again.
 
     A late copy takes no later limit away, and one of an earlier limit sets nothing: the second until which the next
     one is kept goes on from where this one was.

@@ -35,7 +35,8 @@ class Performer:
         give_up_after_ms: for how long one request is repeated while the service throttles or fails.
 
     Raises:
-        InvalidLockRequest: no Region is set, or the client is none, but a resource for example.
+        InvalidLockRequest: no Region is set, or ``client`` is not a low-level client (for example a
+            ``boto3.resource``).
         ValueError: the client is not usable; says which setting, and what it should be.
     """
 
