@@ -4,7 +4,7 @@ import pytest
 from kit.engines import ON_ONE_ENGINE
 from kit.world import LEASE_MS, Process, Stepper, World
 
-from ticketlock import Grant, LockName, OutcomeUnknown, RequestNotApplied, TableError
+from ticketlock import Grant, LockName, OutcomeUnknown, RequestNotApplied, TableError, TableRefused
 from ticketlock.client._acquire import acquire
 from ticketlock.client._pace import Bounds, Pace
 from ticketlock.wire._requests import Pause
@@ -33,7 +33,7 @@ def fails(waiter: Stepper[Grant], world: World, error: type[TableError]) -> None
         waiter.step()
 
 
-@pytest.mark.parametrize("error", [RequestNotApplied, OutcomeUnknown])
+@pytest.mark.parametrize("error", [RequestNotApplied, OutcomeUnknown, TableRefused])
 def test_a_waiter_without_a_record_wait_outlasts_an_outage_of_forty_seconds(
     world: World, alice: Process, bob: Process, lock: LockName, error: type[TableError]
 ) -> None:

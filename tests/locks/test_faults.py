@@ -163,6 +163,20 @@ def test_a_row_that_may_stand_is_found_to_be_mine_by_the_next_try(alice: Process
     assert counts(bob, lock) == (1, 1, 1)
 
 
+def test_a_number_that_was_taken_with_its_row_is_young_so_that_no_torn_look_declares_it_void(
+    world: World, alice: Process, bob: Process, lock: LockName
+) -> None:
+    alice.granted(alice.claim(lock))
+    joining = bob.steps(bob.claim(lock), lambda me: me.join())
+    joining.step()
+    world.advance(60_000)
+    joining.fail(RequestNotApplied("late"))
+    joining.step()
+    item = alice.table.inspect(lock).item
+    assert item is not None
+    assert item.ticket_at_ms > world.now_ms - 5_000
+
+
 @pytest.mark.parametrize("takes_ms", [900, 1_000, 1_001, 4_000])
 def test_a_table_whose_requests_take_over_a_second_lets_newcomers_in_and_counts_them_once(
     world: World, alice: Process, bob: Process, lock: LockName, takes_ms: int

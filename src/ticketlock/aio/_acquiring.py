@@ -21,13 +21,10 @@ class Asking(Coroutine[Any, Any, H]):
 
     Args:
         begin: is given the caller.
-
-    Attributes:
-        begin: the same.
     """
 
     def __init__(self, begin: Callable[[object], Coroutine[Any, Any, H]]) -> None:
-        self.begin = begin
+        self._begin = begin
         self._called_by = _current_task()
         # Of the tasks whose coroutine this is.
         self._begun: dict[object, Coroutine[Any, Any, H]] = {}
@@ -35,7 +32,7 @@ class Asking(Coroutine[Any, Any, H]):
 
     def __await__(self) -> Generator[Any, None, H]:
         self._was_used = True
-        return self.begin(_current_task()).__await__()
+        return self._begin(_current_task()).__await__()
 
     def __bool__(self) -> bool:
         raise TypeError("an acquisition that was not awaited is neither true nor false: await it")
@@ -43,6 +40,11 @@ class Asking(Coroutine[Any, Any, H]):
     def __del__(self) -> None:
         if not self._was_used:
             warnings.warn("an acquisition was never awaited", RuntimeWarning, stacklevel=2, source=self)
+
+    def handed_on(self) -> Callable[[object], Coroutine[Any, Any, H]]:
+        """What begins it for a caller, for another acquisition that is made of it."""
+        self._was_used = True
+        return self._begin
 
     # What a task calls whose coroutine this is.
 
@@ -64,7 +66,7 @@ class Asking(Coroutine[Any, Any, H]):
     def _go_on(self, how: Callable[[Coroutine[Any, Any, H]], Any]) -> Any:
         self._was_used, task = True, _current_task()
         if task not in self._begun:
-            self._begun[task] = self.begin(self._called_by or task)
+            self._begun[task] = self._begin(self._called_by or task)
         try:
             return how(self._begun[task])
         except BaseException:

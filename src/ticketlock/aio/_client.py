@@ -125,11 +125,11 @@ class LockClient:
 
     def try_acquire(self, entity: str | LockName, **more: Any) -> Asking[Lease | None]:
         """Take a lock if it is free; None if anybody holds it or waits for it."""
-        acquiring = self.acquire(entity, record_wait=0, **more)
+        at_once = self.acquire(entity, record_wait=0, **more).handed_on()
 
         async def begin(caller: object) -> Lease | None:
             try:
-                return await acquiring.begin(caller)
+                return await at_once(caller)
             except RecordWaitExceeded:
                 return None
 
@@ -153,7 +153,7 @@ class LockClient:
             try:
                 for lock in locks:
                     rest = rest_s(wait_ms, self._clocks.read().local_ms - began_ms)
-                    leases.append(await self.acquire(lock, record_wait=rest, **more).begin(caller))
+                    leases.append(await self.acquire(lock, record_wait=rest, **more).handed_on()(caller))
             except BaseException:
                 await self._group(leases)._give_back()
                 raise
