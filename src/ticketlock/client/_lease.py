@@ -92,7 +92,7 @@ class Lease(BaseLease):
 
         Raises:
             InvalidLockRequest: ``data_left`` is too long; the lock is held as before.
-            LockLost: the lease had ended before, or somebody else has freed the lock: another may have held it meanwhile.
+            LockLost: the lease had ended before, or somebody else has freed the lock; others may have held it.
             TableError: the table could not be used; the lease ends by itself.
         """
         self._under_way.release(self._holdings.release(self, data_left, best_effort=best_effort))
