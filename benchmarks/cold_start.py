@@ -140,8 +140,8 @@ def aws(folder: Path) -> Iterator[Mapping[str, str]]:
             "AWS_ENDPOINT_URL": f"https://localhost:{server.server_address[1]}",
             "AWS_CA_BUNDLE": str(folder / "authorities.pem"),
             "AWS_DEFAULT_REGION": "us-east-1",
-            "AWS_ACCESS_KEY_ID": "none",
-            "AWS_SECRET_ACCESS_KEY": "none",
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
             "POWERTOOLS_LOG_LEVEL": "CRITICAL",
             "POWERTOOLS_METRICS_DISABLED": "true",
         }
