@@ -16,6 +16,7 @@ OTHERS: list[dict[str, Any]] = [
     {"heartbeat": False},
     {"hand_over": HandOver.POLL},
     {"heartbeat": False, "hand_over": HandOver.POLL},
+    {"snap_start": True},
 ]
 
 
@@ -43,6 +44,9 @@ class Deployed:
 
     def machine(self, id):
         return self.lock.node.find_child("Serialize").node.find_child(id)
+
+    def aliases(self):
+        return self.found.of_type("AWS::Lambda::Alias")
 
     def continuing(self):
         return self.found.definition(self.machine("Continue"))
@@ -81,12 +85,20 @@ def test_a_setting_takes_no_permission_from_a_workflow_that_is_attached(outdir, 
         workflow = sfn.StateMachine(stack, "Workflow", definition_body=body)
         lock.attach(workflow)
         granted.append(allowed(synthesise(stack), workflow))
-    assert [granted[0] - others for others in granted[1:]] == [set(), set(), set()]
+    assert [granted[0] - others for others in granted[1:]] == [set()] * len(OTHERS)
 
 
 def test_waits_and_holds_go_on_in_a_machine_that_can_do_both_whatever_the_settings(before, after):
     assert after.continuing()["States"].keys() == before.continuing()["States"].keys()
     assert after.continuing()["StartAt"] == before.continuing()["StartAt"]
+
+
+@pytest.mark.parametrize("then", [True, False], ids=["switched off", "switched on"])
+def test_what_running_executions_call_outlives_snap_start(then, outdir, synthesise):
+    were, are = (Deployed(outdir, synthesise, snap_start=snap_start) for snap_start in (then, not then))
+    assert were.aliases().keys() == are.aliases().keys()
+    for machine in ("StateMachine", "Continue"):
+        assert allowed(were.found, were.machine(machine)) == allowed(are.found, are.machine(machine))
 
 
 def test_a_retired_target_is_refused_to_new_executions_and_kept_for_those_that_were_let_in(outdir, synthesise):
