@@ -198,6 +198,13 @@ def test_a_machine_without_any_token_in_jsonata_is_refused_too(stack):
         TicketLock(stack, "Lock").attach(machine)
 
 
+def test_an_imported_machine_cannot_be_attached(stack):
+    arn = "arn:aws:states:eu-west-1:123456789012:stateMachine:Orders"
+    imported = sfn.StateMachine.from_state_machine_arn(stack, "Imported", arn)
+    with pytest.raises(ValueError, match="machine is Test/Imported, which is imported; allowed: one of this app"):
+        TicketLock(stack, "Lock").attach(imported)
+
+
 def test_a_protected_state_may_be_in_jsonata(stack, synthesise):
     lock = TicketLock(stack, "Lock")
     look = sfn.Pass.jsonata(stack, "Look", outputs="{% $states.input %}")

@@ -320,8 +320,8 @@ class TicketLock(LockMetrics, Construct):
         Once more changes nothing.
 
         Raises:
-            ValueError: it is an Express one, one whose own language is JSONata, one in another Region or account, or
-                one too many.
+            ValueError: it is an Express one, an imported one, one whose own language is JSONata, one in another Region
+                or account, or one too many.
         """
         if is_express(machine):
             raise ValueError(f"machine is {machine.node.path}, {EXPRESS}")
