@@ -1,6 +1,7 @@
 """A deployment over running executions: they keep the definition that they began with, and permissions are today's."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -109,6 +110,19 @@ def test_a_retired_target_is_refused_to_new_executions_and_kept_for_those_that_w
     for name in ("state_machine", "release", "clean_up"):
         then, now = (allowed(each.found, getattr(each.lock, name)) for each in (were, are))
         assert then == now
+
+
+@pytest.mark.parametrize("setting", ["snap_start", "memory_size", "architecture", "clean_up_concurrency"])
+def test_the_page_has_a_row_for_what_lambda_runs_the_functions_on(setting):
+    page = (Path(__file__).parents[2] / "docs/upgrades.md").read_text()
+    assert [line for line in page.splitlines() if line.startswith("| ") and f"`{setting}`" in line.split("|")[1]]
+
+
+def test_the_page_tells_how_a_key_is_changed_under_running_executions():
+    page = (Path(__file__).parents[2] / "docs/upgrades.md").read_text()
+    [row] = [line for line in page.splitlines() if line.startswith("| `encryption_key`")]
+    assert "(#another-key)" in row
+    assert "## Another key" in page
 
 
 def test_a_target_cannot_be_retired_and_allowed(stack):
