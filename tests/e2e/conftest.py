@@ -91,7 +91,8 @@ def _warmed_up(cloud: Cloud) -> Cloud:
         assert cloud.ended(arn).status == "SUCCEEDED"
     machine = cloud.outputs["StateMachineArn"]
     nobody = execution_arn(machine, "nobody")
-    cloud.call("clean_up", {"detail": {"executionArn": nobody, "stateMachineArn": machine, "status": "FAILED"}})
+    ended = {"executionArn": nobody, "stateMachineArn": machine, "status": "FAILED", "stopDate": 0}
+    cloud.call("clean_up", {"detail": ended})
     return cloud
 
 
