@@ -1,6 +1,7 @@
 """A fragment as it stands in somebody's own state machine, and what attaching that machine lets whom do."""
 
 import json
+from typing import Any
 
 import pytest
 from aws_cdk import App, CfnParameter, Duration, Stack
@@ -200,7 +201,7 @@ def test_a_machine_without_any_token_in_jsonata_is_refused_too(stack):
 
 def test_an_imported_machine_cannot_be_attached(stack):
     arn = "arn:aws:states:eu-west-1:123456789012:stateMachine:Orders"
-    imported = sfn.StateMachine.from_state_machine_arn(stack, "Imported", arn)
+    imported: Any = sfn.StateMachine.from_state_machine_arn(stack, "Imported", arn)
     with pytest.raises(ValueError, match="machine is Test/Imported, which is imported; allowed: one of this app"):
         TicketLock(stack, "Lock").attach(imported)
 
