@@ -104,21 +104,59 @@ def test_a_number_out_of_its_bounds_is_refused_by_name(name, value, stack):
         TicketLock(stack, "Lock", **{name: value})
 
 
-def test_with_snap_start_the_machine_calls_aliases_of_what_starts_from_snapshots(stack, synthesise):
-    lock = TicketLock(stack, "Lock", snap_start=True)
-    found = synthesise(stack)
-    aliases = found.of_type("AWS::Lambda::Alias")
-    assert {each["Name"] for each in aliases.values()} == {"live"}
-    task = found.definition(lock.state_machine)["States"]["TakeTicket"]["Parameters"]
+class Called:
+    """A lock with or without snapshots, and what its definitions call."""
+
+    def __init__(self, stack, synthesise, *, snap_start):
+        self.lock = TicketLock(stack, "Lock", snap_start=snap_start)
+        self.found = synthesise(stack)
+        self.stepping = [
+            self.lock.take_ticket,
+            self.lock.wait_for_call,
+            self.lock.check_position,
+            self.lock.heartbeat,
+            self.lock.release,
+        ]
+        self.aliases = self.found.of_type("AWS::Lambda::Alias")
+
+    def invoked(self, machine):
+        """As ``<logical id>``: a function by its own ARN, and an alias, have different ones."""
+        return {
+            self.found.text(arn)
+            for one in self.found.statements(machine)
+            if one["Action"] == "lambda:InvokeFunction"
+            for arn in one["Resource"]
+        }
+
+
+@pytest.fixture(params=[False, True], ids=["no snapshots", "snap_start"])
+def called(request, stack, synthesise):
+    return Called(stack, synthesise, snap_start=request.param)
+
+
+def test_the_machine_calls_the_newest_versions_by_aliases_with_snapshots_and_without(called):
+    assert {each["Name"] for each in called.aliases.values()} == {"live"}
+    task = called.found.definition(called.lock.state_machine)["States"]["TakeTicket"]["Parameters"]
     assert task["FunctionName"] == "${TakeTicketArn}"
-    called = found.one(lock.state_machine)["Properties"]["DefinitionSubstitutions"]
-    arns = [arn["Ref"] for name, arn in called.items() if name.endswith("Arn") and name != "ContinueArn"]
-    assert sorted(arns) == sorted(aliases)
-    for function in (lock.take_ticket, lock.wait_for_call, lock.check_position, lock.heartbeat, lock.release):
-        assert found.function(function)["SnapStart"] == {"ApplyOn": "PublishedVersions"}
+    substituted = called.found.one(called.lock.state_machine)["Properties"]["DefinitionSubstitutions"]
+    arns = [arn["Ref"] for name, arn in substituted.items() if name.endswith("Arn") and name != "ContinueArn"]
+    assert sorted(arns) == sorted(called.aliases)
+    assert len(arns) == len(called.stepping)
+
+
+def test_the_machines_may_call_aliases_and_what_older_definitions_call(called):
+    own = {called.found.id_of(function) for function in called.stepping}
+    assert called.invoked(called.lock.state_machine) == {f"<{id}>" for id in own | set(called.aliases)}
+    continues = called.lock.node.find_child("Serialize").node.find_child("Continue")
+    goes_on = [called.lock.wait_for_call, called.lock.check_position, called.lock.heartbeat]
+    own = {called.found.id_of(function) for function in goes_on}
+    of_them = {id for id, each in called.aliases.items() if each["FunctionName"]["Ref"] in own}
+    assert called.invoked(continues) == {f"<{id}>" for id in own | of_them}
+
+
+def test_all_but_the_clean_up_start_from_snapshots(stack, synthesise):
+    called = Called(stack, synthesise, snap_start=True)
+    for function in called.stepping:
+        assert called.found.function(function)["SnapStart"] == {"ApplyOn": "PublishedVersions"}
     # Nobody waits for it.
-    assert "SnapStart" not in found.function(lock.clean_up)
-    invoked = [
-        one["Resource"] for one in found.statements(lock.state_machine) if one["Action"] == "lambda:InvokeFunction"
-    ]
-    assert {arn["Ref"] for arn in invoked[0]} == set(aliases)
+    assert "SnapStart" not in called.found.function(called.lock.clean_up)

@@ -190,16 +190,12 @@ def test_the_only_other_wildcard_is_that_of_the_nested_executions(whole):
 
 
 def test_the_machine_invokes_its_functions_and_the_targets_only(typical):
-    [invoke] = [
-        one
-        for one in typical.synthesised.statements(typical.lock.state_machine)
-        if one["Action"] == "lambda:InvokeFunction"
-    ]
+    found = typical.synthesised
+    [invoke] = [one for one in found.statements(typical.lock.state_machine) if one["Action"] == "lambda:InvokeFunction"]
     own = [function for step, function in typical.functions.items() if step != "clean_up"]
-    allowed = [*own, typical.target_function]
-    assert sorted(resource["Fn::GetAtt"][0] for resource in invoke["Resource"]) == sorted(
-        typical.synthesised.id_of(function) for function in allowed
-    )
+    allowed = {found.id_of(function) for function in [*own, typical.target_function]}
+    aliases = set(found.of_type("AWS::Lambda::Alias"))
+    assert {found.text(resource) for resource in invoke["Resource"]} == {f"<{id}>" for id in allowed | aliases}
 
 
 def test_nobody_else_is_let_in_by_a_function_but_the_rule_of_the_clean_up(typical):

@@ -1,6 +1,7 @@
 """A fragment as it stands in somebody's own state machine, and what attaching that machine lets whom do."""
 
 import json
+from typing import Any
 
 import pytest
 from aws_cdk import App, CfnParameter, Duration, Stack
@@ -198,6 +199,13 @@ def test_a_machine_without_any_token_in_jsonata_is_refused_too(stack):
         TicketLock(stack, "Lock").attach(machine)
 
 
+def test_an_imported_machine_cannot_be_attached(stack):
+    arn = "arn:aws:states:eu-west-1:123456789012:stateMachine:Orders"
+    imported: Any = sfn.StateMachine.from_state_machine_arn(stack, "Imported", arn)
+    with pytest.raises(ValueError, match="machine is Test/Imported, which is imported; allowed: one of this app"):
+        TicketLock(stack, "Lock").attach(imported)
+
+
 def test_a_protected_state_may_be_in_jsonata(stack, synthesise):
     lock = TicketLock(stack, "Lock")
     look = sfn.Pass.jsonata(stack, "Look", outputs="{% $states.input %}")
@@ -318,10 +326,11 @@ def test_the_machine_may_do_what_its_states_do_and_nothing_else(typical):
     found, lock = typical.synthesised, typical.lock
     allowed = granted(found, typical.machine)
     own = [lock.take_ticket, lock.wait_for_call, lock.check_position, lock.heartbeat, lock.release]
+    by_alias = {f"<{id}>" for id in found.of_type("AWS::Lambda::Alias")}
     invoked = {found.text(resource) for resource in allowed["lambda:InvokeFunction"]}
     work = "arn:aws:lambda:eu-west-1:123456789012:function:work"
     # The CDK's own grant for a function in a state of the user's has its versions too.
-    assert invoked == {f"<{found.id_of(function)}>" for function in own} | {work, f"{work}:*"}
+    assert invoked == {f"<{found.id_of(function)}>" for function in own} | by_alias | {work, f"{work}:*"}
     assert set(allowed) == {
         "dynamodb:UpdateItem",
         "events:DescribeRule",
@@ -377,10 +386,11 @@ def test_a_machine_that_is_never_called_does_not_park(stack, synthesise):
     assert "WaitForCall" not in str(synthesised.definition(machine))
 
 
-def test_a_machine_with_a_fragment_that_was_never_attached_fails_the_synthesis(outdir):
+@pytest.mark.parametrize("snap_start", [False, True], ids=["no snapshots", "snap_start"])
+def test_a_machine_with_a_fragment_that_was_never_attached_fails_the_synthesis(snap_start, outdir):
     app = App(outdir=outdir)
     stack, other = Stack(app, "Locks"), Stack(app, "Orders")
-    lock = TicketLock(stack, "Lock")
+    lock = TicketLock(stack, "Lock", snap_start=snap_start)
     attached(lock, stack, lock.serialize(stack, "Bill", sfn.Pass(stack, "Look"), entity="e"))
     for scope in (stack, other):
         fragment = lock.serialize(scope, "Ship", sfn.Pass(scope, "Nothing"), entity="e")
@@ -441,7 +451,7 @@ class Warned:
         chain = sfn.Chain.start(next(iter(of.values())))
         for fragment in list(of.values())[1:]:
             chain = chain.next(fragment)
-        machine_of(stack, chain)
+        attached(lock, stack, chain)
         found = Annotations.from_stack(stack).find_warning(
             "*", Match.string_like_regexp("one lock for every execution")
         )

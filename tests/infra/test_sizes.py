@@ -26,6 +26,7 @@ HEAD = "arn:aws-iso-f:{}:us-isof-south-1:123456789012:{}"
 ARNS = {
     "AWS::StepFunctions::StateMachine": HEAD.format("states", f"stateMachine:{80 * 'm'}"),
     "AWS::Lambda::Function": HEAD.format("lambda", f"function:{64 * 'f'}"),
+    "AWS::Lambda::Alias": HEAD.format("lambda", f"function:{64 * 'f'}:live"),
     "AWS::DynamoDB::Table": HEAD.format("dynamodb", f"table/{255 * 't'}"),
     "AWS::KMS::Key": HEAD.format("kms", f"key/mrk-{32 * 'k'}"),
     "AWS::SQS::Queue": HEAD.format("sqs", 80 * "q"),

@@ -1,6 +1,7 @@
 """A deployment over running executions: they keep the definition that they began with, and permissions are today's."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ OTHERS: list[dict[str, Any]] = [
     {"heartbeat": False},
     {"hand_over": HandOver.POLL},
     {"heartbeat": False, "hand_over": HandOver.POLL},
+    {"snap_start": True},
 ]
 
 
@@ -43,6 +45,9 @@ class Deployed:
 
     def machine(self, id):
         return self.lock.node.find_child("Serialize").node.find_child(id)
+
+    def aliases(self):
+        return self.found.of_type("AWS::Lambda::Alias")
 
     def continuing(self):
         return self.found.definition(self.machine("Continue"))
@@ -81,12 +86,20 @@ def test_a_setting_takes_no_permission_from_a_workflow_that_is_attached(outdir, 
         workflow = sfn.StateMachine(stack, "Workflow", definition_body=body)
         lock.attach(workflow)
         granted.append(allowed(synthesise(stack), workflow))
-    assert [granted[0] - others for others in granted[1:]] == [set(), set(), set()]
+    assert [granted[0] - others for others in granted[1:]] == [set()] * len(OTHERS)
 
 
 def test_waits_and_holds_go_on_in_a_machine_that_can_do_both_whatever_the_settings(before, after):
     assert after.continuing()["States"].keys() == before.continuing()["States"].keys()
     assert after.continuing()["StartAt"] == before.continuing()["StartAt"]
+
+
+@pytest.mark.parametrize("then", [True, False], ids=["switched off", "switched on"])
+def test_what_running_executions_call_outlives_snap_start(then, outdir, synthesise):
+    were, are = (Deployed(outdir, synthesise, snap_start=snap_start) for snap_start in (then, not then))
+    assert were.aliases().keys() == are.aliases().keys()
+    for machine in ("StateMachine", "Continue"):
+        assert allowed(were.found, were.machine(machine)) == allowed(are.found, are.machine(machine))
 
 
 def test_a_retired_target_is_refused_to_new_executions_and_kept_for_those_that_were_let_in(outdir, synthesise):
@@ -97,6 +110,19 @@ def test_a_retired_target_is_refused_to_new_executions_and_kept_for_those_that_w
     for name in ("state_machine", "release", "clean_up"):
         then, now = (allowed(each.found, getattr(each.lock, name)) for each in (were, are))
         assert then == now
+
+
+@pytest.mark.parametrize("setting", ["snap_start", "memory_size", "architecture", "clean_up_concurrency"])
+def test_the_page_has_a_row_for_what_lambda_runs_the_functions_on(setting):
+    page = (Path(__file__).parents[2] / "docs/upgrades.md").read_text()
+    assert [line for line in page.splitlines() if line.startswith("| ") and f"`{setting}`" in line.split("|")[1]]
+
+
+def test_the_page_tells_how_a_key_is_changed_under_running_executions():
+    page = (Path(__file__).parents[2] / "docs/upgrades.md").read_text()
+    [row] = [line for line in page.splitlines() if line.startswith("| `encryption_key`")]
+    assert "(#another-key)" in row
+    assert "## Another key" in page
 
 
 def test_a_target_cannot_be_retired_and_allowed(stack):

@@ -9,7 +9,7 @@ from aws_cdk import App
 from aws_cdk.assertions import Template
 from botocore.exceptions import ClientError
 from ticketlock_local.aws import cost, report
-from ticketlock_local.aws.account import Account, NoAccount
+from ticketlock_local.aws.account import Account, NoAccount, own_session
 from ticketlock_local.aws.app import CheckedStack
 from ticketlock_local.aws.checking import Check, check
 from ticketlock_local.aws.checklist.order import CHECKS
@@ -100,6 +100,13 @@ class TestConsent:
         monkeypatch.delenv("AWS_REGION", raising=False)
         with pytest.raises(NoAccount, match="AWS_REGION"):
             Account.of(boto3.Session("key", "secret"))
+
+    def test_the_region_is_that_of_aws_region_or_else_the_sdks_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        monkeypatch.setenv("AWS_REGION", "eu-west-1")
+        assert own_session().region_name == "eu-west-1"
+        monkeypatch.setenv("AWS_REGION", "")
+        assert own_session().region_name == "us-east-1"
 
     def test_more_executions_cost_more(self) -> None:
         assert cost.estimate_usd(0) < cost.estimate_usd(400) < cost.estimate_usd(2_000) < 5
@@ -201,6 +208,12 @@ def test_no_resource_of_the_real_stack_outlives_it() -> None:
     assert "PointInTimeRecoverySpecification" not in table  # it would leave a backup
     functions = [each["Properties"] for each in resources.values() if each["Type"] == "AWS::Lambda::Function"]
     assert all("LoggingConfig" in each for each in functions)  # Lambda's own log groups would stay
+
+
+def test_an_account_that_may_reserve_no_concurrency_can_deploy_the_stack() -> None:
+    stack = CheckedStack(App(), "ticketlock-check-x", bucket="ticketlock-check-x", run="x")
+    resources = Template.from_stack(stack).to_json()["Resources"].values()
+    assert not [each for each in resources if "ReservedConcurrentExecutions" in each.get("Properties", {})]
 
 
 class TestTheReport:

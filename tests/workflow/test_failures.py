@@ -70,6 +70,7 @@ def test_a_closed_nested_execution_has_ended(status: str) -> None:
     Failure("Lambda.TooManyRequestsException", "Rate exceeded", "function"),
     Failure("Lambda.ResourceNotReadyException", "The function is inactive", "function"),
     Failure("Lambda.CodeArtifactUserPendingException", "The function is inactive", "function"),
+    Failure("Lambda.SnapStartNotReadyException", "Lambda is initializing your function", "function"),
     Failure("States.DataLimitExceeded", "the result is too large", "execution"),
 )
 def test_work_whose_own_end_came_back_or_that_never_began_has_ended(failure: Failure) -> None:
@@ -81,6 +82,7 @@ def test_work_whose_own_end_came_back_or_that_never_began_has_ended(failure: Fai
     Failure("States.Timeout", "", "execution"),
     Failure("Lambda.SdkClientException", "Read timed out", "function"),
     Failure("Lambda.ServiceException", "", "function"),
+    Failure("Lambda.SnapStartTimeoutException", "Lambda could not restore the snapshot in time", "function"),
     Failure("Lambda.ServiceException", "not JSON", "function"),
     Failure("States.TaskFailed", "[1]", "function"),
     Failure("StepFunctions.ExecutionAlreadyExistsException", "", "execution"),

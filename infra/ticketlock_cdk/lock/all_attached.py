@@ -5,7 +5,6 @@ from typing import Any
 
 import jsii
 from aws_cdk import Stack, Stage
-from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct, IConstruct, IValidation
 
@@ -18,7 +17,7 @@ class AllAttached:
 
     Args:
         lock: the lock.
-        first_step: its function which the first state of every fragment calls.
+        first_step: the ARN that the first state of every fragment calls.
         fragments: all of them, by then.
         attached: the state machines that were attached, by then.
     """
@@ -26,7 +25,7 @@ class AllAttached:
     def __init__(
         self,
         lock: Construct,
-        first_step: lambda_.IFunction,
+        first_step: str,
         fragments: Sequence[Serialized],
         attached: Callable[[], Sequence[sfn.StateMachine]],
     ) -> None:
@@ -53,7 +52,7 @@ class AllAttached:
         # As the lock's own stack has it, also where the machine is in another one.
         stack = Stack.of(self._lock)
         parts = _parts(stack.resolve(machine.definition_string))
-        if stack.resolve(self._first_step.function_arn) not in parts:
+        if stack.resolve(self._first_step) not in parts:
             return []
         text = "".join(part for part in parts if isinstance(part, str))
         ids = sorted({each.node.id for each in self._fragments if f'"{each.node.id}.TakeTicket":' in text})

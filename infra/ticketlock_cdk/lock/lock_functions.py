@@ -102,15 +102,15 @@ class LockFunctions(Construct):
 
     Attributes:
         all: every one of them.
-        arns: what the state machine calls, by the construct's id: the function, or an alias of its newest version.
+        arns: what state machines call, by the construct's id: the alias of the newest version.
         take_ticket: checks the request; takes the lock or a place in the queue.
         wait_for_call: leaves the token of a parked waiter's task.
         check_position: looks once, and takes the lock if it is the turn.
         heartbeat: renews the lease.
         release: frees the lock.
         clean_up: does what is left to do for an execution that was stopped.
-        called_by_machines: the ARNs of those that a state machine may invoke, whatever the settings: an execution goes
-            on with the definition that it began with.
+        called_by_machines: the ARNs that a state machine may invoke, by the construct's id, whatever the settings: an
+            execution goes on with the definition that it began with, which may name the function itself.
         calling: those that end callback tasks: their own, or the next waiter's.
         failing: those that fail them.
     """
@@ -139,7 +139,7 @@ class LockFunctions(Construct):
         self._service_name = service_name
         self.all: list[lambda_.Function] = []
         self.arns: dict[str, str] = {}
-        self._aliases: list[str] = []
+        self.called_by_machines: dict[str, list[str]] = {}
         stage = Stage.of(self)
         assert stage is not None  # a construct outside of an app cannot be synthesised
         self._code = lambda_.Code.from_asset(str(stage_functions(Path(stage.asset_outdir))))
@@ -152,10 +152,6 @@ class LockFunctions(Construct):
         self.clean_up = self._function(
             _CLEAN_UP, Duration.seconds(_CLEAN_UP_S), reserved_concurrent_executions=machines.clean_up_concurrency
         )
-        # By its own ARN each, too: executions that began before the snapshots call it so.
-        stepping = (self.take_ticket, self.wait_for_call, self.check_position, self.heartbeat, self.release)
-        own = [function.function_arn for function in stepping]
-        self.called_by_machines = [*own, *self._aliases]
         self.calling = [self.wait_for_call, self.check_position, self.heartbeat, self.release, self.clean_up]
         self.failing = [self.heartbeat, self.release]
 
@@ -174,8 +170,8 @@ class LockFunctions(Construct):
         if network is not None:
             let_join(role)
         acknowledge_wildcard(role, reason="X-Ray, and EC2 where Lambda makes network interfaces, name no resources.")
-        snapped = self._machines.snap_start and step is not _CLEAN_UP
-        if snapped:
+        stepping = step is not _CLEAN_UP
+        if stepping and self._machines.snap_start:
             more["snap_start"] = lambda_.SnapStartConf.ON_PUBLISHED_VERSIONS
         function = lambda_.Function(
             self,
@@ -196,12 +192,12 @@ class LockFunctions(Construct):
         function.add_to_role_policy(iam.PolicyStatement(actions=list(step.actions), resources=[self._table.table_arn]))
         if self._table.encryption_key is not None:
             let_write(function, self._table.encryption_key)
-        self.arns[step.id] = function.function_arn
-        if snapped:
-            # A snapshot belongs to a version. Running executions call what their definition names, which an alias
-            # outlives: https://docs.aws.amazon.com/lambda/latest/dg/snapstart.html
+        if stepping:
+            # Whatever the settings. A snapshot belongs to a version, and running executions call what their definition
+            # names: an alias outlives versions, and must outlive snap_start too.
+            # https://docs.aws.amazon.com/lambda/latest/dg/snapstart.html
             alias = lambda_.Alias(self, f"{step.id}Live", alias_name="live", version=function.current_version)
             self.arns[step.id] = alias.function_arn
-            self._aliases.append(alias.function_arn)
+            self.called_by_machines[step.id] = [function.function_arn, alias.function_arn]
         self.all.append(function)
         return function

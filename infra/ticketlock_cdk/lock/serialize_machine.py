@@ -49,13 +49,10 @@ class SerializeMachine(Construct):
             "removal_policy": removal_policy,
             "encryption_key": encryption_key,
         }
-        going_on = {
-            "CheckPositionArn": functions.arns["CheckPosition"],
-            "WaitForCallArn": functions.arns["WaitForCall"],
-            "HeartbeatArn": functions.arns["Heartbeat"],
-        }
+        steps = ("CheckPosition", "WaitForCall", "Heartbeat")
+        going_on = {f"{step}Arn": functions.arns[step] for step in steps}
         self.continues = self._machine("Continue", continue_definition(settings), going_on)
-        let_invoke(self.continues, list(going_on.values()))
+        let_invoke(self.continues, [arn for step in steps for arn in functions.called_by_machines[step]])
         continues_arn = self.continues.state_machine_arn
         definition = serialize_definition(settings, [target.arn for target in targets])
         known = {
@@ -72,7 +69,8 @@ class SerializeMachine(Construct):
         admitted = [*targets, *retired_targets]
         # The very ARNs that are called: a target with a version or an alias is allowed as that alone.
         invoked = [each.arn for each in admitted if each.kind == "function"]
-        let_invoke(self.state_machine, [*functions.called_by_machines, *invoked])
+        steps_of_its_own = [arn for arns in functions.called_by_machines.values() for arn in arns]
+        let_invoke(self.state_machine, [*steps_of_its_own, *invoked])
         let_write_sessions(self.state_machine, table)
         nested = [(each.machine_arn, each.executions_arn(Stack.of(self))) for each in admitted if each.machine_arn]
         let_nest(self.state_machine, [*nested, (continues_arn, executions_arn(Stack.of(self), continues_arn))])

@@ -384,9 +384,13 @@ def is_in_jsonata(machine: sfn.StateMachine) -> bool:
 
     States in JSONPath have no place in it, and the CDK does not say so:
     https://docs.aws.amazon.com/step-functions/latest/dg/transforming-data.html
+
+    Raises:
+        ValueError: the state machine is imported, so that nobody knows its definition.
     """
     resource = machine.node.default_child
-    assert isinstance(resource, sfn.CfnStateMachine)
+    if not isinstance(resource, sfn.CfnStateMachine):
+        raise ValueError(f"machine is {machine.node.path}, which is imported; allowed: one of this app")
     match Stack.of(machine).resolve(resource.definition_string):
         case str() as text:
             return text.endswith(_IN_JSONATA)

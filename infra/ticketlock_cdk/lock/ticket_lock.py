@@ -213,12 +213,14 @@ class TicketLock(LockMetrics, Construct):
         self.dead_letter_queue: sqs.IQueue = dead_letter_queue
         self._settings = settings
         self._substitutions = machine.substitutions
-        self._invoked = functions.called_by_machines
+        self._invoked = [arn for arns in functions.called_by_machines.values() for arn in arns]
         self._target_stacks = [target.stack for target in [*allowed, *retired] if target.stack is not None]
         self._continues_arn = machine.continues.state_machine_arn
         self._machines: Sequence[sfn.StateMachine] = [machine.state_machine, machine.continues]
         self._fragments: list[Serialized] = []
-        self.node.add_validation(AllAttached(self, self.take_ticket, self._fragments, lambda: self._machines))
+        self.node.add_validation(
+            AllAttached(self, functions.arns["TakeTicket"], self._fragments, lambda: self._machines)
+        )
         self.alarms: Mapping[str, cloudwatch.Alarm] = {}
         if alarms:
             self.alarms = LockAlarms(
@@ -318,8 +320,8 @@ class TicketLock(LockMetrics, Construct):
         Once more changes nothing.
 
         Raises:
-            ValueError: it is an Express one, one whose own language is JSONata, one in another Region or account, or
-                one too many.
+            ValueError: it is an Express one, an imported one, one whose own language is JSONata, one in another Region
+                or account, or one too many.
         """
         if is_express(machine):
             raise ValueError(f"machine is {machine.node.path}, {EXPRESS}")

@@ -3,12 +3,11 @@
 import argparse
 import sys
 
-import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 
 from ticketlock_local.aws import cost, report
-from ticketlock_local.aws.account import Account
+from ticketlock_local.aws.account import Account, own_session
 from ticketlock_local.aws.checklist.order import CHECKS
 from ticketlock_local.aws.consent import agree
 from ticketlock_local.aws.deployed import Bursts
@@ -28,7 +27,7 @@ def main() -> int:
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
     starts = 0 if given.no_bursts else given.burst_starts
     try:
-        account = Account.of(boto3.Session())
+        account = Account.of(own_session())
         stack = OwnStack(account)
         agree(account, _what(stack, starts), yes=given.yes, named=given.account, stdin=sys.stdin, tell=console.out)
         lines, left = run(account, stack, CHECKS, Bursts(starts), console.out)

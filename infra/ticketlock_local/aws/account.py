@@ -24,6 +24,11 @@ class NoAccount(LocalCloudError):
     """There is no account to look at; the message says what is missing."""
 
 
+def own_session() -> boto3.Session:
+    """A session by the SDK's own settings, and by AWS_REGION, which boto3 alone of all the SDKs does not read."""
+    return boto3.Session(region_name=os.environ.get("AWS_REGION") or None)
+
+
 @dataclass(frozen=True, eq=False)
 class Account:
     """One account in one Region.

@@ -66,6 +66,9 @@ class CheckedStack(Stack):
             lease=Duration.seconds(LEASE_S),
             poll=Duration.seconds(1),
             targets=[waits, sleeps, raises, fails, times_out],
+            # A new account's quota may leave nothing to reserve:
+            # https://docs.aws.amazon.com/lambda/latest/dg/configuration-concurrency.html
+            clean_up_concurrency=None,
             removal_policy=RemovalPolicy.DESTROY,
         )
         _without_backups(lock)

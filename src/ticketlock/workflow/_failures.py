@@ -24,6 +24,7 @@ _ENDED_BY_NAME = frozenset(
         "Lambda.ResourceNotFoundException",
         "Lambda.ResourceNotReadyException",
         "Lambda.CodeArtifactUserPendingException",
+        "Lambda.SnapStartNotReadyException",
         "Lambda.InvalidRequestContentException",
         "Lambda.RequestTooLargeException",
         "Sandbox.Timedout",
