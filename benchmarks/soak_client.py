@@ -14,7 +14,7 @@ import threading
 import time
 import tracemalloc
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -126,8 +126,13 @@ def _look(client: Any, watchers: int = 0) -> Used:
         files=process.num_fds(),
         traced_kib=tracemalloc.get_traced_memory()[0] / 1_024,
         rss_kib=process.memory_info().rss / 1_024,
-        remembered=sum(map(len, (asking._held, asking.known._locks, client._waiters))),
+        remembered=sum(map(len, (asking._held, asking.known._locks, _under_way(client)))),
     )
+
+
+def _under_way(client: Any) -> Collection[object]:
+    """Acquisitions, of a client for threads releases too, that have not ended."""
+    return list(client._under_way._began) if isinstance(client, LockClient) else client._waiters
 
 
 def _lived(workers: Sequence[Counter[str] | BaseException], seen: Sequence[Used], closed: Used) -> Lived:

@@ -144,6 +144,7 @@ def test_a_place_that_could_not_be_taken_is_unknown_if_its_first_row_may_stand(
     joining = bob.steps(bob.claim(lock), lambda me: me.join())
     joining.step()
     joining.fail(rows_error("the row"))
+    joining.step()
     joining.fail(RequestNotApplied("the transaction"))
     assert joining.done
     assert type(joining.error) is rows_error
@@ -155,6 +156,7 @@ def test_a_row_that_may_stand_is_found_to_be_mine_by_the_next_try(alice: Process
     joining = bob.steps(claim, lambda me: me.join())
     joining.step()
     joining.fail(RequestNotApplied("throttled"))
+    joining.step()
     together = joining.next_request
     assert isinstance(together, TransactWrite)
     assert bob.table.perform(together).applied
@@ -171,6 +173,7 @@ def test_a_number_that_was_taken_with_its_row_is_young_so_that_no_torn_look_decl
     joining.step()
     world.advance(60_000)
     joining.fail(RequestNotApplied("late"))
+    joining.step()
     joining.step()
     item = alice.table.inspect(lock).item
     assert item is not None
@@ -204,6 +207,7 @@ def test_of_two_who_take_a_number_and_a_row_together_the_second_comes_behind_the
     for each in racing:
         each.step()
         each.fail(RequestNotApplied("throttled"))
+        each.step()
     (first, _), (second, _) = (each.to_the_end() for each in racing)
     assert first.ticket < second.ticket
     assert counts(alice, lock) == (1, 2, 2)
@@ -217,6 +221,7 @@ def test_whoever_takes_a_number_and_a_row_together_comes_in_though_ten_others_co
     joining = bob.steps(bob.claim(lock), lambda me: me.join())
     joining.step()
     joining.fail(RequestNotApplied("throttled"))
+    joining.step()
     for _ in range(10):
         carol.queued(carol.claim(lock))
         joining.step()

@@ -91,7 +91,7 @@ def test_every_schedule_of_two_machines_without_a_fault_keeps_every_promise(name
     ],
 )
 def test_a_broken_lock_is_caught_by_a_promise_that_it_breaks(lock: BrokenLock) -> None:
-    assert first_broken(lock, range(400)) is not None
+    assert first_broken(lock, range(1_000)) is not None
 
 
 @pytest.mark.parametrize(("of", "name"), CAUGHT_BY_EVERY)

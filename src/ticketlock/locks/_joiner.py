@@ -8,7 +8,7 @@ from ticketlock.locks._items import LockItem, Row
 from ticketlock.locks._onlooker import Onlooker
 from ticketlock.locks._outcomes import Place
 from ticketlock.wire._attributes import Item, integer
-from ticketlock.wire._requests import Steps
+from ticketlock.wire._requests import Pause, Steps
 
 _TRIES = 5
 _MOST_COME_FIRST = 100
@@ -47,11 +47,12 @@ class Joiner(Onlooker):
                         if reply.applied or self._is_mine(reply.item):
                             return Place(item.issued, lease_until_ms), item
                         unused = False
-                except RequestNotApplied:
-                    pass
-                except OutcomeUnknown:
-                    # The number is too old by now; should its row stand after all, it is found to be mine.
-                    perhaps_stands, unused = was_sent, not was_sent
+                except (RequestNotApplied, OutcomeUnknown) as error:
+                    # Should its row stand after all, it is found to be mine.
+                    if was_sent and isinstance(error, OutcomeUnknown):
+                        perhaps_stands, unused = True, False
+                    # An error brings no time, and what comes next must not be older than it is.
+                    yield from self.send(Pause(0))
             try:
                 joined = yield from self._join_together(item, unused=unused)
             except RequestNotApplied as error:

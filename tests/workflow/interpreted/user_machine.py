@@ -20,7 +20,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from aws_cdk.assertions import Template
-from constructs import Construct
+from constructs import Construct, Node
 from kit.interpreter.harness import Machine, Outcome, until
 from kit.interpreter.lambda_server import function_arn
 from kit.interpreter.stage import CHILD_ARN, CONTINUE_ARN, Stage
@@ -288,10 +288,19 @@ def _harness_arns(stack: Stack, lock: TicketLock) -> dict[str, str]:
     }
     continues = stack.resolve(lock._continues_arn)["Ref"]
     return {
-        **{_logical_id(stack, found): function_arn(name) for name, found in functions.items()},
+        # What definitions call.
+        **{
+            _logical_id(stack, _beside(found).find_child(f"{name}Live")): function_arn(name)
+            for name, found in functions.items()
+        },
         _logical_id(stack, lock.table): "${TableName}",
         continues: CONTINUE_ARN,
     }
+
+
+def _beside(construct: Construct) -> Node:
+    assert construct.node.scope is not None
+    return construct.node.scope.node
 
 
 def _logical_id(stack: Stack, construct: Any) -> str:
