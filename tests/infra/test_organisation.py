@@ -20,8 +20,10 @@ MACHINE = "arn:aws:states:eu-west-1:123456789012:stateMachine:Orders"
 WITHOUT_TAGS = {
     "AWS::CloudWatch::Dashboard",
     "AWS::IAM::Policy",
+    "AWS::Lambda::Alias",
     "AWS::Lambda::EventInvokeConfig",
     "AWS::Lambda::Permission",
+    "AWS::Lambda::Version",
     "AWS::SQS::QueuePolicy",
 }
 
