@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from kit.places import Emulated, Kind, until
 
-from ticketlock import LockClient, RecordWaitExceeded
+from ticketlock import InvalidLockRequest, LockClient, RecordWaitExceeded
 
 pytestmark = pytest.mark.verify("each end is that of a process")
 
@@ -221,8 +221,8 @@ def test_nothing_of_a_lambda_function_runs_between_two_invocations(place: Emulat
         assert place.is_free(f"order-{entity}")
 
 
-def test_an_invocation_that_fails_frees_the_lock(place: Emulated, function: Any, entity: str) -> None:
-    with pytest.raises(KeyError):
+def test_an_invocation_whose_event_lacks_the_key_takes_no_lock(place: Emulated, function: Any, entity: str) -> None:
+    with pytest.raises(InvalidLockRequest, match="orderId"):
         function.handler({"order": entity}, None)
     assert place.is_free(f"order-{entity}")
 
