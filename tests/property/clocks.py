@@ -67,6 +67,7 @@ class Machine:
         called: the callback tasks of its that were answered.
         frozen_at_ms, set_back_at_ms: when it was last frozen, and its wall clock set back.
         unheard: how many of its requests were perhaps applied without an answer.
+        conflict_at_ms: when a request of its last met one of somebody else's.
     """
 
     time: TrueTime
@@ -85,6 +86,7 @@ class Machine:
     frozen_at_ms: float = 0
     set_back_at_ms: float = 0
     unheard: int = 0
+    conflict_at_ms: float = 0
 
     def read(self) -> Reading:
         self._go_on()

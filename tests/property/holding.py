@@ -89,9 +89,9 @@ def works(client: Client, lease: BaseLease, held: Hold, verbs: Iterable[Verb]) -
         if isinstance(error, LockLost):
             witness.is_told_a_loss(held)
         witness.met(error, held)
-        held.over = True
+        held.ends()
         return
-    held.over = True
+    held.ends()
     unheard = client.machine.unheard
     try:
         yield from client.holdings.release(lease)

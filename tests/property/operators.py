@@ -102,7 +102,7 @@ def pessimist(owner: str, rounds: int = 3) -> Script:
             assert isinstance(grant, Grant)
             held = witness.hears_of(machine, claim, grant, Client(world, machine, driver).lease(claim, grant))
             yield Sleep([1, 50, 3_000][world.chance.pick(3)])
-            held.over = True
+            held.ends()
             yield from _frees(world, machine, driver, lambda each: each.owner == owner, False)
 
     return script

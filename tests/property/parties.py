@@ -1,6 +1,7 @@
 """Who takes part, as the witness knows them: those who wait, and those who hold and what they believe."""
 
 from dataclasses import dataclass
+from math import inf
 from typing import Protocol
 
 from kit.invariants import UNCERTAINTY_MS, Belief
@@ -51,13 +52,13 @@ class Hold(Belief):
     Attributes:
         since_ms: when its acquisition began.
         lease: the client's own.
-        over: whether its holder is gone, or has begun to release it.
+        over_ms: when its holder was gone, or began to release it.
     """
 
     machine: Machine
     since_ms: float
     lease: Held
-    over: bool = False
+    over_ms: float = inf
 
     def is_believed(self) -> bool:
         """Whether it believes now, and may be taken at its word.
@@ -65,7 +66,16 @@ class Hold(Belief):
         Not if its machine was frozen with its local clock, and its wall clock set back: then nothing tells it.
         """
         told_by_none = min(self.machine.frozen_at_ms, self.machine.set_back_at_ms) >= self.since_ms
-        return not self.over and not told_by_none and self.lease.is_held()
+        return not self.is_over and not told_by_none and self.lease.is_held()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its holder believes nothing any more."""
+        return self.over_ms < inf
+
+    def ends(self) -> None:
+        """Its holder is gone, or begins to release it."""
+        self.over_ms = min(self.over_ms, self.machine.time.now_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +83,15 @@ class Ending:
     """How a grant came to its end in the table.
 
     Attributes:
-        step: the step at which it did.
+        step, at_ms: the step at which it did, and the time.
         by: the machine whose request it was; empty of time to live, or of somebody who deleted the item.
+        is_taken: whether a later grant has removed it, since its lease was over.
         is_freed: whether somebody freed it who may: its owner, or an operator by force. Then what others believe in
             who have the same grant is nobody's promise any more, but that they are told in the end.
     """
 
     step: int
+    at_ms: float
     by: str
+    is_taken: bool
     is_freed: bool

@@ -193,6 +193,7 @@ class World:
         self.steps += 1
         copy = self.late.pop(which)
         self.witness.log.append(f"{self.steps}: a late copy of {copy.sender.name}'s {copy.call.operation} arrives")
+        self.witness.copies.add(self.steps)
         self._perform(Pending(copy.call), copy.sender, copy.looked)
         self.witness.struck()
 
@@ -304,11 +305,14 @@ class World:
     def _apply(self, machine: Machine, pending: Pending) -> None:
         self._perform(pending, machine, machine.looked)
         pending.applied = True
+        refusal = pending.error.response if isinstance(pending.error, ClientError) else {}
+        if "TransactionConflict" in str(refusal):
+            machine.conflict_at_ms = self.time.now_ms
         # The reply tells the state of the lock: the first page of a look, or a refusal that brings the lock item.
         asked = pending.call.parameters
         is_first_page = pending.call.operation == "query" and "ExclusiveStartKey" not in asked
         is_look = is_first_page and asked["ExpressionAttributeValues"][":partition"]["S"] == self.lock.entity
-        if is_look or (asked.get("Key") == lock_key(self.lock) and isinstance(pending.error, ClientError)):
+        if is_look or (asked.get("Key") == lock_key(self.lock) and "Item" in refusal):
             machine.looked = Look(pending.began or self.steps, pending.began is None)
 
     def _perform(self, pending: Pending, sender: Machine, looked: Look) -> None:

@@ -3,6 +3,8 @@
 import signal
 import socket
 from collections.abc import Iterator
+from contextlib import closing
+from threading import Thread, main_thread
 from types import FrameType
 
 import pytest
@@ -22,16 +24,27 @@ def raised(request: pytest.FixtureRequest) -> Iterator[type[Exception]]:
 
     before = signal.signal(signal.SIGALRM, over)
     yield request.param
-    signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)
+
+
+def sends_a_signal_in_place_of_a_reply(server: socket.socket) -> None:
+    connection, _ = server.accept()
+    with connection:
+        connection.recv(65_536)
+        identity = main_thread().ident
+        assert identity is not None
+        signal.pthread_kill(identity, signal.SIGALRM)
+        connection.recv(65_536)
 
 
 @pytest.mark.parametrize("raised", [SoftTimeLimitExceeded, TimeoutError, RuntimeError, ValueError], indirect=True)
 def test_what_it_raises_while_the_table_is_silent_is_raised_and_not_taken_for_the_networks(
     raised: type[Exception],
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        table = LockTable("locks", client=make_client(endpoint_url=f"http://127.0.0.1:{silent.getsockname()[1]}"))
-        signal.setitimer(signal.ITIMER_REAL, 0.3)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        closing(make_client(endpoint_url=f"http://127.0.0.1:{server.getsockname()[1]}")) as client,
+    ):
+        Thread(target=sends_a_signal_in_place_of_a_reply, args=(server,), daemon=True).start()
         with pytest.raises(raised):
-            table.now()
+            LockTable("locks", client=client).now()

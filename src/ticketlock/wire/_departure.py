@@ -76,15 +76,16 @@ def of_no_library(error: Exception) -> Exception | None:
     """What a signal handler has raised in the middle of a request, and the SDK took for an error of the network.
 
     Its class does not tell: ``TimeoutError`` is what many raise on SIGALRM. It was raised by code of no library, and
-    caught by one.
+    caught by one. The innermost such is it: urllib3 wraps what it takes for the network's, and hands the traceback on.
     """
+    stranger = None
     each: BaseException | None = error
     while each is not None:
         frames = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(each.__traceback__)]
         if isinstance(each, Exception) and frames and _is_library(frames[0]) and not _is_library(frames[-1]):
-            return each
+            stranger = each
         each = each.__cause__ or each.__context__
-    return None
+    return stranger
 
 
 def _is_library(module: str) -> bool:

@@ -76,7 +76,7 @@ def _holds(world: World, machine: Machine, driver: Driver, claim: Claim) -> Acti
             yield Sleep(ms)
             until_ms = yield from _beats(world, driver, me, ticket)
     if hold is not None:
-        hold.over = True
+        hold.ends()
     world.witness.is_no_more(machine)
     yield from driver.run(lambda now: me(now).release(ticket))
 
