@@ -45,12 +45,14 @@ def test_the_programs_options_are_the_programs_without_two_dashes_too(
     assert locks.inspect(entity, namespace="prod").item is None
 
 
+@pytest.mark.verify("each run is a process")
 def test_ours_may_stand_on_both_sides_of_the_entity(command: Command, locks: LockClient, entity: str) -> None:
     ended = command.run("run", "--namespace", "billing", entity, "--lease", "1h30m", "sh", "-c", "echo inside")
     assert (ended.exit_code, ended.out) == (0, "inside\n")
     assert locks.inspect(entity, namespace="billing").item is not None
 
 
+@pytest.mark.verify("each run is a process")
 @pytest.mark.parametrize(
     ("words", "wrong"),
     [
@@ -68,11 +70,13 @@ def test_without_an_entity_or_a_program_where_one_is_announced_no_lock_is_taken(
     assert [lock for lock in locks.list() if lock.lock.entity in ("true", "order-42")] == []
 
 
+@pytest.mark.verify("each run is a process")
 def test_stdin_passes_through_byte_by_byte(command: Command, entity: str) -> None:
     text = "a line\n\n  another, without an end"
     assert command.run("run", entity, "--", "cat", text=text).out == text
 
 
+@pytest.mark.verify("each run is a process")
 @pytest.mark.parametrize("code", [0, 1, 75, 255])
 def test_the_exit_code_is_the_commands_own(command: Command, entity: str, code: int) -> None:
     assert command.run("run", entity, "--", "sh", "-c", f"exit {code}").exit_code == code
@@ -94,6 +98,7 @@ def test_what_may_not_be_executed_is_said_before_the_wait(
     assert ended.exit_code == 126
 
 
+@pytest.mark.verify("each run is a process")
 def test_what_cannot_be_executed_frees_the_lock(
     command: Command, locks: LockClient, entity: str, tmp_path: Path
 ) -> None:
@@ -115,6 +120,7 @@ def test_a_held_lock_ends_it_at_once_if_it_may_not_wait(command: Command, locks:
     assert 'held by "build-7" since 20' in ended.err
 
 
+@pytest.mark.verify("each run is a process")
 def test_a_wait_in_vain_leaves_the_queue_with_an_exit_code_of_ones_own(
     command: Command, locks: LockClient, entity: str
 ) -> None:
@@ -131,6 +137,7 @@ def test_a_closed_lock_is_said_to_be_closed(command: Command, locks: LockClient,
     assert ended.err.endswith("closed: an operator has set its limit to 0\n")
 
 
+@pytest.mark.verify("each run is a process")
 def test_two_runs_that_wait_run_in_the_order_of_their_arrival(
     command: Command, locks: LockClient, entity: str, tmp_path: Path
 ) -> None:
@@ -149,12 +156,14 @@ def test_two_runs_that_wait_run_in_the_order_of_their_arrival(
     assert order.read_text() == "first\nsecond\n"
 
 
+@pytest.mark.verify("each run is a process")
 def test_two_runs_share_a_lock_that_both_want_to_share(command: Command, entity: str) -> None:
     runs = [command.start("run", entity, "--shared", "--", "sh", "-c", "echo inside; read go") for _ in range(2)]
     assert [run.line() for run in runs] == ["inside", "inside"]
     assert [run.end("on\n").exit_code for run in runs] == [0, 0]
 
 
+@pytest.mark.verify("each run is a process")
 def test_another_number_of_permits_than_the_locks_is_refused(command: Command, entity: str) -> None:
     assert command.run("run", entity, "--permits", "2", "--", "true").exit_code == 0
     ended = command.run("run", entity, "--permits", "3", "--", "true")
@@ -164,11 +173,13 @@ def test_another_number_of_permits_than_the_locks_is_refused(command: Command, e
     )
 
 
+@pytest.mark.verify("each run is a process")
 def test_files_that_were_left_open_for_the_command_stay_open(command: Command, entity: str) -> None:
     run = command.start("-c", f"exec 7<<<kept; ticketlock run {entity} -- cat /dev/fd/7", program=("bash",))
     assert run.end().out == "kept\n"
 
 
+@pytest.mark.verify("each run is a process")
 def test_it_runs_as_a_module_too(command: Command, entity: str) -> None:
     run = command.start("-m", "ticketlock", "run", entity, "--", "echo", "inside", program=(sys.executable,))
     assert run.end().out == "inside\n"

@@ -125,6 +125,7 @@ def test_third_party_packages_are_installed_once(monkeypatch):
     assert third_party_packages(source_folder("functions") / "requirements.txt") == first
 
 
+@pytest.mark.verify("a stack of its own, synthesised")
 def test_a_package_of_another_content_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     requirements = tmp_path / "requirements.txt"

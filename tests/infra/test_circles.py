@@ -35,6 +35,7 @@ def test_a_function_that_is_a_target_may_use_the_lock(stack, synthesise):
     assert {"dynamodb:UpdateItem", "states:SendTaskSuccess"} <= may(synthesise(stack), target)
 
 
+@pytest.mark.verify("a stack of its own, synthesised")
 @pytest.mark.parametrize("kind", [function, machine])
 def test_a_target_may_start_the_next_execution(kind, stack, synthesise):
     target = kind(stack)
@@ -49,6 +50,7 @@ def fragment_over(stack, work):
     return lock, workflow
 
 
+@pytest.mark.verify("a stack of its own, synthesised")
 @pytest.mark.parametrize("kind", [function, machine])
 def test_what_a_fragment_runs_may_use_the_lock(kind, stack, synthesise):
     work = kind(stack)
@@ -57,6 +59,7 @@ def test_what_a_fragment_runs_may_use_the_lock(kind, stack, synthesise):
     assert {"dynamodb:UpdateItem", "states:SendTaskSuccess"} <= may(synthesise(stack), work)
 
 
+@pytest.mark.verify("a stack of its own, synthesised")
 def test_a_workflow_with_a_fragment_may_use_the_lock_and_start_executions_of_it(stack, synthesise):
     lock, workflow = fragment_over(stack, function(stack))
     lock.grant_use(workflow)

@@ -67,6 +67,7 @@ def test_the_one_that_parks_is_over_before_a_parking_is(typical):
     assert typical.synthesised.function(typical.lock.wait_for_call)["Timeout"] < parked_for
 
 
+@pytest.mark.verify("a stack of its own, synthesised")
 @pytest.mark.parametrize(("lease_s", "timeout_s"), [(10, 4), (12, 5), (20, 9), (22, 10), (60, 10)])
 def test_a_beat_ends_before_the_next_one_begins(lease_s, timeout_s, stack, synthesise):
     lock = TicketLock(stack, "Lock", lease=Duration.seconds(lease_s), poll=Duration.seconds(1))
@@ -134,6 +135,7 @@ def called(request, stack, synthesise):
     return Called(stack, synthesise, snap_start=request.param)
 
 
+@pytest.mark.verify("a stack of its own, synthesised")
 def test_the_machine_calls_the_newest_versions_by_aliases_with_snapshots_and_without(called):
     assert {each["Name"] for each in called.aliases.values()} == {"live"}
     task = called.found.definition(called.lock.state_machine)["States"]["TakeTicket"]["Parameters"]
@@ -144,6 +146,7 @@ def test_the_machine_calls_the_newest_versions_by_aliases_with_snapshots_and_wit
     assert len(arns) == len(called.stepping)
 
 
+@pytest.mark.verify("a stack of its own, synthesised")
 def test_the_machines_may_call_aliases_and_what_older_definitions_call(called):
     own = {called.found.id_of(function) for function in called.stepping}
     assert called.invoked(called.lock.state_machine) == {f"<{id}>" for id in own | set(called.aliases)}
@@ -154,6 +157,7 @@ def test_the_machines_may_call_aliases_and_what_older_definitions_call(called):
     assert called.invoked(continues) == {f"<{id}>" for id in own | of_them}
 
 
+@pytest.mark.verify("a stack of its own, synthesised")
 def test_all_but_the_clean_up_start_from_snapshots(stack, synthesise):
     called = Called(stack, synthesise, snap_start=True)
     for function in called.stepping:

@@ -130,6 +130,7 @@ def test_an_operator_lists_attributes_that_it_names_and_of_these_no_secret(every
     }
 
 
+@pytest.mark.verify("a stack of its own, synthesised")
 def test_a_table_without_a_key_of_its_own_needs_none(stack, synthesise):
     lock = TicketLock(stack, "Lock")
     role = iam.Role(stack, "Client", assumed_by=iam.ServicePrincipal("ecs-tasks.amazonaws.com"))
@@ -138,6 +139,7 @@ def test_a_table_without_a_key_of_its_own_needs_none(stack, synthesise):
     assert "kms:" not in str(list(synthesise(stack).statements(role)))
 
 
+@pytest.mark.verify("a stack of its own, synthesised")
 def test_an_imported_table_is_granted_too(stack, synthesise):
     lock = TicketLock(stack, "Lock", table=dynamodb.Table.from_table_name(stack, "Given", "locks"))
     role = iam.Role(stack, "Client", assumed_by=iam.ServicePrincipal("ecs-tasks.amazonaws.com"))

@@ -98,6 +98,7 @@ def test_every_task_has_an_end(typical):
     assert not [name for name, state in tasks.items() if "TimeoutSeconds" not in state]
 
 
+@pytest.mark.verify("a stack of its own, synthesised")
 @pytest.mark.parametrize("lease_s", [10, 30, 60, 3_600])
 def test_the_heartbeat_follows_the_lease(lease_s, stack, synthesise):
     lock = TicketLock(stack, "Lock", lease=Duration.seconds(lease_s))
@@ -124,6 +125,7 @@ def test_the_steps_learn_the_settings(stack, synthesise):
     assert payload["defaultPermits"] == 3
 
 
+@pytest.mark.verify("a stack of its own, synthesised")
 def test_two_of_them_fit_in_one_stack(stack, synthesise):
     first, second = TicketLock(stack, "First"), TicketLock(stack, "Second")
     found = synthesise(stack)

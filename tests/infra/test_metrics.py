@@ -39,6 +39,7 @@ def test_what_the_caller_wants_instead_goes_before(typical):
     assert (metric.statistic, metric.period.to_seconds(), metric.label) == ("Maximum", 60, "longest")
 
 
+@pytest.mark.verify("a stack of its own, synthesised")
 def test_two_locks_are_told_apart(stack, synthesise):
     first, second = TicketLock(stack, "First"), TicketLock(stack, "Second")
     assert first.metric_grants().dimensions == {"service": first.service_name}

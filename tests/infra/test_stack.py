@@ -38,6 +38,7 @@ def take_ticket(found):
     raise AssertionError("there is no serialised workflow")
 
 
+@pytest.mark.verify("a stack of its own, synthesised")
 def test_its_outputs_are_what_a_caller_needs(stack_with):
     assert set(stack_with().template["Outputs"]) == OUTPUTS
 
@@ -55,6 +56,7 @@ def test_further_targets_are_allowed_beside_the_examples(stack_with):
     assert "Example" in settings
 
 
+@pytest.mark.verify("a stack of its own, synthesised")
 def test_targets_may_be_a_list(stack_with):
     assert f'"{FUNCTION}"' in take_ticket(stack_with(targets=[FUNCTION]))
 
@@ -63,6 +65,7 @@ def test_it_waits_for_ever_unless_told_otherwise(stack_with):
     assert '"defaultRecordWaitSeconds": "Infinity"' in take_ticket(stack_with())
 
 
+@pytest.mark.verify("a stack of its own, synthesised")
 @pytest.mark.parametrize("wait", ["30", 30])
 def test_its_settings_come_from_the_context(wait, stack_with):
     settings = take_ticket(stack_with(lease="20", poll="2", default_record_wait=wait, permits="3"))
@@ -72,6 +75,7 @@ def test_its_settings_come_from_the_context(wait, stack_with):
     assert '"pollSeconds": 2' in settings
 
 
+@pytest.mark.verify("a stack of its own, synthesised")
 def test_how_waiters_learn_of_their_turn_comes_from_the_context(stack_with):
     assert '"handOver": "callback"' in take_ticket(stack_with())
     assert '"handOver": "poll"' in take_ticket(stack_with(hand_over="poll"))
@@ -89,6 +93,7 @@ def test_a_deployment_without_heartbeat_bounds_the_work(stack_with):
     assert '"Heartbeat"' not in settings
 
 
+@pytest.mark.verify("a stack of its own, synthesised")
 @pytest.mark.parametrize(("policy", "expected"), [("retain", "Retain"), ("destroy", "Delete"), (None, "Retain")])
 def test_the_table_stays_unless_told_otherwise(policy, expected, stack_with):
     found = stack_with(**({} if policy is None else {"removal_policy": policy}))
@@ -96,6 +101,7 @@ def test_the_table_stays_unless_told_otherwise(policy, expected, stack_with):
     assert table["DeletionPolicy"] == expected
 
 
+@pytest.mark.verify("a stack of its own, synthesised")
 @pytest.mark.parametrize("table", ["locks", "arn:aws:dynamodb:eu-west-1:123456789012:table/locks"])
 def test_an_existing_table_can_be_named(table, stack_with):
     found = stack_with(table_name=table)
@@ -103,6 +109,7 @@ def test_an_existing_table_can_be_named(table, stack_with):
     assert found.template["Outputs"]["TableName"]["Value"] == "locks"
 
 
+@pytest.mark.verify("a stack of its own, synthesised")
 @pytest.mark.parametrize(("days", "expected"), [("7", 7), (365, 365), ("infinite", None), (None, 30), ("", 30)])
 def test_logs_are_kept_for_as_long_as_asked_for(days, expected, stack_with):
     found = stack_with(log_retention=days)
@@ -114,6 +121,7 @@ def test_logs_are_kept_for_as_long_as_asked_for(days, expected, stack_with):
     assert kept == {expected}
 
 
+@pytest.mark.verify("a stack of its own, synthesised")
 @pytest.mark.parametrize(("flag", "number"), [("true", 1), (True, 1), ("false", 0), (False, 0), (None, 0), ("", 0)])
 def test_a_dashboard_and_alarms_are_there_if_asked_for(flag, number, stack_with):
     found = stack_with(dashboard=flag, alarms=flag)
@@ -121,6 +129,7 @@ def test_a_dashboard_and_alarms_are_there_if_asked_for(flag, number, stack_with)
     assert bool(found.of_type("AWS::CloudWatch::Alarm")) == bool(number)
 
 
+@pytest.mark.verify("a stack of its own, synthesised")
 @pytest.mark.parametrize(
     "thresholds", ["lost_leases=2, oldest_waiter=1800", {"lost_leases": 2, "oldest_waiter": 1800}], ids=str
 )
@@ -131,6 +140,7 @@ def test_alarms_fire_when_told_and_tell_the_topic(thresholds, stack_with):
     assert all(alarm["AlarmActions"] == [TOPIC] for alarm in alarms.values())
 
 
+@pytest.mark.verify("a stack of its own, synthesised")
 def test_a_key_encrypts_the_table_and_every_log(stack_with):
     found = stack_with(encryption_key=KEY)
     [table] = found.of_type("AWS::DynamoDB::Table").values()
@@ -138,6 +148,7 @@ def test_a_key_encrypts_the_table_and_every_log(stack_with):
     assert {group.get("KmsKeyId") for group in found.of_type("AWS::Logs::LogGroup").values()} == {KEY}
 
 
+@pytest.mark.verify("a stack of its own, synthesised")
 @pytest.mark.parametrize(
     ("groups", "expected"), [("sg-0123456789abcdef0", ["sg-0123456789abcdef0"]), (None, None)], ids=["given", "new"]
 )
@@ -154,6 +165,7 @@ def test_the_functions_are_in_the_network_that_is_named(groups, expected, stack_
     assert all(network["SecurityGroupIds"] == (expected or new) for network in networks)
 
 
+@pytest.mark.verify("a stack of its own, synthesised")
 @pytest.mark.parametrize("boundary", ["developers", "arn:aws:iam::123456789012:policy/developers"])
 def test_a_permissions_boundary_reaches_every_role(boundary, stack_with):
     roles = stack_with(permissions_boundary=boundary).of_type("AWS::IAM::Role").values()

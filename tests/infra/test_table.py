@@ -46,6 +46,7 @@ def test_it_is_no_global_table(table):
     assert table["Type"] == "AWS::DynamoDB::Table"
 
 
+@pytest.mark.verify("a stack of its own, synthesised")
 def test_it_goes_with_the_stack_if_asked_to(stack, synthesise):
     lock = TicketLock(stack, "Lock", removal_policy=RemovalPolicy.DESTROY)
     table = synthesise(stack).one(lock.table)
@@ -53,6 +54,7 @@ def test_it_goes_with_the_stack_if_asked_to(stack, synthesise):
     assert table["Properties"]["DeletionProtectionEnabled"] is False
 
 
+@pytest.mark.verify("a stack of its own, synthesised")
 @pytest.mark.parametrize("kind", [dynamodb.Table, dynamodb.TableV2])
 def test_a_given_table_is_used_and_granted(kind, stack, synthesise):
     given = kind(stack, "Given", partition_key=PK, sort_key=SK, time_to_live_attribute="expiresAt")
@@ -66,6 +68,7 @@ def test_a_given_table_is_used_and_granted(kind, stack, synthesise):
         assert [one["Resource"] for one in granted] == [{"Fn::GetAtt": [found.id_of(given), "Arn"]}]
 
 
+@pytest.mark.verify("a stack of its own, synthesised")
 def test_an_imported_table_is_used(stack, synthesise):
     given = dynamodb.Table.from_table_name(stack, "Given", "locks")
     lock = TicketLock(stack, "Lock", table=given)
@@ -74,6 +77,7 @@ def test_an_imported_table_is_used(stack, synthesise):
     assert found.function(lock.release)["Environment"]["Variables"]["TABLE_NAME"] == "locks"
 
 
+@pytest.mark.verify("a stack of its own, synthesised")
 def test_a_given_table_with_a_key_of_its_own_can_be_read_and_written(stack, synthesise):
     key = kms.Key(stack, "Key")
     given = dynamodb.Table(
@@ -114,6 +118,7 @@ def test_a_given_table_that_keeps_what_is_over_is_refused(kind, attribute, shown
     assert str(refused.value).startswith(f"table Test/Given has {shown}; ")
 
 
+@pytest.mark.verify("a stack of its own, synthesised")
 def test_a_given_table_with_replicas_brings_a_warning(outdir):
     stack = Stack(App(outdir=outdir), "Test", env={"region": "eu-west-1", "account": "123456789012"})
     replicas = [dynamodb.ReplicaTableProps(region="eu-central-1")]
@@ -124,6 +129,7 @@ def test_a_given_table_with_replicas_brings_a_warning(outdir):
     Annotations.from_stack(stack).has_warning("/Test/Lock", Match.string_like_regexp("use one lock in one Region only"))
 
 
+@pytest.mark.verify("a stack of its own, synthesised")
 @pytest.mark.parametrize("table", ["locks", "arn:aws:dynamodb:eu-west-1:123456789012:table/locks"])
 def test_an_existing_table_can_be_named(table, stack, synthesise):
     lock = TicketLock(stack, "Lock", table=table)

@@ -72,12 +72,13 @@ def test_a_look_reads_one_row_more_than_permits_behind_a_few_and_behind_10_000(
     with table_of_its_own(engine) as roomy:
         world = World(roomy)
         alice, bob, last, lock = world.process(), world.process(), world.process(), world.lock()
+        # An engine may take longer than a lease to write 10,000 rows.
+        asked = {"permits": permits, "lease_ms": 60 * LEASE_MS}
         for _ in range(permits):
-            alice.granted(alice.claim(lock, permits=permits))
-        ahead = bob.claim(lock, permits=permits)
-        first = bob.queued(ahead)
+            alice.granted(alice.claim(lock, **asked))
+        first = bob.queued(bob.claim(lock, **asked))
         stand_in_line(world, alice, lock, first.place.ticket, extra)
-        claim = last.claim(lock, permits=permits)
+        claim = last.claim(lock, **asked)
         position = last.queued(claim)
         assert last.operations(lambda: last.look(claim, position)) == ["Query"]
         assert last.sent[-1].response["ScannedCount"] == 1 + permits + 1
@@ -111,7 +112,7 @@ def stand_in_line(
                 "Item": {
                     **row_key(lock, after_ticket + 1 + index),
                     "owner": {"S": f"owner-{index}"},
-                    "leaseUntilMs": number(world.now_ms + LEASE_MS),
+                    "leaseUntilMs": number(world.now_ms + 60 * LEASE_MS),
                     "createdAtMs": number(world.now_ms),
                     "expiresAt": number(world.now_ms // 1_000 + 86_400),
                     **more,

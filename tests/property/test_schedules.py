@@ -41,6 +41,8 @@ CAUGHT_LATE = {
     "a lease written by the wall clock",
     "a row that is put again",
     "a sweep that lowers the count",
+    "no room beside a holder",
+    "without the condition ROW_LEASE_GROWS",
 }
 CAUGHT_BY_EVERY = (
     ("a free lock, no fault", "count, then insert"),
@@ -72,7 +74,7 @@ def test_schedules_by_hypothesis_keep_every_promise() -> None:
     assert sum(grants) > 50
 
 
-@pytest.mark.parametrize("name", some(sorted(EVERY, key=EVERY.__getitem__), 2))
+@pytest.mark.parametrize("name", some(sorted(EVERY, key=EVERY.__getitem__), 1))
 def test_every_schedule_of_two_machines_without_a_fault_keeps_every_promise(name: str) -> None:
     kind = next(kind for kind in KINDS if kind.name == name)
     grants = [world.witness.grants for world in every(kind)]

@@ -43,6 +43,7 @@ def test_a_program_runs_once_under_a_grant_whose_reply_was_lost(
     assert near.acquire(entity, record_wait=0).fencing_token == int(token) + 1
 
 
+@pytest.mark.verify("processes, on a network that fails")
 def test_a_program_runs_on_through_short_cuts(command: Command, proxy: Proxy, near: LockClient, entity: str) -> None:
     run = command.start("run", entity, "--lease", "4", "--", *SAYS_ITS_TOKEN)
     token = int(run.line().split()[0])
@@ -82,6 +83,7 @@ def test_a_release_whose_reply_was_lost_lets_the_next_one_in_at_once(
     assert near.acquire(entity, record_wait=0).is_held()
 
 
+@pytest.mark.verify("processes, on a network that fails")
 def test_a_supervisor_that_was_suspended_past_its_lease_stops_its_program_at_once(
     command: Command, near: LockClient, entity: str
 ) -> None:

@@ -49,6 +49,7 @@ class TestInEveryOrder:
             assert isinstance(successor.looks(), Grant), order
             assert exclusion_held(processes), order
 
+    @pytest.mark.verify("many orders, each of many requests")
     @pytest.mark.parametrize("held_ms", [0, LEASE_MS // 2])
     def test_a_beat_under_way_revives_nothing_that_the_clean_up_freed(
         self, world: World, processes: list[Process], held_ms: int
@@ -84,6 +85,7 @@ class TestInEveryOrder:
             assert gets_the_lock_when_the_lease_is_over(world, successor), order
             assert exclusion_held(processes), order
 
+    @pytest.mark.verify("many orders, each of many requests")
     @pytest.mark.parametrize("nested", [True, False])
     def test_a_look_under_way_neither_wedges_the_lock_nor_holds_it_past_a_lease(
         self, world: World, processes: list[Process], nested: bool
@@ -172,6 +174,7 @@ class TestInEveryOrder:
             assert dead.holder() is None, order
             assert exclusion_held(processes), order
 
+    @pytest.mark.verify("many orders, each of many requests")
     def test_a_beat_that_renews_a_release_and_the_clean_up(self, world: World, processes: list[Process]) -> None:
         def start() -> tuple[tuple[Execution, Callback[Released]], Steppers]:
             dead = Execution(processes, world.lock()).holds()

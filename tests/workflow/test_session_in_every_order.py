@@ -59,6 +59,7 @@ def test_a_repeated_release_in_every_order_is_one_release(world: World, processe
 class TestInEveryOrder:
     """Every function invoked twice, every reply late: what three of them send meets in every order."""
 
+    @pytest.mark.verify("many orders, each of many requests")
     @HELD_MS
     def test_of_a_beat_its_copy_and_a_release(self, world: World, processes: list[Process], held_ms: int) -> None:
         def start() -> tuple[Made, Steps]:
@@ -81,6 +82,7 @@ class TestInEveryOrder:
         for order, (hold, steps) in every_order(world, start):
             assert self.all_is_well(hold, steps), order
 
+    @pytest.mark.verify("many orders, each of many requests")
     def test_of_a_beat_the_next_one_and_a_release(self, world: World, processes: list[Process]) -> None:
         """The task of the first has timed out: it is the second's that must end."""
 
@@ -95,6 +97,7 @@ class TestInEveryOrder:
             assert self.all_is_well(hold, steps), order
             assert "third" in {answer.task_token for each in steps for answer in each.answers}, order
 
+    @pytest.mark.verify("many orders, each of many requests")
     def test_of_a_late_beat_a_redriven_one_and_a_release(self, world: World, processes: list[Process]) -> None:
         """A beat of the Hold's earlier life is still under way: it is the later one's task that must end."""
 
