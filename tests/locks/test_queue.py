@@ -73,7 +73,7 @@ def test_a_look_reads_one_row_more_than_permits_behind_a_few_and_behind_10_000(
         world = World(roomy)
         alice, bob, last, lock = world.process(), world.process(), world.process(), world.lock()
         # An engine may take longer than a lease to write 10,000 rows.
-        asked = {"permits": permits, "lease_ms": 60 * LEASE_MS}
+        asked: dict[str, Any] = {"permits": permits, "lease_ms": 60 * LEASE_MS}
         for _ in range(permits):
             alice.granted(alice.claim(lock, **asked))
         first = bob.queued(bob.claim(lock, **asked))

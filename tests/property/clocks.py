@@ -68,6 +68,7 @@ class Machine:
         frozen_at_ms, set_back_at_ms: when it was last frozen, and its wall clock set back.
         unheard: how many of its requests were perhaps applied without an answer.
         conflict_at_ms: when a request of its last met one of somebody else's.
+        backs_off: whether its last one did: it sleeps, and sends it again.
     """
 
     time: TrueTime
@@ -87,6 +88,7 @@ class Machine:
     set_back_at_ms: float = 0
     unheard: int = 0
     conflict_at_ms: float = 0
+    backs_off: bool = False
 
     def read(self) -> Reading:
         self._go_on()

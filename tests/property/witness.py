@@ -251,6 +251,8 @@ class Witness:
         if first is None or not self._is_free_for(first):
             self._asleep_ms = 0
             return
+        if first.machine.backs_off:
+            return
         self._asleep_ms += ms
         self.longest_asleep_ms = max(self.longest_asleep_ms, self._asleep_ms)
         idle(self._asleep_ms, first.poll_ms)

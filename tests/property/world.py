@@ -306,7 +306,8 @@ class World:
         self._perform(pending, machine, machine.looked)
         pending.applied = True
         refusal = pending.error.response if isinstance(pending.error, ClientError) else {}
-        if "TransactionConflict" in str(refusal):
+        machine.backs_off = "TransactionConflict" in str(refusal)
+        if machine.backs_off:
             machine.conflict_at_ms = self.time.now_ms
         # The reply tells the state of the lock: the first page of a look, or a refusal that brings the lock item.
         asked = pending.call.parameters
