@@ -155,7 +155,10 @@ FOUND = (
         "a limit without a number",
         "a late copy of an operator's request closed the lock again, long after it had been opened",
         frozenset({"limit"}),
-        ((_conditions, "LIMIT_AS_I_SAW", ALWAYS), (_conditions, "NO_LIMIT_SET_YET", ALWAYS)),
+        tuple(
+            (_conditions, condition, ALWAYS)
+            for condition in ("LIMIT_AS_I_SAW", "LIMIT_UNSET_AS_I_SAW", "NO_LIMIT_IS_SET", "NO_LIMIT_UNSET_YET")
+        ),
         Faults(twice=150, late=50),
     ),
     BrokenLock(
