@@ -54,14 +54,16 @@ class Listed:
         return _waiter(row, self.front) if row is not None and self.front is not None else None
 
     @property
-    def held_for_s(self) -> float:
-        """For how long it is held; negative where nobody holds it."""
-        return self.holders[0]["heldForSeconds"] if self.holders else -math.inf
+    def held_since_ms(self) -> float:
+        """Since when it is held, table time; never, where nobody holds it."""
+        holders = self.front.item.holders if self.front is not None and self.front.item is not None else ()
+        return min((holder.since_ms for holder in holders), default=math.inf)
 
     @property
-    def waited_for_s(self) -> float:
-        """For how long the first in line has waited; negative where nobody waits."""
-        return self.oldest_waiter["waitingForSeconds"] if self.oldest_waiter else -math.inf
+    def waited_since_ms(self) -> float:
+        """Since when the first in line waits, table time; never, where nobody waits."""
+        row = first_in_line(self.front) if self.front is not None else None
+        return row.created_at_ms if row is not None else math.inf
 
 
 def summary(listed: Listed) -> dict[str, Any]:

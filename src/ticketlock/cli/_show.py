@@ -22,9 +22,9 @@ json_option = click.option("--json", "as_json", is_flag=True, help="JSON, for pr
 
 _ORDERS: dict[str, Callable[[Listed], Any]] = {
     "name": lambda each: each.lock.lock.entity,
-    "held": lambda each: -each.held_for_s,
+    "held": lambda each: each.held_since_ms,
     "waiting": lambda each: -each.lock.waiting,
-    "oldest": lambda each: -each.waited_for_s,
+    "oldest": lambda each: each.waited_since_ms,
 }
 # A look at a lock is a request of its own.
 _LOOKS_AT_ONCE = 16
