@@ -42,7 +42,8 @@ def cleaned_up(cloud: Cloud, arn: str, times: int = 1) -> dict[str, int]:
     """Wait until the clean-up has run for an execution; returns what it did, by its last log line."""
     cloud.wait_until(lambda: len(cloud.log_lines("clean_up", arn)) >= times, f"clean-up {times} of {arn}")
     line = cloud.log_lines("clean_up", arn)[-1]
-    return {name: line[name] for name in ("CleanedUpPlaces", "CleanedUpHolds", "HoldsLeftToLease")}
+    # Where nothing was left, it has no figures.
+    return {name: line.get(name, 0) for name in ("CleanedUpPlaces", "CleanedUpHolds", "HoldsLeftToLease")}
 
 
 def line_of_three(cloud: Cloud, entity: str) -> tuple[str, str, str]:
