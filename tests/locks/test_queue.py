@@ -77,7 +77,7 @@ def test_a_look_reads_one_row_more_than_permits_behind_a_few_and_behind_10_000(
         for _ in range(permits):
             alice.granted(alice.claim(lock, **asked))
         first = bob.queued(bob.claim(lock, **asked))
-        stand_in_line(world, alice, lock, first.place.ticket, extra)
+        stand_in_line(world, alice, lock, first.place.ticket, extra, lease_ms=asked["lease_ms"])
         claim = last.claim(lock, **asked)
         position = last.queued(claim)
         assert last.operations(lambda: last.look(claim, position)) == ["Query"]
@@ -104,6 +104,7 @@ def stand_in_line(
     after_ticket: int,
     how_many: int,
     more: Mapping[str, Any] = MappingProxyType({}),
+    lease_ms: int = LEASE_MS,
 ) -> None:
     """Rows as their joins would have left them, written in bulk; with more attributes."""
     requests: list[Any] = [
@@ -112,7 +113,7 @@ def stand_in_line(
                 "Item": {
                     **row_key(lock, after_ticket + 1 + index),
                     "owner": {"S": f"owner-{index}"},
-                    "leaseUntilMs": number(world.now_ms + 60 * LEASE_MS),
+                    "leaseUntilMs": number(world.now_ms + lease_ms),
                     "createdAtMs": number(world.now_ms),
                     "expiresAt": number(world.now_ms // 1_000 + 86_400),
                     **more,

@@ -97,9 +97,9 @@ def test_entity_namespace_and_record_wait_come_from_the_payload_and_the_lock_is_
 
 def test_a_path_that_leads_to_no_text_fails_by_name_and_writes_nothing(open_user: OpenUser) -> None:
     user = open_user("by_path")
-    outcome = user.run({"order": {"id": 7}, "tenant": "shop", "patience": "Infinity"})
+    outcome = user.run({"order": {"id": 7.5}, "tenant": "shop", "patience": "Infinity"})
     assert (outcome.status, outcome.error) == ("FAILED", "InvalidLockRequest")
-    assert (outcome.cause or "").startswith("entity is 7")
+    assert (outcome.cause or "").startswith("entity is 7.5")
     assert user.stage.items() == []
 
 
@@ -304,7 +304,7 @@ def test_a_record_wait_that_is_over_is_caught_by_name(open_user: OpenUser) -> No
     assert work.started.wait(10)
     second = user.run({"order": 42})
     assert (second.status, second.output["by"]) == ("SUCCEEDED", "name")
-    assert second.output["caught"].startswith("somebody holds the lock")
+    assert second.output["caught"].startswith("the lock cannot be taken at once, and the record wait is 0; held by")
     work.finish.set()
     assert user.machine.wait(first).status == "SUCCEEDED"
     assert user.stage.is_free(ENTITY)
