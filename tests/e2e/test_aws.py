@@ -13,6 +13,7 @@ from typing import Any
 import boto3
 import psutil
 import pytest
+from kit.places import until
 from ticketlock_local.aws.checklist.order import CHECKS
 from ticketlock_local.aws.names import PREFIX
 from ticketlock_local.aws.seen import Verdict
@@ -135,4 +136,7 @@ def test_a_run_that_is_interrupted_while_it_deploys_leaves_nothing(place: Emulat
     assert process.returncode == 130, printed
     assert left(place) == []
     [stack] = re.findall(r"makes    the stack (\S+),", printed)
-    assert [each for each in psutil.process_iter(["cmdline"]) if stack in str(each.info["cmdline"])] == []
+    until(
+        lambda: not any(stack in str(each.info["cmdline"]) for each in psutil.process_iter(["cmdline"])),
+        "its processes' end",
+    )

@@ -218,7 +218,8 @@ class TestAcrossAContinuation:
         waiter = park(stage)
         stage.machine.stop(holder)
         stage.clean_up(holder)
-        assert stage.continues.wait(continuation, HALF_LIFE_S).output["status"] == "ended"
+        # The clean-up ends the beat under way; should that have timed out just then, the next one hears of the stop.
+        assert stage.continues.wait(continuation, HALF_LIFE_S).output["status"] in ("ended", "LockLost")
         lease_until_ms = lease_of(stage, holder)
         assert granted_at(stage, waiter, 2 * LEASE_S + HALF_LIFE_S) > lease_until_ms
         after.finish.set()
