@@ -101,11 +101,6 @@ def test_a_broken_lock_is_caught_by_a_promise_that_it_breaks(lock: BrokenLock) -
     assert first_broken(lock, range(1_000)) is not None
 
 
-@pytest.mark.parametrize("lock", BROKEN_LOCKS, ids=lambda lock: lock.name)
-def test_a_broken_lock_that_is_put_in_place_runs_a_schedule(lock: BrokenLock) -> None:
-    first_broken(lock, range(1))
-
-
 @pytest.mark.parametrize(("of", "name"), CAUGHT_BY_EVERY)
 def test_every_schedule_of_two_machines_catches_a_broken_lock(of: str, name: str) -> None:
     lock = next(lock for lock in BROKEN_LOCKS if lock.name == name)

@@ -34,6 +34,11 @@ class BrokenLock:
     shown_by: Faults | None = None
     caps: Caps | None = None
 
+    def __post_init__(self) -> None:
+        for module, attribute, _ in self.changes:
+            if not hasattr(module, attribute):
+                raise AttributeError(f"{self.name}: {module.__name__} has no {attribute} to be replaced")
+
     @contextmanager
     def instead(self) -> Iterator[None]:
         """Within the block the lock is this one."""
