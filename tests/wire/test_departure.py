@@ -3,6 +3,8 @@
 import inspect
 import socket
 import string
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import Any
 
@@ -23,8 +25,10 @@ from botocore.exceptions import (
     WaiterError,
 )
 from botocore.parsers import ResponseParserError
+from urllib3.util import Retry
 
 from ticketlock import TableRefused
+from ticketlock.wire._departure import of_no_library
 from ticketlock.wire._sdk import TryAgain, meaning
 
 # What each library's exception says of the request, where the SDK has it inside an error of its own. The sources say
@@ -319,3 +323,23 @@ def test_behind_a_proxy_what_the_proxys_error_wraps_says_it(inner: type[Exceptio
 )
 def test_an_answer_that_cannot_be_read_was_given(error: Any) -> None:
     assert meaning(error) == TryAgain(perhaps_applied=True)
+
+
+def caught_by_a_library(what: Callable[[], object]) -> Exception:
+    """The exception that it raises, with the traceback that it has where a library catches it."""
+    with ThreadPoolExecutor(1) as pool:
+        error = pool.submit(what).exception()
+    assert isinstance(error, Exception)
+    return error
+
+
+def test_what_a_signal_handler_raises_is_found_within_what_urllib3_makes_of_it() -> None:
+    def over() -> None:
+        raise TimeoutError
+
+    raised = caught_by_a_library(over)
+    wrapped = urllib3.exceptions.ProtocolError("Connection aborted.", raised)
+    wrapped.__context__ = raised
+    outer = caught_by_a_library(lambda: Retry(False).increment("POST", "/", None, wrapped, None, raised.__traceback__))
+    assert outer is wrapped
+    assert of_no_library(outer) is raised
