@@ -342,4 +342,16 @@ def test_what_a_signal_handler_raises_is_found_within_what_urllib3_makes_of_it()
     wrapped.__context__ = raised
     outer = caught_by_a_library(lambda: Retry(False).increment("POST", "/", None, wrapped, None, raised.__traceback__))
     assert outer is wrapped
-    assert of_no_library(outer) is raised
+    assert of_no_library(outer, None) is raised
+
+
+def test_what_a_library_has_caught_before_the_request_is_not_taken_for_a_signal_handlers() -> None:
+    """As where a hook for what threads raise uses a lock."""
+
+    def work() -> None:
+        raise ValueError
+
+    before = caught_by_a_library(work)
+    network = caught_by_a_library(lambda: socket.create_connection(("127.0.0.1", 1)))
+    network.__context__ = before
+    assert of_no_library(network, before) is None

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 from kit.awaited import Awaited
+from kit.places import meanwhile, outcome
 
 from ticketlock import LockTable
 from ticketlock.aio._lock_table import LockTable as AsyncLockTable
@@ -45,7 +46,15 @@ class Steps:
 
 
 def interrupted(work: Callable[[], object], line: int) -> bool:
-    """Do something that is interrupted when the performers come to their so-and-so many-th line; whether they did."""
+    """Do something that is interrupted when the performers come to their so-and-so many-th line; whether they did.
+
+    On a thread of its own: of an exception that a trace raises at some lines, the interpreter has the thread believe
+    for ever that it is being handled, and makes it the context of every later one.
+    """
+    return outcome(meanwhile(partial(_interrupted, work, line)))
+
+
+def _interrupted(work: Callable[[], object], line: int) -> bool:
     passed = 0
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:

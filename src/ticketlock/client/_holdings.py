@@ -438,6 +438,8 @@ class Holdings(Generic[L]):
             except GeneratorExit:
                 raise
             except BaseException as error:
+                # It waits on for an answer, if the exception was raised here and not in it.
+                end.close()
                 first = first or error
         if first is not None:
             raise first

@@ -72,15 +72,19 @@ def surely_had_not_left(error: Exception) -> bool:
     return any(f"{kind.__module__}.{kind.__qualname__}" in _WHILE_CONNECTING for kind in type(inner).__mro__)
 
 
-def of_no_library(error: Exception) -> Exception | None:
+def of_no_library(error: Exception, handled: BaseException | None) -> Exception | None:
     """What a signal handler has raised in the middle of a request, and the SDK took for an error of the network.
 
     Its class does not tell: ``TimeoutError`` is what many raise on SIGALRM. It was raised by code of no library, and
     caught by one. The innermost such is it: urllib3 wraps what it takes for the network's, and hands the traceback on.
+
+    Args:
+        error: what the SDK has raised.
+        handled: what was being handled when the request began: it has nothing to do with it.
     """
     stranger = None
     each: BaseException | None = error
-    while each is not None:
+    while each is not None and each is not handled:
         frames = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(each.__traceback__)]
         if isinstance(each, Exception) and frames and _is_library(frames[0]) and not _is_library(frames[-1]):
             stranger = each

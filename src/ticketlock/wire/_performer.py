@@ -1,5 +1,6 @@
 """Performs calls and sleeps with boto3, for any number of threads."""
 
+import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -140,10 +141,11 @@ class Performer:
                 credentials.get_frozen_credentials()
             except Exception as error:
                 raise NotSigned(error) from error
+        handled = sys.exception()
         try:
             return getattr(client, action.operation)(**action.parameters)
         except BotoCoreError as error:
-            stranger = of_no_library(error)
+            stranger = of_no_library(error, handled)
             if stranger is not None:
                 raise stranger from None
             raise
