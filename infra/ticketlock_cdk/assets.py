@@ -19,7 +19,7 @@ _BUNDLED = _PACKAGE / "_bundled"
 # What differs from one installation to another, or is of no use in a function.
 _LEFT_OUT = (".*", "__pycache__", "*.pyc", "*.dist-info", "py.typed")
 # Of ticketlock itself: what only other users of it need.
-_NOT_FOR_FUNCTIONS = ("__main__.py", "_async_*.py", "aio", "cli", "testing")
+_NOT_FOR_FUNCTIONS = ("__main__.py", "_async_*.py", "_expressions", "aio", "cli", "testing", "units")
 
 
 def source_folder(name: str) -> Path:

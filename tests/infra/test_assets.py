@@ -13,6 +13,8 @@ from ticketlock_cdk import assets, third_party
 from ticketlock_cdk.assets import source_folder, stage_functions
 from ticketlock_cdk.third_party import ThirdPartyError, third_party_packages
 
+import ticketlock
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -41,6 +43,16 @@ def test_it_leaves_out_what_only_other_users_of_the_library_need(asset):
     rooms = {path.name for path in (asset / "ticketlock").iterdir() if path.is_dir()}
     assert rooms == {"client", "locks", "wire", "workflow"}
     assert not list(asset.glob("ticketlock/**/_async_*"))
+
+
+def test_it_stays_the_same_when_units_of_work_or_expressions_change(asset, tmp_path, monkeypatch):
+    library = tmp_path / "ticketlock"
+    shutil.copytree(Path(ticketlock.__file__).parent, library)
+    for package in ("_expressions", "units"):
+        (library / package).mkdir(exist_ok=True)
+        (library / package / "_added.py").write_text("added = True\n")
+    monkeypatch.setattr(ticketlock, "__file__", str(library / "__init__.py"))
+    assert stage_functions(tmp_path / "staged").name == asset.name
 
 
 def test_it_leaves_out_what_differs_from_machine_to_machine(asset):

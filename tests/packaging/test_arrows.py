@@ -21,6 +21,7 @@ FLOORS = {
     "ticketlock.locks": 4,
     "ticketlock.wire": 3,
     "ticketlock._checks": 2,
+    "ticketlock._expressions": 2,
     "ticketlock.errors": 1,
 }
 INFRA_ROOMS = {
@@ -29,7 +30,7 @@ INFRA_ROOMS = {
 }
 
 # Nobody needs what their __init__ has: a docstring.
-ROOMS_WITHOUT_A_FACE = {"ticketlock.client", "ticketlock.locks", "ticketlock.wire"}
+ROOMS_WITHOUT_A_FACE = {"ticketlock._expressions", "ticketlock.client", "ticketlock.locks", "ticketlock.wire"}
 BY_NAME = {"importlib", "pkgutil", "runpy"}
 BY_TEXT = re.compile(r"__import__|sys\.modules")
 
@@ -38,6 +39,7 @@ SDK = {"boto3", "botocore", "mypy_boto3_dynamodb", "mypy_boto3_stepfunctions"}
 ALLOWED = [
     (SOURCE, "ticketlock/errors.py", set()),
     (SOURCE, "ticketlock/_checks.py", set()),
+    (SOURCE, "ticketlock/_expressions", set()),
     (SOURCE, "ticketlock/wire", SDK),
     (SOURCE, "ticketlock/locks", SDK),
     (SOURCE, "ticketlock/client", {"mypy_boto3_dynamodb", "mypy_boto3_stepfunctions"}),
@@ -92,6 +94,13 @@ def test_no_arrow_hides_in_an_import_by_name_or_in_a_room_that_is_imported_whole
 
 def test_a_module_imports_its_own_room_and_lower_floors_alone(library: Arrows) -> None:
     assert forbidden(library, FLOORS) == []
+
+
+def test_only_what_stays_out_of_the_functions_evaluates_expressions(library: Arrows) -> None:
+    users = {
+        room_of(module, FLOORS) for module, names in library.items() if any("._expressions" in name for name in names)
+    }
+    assert users - {"ticketlock._expressions"} <= {"ticketlock.testing", "ticketlock.units"}
 
 
 def test_no_modules_of_the_library_import_each_other_in_a_circle(library: Arrows) -> None:

@@ -45,10 +45,6 @@ class Refused(Exception):
         return {"Error": {"Code": self.code, "Message": self.message}, "message": self.message, **self.more}
 
 
-class ItemInvalid(Exception):
-    """An update does not fit the item that it found: an error of its own, or the reason of a transaction's."""
-
-
 def invalid(message: str) -> Refused:
     """The request itself is wrong."""
     return Refused("ValidationException", message)

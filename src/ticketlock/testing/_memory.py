@@ -11,10 +11,10 @@ from botocore.awsrequest import AWSResponse
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from ticketlock._expressions._values import Item, copy_of_item
 from ticketlock.testing._faults import Fault, Refused
 from ticketlock.testing._service import ENDPOINT, Service
 from ticketlock.testing._tables import Table
-from ticketlock.testing._values import Item, copy_of_item
 from ticketlock.wire._clocks import Clocks, SystemClocks
 
 if TYPE_CHECKING:

@@ -4,12 +4,12 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ticketlock._expressions._expressions import Expressions
+from ticketlock._expressions._tree import BeginsWith, Comparison, Condition, Every, Path, Value
+from ticketlock._expressions._values import Item, size_of
 from ticketlock.testing import _parameters
-from ticketlock.testing._expressions import Expressions
 from ticketlock.testing._faults import invalid
 from ticketlock.testing._tables import Table, Tables
-from ticketlock.testing._tree import BeginsWith, Comparison, Condition, Every, Path, Value
-from ticketlock.testing._values import Item, size_of
 
 _PAGE_BYTES = 1_024 * 1_024
 _MOST_IN_BATCH = 100

@@ -10,8 +10,9 @@ from typing import Any
 
 from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 
+from ticketlock._expressions._errors import ExpressionInvalid
 from ticketlock.testing import _administration, _parameters, _reads, _writes
-from ticketlock.testing._faults import Fault, Refused, conflict, conflicts, throttled
+from ticketlock.testing._faults import Fault, Refused, conflict, conflicts, invalid, throttled
 from ticketlock.testing._tables import Tables
 from ticketlock.testing._transactions import Transactions
 from ticketlock.wire._clocks import Clocks
@@ -123,3 +124,5 @@ class Service:
             return 200, _OPERATIONS[operation](self.tables, parameters)
         except Refused as refused:
             return 400, refused.failure()
+        except ExpressionInvalid as error:
+            return 400, invalid(error.message).failure()

@@ -5,9 +5,9 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ticketlock._expressions._values import MAX_ITEM_BYTES, Item, canonical_item, size_of
 from ticketlock.testing._faults import Refused, invalid
 from ticketlock.testing._transactions import Transactions
-from ticketlock.testing._values import MAX_ITEM_BYTES, Item, canonical_item, size_of
 
 _MOST_BYTES_A_CHARACTER = 4
 _MAX_KEY_BYTES = (2_048, 1_024)

@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ticketlock._expressions._errors import ItemInvalid
+from ticketlock._expressions._expressions import Expressions
+from ticketlock._expressions._updates import ItemUpdate
+from ticketlock._expressions._values import Item, copy_of_item
 from ticketlock.testing import _parameters
-from ticketlock.testing._expressions import Expressions
-from ticketlock.testing._faults import ItemInvalid, Refused, cancelled, conflict, conflicts, invalid
+from ticketlock.testing._faults import Refused, cancelled, conflict, conflicts, invalid
 from ticketlock.testing._tables import Key, Table, Tables, item_of
-from ticketlock.testing._updates import ItemUpdate
-from ticketlock.testing._values import Item, copy_of_item
 
 _MOST_IN_TRANSACTION = 100
 _MOST_IN_BATCH = 25

@@ -3,7 +3,7 @@
 import re
 from typing import Literal
 
-from ticketlock.testing._faults import Refused, invalid
+from ticketlock._expressions._errors import ExpressionInvalid
 
 Kind = Literal[
     "ConditionExpression", "FilterExpression", "KeyConditionExpression", "ProjectionExpression", "UpdateExpression"
@@ -20,7 +20,7 @@ class Tokens:
     """An expression, token by token.
 
     Raises:
-        Refused: ValidationException: it has something in it that is no token.
+        ExpressionInvalid: it has something in it that is no token.
     """
 
     def __init__(self, kind: Kind, text: str) -> None:
@@ -72,16 +72,16 @@ class Tokens:
                 return position
         return len(self.tokens)
 
-    def wrong(self, why: str) -> Refused:
+    def wrong(self, why: str) -> ExpressionInvalid:
         """A mistake in the expression."""
-        return invalid(f"Invalid {self.kind}: {why}")
+        return ExpressionInvalid(f"Invalid {self.kind}: {why}")
 
-    def unexpected(self) -> Refused:
+    def unexpected(self) -> ExpressionInvalid:
         """The next token does not belong there."""
         near = " ".join(self.tokens[max(0, self.at - 1) : self.at + 2]).strip()
         return self.wrong(f'Syntax error; token: "{self.next or "<EOF>"}", near: "{near}"')
 
-    def needs_path(self, function: str) -> Refused:
+    def needs_path(self, function: str) -> ExpressionInvalid:
         """The function takes an attribute and was given something else."""
         return self.wrong(f"Operator or function requires a document path; operator or function: {function}")
 

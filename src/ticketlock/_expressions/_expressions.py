@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ticketlock.testing._faults import invalid
-from ticketlock.testing._parser import parse
-from ticketlock.testing._tokens import Kind
-from ticketlock.testing._tree import (
+from ticketlock._expressions._errors import ExpressionInvalid
+from ticketlock._expressions._parser import parse
+from ticketlock._expressions._tokens import Kind
+from ticketlock._expressions._tree import (
     BeginsWith,
     Comparison,
     Condition,
@@ -20,8 +20,8 @@ from ticketlock.testing._tree import (
     Update,
     Value,
 )
-from ticketlock.testing._values import ORDERED_TYPES, Item, canonical, copy_of, copy_of_item, order_of
-from ticketlock.testing._values import Value as Found
+from ticketlock._expressions._values import ORDERED_TYPES, Item, canonical, copy_of, copy_of_item, order_of
+from ticketlock._expressions._values import Value as Found
 
 _KINDS: tuple[Kind, ...] = (
     "ConditionExpression",
@@ -40,7 +40,7 @@ class Expressions:
         key_condition: of a Query.
 
     Raises:
-        Refused: ValidationException: an expression is wrong, a placeholder stands for nothing, or nothing uses it.
+        ExpressionInvalid: an expression is wrong, a placeholder stands for nothing, or nothing uses it.
     """
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
@@ -62,14 +62,14 @@ class Expressions:
             for missing in sorted(each.placeholders - self._names.keys() - self._values.keys()):
                 what = "name" if missing.startswith("#") else "value"
                 where = "the document path" if what == "name" else "expression"
-                raise invalid(
+                raise ExpressionInvalid(
                     f"Invalid {each.kind}: An expression attribute {what} used in {where} is not defined; "
                     f"attribute {what}: {missing}"
                 )
             used |= each.placeholders
         for parameter, defined in (("Names", self._names), ("Values", self._values)):
             if idle := sorted(defined.keys() - used):
-                raise invalid(
+                raise ExpressionInvalid(
                     f"Value provided in ExpressionAttribute{parameter} unused in expressions: "
                     f"keys: {{{', '.join(idle)}}}"
                 )
@@ -148,7 +148,9 @@ class Expressions:
         if isinstance(operand, Value):
             (kind,) = self.value(operand)
             if kind not in kinds:
-                raise invalid(f"Incorrect operand type for operator or function; {where}, operand type: {kind}")
+                raise ExpressionInvalid(
+                    f"Incorrect operand type for operator or function; {where}, operand type: {kind}"
+                )
 
     def projected(self, item: Item) -> Item:
         """A copy of what a read hands out of an item."""
@@ -181,5 +183,5 @@ def value_at(item: Item | None, steps: Iterable[str]) -> Found | None:
 def _given(parameters: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     given: Mapping[str, Any] = parameters.get(name, {})
     if name in parameters and not given:
-        raise invalid(f"{name} must not be empty")
+        raise ExpressionInvalid(f"{name} must not be empty")
     return given

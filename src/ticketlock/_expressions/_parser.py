@@ -15,9 +15,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TypeVar
 
-from ticketlock.testing._reserved import RESERVED
-from ticketlock.testing._tokens import END, Kind, Tokens
-from ticketlock.testing._tree import (
+from ticketlock._expressions._reserved import RESERVED
+from ticketlock._expressions._tokens import END, Kind, Tokens
+from ticketlock._expressions._tree import (
     BeginsWith,
     Comparison,
     Condition,
@@ -48,7 +48,7 @@ def parse(kind: Kind, text: str) -> Parsed:
     """The tree of an expression.
 
     Raises:
-        Refused: ValidationException: it is none.
+        ExpressionInvalid: it is none.
         NotImplementedError: DynamoDB would take it, and this does not.
     """
     return _Parser(kind, text).whole()

@@ -9,7 +9,7 @@ from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow, Subno
 from functools import lru_cache
 from typing import Any
 
-from ticketlock.testing._faults import ItemInvalid, invalid
+from ticketlock._expressions._errors import ExpressionInvalid, ItemInvalid
 
 Value = dict[str, Any]
 Item = dict[str, Value]
@@ -26,10 +26,10 @@ def canonical_item(item: Any) -> Item:
     """A copy of an item in which equal values look the same.
 
     Raises:
-        Refused: ValidationException.
+        ExpressionInvalid: it is none.
     """
     if not isinstance(item, dict):
-        raise invalid(f"an item is a map of attributes, not {item!r}")
+        raise ExpressionInvalid(f"an item is a map of attributes, not {item!r}")
     return {name: canonical(value) for name, value in item.items()}
 
 
@@ -37,10 +37,10 @@ def canonical(value: Any) -> Value:
     """A copy of a value in which equal values look the same.
 
     Raises:
-        Refused: ValidationException.
+        ExpressionInvalid: it is none.
     """
     if not isinstance(value, dict) or len(value) != 1:
-        raise invalid(
+        raise ExpressionInvalid(
             "Supplied AttributeValue is empty or has more than one datatype, "
             f"must contain exactly one of the supported datatypes: {value!r}"
         )
@@ -57,7 +57,7 @@ def canonical(value: Any) -> Value:
         return {"L": [canonical(each) for each in content]}
     if kind in ("SS", "NS", "BS") and isinstance(content, list | tuple | set | frozenset):
         return {kind: _canonical_set(kind[0], content)}
-    raise invalid(f"not an attribute value: {value!r}")
+    raise ExpressionInvalid(f"not an attribute value: {value!r}")
 
 
 _SCALARS = {"S": str, "BOOL": bool, "NULL": bool}
@@ -66,9 +66,9 @@ _SCALARS = {"S": str, "BOOL": bool, "NULL": bool}
 def _canonical_set(kind: str, content: Iterable[Any]) -> list[Any]:
     members = [canonical({kind: member})[kind] for member in content]
     if not members:
-        raise invalid("One or more parameter values were invalid: An string set  may not be empty")
+        raise ExpressionInvalid("One or more parameter values were invalid: An string set  may not be empty")
     if len(set(members)) < len(members):
-        raise invalid("One or more parameter values were invalid: Input collection contains duplicates")
+        raise ExpressionInvalid("One or more parameter values were invalid: Input collection contains duplicates")
     return sorted(members)
 
 
@@ -77,14 +77,14 @@ def canonical_number(text: str) -> str:
     """A number as DynamoDB writes it.
 
     Raises:
-        Refused: ValidationException: not a number, or one that does not fit.
+        ExpressionInvalid: not a number, or one that does not fit.
     """
     if not _NUMBER.fullmatch(text):
-        raise invalid(f"The parameter cannot be converted to a numeric value: {text}")
+        raise ExpressionInvalid(f"The parameter cannot be converted to a numeric value: {text}")
     try:
         return _written(_EXACT.create_decimal(text))
     except (Inexact, InvalidOperation, Overflow, Subnormal) as error:
-        raise invalid(_why_not(error)) from None
+        raise ExpressionInvalid(_why_not(error)) from None
 
 
 def total(left: Value, right: Value, *, negative: bool) -> Value:

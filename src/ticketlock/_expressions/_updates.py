@@ -2,11 +2,11 @@
 
 import itertools
 
-from ticketlock.testing._expressions import Expressions, value_at
-from ticketlock.testing._faults import ItemInvalid, invalid
-from ticketlock.testing._tree import IfNotExists, Path, Source, Sum
-from ticketlock.testing._tree import Value as Placeholder
-from ticketlock.testing._values import Item, Value, copy_of, copy_of_item, total
+from ticketlock._expressions._errors import ExpressionInvalid, ItemInvalid
+from ticketlock._expressions._expressions import Expressions, value_at
+from ticketlock._expressions._tree import IfNotExists, Path, Source, Sum
+from ticketlock._expressions._tree import Value as Placeholder
+from ticketlock._expressions._values import Item, Value, copy_of, copy_of_item, total
 
 Steps = tuple[str, ...]
 
@@ -19,7 +19,7 @@ class ItemUpdate:
         key_names: the attributes of the table's key.
 
     Raises:
-        Refused: ValidationException: it would change the key, or two of its paths overlap.
+        ExpressionInvalid: it would change the key, or two of its paths overlap.
     """
 
     def __init__(self, expressions: Expressions, key_names: tuple[str, ...]) -> None:
@@ -30,14 +30,14 @@ class ItemUpdate:
         paths = [*(steps for steps, _ in self._assignments), *self._removals]
         for steps in paths:
             if steps[0] in key_names:
-                raise invalid(
+                raise ExpressionInvalid(
                     "One or more parameter values were invalid: "
                     f"Cannot update attribute {steps[0]}. This attribute is part of the key"
                 )
         for one, other in itertools.combinations(paths, 2):
             shorter = min(len(one), len(other))
             if one[:shorter] == other[:shorter]:
-                raise invalid(
+                raise ExpressionInvalid(
                     "Invalid UpdateExpression: Two document paths overlap with each other; must remove or rewrite "
                     f"one of these paths; path one: {_written(one)}, path two: {_written(other)}"
                 )
