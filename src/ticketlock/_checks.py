@@ -4,46 +4,48 @@ import math
 from datetime import timedelta
 from typing import Any
 
-from ticketlock.errors import InvalidLockRequest
+from ticketlock.errors import InvalidLockRequest, Malformed
 
 
-def text(field: str, value: Any, max_bytes: int) -> str:
+def text(field: str, value: Any, max_bytes: int, refused: type[Malformed] = InvalidLockRequest) -> str:
     """Check that ``value`` is 1 to ``max_bytes`` bytes of valid UTF-8 text.
 
     Raises:
-        InvalidLockRequest: it is not; names the field.
+        refused: it is not; names the field.
     """
     allowed = f"text of 1 to {max_bytes:,} bytes in UTF-8"
     if not isinstance(value, str):
-        raise InvalidLockRequest(field, value, allowed)
+        raise refused(field, value, allowed)
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
-        raise InvalidLockRequest(field, value, allowed) from None
+        raise refused(field, value, allowed) from None
     if not 1 <= size <= max_bytes:
-        raise InvalidLockRequest(field, value, f"{allowed} (this has {size:,})")
+        raise refused(field, value, f"{allowed} (this has {size:,})")
     return value
 
 
-def whole_number(field: str, value: Any, least: int, most: int) -> int:
+def whole_number(
+    field: str, value: Any, least: int, most: int, refused: type[Malformed] = InvalidLockRequest
+) -> int:
     """Check that ``value`` is an integer within bounds.
 
     Raises:
-        InvalidLockRequest: it is not; names the field.
+        refused: it is not; names the field.
     """
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise InvalidLockRequest(field, value, f"a whole number from {least:,} to {most:,}")
+        raise refused(field, value, f"a whole number from {least:,} to {most:,}")
     return value
 
 
-def boolean(field: str, value: Any) -> bool:
+def boolean(field: str, value: Any, refused: type[Malformed] = InvalidLockRequest) -> bool:
     """Check that ``value`` is true or false, and not what only counts as one of them.
 
     Raises:
-        InvalidLockRequest: it is not; names the field.
+        refused: it is not; names the field.
     """
     if not isinstance(value, bool):
-        raise InvalidLockRequest(field, value, "true or false")
+        raise refused(field, value, "true or false")
     return value
 
 
@@ -63,16 +65,18 @@ def in_seconds(value: Any) -> Any:
     return value.total_seconds() if isinstance(value, timedelta) else value
 
 
-def duration_ms(field: str, value: Any, least_ms: int, most_ms: int) -> int:
+def duration_ms(
+    field: str, value: Any, least_ms: int, most_ms: int, refused: type[Malformed] = InvalidLockRequest
+) -> int:
     """Read a duration: a number of seconds, or a ``timedelta``; in milliseconds, rounded up.
 
     Raises:
-        InvalidLockRequest: it is something else, or out of its bounds; names the field.
+        refused: it is something else, or out of its bounds; names the field.
     """
     seconds = in_seconds(value)
     is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
     if not is_number or not least_ms <= seconds * 1_000 <= most_ms:
-        raise InvalidLockRequest(
+        raise refused(
             field, value, f"seconds, or a timedelta, from {least_ms / 1_000} to {most_ms / 1_000:,}"
         )
     milliseconds: int = math.ceil(seconds * 1_000)

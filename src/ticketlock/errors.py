@@ -10,6 +10,16 @@
     ├── LockLost                            the lease ended, or the lock is somebody else's
     ├── AlreadyHeld (RuntimeError)          the caller holds the lock already, and would wait for itself
     ├── ClientClosed (RuntimeError)         the client was closed, or belongs to another process
+    ├── UnitError                           of units of work
+    │   ├── InvalidUnitRequest (ValueError) a statement, a key or a setting is malformed; nothing was written
+    │   ├── ConditionFailed                 a statement's condition does not hold
+    │   ├── UnitConflict                    what the unit has read has changed: run it again
+    │   ├── UnitContended (TimeoutError)    another unit was in the way until the time-out: run it again
+    │   ├── UnitRolledBack                  somebody else has rolled it back: run it again
+    │   ├── UnitTooLarge                    more than the unit may write
+    │   ├── ItemTooLarge                    an item would be larger than DynamoDB takes
+    │   ├── UnitFinished (RuntimeError)     the unit was used after its end
+    │   └── UnitForgotten                   another process has ended it, and its record is gone
     └── TableError                          the table could not be used
         ├── TableNotFound                   no such table
         ├── TableRefused                    credentials, permissions or the request were refused
@@ -26,8 +36,11 @@ import json
 __all__ = [
     "AlreadyHeld",
     "ClientClosed",
+    "ConditionFailed",
     "EventBudgetExceeded",
     "InvalidLockRequest",
+    "InvalidUnitRequest",
+    "ItemTooLarge",
     "LockLost",
     "OutcomeUnknown",
     "PermitsMismatch",
@@ -38,19 +51,37 @@ __all__ = [
     "TableRefused",
     "TaskNotAllowed",
     "TicketLockError",
+    "UnitConflict",
+    "UnitContended",
+    "UnitError",
+    "UnitFinished",
+    "UnitForgotten",
+    "UnitRolledBack",
+    "UnitTooLarge",
     "UnsupportedFormat",
 ]
 
 
 _SHOWN = 300
 _HOLDERS_NAMED = 3
+_ITEMS_NAMED = 5
 
 
 class TicketLockError(Exception):
     """The root of every error that ticketlock raises."""
 
 
-class InvalidLockRequest(TicketLockError, ValueError):
+class Malformed(TicketLockError, ValueError):
+    """What is common to the two."""
+
+    def __init__(self, field: str, value: object, allowed: str) -> None:
+        self.field = field
+        self.value = shown(value)
+        self.allowed = allowed
+        super().__init__(f"{field} is {self.value}; allowed: {allowed}")
+
+
+class InvalidLockRequest(Malformed):
     """A request is malformed: says which field, its value and what is allowed.
 
     Attributes:
@@ -58,12 +89,6 @@ class InvalidLockRequest(TicketLockError, ValueError):
         value: what stood there, shortened.
         allowed: what may stand there.
     """
-
-    def __init__(self, field: str, value: object, allowed: str) -> None:
-        self.field = field
-        self.value = shown(value)
-        self.allowed = allowed
-        super().__init__(f"{field} is {self.value}; allowed: {allowed}")
 
 
 class TaskNotAllowed(TicketLockError):
@@ -153,6 +178,89 @@ class ClientClosed(TicketLockError, RuntimeError):
     """The client was closed, or was made in the process that this one was forked from."""
 
 
+class UnitError(TicketLockError):
+    """The root of what goes wrong with units of work."""
+
+
+class InvalidUnitRequest(Malformed, UnitError):
+    """A statement, a key or a setting of units is malformed; nothing was written.
+
+    Attributes:
+        field: which, for example ``key.id``.
+        value: what stood there, shortened.
+        allowed: what may stand there.
+    """
+
+
+class ConditionFailed(UnitError):
+    """A statement's condition does not hold; nothing of the statement is in the unit, which may go on.
+
+    Attributes:
+        table: the name of the item's table.
+        key: the item's key, in Python values.
+    """
+
+    def __init__(self, table: str, key: collections.abc.Mapping[str, object], condition: str) -> None:
+        self.table = table
+        self.key = dict(key)
+        super().__init__(f"the condition {condition!r} does not hold for {_named(table, key)}")
+
+
+class UnitConflict(UnitError):
+    """Others have changed what the unit has read; nothing was written. Run it again.
+
+    Attributes:
+        keys: which items, as far as is known: each the name of a table, and a key in Python values.
+    """
+
+    def __init__(self, keys: collections.abc.Iterable[tuple[str, collections.abc.Mapping[str, object]]]) -> None:
+        self.keys = tuple((table, dict(key)) for table, key in keys)
+        named = [_named(table, key) for table, key in self.keys[:_ITEMS_NAMED]]
+        more = len(self.keys) - len(named)
+        items = ", ".join([*named, *([f"and {more} more"] if more else [])])
+        super().__init__(f"others have changed what the unit has read: {items}; nothing was written, run it again")
+
+
+class UnitContended(UnitError, TimeoutError):
+    """Another unit was in the way until the time-out; nothing was written. Run it again."""
+
+
+class UnitRolledBack(UnitError):
+    """Somebody else has rolled the unit back; nothing was written. Run it again.
+
+    Attributes:
+        by: the id of the unit that did, where it is known; None for a sweep or an operator.
+    """
+
+    def __init__(self, why: str, by: str | None = None) -> None:
+        self.by = by
+        super().__init__(why)
+
+
+class UnitTooLarge(UnitError):
+    """The unit has more statements or data than it may have; nothing was written."""
+
+
+class ItemTooLarge(UnitError):
+    """An item would be larger than DynamoDB takes; nothing was written.
+
+    Attributes:
+        phase: ``statement``: its new value is; ``mark``: a unit's mark does not fit in it.
+    """
+
+    def __init__(self, why: str, phase: str) -> None:
+        self.phase = phase
+        super().__init__(why)
+
+
+class UnitFinished(UnitError, RuntimeError):
+    """The unit was used after its end: begin another."""
+
+
+class UnitForgotten(UnitError):
+    """Another process has ended the unit, and its record is gone: it is not known whether it was committed."""
+
+
 class TableError(TicketLockError):
     """The table could not be used."""
 
@@ -171,6 +279,11 @@ class RequestNotApplied(TableError):
 
 class OutcomeUnknown(TableError):
     """No answer within the retries: the request may or may not be applied. Repeating the call is harmless."""
+
+
+def _named(table: str, key: collections.abc.Mapping[str, object]) -> str:
+    names = ", ".join(f"{name}={_as_python_shows_it(value)}" for name, value in key.items())
+    return f"{table}[{names}]"
 
 
 def _utc(epoch_ms: int) -> datetime.datetime:

@@ -56,7 +56,10 @@ class Driver:
 
     def run(self, steps: Callable[[Moment], Steps[T]]) -> Actions[T]:
         """Drive steps of the protocol to their end, performing each request that they yield."""
-        generator = steps((yield from self.now()))
+        return (yield from self.follow(steps((yield from self.now()))))
+
+    def follow(self, generator: Steps[T]) -> Actions[T]:
+        """The same for steps that need not know the time at their beginning."""
         try:
             request = next(generator)
             while True:

@@ -25,9 +25,9 @@ TOKEN_IS_SAFE_FOR_MS = 240_000
 """For how long after the first attempt a transaction may be sent again under its token."""
 
 Attributes = Mapping[str, Any]
-Operation = Literal["Update", "Put", "Delete"]
+Operation = Literal["Update", "Put", "Delete", "ConditionCheck"]
 
-_METHODS: Mapping[Operation, str] = {"Update": "update_item", "Put": "put_item", "Delete": "delete_item"}
+_METHODS: Mapping[str, str] = {"Update": "update_item", "Put": "put_item", "Delete": "delete_item"}
 
 
 class InconclusiveAnswer(Exception):
@@ -129,7 +129,7 @@ class Write(Request):
     """One conditional write on one item.
 
     Attributes:
-        operation: what it does.
+        operation: what it does; a ConditionCheck writes nothing, and stands in a TransactWrite only.
         key: the item's key: each key attribute with its value.
         condition: a condition expression; the write is refused where it does not hold.
         update: the update expression of an Update.
@@ -191,13 +191,47 @@ class Write(Request):
 
 
 @dataclass(frozen=True, slots=True)
+class Given:
+    """An item of a TransactWriteItems that somebody else has made.
+
+    Attributes:
+        item: as the low-level API has it: an operation with its parameters.
+    """
+
+    item: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def operation(self) -> str:
+        """What it does."""
+        return next(iter(self.item))
+
+    def parameters(self, _table: str) -> dict[str, Any]:
+        """As they were given."""
+        return dict(self.item[self.operation])
+
+    def tables(self, _table: str) -> tuple[str, ...]:
+        """The table that it names."""
+        return (str(self.item[self.operation].get("TableName")),)
+
+    def too_late_ms(self) -> int | None:
+        """Never."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
 class TransactWrite(Request):
-    """Several writes, on one item each, of any tables, applied together or not at all."""
+    """Several writes, on one item each, of any tables, applied together or not at all.
+
+    Attributes:
+        writes: 1 to 100 of them.
+        token: under which the service knows its attempts; None for one that the driver makes.
+    """
 
     may_write: ClassVar[bool] = True
     repeatable_for_ms: ClassVar[float] = TOKEN_IS_SAFE_FOR_MS
 
-    writes: tuple[Write, ...]
+    writes: tuple[Write | Given, ...]
+    token: str | None = None
 
     def tables(self, table: str) -> tuple[str, ...]:
         """Those of its writes."""
@@ -206,7 +240,7 @@ class TransactWrite(Request):
     def calls(self, table: str, identity: str) -> Actions[Any]:
         """The transaction."""
         items: list[dict[str, Any]] = [{write.operation: write.parameters(table)} for write in self.writes]
-        return (yield transact_write_call(items, identity))
+        return (yield transact_write_call(items, self.token or identity))
 
     def too_late_ms(self) -> int | None:
         """As the first of its writes was told."""

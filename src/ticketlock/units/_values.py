@@ -1,0 +1,103 @@
+"""Python values, as boto3's Table resource has them, and DynamoDB's own."""
+
+import decimal
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from boto3.dynamodb.conditions import ConditionBase, ConditionExpressionBuilder
+from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
+
+from ticketlock._checks import text
+from ticketlock.errors import InvalidUnitRequest
+from ticketlock.wire._attributes import Item
+
+Value = TypeVar("Value")
+
+_EXPRESSION_BYTES = 4_096
+_serializer, _deserializer = TypeSerializer(), TypeDeserializer()
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """An expression with its placeholders, as the low-level API has them.
+
+    Attributes:
+        text: the expression; None for none.
+        names, values: what its placeholders stand for.
+    """
+
+    text: str | None
+    names: Mapping[str, str]
+    values: Item
+
+
+class Python:
+    """Items and expressions in Python values."""
+
+    def item(self, field: str, given: Any) -> Item:
+        """An item or a key, as the low-level API has it.
+
+        Raises:
+            InvalidUnitRequest: it has a value that DynamoDB has no type for: names the attribute.
+        """
+        if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+            raise InvalidUnitRequest(field, given, "a mapping of attribute names to values")
+        return {name: _dumped(f"{field}.{name}", value) for name, value in given.items()}
+
+    def back(self, item: Item | None) -> dict[str, Any] | None:
+        """An item in Python values."""
+        return None if item is None else {name: _deserializer.deserialize(value) for name, value in item.items()}
+
+    def values(self, given: Any) -> Item:
+        """What ``:value`` placeholders stand for."""
+        return self.item("values", given if given is not None else {})
+
+    def condition(self, given: Any) -> Phrase:
+        """A condition: text, or one that is made with ``boto3.dynamodb.conditions.Attr``."""
+        if not isinstance(given, ConditionBase):
+            return Phrase(expression("condition", given), {}, {})
+        built = ConditionExpressionBuilder().build_expression(given)
+        # Its placeholders are those of many a caller.
+        names = {_renamed(name): each for name, each in built.attribute_name_placeholders.items()}
+        values = {_renamed(name): each for name, each in built.attribute_value_placeholders.items()}
+        return Phrase(_renamed(built.condition_expression), names, self.item("condition", values))
+
+
+class LowLevel(Python):
+    """Items and expressions as the low-level API has them."""
+
+    def item(self, field: str, given: Any) -> Item:
+        """The item as it is."""
+        if not isinstance(given, Mapping) or not all(isinstance(value, Mapping) for value in given.values()):
+            raise InvalidUnitRequest(field, given, "attributes as the low-level API has them: name to {type: value}")
+        return given
+
+    def back(self, item: Item | None) -> Any:
+        """The item as it is."""
+        return item
+
+
+PYTHON, LOW_LEVEL = Python(), LowLevel()
+
+
+def expression(field: str, given: Any) -> str | None:
+    """The text of an expression, or None.
+
+    Raises:
+        InvalidUnitRequest: it is neither, or longer than DynamoDB takes.
+    """
+    return None if given is None else text(field, given, _EXPRESSION_BYTES, InvalidUnitRequest)
+
+
+def _dumped(field: str, value: Any) -> Any:
+    try:
+        return _serializer.serialize(value)
+    except (TypeError, decimal.DecimalException) as error:
+        allowed = "a value that DynamoDB has a type for: no float (Decimal), no NaN, no empty set, 38 digits at most"
+        raise InvalidUnitRequest(field, value, f"{allowed} ({error})") from error
+
+
+def _renamed(phrase: str) -> str:
+    return re.sub(r"([#:])([nv]\d+)\b", r"\1tlu_\2", phrase)

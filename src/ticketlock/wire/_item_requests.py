@@ -1,0 +1,99 @@
+"""Requests for items by their keys, one or several of any tables, and for the description of a table."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ticketlock.wire._actions import Actions, Call
+from ticketlock.wire._attributes import Item
+from ticketlock.wire._requests import Attributes, BrokenReply, Request
+
+MOST_TOGETHER = 100
+"""https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactGetItems.html"""
+
+_LENGTH_OF_NOTHING = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Get(Request):
+    """A read of one item by its key. The reply has the item, or None.
+
+    Attributes:
+        table: where it is.
+        key: each key attribute with its value.
+        is_consistent: whether all writes that were answered before are in it; a read without that costs half.
+    """
+
+    table: str
+    key: Attributes
+    is_consistent: bool = True
+
+    def tables(self, _table: str) -> tuple[str, ...]:
+        """Its own."""
+        return (self.table,)
+
+    def calls(self, _table: str, _identity: str) -> Actions[Any]:
+        """The GetItem."""
+        given = {"TableName": self.table, "Key": self.key, "ConsistentRead": self.is_consistent}
+        return (yield Call("dynamodb", "get_item", given))
+
+    def items(self, answer: Any) -> tuple[Item | None, ...]:
+        """The item.
+
+        The SDK makes an empty answer of a reply that broke off, as of ``{}``, which says that there is no item: its
+        length tells which.
+        """
+        headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+        if "Item" not in answer and int(headers.get("content-length", _LENGTH_OF_NOTHING)) > _LENGTH_OF_NOTHING:
+            raise BrokenReply()
+        return (answer.get("Item"),)
+
+
+@dataclass(frozen=True, slots=True)
+class GetTogether(Request):
+    """A read of up to 100 items, all of one instant. The reply has one entry a key, None where there is no item.
+
+    Attributes:
+        keys: the tables' names with the key attributes, each key once.
+    """
+
+    keys: Sequence[tuple[str, Attributes]]
+
+    def tables(self, _table: str) -> tuple[str, ...]:
+        """Those of its keys."""
+        return tuple(sorted({table for table, _ in self.keys}))
+
+    def calls(self, _table: str, _identity: str) -> Actions[Any]:
+        """The TransactGetItems."""
+        wanted = [{"Get": {"TableName": table, "Key": key}} for table, key in self.keys]
+        return (yield Call("dynamodb", "transact_get_items", {"TransactItems": wanted}))
+
+    def items(self, answer: Any) -> tuple[Item | None, ...]:
+        """The items, in the order of the keys."""
+        if len(answer.get("Responses", ())) != len(self.keys):
+            raise BrokenReply()
+        return tuple(each.get("Item") for each in answer["Responses"])
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeTable(Request):
+    """What a table's keys and indexes are. The reply's item is the description, as the API has it."""
+
+    # The control plane's.
+    tells_time: ClassVar[bool] = False
+
+    table: str
+
+    def tables(self, _table: str) -> tuple[str, ...]:
+        """The one."""
+        return (self.table,)
+
+    def calls(self, _table: str, _identity: str) -> Actions[Any]:
+        """The DescribeTable."""
+        return (yield Call("dynamodb", "describe_table", {"TableName": self.table}))
+
+    def items(self, answer: Any) -> tuple[Item | None, ...]:
+        """The description."""
+        if "Table" not in answer:
+            raise BrokenReply()
+        return (answer["Table"],)
