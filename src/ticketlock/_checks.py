@@ -25,9 +25,7 @@ def text(field: str, value: Any, max_bytes: int, refused: type[Malformed] = Inva
     return value
 
 
-def whole_number(
-    field: str, value: Any, least: int, most: int, refused: type[Malformed] = InvalidLockRequest
-) -> int:
+def whole_number(field: str, value: Any, least: int, most: int, refused: type[Malformed] = InvalidLockRequest) -> int:
     """Check that ``value`` is an integer within bounds.
 
     Raises:
@@ -76,8 +74,6 @@ def duration_ms(
     seconds = in_seconds(value)
     is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
     if not is_number or not least_ms <= seconds * 1_000 <= most_ms:
-        raise refused(
-            field, value, f"seconds, or a timedelta, from {least_ms / 1_000} to {most_ms / 1_000:,}"
-        )
+        raise refused(field, value, f"seconds, or a timedelta, from {least_ms / 1_000} to {most_ms / 1_000:,}")
     milliseconds: int = math.ceil(seconds * 1_000)
     return milliseconds

@@ -28,6 +28,7 @@ class ItemUpdate:
         self._assignments = [(expressions.steps(path), source) for path, source in update.assignments] if update else []
         self._removals = [expressions.steps(path) for path in update.removals] if update else []
         paths = [*(steps for steps, _ in self._assignments), *self._removals]
+        self.paths = {steps[0] for steps in paths}
         for steps in paths:
             if steps[0] in key_names:
                 raise ExpressionInvalid(

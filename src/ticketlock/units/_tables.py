@@ -38,7 +38,9 @@ class UnitTable:
         """
         for name, kind in self.schema.key.items():
             if set(given.get(name, {})) != {kind}:
-                raise InvalidUnitRequest(f"{field}.{name}", given.get(name), f"a value of type {kind}: {self.name}'s key")
+                raise InvalidUnitRequest(
+                    f"{field}.{name}", given.get(name), f"a value of type {kind}: {self.name}'s key"
+                )
         return {name: given[name] for name in self.schema.key}
 
 

@@ -48,7 +48,7 @@ class Python:
 
     def back(self, item: Item | None) -> dict[str, Any] | None:
         """An item in Python values."""
-        return None if item is None else {name: _deserializer.deserialize(value) for name, value in item.items()}
+        return None if item is None else {name: _loaded(value) for name, value in item.items()}
 
     def values(self, given: Any) -> Item:
         """What ``:value`` placeholders stand for."""
@@ -97,6 +97,10 @@ def _dumped(field: str, value: Any) -> Any:
     except (TypeError, decimal.DecimalException) as error:
         allowed = "a value that DynamoDB has a type for: no float (Decimal), no NaN, no empty set, 38 digits at most"
         raise InvalidUnitRequest(field, value, f"{allowed} ({error})") from error
+
+
+def _loaded(value: Any) -> Any:
+    return _deserializer.deserialize(value)
 
 
 def _renamed(phrase: str) -> str:

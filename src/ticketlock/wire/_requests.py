@@ -191,56 +191,31 @@ class Write(Request):
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """An item of a TransactWriteItems that somebody else has made.
-
-    Attributes:
-        item: as the low-level API has it: an operation with its parameters.
-    """
-
-    item: Mapping[str, Mapping[str, Any]]
-
-    @property
-    def operation(self) -> str:
-        """What it does."""
-        return next(iter(self.item))
-
-    def parameters(self, _table: str) -> dict[str, Any]:
-        """As they were given."""
-        return dict(self.item[self.operation])
-
-    def tables(self, _table: str) -> tuple[str, ...]:
-        """The table that it names."""
-        return (str(self.item[self.operation].get("TableName")),)
-
-    def too_late_ms(self) -> int | None:
-        """Never."""
-        return None
-
-
-@dataclass(frozen=True, slots=True)
 class TransactWrite(Request):
     """Several writes, on one item each, of any tables, applied together or not at all.
 
     Attributes:
-        writes: 1 to 100 of them.
+        writes: ours.
+        given: what somebody else has made, behind them: as TransactWriteItems has it.
         token: under which the service knows its attempts; None for one that the driver makes.
     """
 
     may_write: ClassVar[bool] = True
     repeatable_for_ms: ClassVar[float] = TOKEN_IS_SAFE_FOR_MS
 
-    writes: tuple[Write | Given, ...]
+    writes: tuple[Write, ...]
+    given: tuple[Mapping[str, Any], ...] = ()
     token: str | None = None
 
     def tables(self, table: str) -> tuple[str, ...]:
         """Those of its writes."""
-        return tuple(sorted({name for write in self.writes for name in write.tables(table)}))
+        given = {str(each.get("TableName")) for item in self.given for each in item.values()}
+        return tuple(sorted(given.union(*(write.tables(table) for write in self.writes))))
 
     def calls(self, table: str, identity: str) -> Actions[Any]:
         """The transaction."""
-        items: list[dict[str, Any]] = [{write.operation: write.parameters(table)} for write in self.writes]
-        return (yield transact_write_call(items, self.token or identity))
+        ours: list[Mapping[str, Any]] = [{write.operation: write.parameters(table)} for write in self.writes]
+        return (yield transact_write_call([*ours, *self.given], self.token or identity))
 
     def too_late_ms(self) -> int | None:
         """As the first of its writes was told."""

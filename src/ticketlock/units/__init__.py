@@ -1,0 +1,17 @@
+"""Units of work for DynamoDB: ACID transactions over items of any tables.
+
+    units = Units("units")
+    accounts = units.table("accounts")
+    with units.begin() as unit:
+        unit.update(accounts, {"id": "a"}, "SET balance = balance - :n", {":n": 10}, condition="balance >= :n")
+        unit.update(accounts, {"id": "b"}, "SET balance = balance + :n", {":n": 10})
+
+``Units`` is for threads, ``ticketlock.aio.Units`` for tasks. Every error is a ``UnitError`` or a ``TableError``.
+"""
+
+from ticketlock.units._reading import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation
+from ticketlock.units._tables import UnitTable
+from ticketlock.units._unit import Unit
+from ticketlock.units._units import Units
+
+__all__ = ["COMMITTED", "SERIALIZABLE", "UNCOMMITTED", "Isolation", "Unit", "UnitTable", "Units"]

@@ -1,0 +1,13 @@
+"""Every condition of the protocol of units, under a name that states the fact it asks for.
+
+``#mark`` and ``#version`` are the two attributes of ours in an item of a user's, ``#key`` the first of its key.
+"""
+
+UNMARKED = "attribute_not_exists(#mark)"
+AT_THE_VERSION_I_SAW = "#version = :seen"
+NEVER_WRITTEN_BY_A_UNIT = "attribute_not_exists(#version) AND attribute_exists(#key)"
+ABSENT = "attribute_not_exists(#key)"
+
+# In the units' own table.
+NO_SUCH_ROW = "attribute_not_exists(#unit)"
+RECEIPT_ROLLED_BACK_AS_I_SAW = "#state = :rolled_back AND #try = :seen_try"

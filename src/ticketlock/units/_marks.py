@@ -1,0 +1,63 @@
+"""What of ours stands in the items of users: the version, which stays, and the mark of a unit that is not finished."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ticketlock._checks import text
+from ticketlock.errors import InvalidUnitRequest
+from ticketlock.units._ids import is_id
+from ticketlock.wire._attributes import Item
+
+_PREFIX_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """The names of our attributes.
+
+    Attributes:
+        prefix: what they begin with, and no attribute of a user may.
+    """
+
+    prefix: str
+
+    def __post_init__(self) -> None:
+        text("prefix", self.prefix, _PREFIX_BYTES, InvalidUnitRequest)
+
+    @property
+    def version(self) -> str:
+        """The unit that wrote the item last."""
+        return f"{self.prefix}Version"
+
+    @property
+    def mark(self) -> str:
+        """The unit that is about to write it."""
+        return f"{self.prefix}Mark"
+
+    def names(self, key_names: tuple[str, ...]) -> Mapping[str, str]:
+        """What the placeholders of the conditions stand for."""
+        return {"#version": self.version, "#mark": self.mark, "#key": key_names[0]}
+
+    def version_of(self, item: Item) -> str | None:
+        """The id of the unit that wrote an item last; None where none has.
+
+        Raises:
+            InvalidUnitRequest: the attribute is somebody else's.
+        """
+        found = item.get(self.version)
+        if found is None:
+            return None
+        if not is_id(str(found.get("S", ""))):
+            raise InvalidUnitRequest("prefix", self.prefix, f"one that no item uses: {self.version} is {dict(found)}")
+        return str(found["S"])
+
+    def without(self, item: Mapping[str, Any]) -> dict[str, Any]:
+        """An item as its users know it."""
+        return {name: value for name, value in item.items() if not name.startswith(self.prefix)}
+
+    def check_free_of_ours(self, field: str, names: Any) -> None:
+        """Refuse attributes of a user's that are called as ours."""
+        for name in names:
+            if name.startswith(self.prefix):
+                raise InvalidUnitRequest(field, name, f"an attribute that does not begin with {self.prefix}")

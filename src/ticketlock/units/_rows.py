@@ -1,0 +1,76 @@
+"""What stands in the units' own table."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ticketlock.units import _facts as only_if
+from ticketlock.wire._attributes import Item, integer, number
+from ticketlock.wire._item_requests import Get
+from ticketlock.wire._requests import TimeCheck, Write
+
+KEY = ("unit", "row")
+TIME_TO_LIVE = "expiresAt"
+RECEIPT_IS_KEPT_S = 30 * 24 * 3_600
+
+_NAMES = {"#unit": "unit", "#state": "state", "#try": "try"}
+
+
+def row_key(unit: str, row: str) -> Item:
+    """The key of a row."""
+    return {"unit": {"S": unit}, "row": {"S": row}}
+
+
+TIME_CHECK = TimeCheck(row_key("0", "0"))
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of a name.
+
+    Attributes:
+        is_committed: whether a unit of that name was.
+        unit: its id; of one that was given up, that of nobody.
+        tries: how many times the name was given up.
+    """
+
+    is_committed: bool = False
+    unit: str = ""
+    tries: int = 0
+
+    @classmethod
+    def of(cls, row: Item | None) -> "Receipt":
+        """The receipt in a row; that of an unused name where there is none."""
+        if row is None:
+            return NEVER_USED
+        return cls(row["state"]["S"] == "committed", row["by"]["S"], integer(row["try"]))
+
+
+NEVER_USED = Receipt()
+
+
+def receipt_key(name: str) -> Item:
+    """The key of a name's receipt."""
+    return row_key(f"name#{name}", "receipt")
+
+
+def read_receipt(table: str, name: str) -> Get:
+    """The read of a name's receipt."""
+    return Get(table, receipt_key(name))
+
+
+def put_receipt(table: str, name: str, before: Receipt, after: Receipt, now_ms: int) -> Write:
+    """The write that commits a name, or gives it up: if its receipt is as it was seen."""
+    key = receipt_key(name)
+    condition, values = only_if.NO_SUCH_ROW, {}
+    if before.tries:
+        condition = only_if.RECEIPT_ROLLED_BACK_AS_I_SAW
+        values = {":rolled_back": {"S": "rolledBack"}, ":seen_try": number(before.tries)}
+    item: Mapping[str, Any] = {
+        **key,
+        "state": {"S": "committed" if after.is_committed else "rolledBack"},
+        "by": {"S": after.unit},
+        "try": number(after.tries),
+        TIME_TO_LIVE: number(now_ms // 1_000 + RECEIPT_IS_KEPT_S),
+    }
+    return Write("Put", key, condition, item=item, names=_NAMES, values=values, table=table)

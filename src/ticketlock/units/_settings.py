@@ -1,0 +1,48 @@
+"""What units are begun with: checked once, for threads and tasks."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from ticketlock._checks import duration_ms, text
+from ticketlock.errors import InvalidUnitRequest
+from ticketlock.units._ids import new_id
+from ticketlock.units._marks import Marks
+from ticketlock.units._reading import Isolation
+from ticketlock.units._verbs import Terms
+from ticketlock.wire._clocks import Clocks
+
+NAME_BYTES = 1_024
+_LONGEST_TIMEOUT_MS = 900_000
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a ``Units`` was made with.
+
+    Attributes:
+        units_table: the name of its table.
+        marks: the names of our attributes.
+        timeout: of units that say nothing else, in seconds.
+    """
+
+    units_table: str
+    marks: Marks
+    timeout: Any
+
+    def terms(self, clocks: Clocks, *, name: Any, isolation: Any, under: Any, timeout: Any) -> Terms:
+        """Those of a new unit.
+
+        Raises:
+            InvalidUnitRequest: names the field.
+        """
+        if name is not None:
+            text("name", name, NAME_BYTES, InvalidUnitRequest)
+        if not isinstance(isolation, Isolation):
+            raise InvalidUnitRequest("isolation", isolation, "UNCOMMITTED, COMMITTED or SERIALIZABLE")
+        if under is not None and not callable(getattr(under, "condition_check", None)):
+            raise InvalidUnitRequest("under", under, "a held lock: a Lease of ticketlock, for example")
+        timeout_ms = duration_ms(
+            "timeout", self.timeout if timeout is None else timeout, 0, _LONGEST_TIMEOUT_MS, InvalidUnitRequest
+        )
+        born_ms = clocks.read().wall_ms
+        return Terms(new_id(born_ms), born_ms, timeout_ms, isolation, name, under)

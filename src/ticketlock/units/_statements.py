@@ -1,0 +1,117 @@
+"""Statements, evaluated on an item as the unit has it: the same expressions as DynamoDB's, by the same rules."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ticketlock._expressions._errors import ExpressionInvalid, ItemInvalid
+from ticketlock._expressions._expressions import Expressions
+from ticketlock._expressions._updates import ItemUpdate
+from ticketlock._expressions._values import Item as Attributes
+from ticketlock._expressions._values import canonical_item
+from ticketlock.errors import ConditionFailed, InvalidUnitRequest
+from ticketlock.units._marks import Marks
+from ticketlock.units._tables import UnitTable
+from ticketlock.units._values import PYTHON, Phrase, expression
+from ticketlock.wire._attributes import Item
+
+Kind = Literal["put", "update", "delete", "check"]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement on one item.
+
+    Attributes:
+        kind: what it does.
+        table, key: on which item.
+        item: the whole new item of a put.
+        parameters: its expressions, as the low-level API has them.
+    """
+
+    kind: Kind
+    table: UnitTable
+    key: Item
+    item: Attributes | None
+    parameters: Mapping[str, Any]
+
+    def applied_to(self, image: Attributes | None) -> Attributes | None:
+        """The item after it; None for none.
+
+        Raises:
+            ConditionFailed: its condition does not hold.
+            InvalidUnitRequest: an expression is wrong, or does not fit the item.
+        """
+        with refusing(self.kind):
+            expressions = Expressions(self.parameters)
+            update = ItemUpdate(expressions, self.table.key_names) if self.kind == "update" else None
+            if not expressions.condition_holds(image):
+                key = PYTHON.back(self.key) or {}
+                raise ConditionFailed(self.table.name, key, self.parameters["ConditionExpression"])
+            if update is not None:
+                return update.applied_to(image, canonical_item(dict(self.key)))
+        return {"put": self.item, "delete": None, "check": image}[self.kind]
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a caller says of a statement, in AttributeValues.
+
+    Attributes:
+        target: the item of a put, the key of the others.
+        condition: with placeholders of its own, where it was made of an object.
+        values, names: what the placeholders of the expressions stand for.
+        update: an update expression.
+    """
+
+    target: Item
+    condition: Phrase
+    values: Item
+    names: Any
+    update: Any = None
+
+    def parameters(self) -> dict[str, Any]:
+        """As the low-level API has it."""
+        names = self.names if self.names is not None else {}
+        if not isinstance(names, Mapping) or not all(isinstance(name, str) for name in names.values()):
+            raise InvalidUnitRequest("names", self.names, "a mapping of #placeholders to names of attributes")
+        given = {
+            "ConditionExpression": self.condition.text,
+            "UpdateExpression": expression("update", self.update),
+            "ExpressionAttributeNames": {**names, **self.condition.names},
+            "ExpressionAttributeValues": {**self.values, **self.condition.values},
+        }
+        return {name: each for name, each in given.items() if each}
+
+
+def statement(kind: Kind, table: UnitTable, given: Given, marks: Marks) -> Statement:
+    """A statement, checked as far as that can be without the item.
+
+    Raises:
+        InvalidUnitRequest: names the field.
+    """
+    field = "item" if kind == "put" else "key"
+    with refusing(field):
+        target = canonical_item(dict(given.target))
+    marks.check_free_of_ours(field, target)
+    key = table.key_of(field, target)
+    if kind != "put" and len(target) > len(key):
+        raise InvalidUnitRequest("key", sorted(target), f"the key of {table.name} and nothing else: {list(key)}")
+    if kind == "update" and given.update is None:
+        raise InvalidUnitRequest("update", None, "an update expression")
+    parameters = given.parameters()
+    with refusing(kind):
+        expressions = Expressions(parameters)
+        if kind == "update":
+            marks.check_free_of_ours("update", ItemUpdate(expressions, table.key_names).paths)
+    return Statement(kind, table, key, target if kind == "put" else None, parameters)
+
+
+@contextmanager
+def refusing(field: str) -> Iterator[None]:
+    """Within the block an expression or a value is read that DynamoDB may not take."""
+    try:
+        yield
+    except (ExpressionInvalid, ItemInvalid) as error:
+        raise InvalidUnitRequest(field, error.message, "what DynamoDB takes") from error

@@ -1,0 +1,197 @@
+"""A unit of work for threads."""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from ticketlock.units._reading import Isolation
+from ticketlock.units._tables import UnitTable
+from ticketlock.units._values import PYTHON
+from ticketlock.units._verbs import Verbs
+from ticketlock.wire._requests import Steps
+
+Follow = Callable[[Steps[Any]], Any]
+
+
+class Unit:
+    """One unit of work: reads and statements on items of any tables, which are committed together or not at all.
+
+    Use it in ``with``: the end of the block commits; what is raised inside rolls back, and goes on. It belongs to one
+    thread at a time. Every statement is evaluated at once, on the item as the unit has it.
+
+    Attributes:
+        id: its name in what it writes.
+    """
+
+    def __init__(self, verbs: Verbs, follow: Follow) -> None:
+        self.id = verbs.terms.unit
+        self._verbs = verbs
+        self._follow = follow
+
+    @property
+    def repeated(self) -> bool:
+        """Whether a unit of the same name was committed before: then this one writes nothing."""
+        return self._verbs.repeated
+
+    def get(
+        self, table: UnitTable, key: Mapping[str, Any], *, isolation: Isolation | None = None
+    ) -> dict[str, Any] | None:
+        """An item with the unit's own writes, as boto3's Table resource has it; None where there is none.
+
+        Args:
+            table: from ``Units.table``.
+            key: its whole key.
+            isolation: another level than the unit's.
+
+        Raises:
+            InvalidUnitRequest: the key does not fit the table.
+            UnitContended: another unit was in the way until the time-out.
+            TableError: the table could not be used.
+        """
+        (found,) = self._follow(self._verbs.get([(table, key)], isolation, PYTHON))
+        return found  # type: ignore[no-any-return]
+
+    def get_all(
+        self, wanted: Sequence[tuple[UnitTable, Mapping[str, Any]]], *, isolation: Isolation | None = None
+    ) -> list[dict[str, Any] | None]:
+        """Several items of one instant, up to 100 of them in one request; of more, each 100.
+
+        Args:
+            wanted: tables with keys.
+            isolation: as of ``get``, which says what is raised as well.
+        """
+        found: list[dict[str, Any] | None] = self._follow(self._verbs.get(wanted, isolation, PYTHON))
+        return found
+
+    def put(
+        self,
+        table: UnitTable,
+        item: Mapping[str, Any],
+        *,
+        condition: Any = None,
+        values: Mapping[str, Any] | None = None,
+        names: Mapping[str, str] | None = None,
+    ) -> dict[str, Any] | None:
+        """Put an item in the place of whatever has its key.
+
+        Args:
+            table: from ``Units.table``.
+            item: the whole item.
+            condition: a condition expression, as text or made with ``boto3.dynamodb.conditions.Attr``.
+            values, names: what the placeholders of the expressions stand for.
+
+        Returns:
+            The item that it replaces; None where there was none.
+
+        Raises:
+            ConditionFailed: the condition does not hold; nothing of the statement is in the unit, which may go on.
+            InvalidUnitRequest: names the field that is wrong, and what is allowed.
+            ItemTooLarge: DynamoDB would not take the item.
+            UnitContended, TableError: as of ``get``: the item is read first.
+        """
+        before, _ = self._follow(self._verbs.put(table, item, condition, values, names, PYTHON))
+        return before  # type: ignore[no-any-return]
+
+    def update(
+        self,
+        table: UnitTable,
+        key: Mapping[str, Any],
+        update: str,
+        values: Mapping[str, Any] | None = None,
+        names: Mapping[str, str] | None = None,
+        *,
+        condition: Any = None,
+        blind: bool = False,
+    ) -> dict[str, Any] | None:
+        """Change an item; it is made where there is none.
+
+        Args:
+            table, key: which.
+            update: an update expression.
+            values, names, condition: as of ``put``.
+            blind: send it as it is, without reading the item first: two units that only count up do not conflict then.
+                Whether its condition holds is found out at the commit.
+
+        Returns:
+            The item after it; None of a blind one.
+
+        Raises:
+            ConditionFailed, InvalidUnitRequest, ItemTooLarge, UnitContended, TableError: as of ``put``.
+        """
+        _, after = self._follow(self._verbs.update(table, key, update, condition, values, names, PYTHON, blind=blind))
+        return after  # type: ignore[no-any-return]
+
+    def delete(
+        self,
+        table: UnitTable,
+        key: Mapping[str, Any],
+        *,
+        condition: Any = None,
+        values: Mapping[str, Any] | None = None,
+        names: Mapping[str, str] | None = None,
+    ) -> dict[str, Any] | None:
+        """Delete an item, if there is one.
+
+        Args:
+            table, key: which.
+            condition, values, names: as of ``put``, which says what is raised as well.
+
+        Returns:
+            The item that is deleted; None where there was none.
+        """
+        before, _ = self._follow(self._verbs.delete(table, key, condition, values, names, PYTHON))
+        return before  # type: ignore[no-any-return]
+
+    def check(
+        self,
+        table: UnitTable,
+        key: Mapping[str, Any],
+        condition: Any,
+        values: Mapping[str, Any] | None = None,
+        names: Mapping[str, str] | None = None,
+    ) -> dict[str, Any] | None:
+        """Make sure that a condition holds for an item, now and at the instant of the commit.
+
+        Args:
+            table, key: which.
+            condition, values, names: as of ``put``, which says what is raised as well.
+
+        Returns:
+            The item; None where there is none.
+        """
+        before, _ = self._follow(self._verbs.check(table, key, condition, values, names, PYTHON))
+        return before  # type: ignore[no-any-return]
+
+    def commit(self) -> None:
+        """Write everything, or nothing; a second time does nothing.
+
+        Raises:
+            UnitConflict: others have changed what the unit has read; nothing was written, run it again.
+            ConditionFailed: the condition of a blind update does not hold; nothing was written.
+            LockLost: the lock that it is under is not held any more; nothing was written.
+            UnitContended: another unit was in the way until the time-out; nothing was written, run it again.
+            UnitRolledBack: somebody else has rolled it back; nothing was written, run it again.
+            UnitTooLarge: there is too much of it; nothing was written.
+            UnitFinished: it was rolled back before.
+            OutcomeUnknown: no answer came; it may or may not be committed. Of a unit with a name, ``Units.outcome``
+                finds out which.
+            TableError: another one; nothing was written.
+        """
+        self._follow(self._verbs.commit())
+
+    def rollback(self) -> None:
+        """Forget everything; nothing was written. A second time does nothing.
+
+        Raises:
+            UnitFinished: it is committed.
+        """
+        self._follow(self._verbs.rollback())
+
+    def __enter__(self) -> Self:
+        self._follow(self._verbs.begin())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._follow(self._verbs.leave(error))

@@ -1,0 +1,118 @@
+"""``Units``: units of work for threads."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ticketlock.errors import InvalidLockRequest, InvalidUnitRequest
+from ticketlock.units._marks import Marks
+from ticketlock.units._reading import COMMITTED, SERIALIZABLE, Isolation
+from ticketlock.units._rows import TIME_CHECK
+from ticketlock.units._settings import Settings
+from ticketlock.units._tables import Tables, UnitTable
+from ticketlock.units._unit import Unit
+from ticketlock.units._verbs import HeldLock, Verbs
+from ticketlock.wire._actions import T
+from ticketlock.wire._clocks import Clocks, SystemClocks
+from ticketlock.wire._performer import Performer
+from ticketlock.wire._requests import Steps
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+Seconds = Any
+
+
+class UnitsTable(Performer):
+    """The units' own table, and what reaches all others."""
+
+    _time_check = TIME_CHECK
+
+    def follow(self, steps: Steps[T]) -> T:
+        """Perform what steps ask for."""
+        return self.drive(self._driver.follow(steps))
+
+
+class Units:
+    """Units of work: ACID transactions over items of any tables of one account and Region.
+
+        units = Units("units")
+        accounts = units.table("accounts")
+        with units.begin() as unit:
+            unit.update(accounts, {"id": "a"}, "SET balance = balance - :n", {":n": 10}, condition="balance >= :n")
+            unit.update(accounts, {"id": "b"}, "SET balance = balance + :n", {":n": 10})
+
+    Args:
+        table_name: a table of the units' own, as ``create_units_table`` makes it.
+        client: a DynamoDB client of your own: no retries (``total_max_attempts`` 1), time-outs of at most 5 s.
+        prefix: what the attributes begin with that units add to your items.
+        timeout: for how long a unit waits for others that are in its way.
+        clocks: where the time comes from.
+
+    Raises:
+        InvalidUnitRequest: names the argument that is wrong.
+        ValueError: the client is not usable; says which setting, and what it should be.
+    """
+
+    def __init__(
+        self,
+        table_name: str,
+        *,
+        client: "DynamoDBClient | None" = None,
+        prefix: str = "_tlu",
+        timeout: Seconds = 10,
+        clocks: Clocks | None = None,
+    ) -> None:
+        self._clocks = clocks if clocks is not None else SystemClocks()
+        try:
+            self._performer = UnitsTable(table_name, client=client, clocks=self._clocks)
+        except InvalidLockRequest as error:
+            raise InvalidUnitRequest(
+                error.field, table_name if error.field == "table_name" else client, error.allowed
+            ) from None
+        self._settings = Settings(table_name, Marks(prefix), timeout)
+        self._tables = Tables()
+
+    def table(self, name: str) -> UnitTable:
+        """A table of yours, by its name: DynamoDB is asked for its key, once.
+
+        Raises:
+            TableNotFound: there is none.
+            TableError: it could not be asked for.
+        """
+        return self._performer.follow(self._tables.table(name))
+
+    def begin(
+        self,
+        *,
+        name: str | None = None,
+        isolation: Isolation = SERIALIZABLE,
+        under: HeldLock | None = None,
+        timeout: Seconds | None = None,
+    ) -> Unit:
+        """A new unit; nothing is sent yet.
+
+        Args:
+            name: text that stands for what the unit does: of all units of one name one is committed, for 30 days.
+                Those that come later are ``repeated`` and write nothing.
+            isolation: of reads that say nothing else.
+            under: a held lock: the unit is committed only while it is held, with this very fencing token.
+            timeout: as of ``Units``.
+
+        Raises:
+            InvalidUnitRequest: names the argument that is wrong.
+        """
+        terms = self._settings.terms(self._clocks, name=name, isolation=isolation, under=under, timeout=timeout)
+        verbs = Verbs(terms, self._settings.units_table, self._tables, self._settings.marks)
+        return Unit(verbs, self._performer.follow)
+
+    def get(
+        self, table: UnitTable, key: Mapping[str, Any], *, isolation: Isolation = COMMITTED
+    ) -> dict[str, Any] | None:
+        """An item without the attributes of units, outside of any unit; see ``Unit.get``."""
+        return self.begin(isolation=isolation).get(table, key)
+
+    def get_all(
+        self, wanted: Sequence[tuple[UnitTable, Mapping[str, Any]]], *, isolation: Isolation = COMMITTED
+    ) -> list[dict[str, Any] | None]:
+        """Items of one instant, outside of any unit; see ``Unit.get_all``."""
+        return self.begin(isolation=isolation).get_all(wanted)

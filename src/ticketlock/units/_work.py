@@ -1,0 +1,70 @@
+"""What a unit has read and is about to write. No I/O, no clock: its verbs are steps, and evaluated at once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ticketlock._expressions._values import Item as Attributes
+from ticketlock._expressions._values import canonical_item
+from ticketlock.units._marks import Marks
+from ticketlock.units._tables import UnitTable
+from ticketlock.wire._attributes import Item
+
+Name = tuple[str, ...]
+"""An item, as one of many: its table's name, and its key's values with their types."""
+
+
+@dataclass(slots=True)
+class Place:
+    """One item of a unit's.
+
+    Attributes:
+        table, key: which.
+        is_read: whether ``seen`` is known.
+        seen: the item as it was read, with our attributes; None where there was none.
+        image: the item as the unit has it now, without them.
+        is_written: whether it differs by the unit's own statements.
+        is_checked: whether the unit may only commit while the item is as it was seen.
+        cut: which read brought it: what one request brought together is of one instant.
+        blind: of an item that was not read, the expressions of an update that DynamoDB is to evaluate.
+    """
+
+    table: UnitTable
+    key: Item
+    is_read: bool = False
+    seen: Item | None = None
+    image: Attributes | None = None
+    is_written: bool = False
+    is_checked: bool = False
+    cut: int = 0
+    blind: Mapping[str, Any] | None = None
+
+    @property
+    def is_touched(self) -> bool:
+        """Whether the commit is about it."""
+        return self.is_written or self.is_checked or self.blind is not None
+
+    @property
+    def writes(self) -> bool:
+        """Whether the commit changes it: to delete what is not there changes nothing."""
+        return self.blind is not None or (self.is_written and not (self.seen is None and self.image is None))
+
+
+@dataclass(slots=True)
+class Work:
+    """All of a unit's items.
+
+    Attributes:
+        marks: the names of our attributes.
+        places: each item once, in the order in which the unit came to them.
+        cuts: how many reads there were.
+    """
+
+    marks: Marks
+    places: dict[Name, Place] = field(default_factory=dict)
+    cuts: int = 0
+
+    def place(self, table: UnitTable, key: Item) -> Place:
+        """What the unit knows of an item; a place of its own, if it is new."""
+        name = (table.name, *(part for kind in canonical_item(dict(key)).values() for part in map(str, *kind.items())))
+        return self.places.setdefault(name, Place(table, key))

@@ -1,0 +1,114 @@
+"""The writes of a unit: each item's one action, read as one line of intent a clause."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ticketlock.units import _facts as only_if
+from ticketlock.units._marks import Marks
+from ticketlock.units._work import Place
+from ticketlock.wire._attributes import Item
+from ticketlock.wire._conditions import every
+from ticketlock.wire._requests import Write
+
+# Beyond it an Update would come near the limits of expressions; the whole item is put then.
+_MOST_CHANGES = 100
+_SET = re.compile(r"(?<![#:.\w])SET\b", re.IGNORECASE)
+_EXPRESSION_BYTES = 4_096
+
+
+def as_seen(place: Place, marks: Marks) -> tuple[str, Mapping[str, Any]]:
+    """The condition that nobody has written the item since it was read; and what its placeholders stand for."""
+    if place.seen is None:
+        return only_if.ABSENT, {}
+    version = marks.version_of(place.seen)
+    if version is None:
+        return only_if.NEVER_WRITTEN_BY_A_UNIT, {}
+    return only_if.AT_THE_VERSION_I_SAW, {":seen": {"S": version}}
+
+
+def check(place: Place, marks: Marks) -> Write:
+    """That an item is as it was read, and nobody's mark stands in it."""
+    condition, values = as_seen(place, marks)
+    return Write(
+        "ConditionCheck",
+        place.key,
+        every(only_if.UNMARKED, condition),
+        names=marks.names(place.table.key_names),
+        values=values,
+        table=place.table.name,
+    )
+
+
+def write(place: Place, unit: str, marks: Marks) -> Write:
+    """An item's new value, if it is as it was read, and nobody's mark stands in it."""
+    if place.blind is not None:
+        return _blind(place, unit, marks)
+    seen, values = as_seen(place, marks)
+    condition = every(only_if.UNMARKED, seen)
+    names = marks.names(place.table.key_names)
+    if place.image is None:
+        return Write("Delete", place.key, condition, names=names, values=values, table=place.table.name)
+    whole: Item = {**place.image, marks.version: {"S": unit}}
+    change = None if place.seen is None else _change(marks.without(place.seen), place.image)
+    if change is None:
+        return Write("Put", place.key, condition, item=whole, names=names, values=values, table=place.table.name)
+    update, changed_names, changed_values = change
+    return Write(
+        "Update",
+        place.key,
+        condition,
+        update=update,
+        names={**names, **changed_names},
+        values={**values, **changed_values, ":unit": {"S": unit}},
+        table=place.table.name,
+    )
+
+
+def _change(before: Item, after: Item) -> tuple[str, Mapping[str, str], Mapping[str, Any]] | None:
+    """What makes one image of another, attribute by attribute; None if that is too much for an expression."""
+    assigned = [name for name in after if before.get(name) != after[name]]
+    removed = [name for name in before if name not in after]
+    if len(assigned) + len(removed) > _MOST_CHANGES:
+        return None
+    sets = ["#version = :unit", *(f"#a{at} = :a{at}" for at in range(len(assigned)))]
+    update = f"SET {', '.join(sets)}"
+    if removed:
+        update += f" REMOVE {', '.join(f'#r{at}' for at in range(len(removed)))}"
+    names = {f"#a{at}": name for at, name in enumerate(assigned)} | {f"#r{at}": name for at, name in enumerate(removed)}
+    return update, names, {f":a{at}": after[name] for at, name in enumerate(assigned)}
+
+
+def _blind(place: Place, unit: str, marks: Marks) -> Write:
+    assert place.blind is not None
+    given = place.blind
+    conditions = [only_if.UNMARKED, *([f"({given['ConditionExpression']})"] if "ConditionExpression" in given else [])]
+    return Write(
+        "Update",
+        place.key,
+        " AND ".join(conditions),
+        update=with_version(given["UpdateExpression"]),
+        names={**given.get("ExpressionAttributeNames", {}), "#version": marks.version, "#mark": marks.mark},
+        values={**given.get("ExpressionAttributeValues", {}), ":unit": {"S": unit}},
+        table=place.table.name,
+    )
+
+
+def with_version(update: str) -> str:
+    """An update expression of a user's, which sets our version too."""
+    ours = "SET #version = :unit"
+    if _SET.search(update):
+        return _SET.sub(f"{ours},", update, count=1)
+    return f"{ours} {update}"
+
+
+def fits_an_expression(parameters: Mapping[str, Any]) -> bool:
+    """Whether a blind update with what we add is no longer than DynamoDB takes, and its placeholders are not ours."""
+    names = {*parameters.get("ExpressionAttributeNames", {}), *parameters.get("ExpressionAttributeValues", {})}
+    longest = max(len(with_version(parameters["UpdateExpression"]).encode()), _condition_bytes(parameters))
+    return longest <= _EXPRESSION_BYTES and not names & {"#version", "#mark", ":unit"}
+
+
+def _condition_bytes(parameters: Mapping[str, Any]) -> int:
+    condition = parameters.get("ConditionExpression", "")
+    return len(f"{only_if.UNMARKED} AND ({condition})".encode())
