@@ -31,7 +31,7 @@ from ticketlock import LockName
 from ticketlock.locks._items import lock_key
 from ticketlock.locks._reads import TIME_CHECK
 from ticketlock.testing import MemoryDynamoDB
-from ticketlock.wire._actions import Actions, Call, Sleep
+from ticketlock.wire._actions import Actions, Call, Fork, Sleep
 from ticketlock.wire._attributes import Item
 from ticketlock.wire._driver import Driver
 
@@ -289,7 +289,7 @@ class World:
 
     # What is done.
 
-    def _resume(self, machine: Machine, go: Callable[[Actions[None]], Call | Sleep]) -> None:
+    def _resume(self, machine: Machine, go: Callable[[Actions[None]], Call | Sleep | Fork]) -> None:
         assert machine.actions is not None
         try:
             action = go(machine.actions)
@@ -300,6 +300,7 @@ class World:
             machine.pending = None
             machine.wakes_at_ms = self.time.now_ms + max(0.0, action.ms)
         else:
+            assert isinstance(action, Call), "locks send one request at a time"
             machine.pending = Pending(action)
 
     def _apply(self, machine: Machine, pending: Pending) -> None:

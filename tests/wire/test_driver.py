@@ -55,7 +55,7 @@ def drive(actions: Actions[T], clock: ManualClock, answer: Callable[[Call], Any]
             if isinstance(action, Sleep):
                 clock.sleep(action.ms / 1_000)
                 outcome = None
-            else:
+            elif isinstance(action, Call):
                 outcome = answer(action)
     except StopIteration as end:
         result: T = end.value

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from ticketlock._checks import text
 from ticketlock.errors import InvalidUnitRequest
@@ -10,6 +10,26 @@ from ticketlock.units._ids import is_id
 from ticketlock.wire._attributes import Item
 
 _PREFIX_BYTES = 32
+
+
+MarkKind = Literal["write", "insert", "read"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The name of a unit in an item that it is about to write.
+
+    Attributes:
+        unit: its id.
+        kind: the item is written; it was not there, and what stands there only holds its place; it was only read.
+    """
+
+    unit: str
+    kind: MarkKind
+
+    def attribute(self) -> dict[str, Any]:
+        """As it stands in the item."""
+        return {"M": {"unit": {"S": self.unit}, "kind": {"S": self.kind}}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +54,29 @@ class Marks:
     def mark(self) -> str:
         """The unit that is about to write it."""
         return f"{self.prefix}Mark"
+
+    def version_in(self, item: Item | None) -> str | None:
+        """The same of an item that need not be there."""
+        return None if item is None else self.version_of(item)
+
+    def is_placeholder(self, item: Item) -> bool:
+        """Whether it only holds the place of an item that a unit is about to insert."""
+        mark = self.mark_of(item)
+        return mark is not None and mark.kind == "insert" and self.version not in item
+
+    def mark_of(self, item: Item) -> "Mark | None":
+        """The mark in an item; None where there is none.
+
+        Raises:
+            InvalidUnitRequest: the attribute is somebody else's.
+        """
+        found = item.get(self.mark)
+        if found is None:
+            return None
+        fields: Any = found.get("M", {})
+        if not is_id(str(fields.get("unit", {}).get("S", ""))):
+            raise InvalidUnitRequest("prefix", self.prefix, f"one that no item uses: {self.mark} is {dict(found)}")
+        return Mark(fields["unit"]["S"], fields["kind"]["S"])
 
     def names(self, key_names: tuple[str, ...]) -> Mapping[str, str]:
         """What the placeholders of the conditions stand for."""

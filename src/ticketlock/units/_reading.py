@@ -1,4 +1,8 @@
-"""How units read: items of one instant, at the levels of isolation."""
+"""How units read: items of one instant, at the levels of isolation, also past the marks of others.
+
+An item keeps its committed value until the unit that has marked it is committed, so a reader takes what stands there,
+or what a committed unit is about to put there. It never waits, and needs no permission to write.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,11 +10,14 @@ from enum import Enum
 
 from ticketlock._expressions._values import Item as Attributes
 from ticketlock._expressions._values import canonical_item
-from ticketlock.units._marks import Marks
+from ticketlock.units._heads import Head, Heads
+from ticketlock.units._marks import Mark, Marks
+from ticketlock.units._meeting import Marked, Meeting, read_entries
+from ticketlock.units._packing import Entry
+from ticketlock.units._tables import UnitTable
 from ticketlock.wire._attributes import Item
 from ticketlock.wire._item_requests import MOST_TOGETHER, Get, GetTogether
-from ticketlock.wire._requests import Attributes as Key
-from ticketlock.wire._requests import Steps
+from ticketlock.wire._requests import ForkingSteps, Reply
 
 
 class Isolation(Enum):
@@ -29,53 +36,150 @@ class Isolation(Enum):
 
 UNCOMMITTED, COMMITTED, SERIALIZABLE = Isolation
 
+Records = dict[str, Head | None]
+"""Units with their heads; None where there is none."""
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """An item to read."""
 
-    table: str
-    key: Key
+    table: UnitTable
+    key: Item
 
 
-def read_eventually(wanted: Sequence[Wanted], marks: Marks) -> Steps[list[Item | None]]:
-    """Items with our attributes, one by one: what stands in one of the copies."""
-    found = []
-    for each in wanted:
-        reply = yield Get(each.table, each.key, is_consistent=False)
-        found.append(_checked(reply.item, marks))
-    return found
+class Reading:
+    """Reads of one unit's, or of somebody outside of units.
 
+    Args:
+        marks: the names of our attributes.
+        heads: the records of units.
+        meeting: finishes the items of units that have ended.
+    """
 
-def read_together(wanted: Sequence[Wanted], marks: Marks) -> Steps[list[Item | None]]:
-    """Items with our attributes; up to 100 of one instant, of more each 100."""
-    if len(wanted) == 1:
-        reply = yield Get(wanted[0].table, wanted[0].key)
-        return [_checked(reply.item, marks)]
-    found: list[Item | None] = []
-    for begin in range(0, len(wanted), MOST_TOGETHER):
-        batch = [(each.table, each.key) for each in wanted[begin : begin + MOST_TOGETHER]]
-        reply = yield GetTogether(batch)
-        found += [_checked(item, marks) for item in reply.items]
-    return found
+    def __init__(self, marks: Marks, heads: Heads, meeting: Meeting) -> None:
+        self._marks, self._heads, self._meeting = marks, heads, meeting
+
+    def eventually(self, wanted: Sequence[Wanted]) -> ForkingSteps[list[Attributes | None]]:
+        """Images one by one: what stands in one of the copies of each item."""
+        found = []
+        for each in wanted:
+            reply: Reply = yield Get(each.table.name, each.key, is_consistent=False)
+            found.append(image_of(self._checked(reply.item), self._marks))
+        return found
+
+    def committed(self, wanted: Sequence[Wanted]) -> ForkingSteps[list[Attributes | None]]:
+        """Images; up to 100 of one instant, of more each 100."""
+        images: list[Attributes | None] = []
+        for batch in _cut(wanted):
+            found = None
+            while found is None:
+                items, heads = yield from self._of_one_instant(batch)
+                found = yield from self._images(batch, items, heads)
+            images += found
+        return images
+
+    def serializable(self, wanted: Sequence[Wanted]) -> ForkingSteps[list[Item | None]]:
+        """Items with our attributes, as a unit may write them: those of units that have ended are finished first."""
+        found: list[Item | None] = []
+        for batch in _cut(wanted):
+            while True:
+                items, heads = yield from self._of_one_instant(batch)
+                marked = [met for each, item in zip(batch, items, strict=True) if (met := self._met(each, item))]
+                ended = [met for met in marked if not _is_pending(heads[met.mark.unit])]
+                if not ended:
+                    break
+                for met in ended:
+                    yield from self._meeting.resolve(met)
+            found += items
+        return found
+
+    def _of_one_instant(self, batch: Sequence[Wanted]) -> ForkingSteps[tuple[list[Item | None], Records]]:
+        """Items as of one instant, and what had become of the units that have marked them, at that instant.
+
+        A unit that is pending afterwards was pending at that instant, and one that was committed before was so, too; of
+        one that was committed in between it is not known: the items are read again.
+        """
+        before: Records = {}
+        while True:
+            items = yield from self._together(batch)
+            units = {met.mark.unit for each, item in zip(batch, items, strict=True) if (met := self._met(each, item))}
+            after: Records = {}
+            for unit in sorted(units):
+                reply: Reply = yield self._heads.read(unit)
+                after[unit] = Head.of(reply.item) if reply.item is not None else None
+            if all(_tells(after[unit]) or (unit in before and _same(before[unit], after[unit])) for unit in units):
+                return items, after
+            before = after
+
+    def _together(self, batch: Sequence[Wanted]) -> ForkingSteps[list[Item | None]]:
+        if len(batch) == 1:
+            reply: Reply = yield Get(batch[0].table.name, batch[0].key)
+        else:
+            reply = yield GetTogether([(each.table.name, each.key) for each in batch])
+        return [self._checked(item) for item in reply.items]
+
+    def _images(
+        self, batch: Sequence[Wanted], items: Sequence[Item | None], heads: Records
+    ) -> ForkingSteps[list[Attributes | None] | None]:
+        """What was committed of each item; None where the rows of a unit are gone meanwhile."""
+        entries: dict[str, list[Entry]] = {}
+        for unit, head in heads.items():
+            if head is not None and head.state == "committed" and not head.is_closed:
+                read = yield from read_entries(self._heads, head)
+                if read is None:
+                    return None
+                entries[unit] = read
+        images = []
+        for each, item in zip(batch, items, strict=True):
+            image, met = image_of(item, self._marks), self._met(each, item)
+            for entry in entries.get(met.mark.unit, ()) if met is not None else ():
+                if met is not None and entry.is_of(met.table, met.key):
+                    image = entry.applied_to(image)
+            images.append(image)
+        return images
+
+    def _met(self, wanted: Wanted, item: Item | None) -> Marked | None:
+        mark: Mark | None = self._marks.mark_of(item) if item is not None else None
+        if mark is None:
+            return None
+        return Marked(wanted.table.name, wanted.key, wanted.table.key_names[0], mark)
+
+    def _checked(self, item: Item | None) -> Item | None:
+        if item is not None:
+            self._marks.version_of(item)
+        return item
 
 
 def image_of(item: Item | None, marks: Marks) -> Attributes | None:
-    """An item as its users know it."""
-    return None if item is None else marks.without(canonical_item(dict(item)))
+    """An item as its users know it; None for what only holds the place of one that is not there yet."""
+    if item is None or marks.is_placeholder(item):
+        return None
+    return marks.without(canonical_item(dict(item)))
 
 
-def is_as_seen(item: Item | None, seen: Item | None) -> bool:
+def is_as_seen(item: Item | None, seen: Item | None, marks: Marks) -> bool:
     """Whether an item is the one that was read: its version and, for writers that know none, all of it."""
-    return (item is None) == (seen is None) and (item is None or seen is None or canonical(item) == canonical(seen))
+    return marks.version_in(item) == marks.version_in(seen) and image_of(item, marks) == image_of(seen, marks)
 
 
-def canonical(item: Item) -> Attributes:
-    """An item in which equal values look the same."""
-    return canonical_item(dict(item))
+def _is_pending(head: Head | None) -> bool:
+    return head is not None and head.state == "pending"
 
 
-def _checked(item: Item | None, marks: Marks) -> Item | None:
-    if item is not None:
-        marks.version_of(item)
-    return item
+def _tells(head: Head | None) -> bool:
+    """Whether what is known now is true of the moment before, too: what stands in the item was committed."""
+    return head is not None and not head.is_closed and head.state != "committed"
+
+
+def _same(before: Head | None, after: Head | None) -> bool:
+    """Whether nothing has become of a unit in between."""
+    return _state(before) == _state(after)
+
+
+def _state(head: Head | None) -> str | None:
+    return None if head is None or head.is_closed else head.state
+
+
+def _cut(wanted: Sequence[Wanted]) -> list[Sequence[Wanted]]:
+    return [wanted[begin : begin + MOST_TOGETHER] for begin in range(0, len(wanted), MOST_TOGETHER)]

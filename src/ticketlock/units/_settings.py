@@ -29,7 +29,7 @@ class Settings:
     marks: Marks
     timeout: Any
 
-    def terms(self, clocks: Clocks, *, name: Any, isolation: Any, under: Any, timeout: Any) -> Terms:
+    def terms(self, clocks: Clocks, *, name: Any, isolation: Any, under: Any, timeout: Any, engine: Any) -> Terms:
         """Those of a new unit.
 
         Raises:
@@ -41,8 +41,10 @@ class Settings:
             raise InvalidUnitRequest("isolation", isolation, "UNCOMMITTED, COMMITTED or SERIALIZABLE")
         if under is not None and not callable(getattr(under, "condition_check", None)):
             raise InvalidUnitRequest("under", under, "a held lock: a Lease of ticketlock, for example")
+        if engine not in (None, "native", "marked"):
+            raise InvalidUnitRequest("engine", engine, '"native", "marked", or None')
         timeout_ms = duration_ms(
             "timeout", self.timeout if timeout is None else timeout, 0, _LONGEST_TIMEOUT_MS, InvalidUnitRequest
         )
         born_ms = clocks.read().wall_ms
-        return Terms(new_id(born_ms), born_ms, timeout_ms, isolation, name, under)
+        return Terms(new_id(born_ms), born_ms, timeout_ms, isolation, name, under, engine)

@@ -43,6 +43,17 @@ class UnitTable:
                 )
         return {name: given[name] for name in self.schema.key}
 
+    def key_alone(self, field: str, given: Item) -> Item:
+        """A key that is given without anything else.
+
+        Raises:
+            InvalidUnitRequest: as of ``key_of``; or there is more than the key.
+        """
+        key = self.key_of(field, given)
+        if len(given) > len(key):
+            raise InvalidUnitRequest(field, sorted(given), f"the key of {self.name} and nothing else: {list(key)}")
+        return key
+
 
 class Tables:
     """The tables of one ``Units``, each described once."""

@@ -8,9 +8,9 @@ from ticketlock.units._reading import Isolation
 from ticketlock.units._tables import UnitTable
 from ticketlock.units._values import PYTHON
 from ticketlock.units._verbs import Verbs
-from ticketlock.wire._requests import Steps
+from ticketlock.wire._requests import ForkingSteps
 
-Follow = Callable[[Steps[Any]], Any]
+Follow = Callable[[ForkingSteps[Any]], Any]
 
 
 class Unit:

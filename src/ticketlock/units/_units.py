@@ -10,11 +10,11 @@ from ticketlock.units._rows import TIME_CHECK
 from ticketlock.units._settings import Settings
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._unit import Unit
-from ticketlock.units._verbs import HeldLock, Verbs
+from ticketlock.units._verbs import Engine, HeldLock, Verbs
 from ticketlock.wire._actions import T
 from ticketlock.wire._clocks import Clocks, SystemClocks
 from ticketlock.wire._performer import Performer
-from ticketlock.wire._requests import Steps
+from ticketlock.wire._requests import ForkingSteps
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -27,7 +27,7 @@ class UnitsTable(Performer):
 
     _time_check = TIME_CHECK
 
-    def follow(self, steps: Steps[T]) -> T:
+    def follow(self, steps: ForkingSteps[T]) -> T:
         """Perform what steps ask for."""
         return self.drive(self._driver.follow(steps))
 
@@ -88,6 +88,7 @@ class Units:
         isolation: Isolation = SERIALIZABLE,
         under: HeldLock | None = None,
         timeout: Seconds | None = None,
+        engine: Engine | None = None,
     ) -> Unit:
         """A new unit; nothing is sent yet.
 
@@ -97,11 +98,15 @@ class Units:
             isolation: of reads that say nothing else.
             under: a held lock: the unit is committed only while it is held, with this very fencing token.
             timeout: as of ``Units``.
+            engine: ``"native"``: in one request, up to 100 items and 4 MB, or not at all; ``"marked"``: by marks,
+                whatever its size. None, which is best: natively where it fits.
 
         Raises:
             InvalidUnitRequest: names the argument that is wrong.
         """
-        terms = self._settings.terms(self._clocks, name=name, isolation=isolation, under=under, timeout=timeout)
+        terms = self._settings.terms(
+            self._clocks, name=name, isolation=isolation, under=under, timeout=timeout, engine=engine
+        )
         verbs = Verbs(terms, self._settings.units_table, self._tables, self._settings.marks)
         return Unit(verbs, self._performer.follow)
 

@@ -1,39 +1,49 @@
 """What a unit can do, as steps: threads and tasks perform the same. No I/O, no clock."""
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from ticketlock._checks import boolean
+from ticketlock._expressions._values import MAX_ITEM_BYTES, canonical_item, size_of
 from ticketlock.errors import (
     InvalidUnitRequest,
+    ItemTooLarge,
     OutcomeUnknown,
     TicketLockError,
-    UnitConflict,
     UnitFinished,
     UnitTooLarge,
 )
+from ticketlock.units._commit import MOST_ACTIONS, Commit, conflict
+from ticketlock.units._heads import Heads
+from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._marks import Marks
-from ticketlock.units._native import MOST_ACTIONS, Commit, actions, commit_natively
+from ticketlock.units._meeting import Meeting
+from ticketlock.units._native import commit_natively
 from ticketlock.units._reading import (
     SERIALIZABLE,
     UNCOMMITTED,
     Isolation,
+    Reading,
     Wanted,
     image_of,
     is_as_seen,
-    read_eventually,
-    read_together,
 )
 from ticketlock.units._rows import NEVER_USED, Receipt, read_receipt
-from ticketlock.units._statements import Given, Kind, Statement, statement
+from ticketlock.units._statements import Given, Kind, Statement, refusing, statement
 from ticketlock.units._tables import Tables
 from ticketlock.units._values import Python
 from ticketlock.units._work import Place, Work
 from ticketlock.units._writes import fits_an_expression
+from ticketlock.wire._attributes import Item
 from ticketlock.wire._item_requests import MOST_TOGETHER
-from ticketlock.wire._requests import Steps
-from ticketlock.wire._table_time import Moment
+from ticketlock.wire._requests import ForkingSteps, Reply
+
+_MOST_BYTES = 4 * 1_024 * 1_024
+"""https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html"""
+_MARK_BYTES = 128
+"""Room for our attributes: a unit's id twice, and their names."""
 
 
 class HeldLock(Protocol):
@@ -42,6 +52,9 @@ class HeldLock(Protocol):
     def condition_check(self) -> dict[str, Any]:
         """The check that it is held, as an item of ``TransactWriteItems``."""
         ...
+
+
+Engine = Literal["native", "marked"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +68,7 @@ class Terms:
         isolation: of reads that say nothing else.
         name: for exactly once.
         under: a lock that has to be held at the commit.
+        engine: how it is committed; None for natively, where it fits.
     """
 
     unit: str
@@ -63,6 +77,7 @@ class Terms:
     isolation: Isolation = SERIALIZABLE
     name: str | None = None
     under: HeldLock | None = None
+    engine: Engine | None = None
 
 
 State = Literal["open", "committed", "rolled back", "unknown"]
@@ -82,55 +97,55 @@ class Verbs:
         self.terms = terms
         self.state: State = "open"
         self.repeated = False
-        self._units_table = units_table
         self._tables = tables
         self._work = Work(marks)
+        self._heads = Heads(units_table)
+        self._meeting = Meeting(marks, self._heads, (terms.born_ms, terms.unit), terms.timeout_ms, random.random)
+        self._reading = Reading(marks, self._heads, self._meeting)
         self._receipt: Receipt | None = None
-        self._now: Moment | None = None
 
-    def begin(self) -> Steps[None]:
+    def begin(self) -> ForkingSteps[None]:
         """Find out whether the name was committed before; without a name nothing is sent."""
         if self.terms.name is not None and self._receipt is None:
-            reply = yield read_receipt(self._units_table, self.terms.name)
-            self._receipt, self._now = Receipt.of(reply.item), reply.now
+            reply: Reply = yield read_receipt(self._heads.table, self.terms.name)
+            self._receipt = Receipt.of(reply.item)
             self.repeated = self._receipt.is_committed
 
     # Reading.
 
-    def get(self, wanted: Sequence[tuple[Any, Any]], isolation: Isolation | None, python: Python) -> Steps[list[Any]]:
+    def get(
+        self, wanted: Sequence[tuple[Any, Any]], isolation: Isolation | None, python: Python
+    ) -> ForkingSteps[list[Any]]:
         """Items with the unit's own writes, None where there is none: those that it has not read yet of one instant."""
         self._check_open()
         level = self.terms.isolation if isolation is None else isolation
         if not isinstance(level, Isolation):
             raise InvalidUnitRequest("isolation", isolation, "UNCOMMITTED, COMMITTED or SERIALIZABLE")
-        places = [self._place(table, "key", python.item("key", key)) for table, key in wanted]
+        places = [self._place(table, python.item("key", key)) for table, key in wanted]
         yield from self.begin()
         if level is SERIALIZABLE:
             yield from self._read(places)
             for place in places:
                 place.is_checked = True
             return [python.back(place.image) for place in places]
-        for place in places:
-            if place.blind is not None:
-                yield from self._read([place])
-        unread = [Wanted(place.table.name, place.key) for place in places if not place.is_read]
-        read = read_eventually if level is UNCOMMITTED else read_together
-        found = iter((yield from read(unread, self._work.marks)))
-        images = [place.image if place.is_read else image_of(next(found), self._work.marks) for place in places]
-        return [python.back(image) for image in images]
+        yield from self._read([place for place in places if place.blind is not None])
+        unread = [Wanted(place.table, place.key) for place in places if not place.is_read]
+        read = self._reading.eventually if level is UNCOMMITTED else self._reading.committed
+        found = iter((yield from read(unread)))
+        return [python.back(place.image if place.is_read else next(found)) for place in places]
 
-    def _read(self, places: Sequence[Place]) -> Steps[None]:
+    def _read(self, places: Sequence[Place]) -> ForkingSteps[None]:
         """Read what was not, all of one instant; what was written blindly is evaluated now."""
         unread = list({id(place): place for place in places if not place.is_read}.values())
         if not unread:
             return
         marks = self._work.marks
-        found = yield from read_together([Wanted(place.table.name, place.key) for place in unread], marks)
-        self._work.cuts += 1
+        found = yield from self._reading.serializable([Wanted(place.table, place.key) for place in unread])
         for at, (place, item) in enumerate(zip(unread, found, strict=True)):
-            if at and at % MOST_TOGETHER == 0:
+            if at % MOST_TOGETHER == 0:
                 self._work.cuts += 1
-            place.is_read, place.seen, place.cut = True, item, self._work.cuts
+            place.is_read, place.cut = True, self._work.cuts
+            place.seen = None if item is None or marks.is_placeholder(item) else item
             place.image = image_of(item, marks)
             if place.blind is not None:
                 late = Statement("update", place.table, place.key, None, place.blind)
@@ -139,7 +154,7 @@ class Verbs:
 
     # Statements.
 
-    def put(self, table: Any, item: Any, condition: Any, values: Any, names: Any, python: Python) -> Steps[Both]:
+    def put(self, table: Any, item: Any, condition: Any, values: Any, names: Any, python: Python) -> ForkingSteps[Both]:
         """Put an item in the place of whatever has its key."""
         given = Given(python.item("item", item), python.condition(condition), python.values(values), names)
         return (yield from self._state("put", table, given, python))
@@ -155,25 +170,31 @@ class Verbs:
         python: Python,
         *,
         blind: bool = False,
-    ) -> Steps[Both]:
+    ) -> ForkingSteps[Both]:
         """Change an item."""
         boolean("blind", blind, InvalidUnitRequest)
         given = Given(python.item("key", key), python.condition(condition), python.values(values), names, update)
         return (yield from self._state("update", table, given, python, blind=blind))
 
-    def delete(self, table: Any, key: Any, condition: Any, values: Any, names: Any, python: Python) -> Steps[Both]:
+    def delete(
+        self, table: Any, key: Any, condition: Any, values: Any, names: Any, python: Python
+    ) -> ForkingSteps[Both]:
         """Delete an item."""
         given = Given(python.item("key", key), python.condition(condition), python.values(values), names)
         return (yield from self._state("delete", table, given, python))
 
-    def check(self, table: Any, key: Any, condition: Any, values: Any, names: Any, python: Python) -> Steps[Both]:
+    def check(
+        self, table: Any, key: Any, condition: Any, values: Any, names: Any, python: Python
+    ) -> ForkingSteps[Both]:
         """Make sure of something."""
         if condition is None:
             raise InvalidUnitRequest("condition", None, "a condition: `get` makes sure that an item does not change")
         given = Given(python.item("key", key), python.condition(condition), python.values(values), names)
         return (yield from self._state("check", table, given, python))
 
-    def _state(self, kind: Kind, table: Any, given: Given, python: Python, *, blind: bool = False) -> Steps[Both]:
+    def _state(
+        self, kind: Kind, table: Any, given: Given, python: Python, *, blind: bool = False
+    ) -> ForkingSteps[Both]:
         """One statement, evaluated at once: the item before it and after it.
 
         Raises:
@@ -199,7 +220,7 @@ class Verbs:
 
     # Ends.
 
-    def commit(self) -> Steps[None]:
+    def commit(self) -> ForkingSteps[None]:
         """Write everything, or nothing."""
         if self.state == "committed":
             return
@@ -216,38 +237,70 @@ class Verbs:
             raise
         self.state = "committed"
 
-    def _commit(self) -> Steps[None]:
-        touched = actions(self._work)
-        is_read_only = not any(place.writes for place in touched) and self.terms.name is None
-        if is_read_only and self.terms.under is None:
+    def _commit(self) -> ForkingSteps[None]:
+        terms, marks = self.terms, self._work.marks
+        touched = [place for place in self._work.places.values() if place.is_touched]
+        if not any(place.writes for place in touched) and terms.name is None and terms.under is None:
             yield from self._validate(touched)
             return
-        count = len(touched) + (self.terms.name is not None) + (self.terms.under is not None)
-        if count > MOST_ACTIONS:
-            raise UnitTooLarge(f"the unit writes and checks {count} items; DynamoDB takes {MOST_ACTIONS} together")
-        check = self.terms.under.condition_check() if self.terms.under is not None else None
-        commit = Commit(
-            self.terms.unit,
-            self._units_table,
-            self.terms.name,
-            self._receipt or NEVER_USED,
-            check,
-            self._now.latest_ms if self._now is not None else 0,
-        )
-        yield from commit_natively(self._work, commit)
+        if self._fits_one_request(touched):
+            yield from commit_natively(touched, marks, self._terms_of_commit(), self._meeting)
+            return
+        self._check_may_mark(touched)
+        yield from self._read([place for place in touched if place.blind is not None])
+        yield from MarkedCommit(self._terms_of_commit(), marks, self._heads, self._meeting, touched).steps()
 
-    def _validate(self, places: Sequence[Place]) -> Steps[None]:
+    def _terms_of_commit(self) -> Commit:
+        terms = self.terms
+        return Commit(
+            terms.unit,
+            self._heads.table,
+            terms.born_ms,
+            name=terms.name,
+            receipt=self._receipt or NEVER_USED,
+            lock_check=terms.under.condition_check() if terms.under is not None else None,
+        )
+
+    def _fits_one_request(self, touched: Sequence[Place]) -> bool:
+        count = len(touched) + (self.terms.name is not None) + (self.terms.under is not None)
+        size = sum(size_of(image) for place in touched if (image := place.image) is not None)
+        fits = count <= MOST_ACTIONS and size <= _MOST_BYTES
+        if self.terms.engine == "native" and not fits:
+            raise UnitTooLarge(
+                f"the unit writes and checks {count} items of {size:,} bytes; one request of DynamoDB takes "
+                f"{MOST_ACTIONS} of {_MOST_BYTES:,}: leave `engine` to the unit"
+            )
+        return fits and self.terms.engine != "marked"
+
+    def _check_may_mark(self, touched: Sequence[Place]) -> None:
+        """Refuse what DynamoDB might refuse after the unit is committed."""
+        for place in touched:
+            if place.table.has_local_indexes:
+                allowed = "a table without local secondary indexes, whose collections DynamoDB limits to 10 GB"
+                raise InvalidUnitRequest("table", place.table.name, f"{allowed}, or at most {MOST_ACTIONS} items")
+            for image in (place.image, image_of(place.seen, self._work.marks)):
+                if image is not None and size_of(image) + _MARK_BYTES > MAX_ITEM_BYTES:
+                    why = f"an item of {place.table.name} is within {_MARK_BYTES} bytes of 400 KB: no mark fits in it"
+                    raise ItemTooLarge(why, "mark")
+
+    def _validate(self, places: Sequence[Place]) -> ForkingSteps[None]:
         """That all that was read stands there still, at one instant; what one request brought is so."""
         if len({place.cut for place in places}) < 2:
             return
-        if len(places) > MOST_ACTIONS:
-            raise UnitTooLarge(f"the unit has read {len(places)} items; DynamoDB reads {MOST_ACTIONS} together")
-        found = yield from read_together([Wanted(place.table.name, place.key) for place in places], self._work.marks)
-        changed = [place for place, item in zip(places, found, strict=True) if not is_as_seen(item, place.seen)]
+        if len(places) > MOST_TOGETHER:
+            # Checks and marks hold them together.
+            self._check_may_mark(places)
+            yield from MarkedCommit(
+                self._terms_of_commit(), self._work.marks, self._heads, self._meeting, places
+            ).steps()
+            return
+        found = yield from self._reading.serializable([Wanted(place.table, place.key) for place in places])
+        marks = self._work.marks
+        changed = [place for place, item in zip(places, found, strict=True) if not is_as_seen(item, place.seen, marks)]
         if changed:
-            raise UnitConflict((place.table.name, place.key) for place in changed)
+            raise conflict(changed)
 
-    def leave(self, error: BaseException | None) -> Steps[None]:
+    def leave(self, error: BaseException | None) -> ForkingSteps[None]:
         """The end of a block: what is raised inside rolls back."""
         if self.state != "open":
             return
@@ -256,7 +309,7 @@ class Verbs:
         else:
             yield from self.rollback()
 
-    def rollback(self) -> Steps[None]:
+    def rollback(self) -> ForkingSteps[None]:
         """Forget everything; nothing was written."""
         yield from ()
         if self.state == "committed":
@@ -268,6 +321,8 @@ class Verbs:
         if self.state != "open":
             raise UnitFinished(f"the unit {self.terms.unit} is {self.state}: begin another")
 
-    def _place(self, table: Any, field: str, given: Any) -> Place:
+    def _place(self, table: Any, given: Item) -> Place:
         own = self._tables.check_own(table)
-        return self._work.place(own, own.key_of(field, given))
+        with refusing("key"):
+            key = canonical_item(dict(given))
+        return self._work.place(own, own.key_alone("key", key))

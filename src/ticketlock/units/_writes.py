@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ticketlock.units import _facts as only_if
+from ticketlock.units._finishing import change
 from ticketlock.units._marks import Marks
+from ticketlock.units._reading import image_of
 from ticketlock.units._work import Place
 from ticketlock.wire._attributes import Item
 from ticketlock.wire._conditions import every
@@ -50,10 +52,10 @@ def write(place: Place, unit: str, marks: Marks) -> Write:
     if place.image is None:
         return Write("Delete", place.key, condition, names=names, values=values, table=place.table.name)
     whole: Item = {**place.image, marks.version: {"S": unit}}
-    change = None if place.seen is None else _change(marks.without(place.seen), place.image)
-    if change is None:
+    differs = None if place.seen is None else changed(image_of(place.seen, marks) or {}, place.image)
+    if differs is None:
         return Write("Put", place.key, condition, item=whole, names=names, values=values, table=place.table.name)
-    update, changed_names, changed_values = change
+    update, changed_names, changed_values = change(*differs)
     return Write(
         "Update",
         place.key,
@@ -65,18 +67,11 @@ def write(place: Place, unit: str, marks: Marks) -> Write:
     )
 
 
-def _change(before: Item, after: Item) -> tuple[str, Mapping[str, str], Mapping[str, Any]] | None:
+def changed(before: Item, after: Item) -> tuple[Item, tuple[str, ...]] | None:
     """What makes one image of another, attribute by attribute; None if that is too much for an expression."""
-    assigned = [name for name in after if before.get(name) != after[name]]
-    removed = [name for name in before if name not in after]
-    if len(assigned) + len(removed) > _MOST_CHANGES:
-        return None
-    sets = ["#version = :unit", *(f"#a{at} = :a{at}" for at in range(len(assigned)))]
-    update = f"SET {', '.join(sets)}"
-    if removed:
-        update += f" REMOVE {', '.join(f'#r{at}' for at in range(len(removed)))}"
-    names = {f"#a{at}": name for at, name in enumerate(assigned)} | {f"#r{at}": name for at, name in enumerate(removed)}
-    return update, names, {f":a{at}": after[name] for at, name in enumerate(assigned)}
+    assigned = {name: value for name, value in after.items() if before.get(name) != value}
+    removed = tuple(name for name in before if name not in after)
+    return (assigned, removed) if len(assigned) + len(removed) <= _MOST_CHANGES else None
 
 
 def _blind(place: Place, unit: str, marks: Marks) -> Write:

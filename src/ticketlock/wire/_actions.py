@@ -30,7 +30,18 @@ class Sleep:
     ms: float
 
 
-Actions = Generator[Call | Sleep, Any, T]
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """Several courses of actions at once: what comes of each, its result or the ``TableError`` that it ended with.
+
+    Attributes:
+        courses: generators of actions that were not begun.
+    """
+
+    courses: "tuple[Actions[Any], ...]"
+
+
+Actions = Generator[Call | Sleep | Fork, Any, T]
 """Yields calls and sleeps; is sent what a call returned, or thrown what it raised; returns its result."""
 
 
@@ -63,7 +74,7 @@ class Course(Generic[T]):
         self._actions = actions
         self._error: BaseException | None = None
 
-    def next(self) -> Call | Sleep | None:
+    def next(self) -> Call | Sleep | Fork | None:
         """What to perform next; None once they have returned."""
         try:
             if self._error is None:

@@ -1,12 +1,13 @@
 """Performs calls and sleeps with aiobotocore, for the tasks of one event loop."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ticketlock._checks import text
+from ticketlock.errors import TableError
 from ticketlock.wire import _sdk
-from ticketlock.wire._actions import Actions, Call, Course, Sleep, T
+from ticketlock.wire._actions import Actions, Call, Course, Fork, Sleep, T
 from ticketlock.wire._clocks import Clocks
 from ticketlock.wire._credentials import NotSigned, refreshable
 from ticketlock.wire._driver import Driver
@@ -70,13 +71,27 @@ class AsyncPerformer:
     async def _perform_all(self, course: Course[T], clients: Mapping[str, Any]) -> T:
         while (action := course.next()) is not None:
             try:
-                if isinstance(action, Sleep):
+                if isinstance(action, Fork):
+                    course.answer = await self._come_of(action.courses)
+                elif isinstance(action, Sleep):
                     await asyncio.sleep(action.ms / 1_000)
                 else:
                     course.answer = await _called(clients[action.service], action)
             except BaseException as raised:
                 course.take(raised)
         return course.result
+
+    async def _come_of(self, courses: Sequence[Actions[Any]]) -> list[Any]:
+        at_once = asyncio.Semaphore(_sdk.most_at_once(self.client))
+
+        async def come_of(each: Actions[Any]) -> Any:
+            async with at_once:
+                try:
+                    return await self.drive(each)
+                except TableError as error:
+                    return error
+
+        return await asyncio.gather(*map(come_of, courses))
 
 
 async def _called(client: Any, call: Call) -> Any:

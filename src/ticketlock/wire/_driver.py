@@ -14,11 +14,11 @@ from typing import Any
 
 from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError, TableNotFound, TableRefused
 from ticketlock.wire import _sdk
-from ticketlock.wire._actions import Actions, Sleep, T
+from ticketlock.wire._actions import Actions, Fork, Sleep, T
 from ticketlock.wire._clocks import Clocks
 from ticketlock.wire._credentials import NotSigned
 from ticketlock.wire._process import OwnProcess
-from ticketlock.wire._requests import Answer, Refusal, Reply, Request, Steps
+from ticketlock.wire._requests import Answer, ForkingSteps, Refusal, Reply, Request, Steps, Together
 from ticketlock.wire._table_time import Moment, Reading, TableTime, passed_ms
 
 _FIRST_BACKOFF_MS = 25
@@ -58,13 +58,16 @@ class Driver:
         """Drive steps of the protocol to their end, performing each request that they yield."""
         return (yield from self.follow(steps((yield from self.now()))))
 
-    def follow(self, generator: Steps[T]) -> Actions[T]:
-        """The same for steps that need not know the time at their beginning."""
+    def follow(self, generator: ForkingSteps[T]) -> Actions[T]:
+        """The same for steps that need not know the time at their beginning, and may send several requests at once."""
         try:
             request = next(generator)
             while True:
                 try:
-                    reply = yield from self.perform(request)
+                    if isinstance(request, Together):
+                        reply = yield Fork(tuple(self.perform(each) for each in request.requests))
+                    else:
+                        reply = yield from self.perform(request)
                 except TableError as error:
                     request = generator.throw(error)
                 else:
@@ -117,8 +120,10 @@ class Driver:
                 raise OutcomeUnknown(f"it was answered, but the table's time is not known since: {error}") from error
         refusal = answer.refusal
         if refusal is not None:
-            return Reply(False, refusal.items, now, refusal.refused, repeated=answer.perhaps_applied)
-        return Reply(True, answer.items, now, last_key=answer.response.get("LastEvaluatedKey"))
+            unanswered = answer.perhaps_applied
+            return Reply(False, refusal.items, now, refusal.refused, repeated=unanswered, unanswered=unanswered)
+        last_key = answer.response.get("LastEvaluatedKey")
+        return Reply(True, answer.items, now, last_key=last_key, unanswered=answer.unanswered)
 
     def send(self, request: Request) -> Actions[Answer]:
         """Send a request until the service has applied or refused it.
@@ -173,7 +178,8 @@ class Driver:
                     told, cause = _told(request, over, error)
                     raise told from cause
             else:
-                return Answer(response, self._received(request, sent, response), request.may_write, items)
+                received = self._received(request, sent, response)
+                return Answer(response, received, request.may_write, items, unanswered=perhaps_applied)
             yield Sleep(pause_ms)
         raise AssertionError("unreachable")
 

@@ -3,13 +3,15 @@
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from botocore.exceptions import BotoCoreError
 
 from ticketlock._checks import text
+from ticketlock.errors import TableError
 from ticketlock.wire import _sdk
-from ticketlock.wire._actions import Actions, Call, Course, Sleep, SleepFailed, T
+from ticketlock.wire._actions import Actions, Call, Course, Fork, Sleep, SleepFailed, T
 from ticketlock.wire._clocks import Clocks, SystemClocks
 from ticketlock.wire._credentials import NotSigned, refreshable
 from ticketlock.wire._departure import of_no_library
@@ -128,7 +130,10 @@ class Performer:
                 course.take(raised)
         return course.result
 
-    def _act(self, action: Call | Sleep, dynamodb: "DynamoDBClient", wait: Callable[[float], object]) -> Any:
+    def _act(self, action: Call | Sleep | Fork, dynamodb: "DynamoDBClient", wait: Callable[[float], object]) -> Any:
+        if isinstance(action, Fork):
+            with ThreadPoolExecutor(min(_sdk.most_at_once(self._client), len(action.courses))) as pool:
+                return list(pool.map(self._come_of, action.courses))
         if isinstance(action, Sleep):
             try:
                 return wait(action.ms / 1_000)
@@ -149,3 +154,9 @@ class Performer:
             if stranger is not None:
                 raise stranger from None
             raise
+
+    def _come_of(self, course: Actions[Any]) -> Any:
+        try:
+            return self.drive(course)
+        except TableError as error:
+            return error

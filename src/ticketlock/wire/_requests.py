@@ -406,6 +406,7 @@ class Answer:
         perhaps_applied: whether an attempt has written, or may have.
         items: of an applied request.
         refusal, error: of a refused one; the error as the SDK raised it.
+        unanswered: whether an earlier attempt had no answer.
     """
 
     response: Any
@@ -414,6 +415,7 @@ class Answer:
     items: tuple[Item | None, ...] = ()
     refusal: Refusal | None = None
     error: Exception | None = None
+    unanswered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,6 +431,7 @@ class Reply:
         last_key: of a Read, where to go on; None at the end.
         repeated: of a refusal, whether an earlier attempt of the same request may have been applied, and the refusal
             be due to it.
+        unanswered: whether an earlier attempt had no answer, and may be on its way still.
     """
 
     applied: bool
@@ -437,6 +440,7 @@ class Reply:
     refused: tuple[bool, ...] = ()
     last_key: Attributes | None = None
     repeated: bool = False
+    unanswered: bool = False
 
     @property
     def item(self) -> Item | None:
@@ -444,9 +448,18 @@ class Reply:
         return self.items[0] if self.items else None
 
 
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Requests that do not wait for each other. Sent back: for each of them its reply, or the ``TableError``."""
+
+    requests: tuple[Request, ...]
+
+
 T = TypeVar("T")
 Steps = Generator[Request, Reply, T]
 """One operation of a protocol: yields requests, is sent replies, returns its result."""
+ForkingSteps = Generator[Request | Together, Any, T]
+"""The same, of a protocol that sends several at once."""
 
 
 def transact_write_call(items: Sequence[Mapping[str, Any]], identity: str) -> Call:

@@ -33,6 +33,8 @@ CLIENT_SETTINGS: Mapping[str, Any] = {
     "retries": {"total_max_attempts": 1, "mode": "standard"},
 }
 
+_MOST_AT_ONCE = 32
+
 
 def make_client(**overrides: Any) -> "DynamoDBClient":
     """A DynamoDB client as the protocol wants it: short time-outs, no retries of its own.
@@ -106,6 +108,11 @@ def check_client(client: "DynamoDBClient") -> None:
                 f"the client's {setting} is {value} s; a hung request must end before a lease does: "
                 f"give it Config({setting}=...) of at most {most} s"
             )
+
+
+def most_at_once(client: Any) -> int:
+    """How many requests one call may have under way: no more than the client keeps connections."""
+    return min(_MOST_AT_ONCE, int(client.meta.config.max_pool_connections))
 
 
 def check_items(client: Any, items: Sequence[Mapping[str, Any]]) -> None:

@@ -1,0 +1,50 @@
+"""What is written to a marked item once its unit has ended. Each is conditional on the mark: it happens once."""
+
+from ticketlock.units import _facts as only_if
+from ticketlock.units._marks import Mark, Marks
+from ticketlock.units._packing import Entry
+from ticketlock.wire._attributes import Item
+from ticketlock.wire._conditions import every
+from ticketlock.wire._requests import Write
+
+
+def finish(entry: Entry, unit: str, marks: Marks) -> Write:
+    """The item's new value, without the mark."""
+    names = {**marks.names((entry.key_name,)), "#unit": "unit"}
+    values: Item = {":unit": {"S": unit}}
+    only = only_if.MARKED_BY_THE_UNIT
+    if entry.kind == "unmark":
+        return Write("Update", entry.key, only, update="REMOVE #mark", names=names, values=values, table=entry.table)
+    if entry.kind == "delete":
+        return Write("Delete", entry.key, only, names=names, values=values, table=entry.table)
+    if entry.kind == "put":
+        whole: Item = {**entry.assigned, marks.version: {"S": unit}}
+        return Write("Put", entry.key, only, item=whole, names=names, values=values, table=entry.table)
+    update, more_names, more_values = change(entry.assigned, entry.removed, ("#mark",))
+    names, values = {**names, **more_names}, {**values, **more_values}
+    return Write("Update", entry.key, only, update=update, names=names, values=values, table=entry.table)
+
+
+def change(assigned: Item, removed: tuple[str, ...], ours: tuple[str, ...] = ()) -> tuple[str, dict[str, str], Item]:
+    """An update that sets and takes away whole attributes, and sets the version; with its placeholders.
+
+    Args:
+        ours: placeholders of further attributes to take away.
+    """
+    sets = ["#version = :unit", *(f"#a{at} = :a{at}" for at in range(len(assigned)))]
+    gone = [*ours, *(f"#r{at}" for at in range(len(removed)))]
+    update = f"SET {', '.join(sets)}" + (f" REMOVE {', '.join(gone)}" if gone else "")
+    names = {f"#a{at}": name for at, name in enumerate(assigned)} | {f"#r{at}": name for at, name in enumerate(removed)}
+    return update, names, {f":a{at}": value for at, value in enumerate(assigned.values())}
+
+
+def unmark(table: str, key: Item, key_name: str, mark: Mark, marks: Marks) -> Write:
+    """The item as it was before the mark: what only held a place is deleted."""
+    names = {**marks.names((key_name,)), "#unit": "unit"}
+    values: Item = {":unit": {"S": mark.unit}}
+    if mark.kind == "insert":
+        only = every(only_if.MARKED_BY_THE_UNIT, only_if.ONLY_HOLDS_A_PLACE)
+        names, values = {**names, "#kind": "kind"}, {**values, ":insert": {"S": "insert"}}
+        return Write("Delete", key, only, names=names, values=values, table=table)
+    only = only_if.MARKED_BY_THE_UNIT
+    return Write("Update", key, only, update="REMOVE #mark", names=names, values=values, table=table)

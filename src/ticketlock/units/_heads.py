@@ -1,0 +1,185 @@
+"""The record of a marked unit: its head, on which everything is decided, and the rows of what it writes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from ticketlock.units import _facts as only_if
+from ticketlock.units._packing import INLINE_BYTES, Entry, packed, unpacked
+from ticketlock.units._rows import TIME_TO_LIVE, row_key
+from ticketlock.wire._attributes import Item, integer, number
+from ticketlock.wire._conditions import every
+from ticketlock.wire._item_requests import Get
+from ticketlock.wire._requests import Write
+
+LEASE_MS = 60_000
+CLOSED_IS_KEPT_S = 24 * 3_600
+
+State = Literal["pending", "committed", "rolledBack"]
+
+_NAMES = {"#unit": "unit", "#state": "state", "#rev": "rev", "#lease": "leaseUntilMs"}
+_STATES: Mapping[str, Any] = {
+    ":pending": {"S": "pending"},
+    ":committed": {"S": "committed"},
+    ":rolled_back": {"S": "rolledBack"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What one read of a head tells.
+
+    Attributes:
+        unit: the id.
+        state: pending, or how it has ended.
+        born_ms: when its first try began, by a wall clock.
+        lease_until_ms: of a pending one, in table time: afterwards anybody may roll it back.
+        final_ms: of an ended one, when, in table time.
+        is_closed: whether every item is as it should be.
+        by: who has rolled it back, if another unit has.
+        rev: which coordinator's it is.
+        attempt: names the rows of what it writes.
+        pieces: how many such rows there are; 0 where the head has all.
+        inline: what it writes, where it fits.
+    """
+
+    unit: str
+    state: State
+    born_ms: int
+    lease_until_ms: int
+    final_ms: int = 0
+    is_closed: bool = False
+    by: str | None = None
+    rev: int = 0
+    attempt: str = ""
+    pieces: int = 0
+    inline: bytes = b""
+
+    @property
+    def age(self) -> tuple[int, str]:
+        """The oldest unit is the least."""
+        return self.born_ms, self.unit
+
+    @classmethod
+    def of(cls, row: Item) -> "Head":
+        """The head in a row."""
+        state: Any = row["state"]["S"]
+        return cls(
+            row["unit"]["S"],
+            state,
+            integer(row["born"]),
+            integer(row["leaseUntilMs"]),
+            integer(row["finalMs"]) if "finalMs" in row else 0,
+            "closed" in row,
+            row["by"]["S"] if "by" in row else None,
+            integer(row["rev"]),
+            row["attempt"]["S"],
+            integer(row["pieces"]),
+            bytes(row["writes"]["B"]) if "writes" in row else b"",
+        )
+
+
+def head_key(unit: str) -> Item:
+    """The key of a unit's head."""
+    return row_key(unit, "head")
+
+
+def piece_key(head: Head, at: int) -> Item:
+    """The key of a row of what it writes."""
+    return row_key(head.unit, f"w#{head.attempt}#{at:05}")
+
+
+def with_writes(head: Head, entries: Sequence[Entry]) -> tuple[Head, list[bytes]]:
+    """A head that knows what its unit writes, and the pieces that do not fit into it."""
+    pieces = packed(entries)
+    if len(pieces) == 1 and len(pieces[0]) <= INLINE_BYTES:
+        return replace(head, inline=pieces[0], pieces=0), []
+    return replace(head, pieces=len(pieces)), pieces
+
+
+def entries_of(head: Head, pieces: Sequence[bytes]) -> list[Entry]:
+    """What its unit writes."""
+    return unpacked([head.inline] if head.pieces == 0 else pieces)
+
+
+class Heads:
+    """The requests about the records of units, in the units' own table."""
+
+    def __init__(self, table: str) -> None:
+        self.table = table
+
+    def read(self, unit: str) -> Get:
+        """Read a head."""
+        return Get(self.table, head_key(unit))
+
+    def read_pieces(self, head: Head) -> list[Get]:
+        """Read what does not stand in it."""
+        return [Get(self.table, piece_key(head, at)) for at in range(head.pieces)]
+
+    def open(self, head: Head) -> Write:
+        """The unit begins to mark items."""
+        item: dict[str, Any] = {
+            **head_key(head.unit),
+            "state": {"S": "pending"},
+            "rev": number(head.rev),
+            "born": number(head.born_ms),
+            "leaseUntilMs": number(head.lease_until_ms),
+            "attempt": {"S": head.attempt},
+            "pieces": number(head.pieces),
+        }
+        if head.pieces == 0:
+            item["writes"] = {"B": head.inline}
+        return self._write("Put", head.unit, only_if.NO_SUCH_ROW, item=item)
+
+    def put_piece(self, head: Head, at: int, piece: bytes) -> Write:
+        """Write down what it writes."""
+        key = piece_key(head, at)
+        return Write(
+            "Put", key, only_if.NO_SUCH_ROW, item={**key, "data": {"B": piece}}, names=_NAMES, table=self.table
+        )
+
+    def delete_piece(self, head: Head, at: int) -> Write:
+        """Forget it."""
+        return Write("Delete", piece_key(head, at), only_if.ROW_IS_THERE, names=_NAMES, table=self.table)
+
+    def is_pending(self, head: Head) -> Write:
+        """The check that nobody has ended it."""
+        return self._write("ConditionCheck", head.unit, _mine(), values={":rev": number(head.rev)})
+
+    def renew(self, head: Head, lease_until_ms: int) -> Write:
+        """A whole new lease."""
+        values = {":rev": number(head.rev), ":lease": number(lease_until_ms)}
+        return self._write("Update", head.unit, _mine(), update="SET #lease = :lease", values=values)
+
+    def commit(self, head: Head, now_ms: int) -> Write:
+        """The deciding write."""
+        update = "SET #state = :committed, finalMs = :now"
+        values = {":rev": number(head.rev), ":now": number(now_ms)}
+        return self._write("Update", head.unit, _mine(), update=update, values=values)
+
+    def roll_back(self, unit: str, now_ms: int, *, by: str | None = None, lease_seen_ms: int | None = None) -> Write:
+        """The other deciding write; with a lease, only if that was not renewed."""
+        conditions, values = [only_if.HEAD_IS_PENDING], {":now": number(now_ms)}
+        update = "SET #state = :rolled_back, finalMs = :now"
+        if by is not None:
+            update += ", #by = :by"
+            values[":by"] = {"S": by}
+        if lease_seen_ms is not None:
+            conditions.append(only_if.LEASE_AS_I_SAW)
+            values[":seen_lease"] = number(lease_seen_ms)
+        return self._write("Update", unit, every(*conditions), update=update, values=values)
+
+    def close(self, unit: str, now_ms: int) -> Write:
+        """Every item is as it should be: the record may be forgotten."""
+        update = "SET closed = :yes, #ttl = :until"
+        values = {":yes": {"BOOL": True}, ":until": number(now_ms // 1_000 + CLOSED_IS_KEPT_S)}
+        return self._write("Update", unit, only_if.HEAD_IS_FINAL, update=update, values=values)
+
+    def _write(self, operation: Any, unit: str, condition: str, **more: Any) -> Write:
+        values = {**_STATES, **more.pop("values", {})}
+        names = {**_NAMES, "#by": "by", "#ttl": TIME_TO_LIVE}
+        return Write(operation, head_key(unit), condition, names=names, values=values, table=self.table, **more)
+
+
+def _mine() -> str:
+    return every(only_if.HEAD_IS_PENDING, only_if.REV_AS_I_SAW)

@@ -1,0 +1,337 @@
+"""The marked commit, for what does not fit into one transaction: a name in every item, one deciding write, new values.
+
+An item keeps its committed value until the unit is committed; what is to stand in it waits in the unit's own rows. So a
+unit that is rolled back has written no data, and one that is committed can be finished by anybody who meets its marks.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ticketlock.errors import (
+    LockLost,
+    OutcomeUnknown,
+    RequestNotApplied,
+    TableError,
+    TicketLockError,
+    UnitForgotten,
+    UnitRolledBack,
+)
+from ticketlock.units import _facts as only_if
+from ticketlock.units._commit import MOST_ACTIONS, Commit, conflict, receipt_write
+from ticketlock.units._finishing import finish, unmark
+from ticketlock.units._heads import LEASE_MS, Head, Heads, with_writes
+from ticketlock.units._marks import Mark, Marks
+from ticketlock.units._meeting import Marked, Meeting
+from ticketlock.units._packing import Entry
+from ticketlock.units._reading import image_of
+from ticketlock.units._work import Place
+from ticketlock.units._writes import as_seen, changed, check
+from ticketlock.wire._attributes import Item
+from ticketlock.wire._conditions import every
+from ticketlock.wire._requests import ForkingSteps, Pause, Reply, Request, Together, TransactWrite, Write
+from ticketlock.wire._table_time import Moment
+
+_log = logging.getLogger("ticketlock")
+
+_AT_ONCE = 200
+"""Requests between two looks at the lease."""
+_MARKS_TOGETHER = MOST_ACTIONS - 1
+_CLOCKS_DRIFT_MS = 1_000
+
+
+def entry_of(place: Place, marks: Marks) -> Entry:
+    """What is to become of an item that is marked."""
+    table, key, key_name = place.table.name, place.key, place.table.key_names[0]
+    if place.image is None:
+        # Also what only held the place of an item that was read, and was not there.
+        return Entry(table, key, key_name, "delete", {})
+    if not place.is_written:
+        return Entry(table, key, key_name, "unmark", {})
+    differs = None if place.seen is None else changed(image_of(place.seen, marks) or {}, place.image)
+    if differs is None:
+        return Entry(table, key, key_name, "put", place.image)
+    return Entry(table, key, key_name, "change", *differs)
+
+
+class MarkedCommit:
+    """One unit on its way through marks, decision and new values.
+
+    Args:
+        commit: what the unit commits beside its items.
+        marks: the names of our attributes.
+        heads: the records of units.
+        meeting: what it does about marks of others.
+        places: what it has read and written; all were read.
+    """
+
+    def __init__(self, commit: Commit, marks: Marks, heads: Heads, meeting: Meeting, places: Sequence[Place]) -> None:
+        self._commit, self._marks, self._heads, self._meeting = commit, marks, heads, meeting
+        room = MOST_ACTIONS - 1 - (commit.name is not None) - (commit.lock_check is not None)
+        only_read = [place for place in places if not place.writes]
+        # What is only read is checked in the deciding write, as far as there is room; the rest is marked.
+        self._checked, marked = only_read[:room], only_read[room:]
+        self._marked = [place for place in places if place.writes] + marked
+        self._has_read_marks = bool(marked)
+        self._entries = [entry_of(place, marks) for place in self._marked]
+        self._is_answered = True
+        self._head: Head
+        self._ends_local_ms = 0
+        self._renew_local_ms = 0
+
+    def steps(self) -> ForkingSteps[None]:
+        """From the first row to the last new value.
+
+        Raises:
+            UnitConflict, LockLost, UnitContended, UnitRolledBack: nothing was written.
+            UnitForgotten: it was ended by somebody else, and its record is gone.
+            OutcomeUnknown: it may or may not be committed.
+            TableError: another one; nothing was written.
+        """
+        decides = False
+        try:
+            pieces = yield from self._open()
+            yield from self._write_down(pieces)
+            yield from self._mark_all()
+            decides = True
+            yield from self._decide()
+        except UnitForgotten:
+            yield from self._unmark_all()
+            raise
+        except TicketLockError as error:
+            if not (yield from self._abort(error, decides=decides)):
+                raise
+        yield from self._finish(pieces)
+
+    # The record.
+
+    def _open(self) -> ForkingSteps[list[bytes]]:
+        reply: Reply = yield Pause(0)
+        commit = self._commit
+        head = Head(commit.unit, "pending", commit.born_ms, self._leased(reply.now), attempt=commit.attempt)
+        self._head, pieces = with_writes(head, self._entries)
+        # Refused, it is there by an attempt of its own: nobody else has its id.
+        self._note((yield self._heads.open(self._head)))
+        return pieces
+
+    def _write_down(self, pieces: Sequence[bytes]) -> ForkingSteps[None]:
+        yield from self._all([self._heads.put_piece(self._head, at, piece) for at, piece in enumerate(pieces)])
+
+    def _leased(self, now: Moment) -> int:
+        self._ends_local_ms = now.local_ms + LEASE_MS - _CLOCKS_DRIFT_MS
+        self._renew_local_ms = now.local_ms + LEASE_MS // 2
+        return now.latest_ms + LEASE_MS
+
+    def _keep_lease(self) -> ForkingSteps[None]:
+        """Renew it once half of it is over."""
+        now: Moment = (yield Pause(0)).now
+        if now.local_ms < self._renew_local_ms:
+            return
+        until_ms = self._leased(now)
+        reply = yield self._heads.renew(self._head, until_ms)
+        self._note(reply)
+        if not reply.applied:
+            raise self._ended(reply.item)
+
+    # Marks.
+
+    def _mark_all(self) -> ForkingSteps[None]:
+        left = list(self._marked)
+        while left:
+            yield from self._keep_lease()
+            batches = self._batches(left)
+            replies = yield Together(tuple(request for request, _ in batches))
+            placed: list[Place] = []
+            met: list[Marked] = []
+            conflicts: list[Place] = []
+            for (request, places), reply in zip(batches, replies, strict=True):
+                if isinstance(reply, TableError):
+                    self._is_answered = False
+                    raise reply
+                self._note(reply)
+                if reply.applied:
+                    placed += places
+                elif isinstance(request, TransactWrite) and reply.refused[-1]:
+                    raise self._ended(reply.items[-1])
+                else:
+                    self._sort(places, reply, placed, met, conflicts)
+            if conflicts:
+                raise conflict(conflicts)
+            done = set(map(id, placed))
+            left = [place for place in left if id(place) not in done]
+            for each in met:
+                yield from self._meeting.pass_by(each)
+
+    def _batches(self, left: Sequence[Place]) -> list[tuple[Request, list[Place]]]:
+        alone = [place for place in left if self._has_version(place)]
+        together = [place for place in left if not self._has_version(place)]
+        batches: list[tuple[Request, list[Place]]] = [(self._mark(place), [place]) for place in alone[:_AT_ONCE]]
+        for batch in _cut(together[: _AT_ONCE * _MARKS_TOGETHER], _MARKS_TOGETHER):
+            # A late copy would mark what somebody has deleted meanwhile: not once the unit has ended.
+            writes = (*(self._mark(place) for place in batch), self._heads.is_pending(self._head))
+            batches.append((TransactWrite(writes), batch))
+        return batches
+
+    def _has_version(self, place: Place) -> bool:
+        return place.seen is not None and self._marks.version_of(place.seen) is not None
+
+    def _mark(self, place: Place) -> Write:
+        seen, values = as_seen(place, self._marks)
+        condition = every(only_if.UNMARKED, seen)
+        names = self._marks.names(place.table.key_names)
+        mark = Mark(self._head.unit, "insert" if place.seen is None else "write" if place.writes else "read")
+        if place.seen is None:
+            item = {**place.key, self._marks.mark: mark.attribute()}
+            return Write(
+                "Put",
+                place.key,
+                condition,
+                item=item,
+                names=names,
+                values=values,
+                not_after_local_ms=self._ends_local_ms,
+                table=place.table.name,
+            )
+        return Write(
+            "Update",
+            place.key,
+            condition,
+            update="SET #mark = :mark",
+            names=names,
+            values={**values, ":mark": mark.attribute()},
+            not_after_local_ms=self._ends_local_ms,
+            table=place.table.name,
+        )
+
+    def _sort(
+        self, places: Sequence[Place], reply: Reply, placed: list[Place], met: list[Marked], conflicts: list[Place]
+    ) -> None:
+        """What refused each mark: an earlier attempt of its own, another unit, or another version."""
+        refused = reply.refused or (True,)
+        for place, is_refused, item in zip(places, refused, reply.items, strict=False):
+            if not is_refused:
+                continue
+            mark = self._marks.mark_of(item) if item is not None else None
+            if mark is None:
+                conflicts.append(place)
+            elif mark.unit == self._head.unit:
+                placed.append(place)
+            else:
+                met.append(Marked(place.table.name, place.key, place.table.key_names[0], mark))
+
+    # The decision.
+
+    def _decide(self) -> ForkingSteps[None]:
+        while True:
+            yield from self._keep_lease()
+            now: Moment = (yield Pause(0)).now
+            deciding = self._heads.commit(self._head, now.latest_ms)
+            checks = tuple(check(place, self._marks) for place in self._checked)
+            receipt = receipt_write(self._commit, now.latest_ms)
+            lock = (self._commit.lock_check,) if self._commit.lock_check is not None else ()
+            is_alone = not (checks or receipt or lock)
+            request = deciding if is_alone else TransactWrite((deciding, *checks, *receipt), lock)
+            reply: Reply = yield request
+            self._note(reply)
+            if reply.applied:
+                return
+            refused = (True,) if is_alone else reply.refused
+            if refused[0]:
+                if _is_committed(reply.items[0]):
+                    return
+                raise self._ended(reply.items[0])
+            if lock and refused[-1]:
+                raise LockLost("the lock is not held with this fencing token any more: nothing was written")
+            if receipt and refused[1 + len(checks)]:
+                raise UnitRolledBack(f"the name {self._commit.name!r} was used or given up meanwhile")
+            yield from self._pass_checks(reply)
+
+    def _pass_checks(self, reply: Reply) -> ForkingSteps[None]:
+        conflicts: list[Place] = []
+        met: list[Marked] = []
+        self._sort(self._checked, replace(reply, refused=reply.refused[1:], items=reply.items[1:]), [], met, conflicts)
+        if conflicts:
+            raise conflict(conflicts)
+        for each in met:
+            yield from self._meeting.pass_by(each)
+
+    def _ended(self, row: Item | None) -> TicketLockError:
+        """Somebody else has ended it."""
+        if row is None:
+            return UnitForgotten(f"the unit {self._head.unit} was ended by another process, and its record is gone")
+        head = Head.of(row)
+        by = f" by the unit {head.by}, which is older" if head.by is not None else ", its lease was over"
+        return UnitRolledBack(f"the unit {head.unit} was rolled back{by}", head.by)
+
+    def _abort(self, error: TicketLockError, *, decides: bool) -> ForkingSteps[bool]:
+        """Roll back; whether it turns out to be committed."""
+        try:
+            now: Moment = (yield Pause(0)).now
+            reply: Reply = yield self._heads.roll_back(self._head.unit, now.latest_ms)
+        except TableError as failed:
+            if decides and isinstance(error, OutcomeUnknown):
+                raise OutcomeUnknown(f"the unit {self._head.unit} may or may not be committed ({failed})") from error
+            if isinstance(error, OutcomeUnknown):
+                raise RequestNotApplied(f"the unit was not committed, and will be rolled back ({error})") from error
+            return False
+        if not reply.applied and _is_committed(reply.item):
+            return True
+        yield from self._unmark_all()
+        if isinstance(error, OutcomeUnknown):
+            # Of a mark, or of the commit, which is refused from now on.
+            raise UnitRolledBack(f"no answer came in time, and it was rolled back ({error})") from error
+        return False
+
+    # Afterwards.
+
+    def _unmark_all(self) -> ForkingSteps[None]:
+        """Take the marks off that may stand; what fails is left to whoever meets it."""
+        unmarked = [
+            unmark(place.table.name, place.key, place.table.key_names[0], self._kind_of(place), self._marks)
+            for place in self._marked
+        ]
+        for batch in _cut(unmarked, _AT_ONCE):
+            for reply in (yield Together(tuple(batch))):
+                if isinstance(reply, TableError):
+                    _log.warning("a mark of the unit %s was not taken off yet: %s", self._head.unit, reply)
+
+    def _kind_of(self, place: Place) -> Mark:
+        return Mark(self._head.unit, "insert" if place.seen is None else "write")
+
+    def _finish(self, pieces: Sequence[bytes]) -> ForkingSteps[None]:
+        """Every item gets its new value, and the record is closed; what fails is left to whoever meets it."""
+        unit = self._head.unit
+        try:
+            yield from self._all([finish(entry, unit, self._marks) for entry in self._entries])
+            if not self._is_answered or self._has_read_marks:
+                # A copy of a mark may come late: somebody looks once more before the record is forgotten.
+                return
+            now: Moment = (yield Pause(0)).now
+            yield self._heads.close(unit, now.latest_ms)
+            yield from self._all([self._heads.delete_piece(self._head, at) for at in range(len(pieces))])
+        except TableError as error:
+            _log.warning("the unit %s is committed, and not finished yet: %s", unit, error)
+
+    def _all(self, requests: Sequence[Request]) -> ForkingSteps[None]:
+        for batch in _cut(requests, _AT_ONCE):
+            failed = None
+            for reply in (yield Together(tuple(batch))):
+                if isinstance(reply, TableError):
+                    failed = reply
+                else:
+                    self._note(reply)
+            if failed is not None:
+                self._is_answered = False
+                raise failed
+
+    def _note(self, reply: Reply) -> None:
+        self._is_answered = self._is_answered and not reply.unanswered
+
+
+def _is_committed(row: Item | None) -> bool:
+    return row is not None and Head.of(row).state == "committed"
+
+
+def _cut(whole: Sequence[Any], most: int) -> Iterator[Any]:
+    return (whole[begin : begin + most] for begin in range(0, len(whole), most))

@@ -1,0 +1,134 @@
+"""What is done about another unit's mark: its record decides, and nothing else.
+
+Nobody takes a mark off, or applies it, but who has read its unit's record in a final state, closed or gone. Of two
+units that are both pending the older rolls the younger back, which waits for it otherwise (wound-wait: Rosenkrantz,
+Stearns, Lewis, "System Level Concurrency Control for Distributed Database Systems", 1978): nobody waits for a younger
+one, so no two wait for each other, and the oldest is never rolled back.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ticketlock.errors import TableError, UnitContended
+from ticketlock.units._finishing import finish, unmark
+from ticketlock.units._heads import Head, Heads, entries_of
+from ticketlock.units._marks import Mark, Marks
+from ticketlock.units._packing import Entry
+from ticketlock.wire._attributes import Item
+from ticketlock.wire._item_requests import Get
+from ticketlock.wire._requests import ForkingSteps, Pause, Reply, Together, Write
+from ticketlock.wire._table_time import Moment
+
+GRACE_MS = 200
+_FIRST_LOOK_MS = 10
+_LONGEST_LOOK_MS = 400
+
+Age = tuple[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """An item with somebody's mark.
+
+    Attributes:
+        table, key: which.
+        key_name: the first attribute of its key.
+        mark: whose.
+    """
+
+    table: str
+    key: Item
+    key_name: str
+    mark: Mark
+
+
+class Meeting:
+    """What one unit does about the marks of others, or one who only reads.
+
+    Args:
+        marks: the names of our attributes.
+        heads: the records of units.
+        age: of the unit that meets them.
+        timeout_ms: for how long it waits, all in all.
+        jitter: random numbers in [0, 1).
+    """
+
+    def __init__(self, marks: Marks, heads: Heads, age: Age, timeout_ms: int, jitter: Callable[[], float]) -> None:
+        self._marks = marks
+        self._heads = heads
+        self._age = age
+        self._timeout_ms = timeout_ms
+        self._jitter = jitter
+        self._began_ms: int | None = None
+
+    def resolve(self, met: Marked) -> ForkingSteps[tuple[Head, Moment] | None]:
+        """Do with a marked item what its unit's record says.
+
+        Returns:
+            None once that is done; where the unit is pending its head, and the moment.
+        """
+        reply: Reply = yield self._heads.read(met.mark.unit)
+        head = Head.of(reply.item) if reply.item is not None else None
+        if head is not None and not head.is_closed:
+            if head.state == "pending":
+                return head, reply.now
+            if head.state == "rolledBack":
+                yield self._unmark(met)
+                return None
+            entry = yield from self.entry_of(head, met)
+            if entry is not None:
+                yield finish(entry, head.unit, self._marks)
+                return None
+        # It has ended, and every item of it was as it should be: a mark that stands there yet has come late.
+        again: Reply = yield Get(met.table, met.key)
+        if again.item is not None and self._marks.mark_of(again.item) == met.mark:
+            yield self._unmark(met)
+        return None
+
+    def entry_of(self, head: Head, met: Marked) -> ForkingSteps[Entry | None]:
+        """What a committed unit writes to an item; None where its rows are gone."""
+        entries = yield from read_entries(self._heads, head)
+        return next((each for each in entries or () if each.is_of(met.table, met.key)), None)
+
+    def pass_by(self, met: Marked) -> ForkingSteps[None]:
+        """Wait until a unit's mark is off, or roll the unit back where this one is older.
+
+        Raises:
+            UnitContended: the time-out is over.
+        """
+        first_ms: int | None = None
+        look_ms: float = _FIRST_LOOK_MS
+        while (pending := (yield from self.resolve(met))) is not None:
+            head, now = pending
+            first_ms = now.local_ms if first_ms is None else first_ms
+            self._began_ms = now.local_ms if self._began_ms is None else self._began_ms
+            if now.earliest_ms > head.lease_until_ms:
+                yield self._heads.roll_back(head.unit, now.latest_ms, lease_seen_ms=head.lease_until_ms)
+            elif self._age < head.age and now.local_ms - first_ms >= GRACE_MS:
+                yield self._heads.roll_back(head.unit, now.latest_ms, by=self._age[1])
+            elif now.local_ms - self._began_ms >= self._timeout_ms:
+                raise UnitContended(f"the unit {head.unit} was in the way for {self._timeout_ms / 1_000} s")
+            else:
+                yield Pause(look_ms * (0.5 + self._jitter() / 2))
+                look_ms = min(2 * look_ms, _LONGEST_LOOK_MS)
+
+    def _unmark(self, met: Marked) -> Write:
+        return unmark(met.table, met.key, met.key_name, met.mark, self._marks)
+
+
+def read_entries(heads: Heads, head: Head) -> ForkingSteps[list[Entry] | None]:
+    """What a unit writes; None where the rows of it are gone, or were never all there.
+
+    Raises:
+        TableError: they could not be read.
+    """
+    pieces = []
+    if head.pieces:
+        replies = yield Together(tuple(heads.read_pieces(head)))
+        for reply in replies:
+            if isinstance(reply, TableError):
+                raise reply
+            if reply.item is None:
+                return None
+            pieces.append(bytes(reply.item["data"]["B"]))
+    return entries_of(head, pieces)
