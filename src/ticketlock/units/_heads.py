@@ -10,7 +10,7 @@ from ticketlock.units._rows import TIME_TO_LIVE, row_key
 from ticketlock.wire._attributes import Item, integer, number
 from ticketlock.wire._conditions import every
 from ticketlock.wire._item_requests import Get
-from ticketlock.wire._requests import Write
+from ticketlock.wire._requests import Attributes, Scan, Write
 
 LEASE_MS = 60_000
 CLOSED_IS_KEPT_S = 24 * 3_600
@@ -111,6 +111,11 @@ class Heads:
     def read(self, unit: str) -> Get:
         """Read a head."""
         return Get(self.table, head_key(unit))
+
+    def scan(self, after: Attributes | None) -> Scan:
+        """A page of the heads that are not closed."""
+        names = {"#state": "state", "#rev": "rev", "#closed": "closed"}
+        return Scan(only_if.A_HEAD_THAT_IS_NOT_CLOSED, (), after, self.table, names)
 
     def read_pieces(self, head: Head) -> list[Get]:
         """Read what does not stand in it."""

@@ -314,23 +314,25 @@ class Scan(Request):
 
     Attributes:
         condition: a filter expression.
-        attributes: which of their attributes to read.
+        attributes: which of their attributes to read; empty for all.
         after: the key to go on behind, from the reply before.
         table: where to read; None for the driver's own.
+        names: the placeholders of both.
     """
 
     condition: str
     attributes: tuple[str, ...]
     after: Attributes | None = None
     table: str | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def parameters(self, table: str) -> dict[str, Any]:
         """The Scan as the low-level API has it."""
-        given: dict[str, Any] = {
-            "TableName": self.table or table,
-            **_only(self.attributes),
-            "FilterExpression": self.condition,
-        }
+        given: dict[str, Any] = {"TableName": self.table or table, "FilterExpression": self.condition}
+        if self.attributes:
+            given |= _only(self.attributes)
+        if self.names:
+            given["ExpressionAttributeNames"] = self.names
         if self.after is not None:
             given["ExclusiveStartKey"] = self.after
         return given
