@@ -1,26 +1,32 @@
 """The expressions of one request, with what its placeholders stand for: conditions and projections."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ticketlock._expressions._errors import ExpressionInvalid
 from ticketlock._expressions._parser import parse
+from ticketlock._expressions._paths import Branch, Steps, branched, members_shown, value_at, written
 from ticketlock._expressions._tokens import Kind
 from ticketlock._expressions._tree import (
     BeginsWith,
+    Between,
     Comparison,
     Condition,
+    Contains,
     Either,
     Every,
     Exists,
     Not,
+    OfType,
+    OneOf,
     Operand,
     Parsed,
     Path,
     Update,
     Value,
 )
-from ticketlock._expressions._values import ORDERED_TYPES, Item, canonical, copy_of, copy_of_item, order_of
+from ticketlock._expressions._values import ORDERED_TYPES, Item, canonical, copy_of_item, order_of
 from ticketlock._expressions._values import Value as Found
 
 _KINDS: tuple[Kind, ...] = (
@@ -30,10 +36,17 @@ _KINDS: tuple[Kind, ...] = (
     "ProjectionExpression",
     "UpdateExpression",
 )
+_MAX_PLACEHOLDER_BYTES = 255
+_MAX_NAME_BYTES = 65_535
+_PLACEHOLDERS = {"Names": re.compile(r"#\w+", re.ASCII), "Values": re.compile(r":\w+", re.ASCII)}
 
 
 class Expressions:
     """What a request says in expressions.
+
+    Args:
+        parameters: the request's, by the names that DynamoDB's API has for them; those that are no expressions and no
+            placeholders are not looked at.
 
     Attributes:
         update: of an UpdateItem with one.
@@ -44,49 +57,76 @@ class Expressions:
     """
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
-        self._names: Mapping[str, str] = _given(parameters, "ExpressionAttributeNames")
-        values = _given(parameters, "ExpressionAttributeValues")
-        self._values = {name: canonical(value) for name, value in values.items()}
+        self._names: Mapping[str, str] = _given(parameters, "Names")
+        values = _given(parameters, "Values")
+        self._values = {name: _canonical(name, value) for name, value in values.items()}
         parsed = [parse(kind, parameters[kind]) for kind in _KINDS if kind in parameters]
-        self._check_placeholders(parsed)
+        for each in parsed:
+            self._check_defined(each)
+            self._check_operands(each)
         trees: dict[str, Any] = {each.kind: each.tree for each in parsed}
         self._condition: Condition | None = trees.get("ConditionExpression")
         self._filter: Condition | None = trees.get("FilterExpression")
-        self._projection: tuple[Path, ...] | None = trees.get("ProjectionExpression")
         self.key_condition: Condition | None = trees.get("KeyConditionExpression")
         self.update: Update | None = trees.get("UpdateExpression")
+        projection: tuple[Path, ...] | None = trees.get("ProjectionExpression")
+        self._projection: Branch | None = None
+        if projection is not None:
+            self._projection = branched("ProjectionExpression", [self.steps(path) for path in projection])
+        if self.update is not None:
+            branched("UpdateExpression", [self.steps(path) for path in self.update.paths])
+        self._check_used(parsed)
 
-    def _check_placeholders(self, parsed: Iterable[Parsed]) -> None:
-        used: set[str] = set()
-        for each in parsed:
-            for missing in sorted(each.placeholders - self._names.keys() - self._values.keys()):
-                what = "name" if missing.startswith("#") else "value"
-                where = "the document path" if what == "name" else "expression"
-                raise ExpressionInvalid(
-                    f"Invalid {each.kind}: An expression attribute {what} used in {where} is not defined; "
-                    f"attribute {what}: {missing}"
-                )
-            used |= each.placeholders
-        for parameter, defined in (("Names", self._names), ("Values", self._values)):
+    def _check_defined(self, parsed: Parsed) -> None:
+        for missing in sorted(parsed.names - self._names.keys()):
+            raise ExpressionInvalid(
+                f"Invalid {parsed.kind}: An expression attribute name used in the document path is not defined; "
+                f"attribute name: {missing}"
+            )
+        for missing in sorted(parsed.values - self._values.keys()):
+            raise ExpressionInvalid(
+                f"Invalid {parsed.kind}: An expression attribute value used in expression is not defined; "
+                f"attribute value: {missing}"
+            )
+
+    def _check_used(self, parsed: Iterable[Parsed]) -> None:
+        names = frozenset[str]().union(*(each.names for each in parsed))
+        values = frozenset[str]().union(*(each.values for each in parsed))
+        for which, defined, used in (("Names", self._names, names), ("Values", self._values, values)):
             if idle := sorted(defined.keys() - used):
                 raise ExpressionInvalid(
-                    f"Value provided in ExpressionAttribute{parameter} unused in expressions: "
-                    f"keys: {{{', '.join(idle)}}}"
+                    f"Value provided in ExpressionAttribute{which} unused in expressions: keys: {{{', '.join(idle)}}}"
                 )
 
-    def steps(self, path: Path) -> tuple[str, ...]:
-        """The names of the attributes on a path."""
-        return tuple(self._names[step] if step.startswith("#") else step for step in path.steps)
+    def _check_operands(self, parsed: Parsed) -> None:
+        for demand in parsed.demands:
+            complaint = demand.complaint(self._values)
+            if complaint is not None:
+                raise ExpressionInvalid(f"Invalid {parsed.kind}: {complaint}")
+        for operator, first, others in parsed.distinct:
+            steps = self.steps(first)
+            if any(self.steps(other) == steps for other in others):
+                raise ExpressionInvalid(
+                    f"Invalid {parsed.kind}: The first operand must be distinct from the remaining operands for this "
+                    f"operator or function; operator: {operator}, first operand: {written(steps)}"
+                )
+
+    def steps(self, path: Path) -> Steps:
+        """The names and numbers on a path, without placeholders."""
+        names = self._names
+        return tuple(names[step] if isinstance(step, str) and step[0] == "#" else step for step in path.steps)
 
     def value(self, value: Value) -> Found:
         """What a ``:value`` stands for."""
         return self._values[value.name]
 
     def found(self, operand: Operand, item: Item | None) -> Found | None:
-        """The value of an operand; None where there is no such attribute."""
+        """The value of an operand; None where there is no such attribute, or it has no size."""
         if isinstance(operand, Value):
-            return self.value(operand)
-        return value_at(item, self.steps(operand))
+            return self._values[operand.name]
+        if isinstance(operand, Path):
+            return value_at(item, self.steps(operand))
+        return _size(self.found(operand.operand, item))
 
     def condition_holds(self, item: Item | None) -> bool:
         """Whether a write may take place on the item that stands there."""
@@ -97,91 +137,102 @@ class Expressions:
         return self._filter is None or self.holds(self._filter, item)
 
     def holds(self, condition: Condition, item: Item | None) -> bool:
-        """Whether a condition is true of an item.
-
-        All of it is looked at, so that a mistake in it does not depend on the item.
-        """
+        """Whether a condition is true of an item."""
         match condition:
             case Every(conditions):
-                return all(self._each(conditions, item))
+                return all(self.holds(each, item) for each in conditions)
             case Either(conditions):
-                return any(self._each(conditions, item))
+                return any(self.holds(each, item) for each in conditions)
             case Not(inner):
                 return not self.holds(inner, item)
             case Exists(path, wanted):
                 return (self.found(path, item) is not None) == wanted
-            case BeginsWith(whole, beginning):
-                return self._begins_with(whole, beginning, item)
             case Comparison(operator, left, right):
-                return self._compares(operator, left, right, item)
-
-    def _each(self, conditions: Iterable[Condition], item: Item | None) -> list[bool]:
-        return [self.holds(each, item) for each in conditions]
-
-    def _begins_with(self, whole: Operand, beginning: Operand, item: Item | None) -> bool:
-        for operand in (whole, beginning):
-            self._must_be_one_of(("S", "B"), operand, "operator or function: begins_with")
-        text, start = self.found(whole, item), self.found(beginning, item)
-        if text is None or start is None or text.keys() != start.keys() or text.keys() & {"S", "B"} == set():
-            return False
-        ((_, content),), ((_, prefix),) = text.items(), start.items()
-        return bool(content.startswith(prefix))
-
-    def _compares(self, operator: str, left: Operand, right: Operand, item: Item | None) -> bool:
-        one, other = self.found(left, item), self.found(right, item)
-        # An attribute that is not there equals nothing, not even another one that is not there.
-        equal = one is not None and one == other
-        if operator in ("=", "<>"):
-            return equal == (operator == "=")
-        for operand in (left, right):
-            self._must_be_one_of(ORDERED_TYPES, operand, f"operator: {operator}")
-        if one is None or other is None:
-            return False
-        kind, place = order_of(one)
-        other_kind, other_place = order_of(other)
-        if kind != other_kind or kind not in ORDERED_TYPES:
-            return False
-        below: bool = place < other_place
-        return (equal and operator.endswith("=")) or (not equal and below == operator.startswith("<"))
-
-    def _must_be_one_of(self, kinds: Iterable[str], operand: Operand, where: str) -> None:
-        if isinstance(operand, Value):
-            (kind,) = self.value(operand)
-            if kind not in kinds:
-                raise ExpressionInvalid(
-                    f"Incorrect operand type for operator or function; {where}, operand type: {kind}"
-                )
+                return _compares(operator, self.found(left, item), self.found(right, item))
+            case Between(operand, low, high):
+                value = self.found(operand, item)
+                return _compares(">=", value, self.found(low, item)) and _compares("<=", value, self.found(high, item))
+            case OneOf(operand, choices):
+                value = self.found(operand, item)
+                return value is not None and any(self.found(choice, item) == value for choice in choices)
+            case OfType(path, kind):
+                value = self.found(path, item)
+                return value is not None and self.value(kind)["S"] in value
+            case BeginsWith(whole, beginning):
+                return _begins_with(self.found(whole, item), self.found(beginning, item))
+            case Contains(whole, part):
+                return _contains(self.found(whole, item), self.found(part, item))
 
     def projected(self, item: Item) -> Item:
         """A copy of what a read hands out of an item."""
-        if self._projection is None:
-            return copy_of_item(item)
-        shown: Item = {}
-        for path in self._projection:
-            *above, last = self.steps(path)
-            found = value_at(item, (*above, last))
-            if found is None:
-                continue
-            place = shown
-            for step in above:
-                place = place.setdefault(step, {"M": {}})["M"]
-            place[last] = copy_of(found)
-        return shown
+        return copy_of_item(item if self._projection is None else members_shown(item, self._projection))
 
 
-def value_at(item: Item | None, steps: Iterable[str]) -> Found | None:
-    """The value at the end of a path; None where it leads nowhere."""
-    value: Found = {"M": item if item is not None else {}}
-    for step in steps:
-        members = value.get("M")
-        if not isinstance(members, dict) or step not in members:
-            return None
-        value = members[step]
-    return value
+def _compares(operator: str, one: Found | None, other: Found | None) -> bool:
+    # An attribute that is not there equals nothing, not even another one that is not there.
+    equal = one is not None and one == other
+    if operator in ("=", "<>"):
+        return equal == (operator == "=")
+    if one is None or other is None:
+        return False
+    kind, place = order_of(one)
+    other_kind, other_place = order_of(other)
+    if kind != other_kind or kind not in ORDERED_TYPES:
+        return False
+    below: bool = place < other_place
+    return (equal and operator.endswith("=")) or (not equal and below == operator.startswith("<"))
 
 
-def _given(parameters: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    given: Mapping[str, Any] = parameters.get(name, {})
-    if name in parameters and not given:
-        raise ExpressionInvalid(f"{name} must not be empty")
+def _size(value: Found | None) -> Found | None:
+    if value is None:
+        return None
+    ((kind, content),) = value.items()
+    if kind == "S":
+        # As Java counts: a character outside the basic plane is two.
+        return {"N": str(len(content.encode("utf-16-le", "surrogatepass")) // 2)}
+    return None if kind in ("N", "BOOL", "NULL") else {"N": str(len(content))}
+
+
+def _begins_with(whole: Found | None, beginning: Found | None) -> bool:
+    if whole is None or beginning is None or whole.keys() != beginning.keys() or not whole.keys() & {"S", "B"}:
+        return False
+    ((_, content),), ((_, prefix),) = whole.items(), beginning.items()
+    return bool(content.startswith(prefix))
+
+
+def _contains(whole: Found | None, part: Found | None) -> bool:
+    if whole is None or part is None:
+        return False
+    ((kind, content),), ((part_kind, wanted),) = whole.items(), part.items()
+    if kind == "L":
+        return part in content
+    return part_kind in ("S", "N", "B") and kind in (part_kind + "S", part_kind) and kind != "N" and wanted in content
+
+
+def _canonical(name: str, value: Any) -> Found:
+    try:
+        return canonical(value)
+    except ExpressionInvalid as error:
+        message = f"ExpressionAttributeValues contains invalid value: {error.message} for key {name}"
+        raise ExpressionInvalid(message) from None
+
+
+def _given(parameters: Mapping[str, Any], which: str) -> Mapping[str, Any]:
+    parameter = f"ExpressionAttribute{which}"
+    given: Mapping[str, Any] | None = parameters.get(parameter)
+    if given is None:
+        return {}
+    if not given:
+        raise ExpressionInvalid(f"{parameter} must not be empty")
+    for key, value in given.items():
+        if len(key.encode()) > _MAX_PLACEHOLDER_BYTES:
+            raise ExpressionInvalid(
+                f"{parameter} contains invalid key: The expression attribute map contains a key that is too long; "
+                f"size of key: {len(key.encode())}"
+            )
+        if not _PLACEHOLDERS[which].fullmatch(key):
+            raise ExpressionInvalid(f'{parameter} contains invalid key: Syntax error; key: "{key}"')
+        if which == "Names" and not 1 <= len(value.encode()) <= _MAX_NAME_BYTES:
+            why = "Empty attribute name" if not value else f"Attribute name is longer than {_MAX_NAME_BYTES} bytes"
+            raise ExpressionInvalid(f"{parameter} contains invalid value: {why} for key {key}")
     return given

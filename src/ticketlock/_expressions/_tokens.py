@@ -1,6 +1,7 @@
 """The tokens of an expression, and the errors about them."""
 
 import re
+from functools import cached_property
 from typing import Literal
 
 from ticketlock._expressions._errors import ExpressionInvalid
@@ -11,6 +12,9 @@ Kind = Literal[
 """The parameter that an expression is."""
 
 END = ""
+MAX_EXPRESSION_BYTES = 4_096
+MAX_OPERATORS = 300
+"""https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-expression-parameters"""
 
 _TOKEN = re.compile(r"[#:]\w+|[A-Za-z]\w*|\d+|<=|>=|<>|[=<>(),.+\-\[\]]", re.ASCII)
 _SPACE = re.compile(r"\s*")
@@ -19,16 +23,25 @@ _SPACE = re.compile(r"\s*")
 class Tokens:
     """An expression, token by token.
 
+    Attributes:
+        kind: the parameter that it is.
+        tokens: all of them, and the end.
+        at: which one is next.
+
     Raises:
-        ExpressionInvalid: it has something in it that is no token.
+        ExpressionInvalid: it is empty or too long, or has something in it that is no token.
     """
 
     def __init__(self, kind: Kind, text: str) -> None:
         self.kind: Kind = kind
         self.tokens: list[str] = []
         self.at = 0
+        self._operators = 0
         if not text.strip():
             raise self.wrong("The expression can not be empty;")
+        size = len(text.encode(errors="surrogatepass"))
+        if size > MAX_EXPRESSION_BYTES:
+            raise self.wrong(f"Expression size has exceeded the maximum allowed size; expression size: {size}")
         end = position = 0
         while (position := self._after_space(text, end)) < len(text):
             token = _TOKEN.match(text, position)
@@ -63,14 +76,27 @@ class Tokens:
         if not self.took(token):
             raise self.unexpected()
 
-    def closing(self, opening: int) -> int:
-        """Where the parenthesis is closed that is opened there."""
-        depth = 0
-        for position in range(opening, len(self.tokens)):
-            depth += {"(": 1, ")": -1}.get(self.tokens[position], 0)
-            if depth == 0:
-                return position
-        return len(self.tokens)
+    @cached_property
+    def closings(self) -> dict[int, int]:
+        """Where each parenthesis is closed, by where it is opened; the end where it is not."""
+        found, opened = {}, []
+        for position, token in enumerate(self.tokens):
+            if token == "(":
+                opened.append(position)
+            elif token == ")" and opened:
+                found[opened.pop()] = position
+        return {**dict.fromkeys(opened, len(self.tokens) - 1), **found}
+
+    def is_doubled(self, opening: int) -> bool:
+        """Whether the parenthesis opened there has nothing in it but another pair."""
+        within = opening + 1
+        return within in self.closings and self.closings[within] + 1 == self.closings[opening]
+
+    def note_operator(self) -> None:
+        """Count one more operator or function."""
+        self._operators += 1
+        if self._operators > MAX_OPERATORS:
+            raise self.wrong(f"The expression contains too many operators; operator count: {self._operators}")
 
     def wrong(self, why: str) -> ExpressionInvalid:
         """A mistake in the expression."""
@@ -81,10 +107,6 @@ class Tokens:
         near = " ".join(self.tokens[max(0, self.at - 1) : self.at + 2]).strip()
         return self.wrong(f'Syntax error; token: "{self.next or "<EOF>"}", near: "{near}"')
 
-    def needs_path(self, function: str) -> ExpressionInvalid:
-        """The function takes an attribute and was given something else."""
-        return self.wrong(f"Operator or function requires a document path; operator or function: {function}")
-
-    def left_out(self, what: str) -> NotImplementedError:
-        """DynamoDB knows it."""
-        return NotImplementedError(f"MemoryDynamoDB does not know {what} in a {self.kind}")
+    def redundant(self) -> ExpressionInvalid:
+        """A pair of parentheses is one too many."""
+        return self.wrong("The expression has redundant parentheses;")

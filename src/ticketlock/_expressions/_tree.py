@@ -1,19 +1,18 @@
-"""Expressions as trees: what the parser makes, and what conditions and updates are evaluated from.
+"""Expressions as trees: what the parsers make, and what conditions, projections and updates are evaluated from.
 
 Placeholders stay as they are written (``#name``, ``:value``): one tree serves all requests with the same text.
 """
 
 from dataclasses import dataclass
 
+from ticketlock._expressions._demands import Demand
+
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A way into an item: names or ``#names``, one for each level of maps."""
+    """A way into an item: names or ``#names`` of attributes and members of maps, numbers of elements of lists."""
 
-    steps: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return ".".join(self.steps)
+    steps: tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,14 @@ class Value:
     name: str
 
 
-Operand = Path | Value
+@dataclass(frozen=True, slots=True)
+class Size:
+    """The size of an attribute: characters, bytes, members or elements."""
+
+    operand: Path | Value
+
+
+Operand = Path | Value | Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +41,27 @@ class Exists:
 
 
 @dataclass(frozen=True, slots=True)
+class OfType:
+    """Whether an attribute is of a type, which a value names."""
+
+    path: Path
+    kind: Value
+
+
+@dataclass(frozen=True, slots=True)
 class BeginsWith:
-    """Whether a string begins with another."""
+    """Whether a string or some bytes begin with others."""
 
     whole: Operand
     beginning: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Contains:
+    """Whether something is in a string, in bytes, in a set or in a list."""
+
+    whole: Operand
+    part: Operand
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +71,23 @@ class Comparison:
     operator: str
     left: Operand
     right: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """Whether an operand is between two others, or one of them."""
+
+    operand: Operand
+    low: Operand
+    high: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """Whether an operand equals one of others: ``IN``."""
+
+    operand: Operand
+    choices: tuple[Operand, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +111,7 @@ class Either:
     conditions: tuple["Condition", ...]
 
 
-Condition = Exists | BeginsWith | Comparison | Not | Every | Either
+Condition = Exists | OfType | BeginsWith | Contains | Comparison | Between | OneOf | Not | Every | Either
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +123,14 @@ class IfNotExists:
 
 
 @dataclass(frozen=True, slots=True)
+class Append:
+    """The elements of two lists, one after the other."""
+
+    left: "Source"
+    right: "Source"
+
+
+@dataclass(frozen=True, slots=True)
 class Sum:
     """The sum of two operands, or their difference."""
 
@@ -92,15 +139,24 @@ class Sum:
     negative: bool
 
 
-Source = Path | Value | IfNotExists | Sum
+Source = Path | Value | IfNotExists | Append | Sum
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What SET assigns and REMOVE takes away."""
+    """What SET assigns, REMOVE takes away, ADD adds, and DELETE takes out of sets."""
 
     assignments: tuple[tuple[Path, Source], ...] = ()
     removals: tuple[Path, ...] = ()
+    additions: tuple[tuple[Path, Value], ...] = ()
+    deletions: tuple[tuple[Path, Value], ...] = ()
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """Every path that it changes."""
+        assigned = (path for path, _ in self.assignments)
+        counted = (path for path, _ in (*self.additions, *self.deletions))
+        return (*assigned, *self.removals, *counted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +166,14 @@ class Parsed:
     Attributes:
         kind: the parameter's name, for messages.
         tree: the condition, the update, or the paths of a projection.
-        placeholders: those that it uses.
+        names, values: the ``#names`` and the ``:values`` that it uses.
+        demands: what it wants of the values.
+        distinct: operators with the paths of their first operands, and the paths that must be others.
     """
 
     kind: str
     tree: Condition | Update | tuple[Path, ...]
-    placeholders: frozenset[str]
+    names: frozenset[str]
+    values: frozenset[str]
+    demands: tuple[Demand, ...]
+    distinct: tuple[tuple[str, Path, tuple[Path, ...]], ...]

@@ -1,14 +1,24 @@
 """What an update expression makes of an item."""
 
-import itertools
+from typing import Any
 
 from ticketlock._expressions._errors import ExpressionInvalid, ItemInvalid
-from ticketlock._expressions._expressions import Expressions, value_at
-from ticketlock._expressions._tree import IfNotExists, Path, Source, Sum
+from ticketlock._expressions._expressions import Expressions
+from ticketlock._expressions._paths import Steps, value_at
+from ticketlock._expressions._tree import Append, IfNotExists, Path, Source, Sum, Update
 from ticketlock._expressions._tree import Value as Placeholder
-from ticketlock._expressions._values import Item, Value, copy_of, copy_of_item, total
+from ticketlock._expressions._values import (
+    MAX_LEVELS,
+    TOO_DEEP,
+    Item,
+    Value,
+    copy_of,
+    copy_of_item,
+    levels_of,
+    total,
+)
 
-Steps = tuple[str, ...]
+_WRONG_TYPE = "An operand in the update expression has an incorrect data type"
 
 
 class ItemUpdate:
@@ -18,46 +28,51 @@ class ItemUpdate:
         expressions: of the request; without an update among them it only makes sure that the item is there.
         key_names: the attributes of the table's key.
 
+    Attributes:
+        paths: the names of the attributes that it touches, at the top of the item.
+
     Raises:
-        ExpressionInvalid: it would change the key, or two of its paths overlap.
+        ExpressionInvalid: it would change the key.
     """
 
     def __init__(self, expressions: Expressions, key_names: tuple[str, ...]) -> None:
-        update = expressions.update
+        update = expressions.update or Update()
+        steps = expressions.steps
         self._expressions = expressions
-        self._assignments = [(expressions.steps(path), source) for path, source in update.assignments] if update else []
-        self._removals = [expressions.steps(path) for path in update.removals] if update else []
-        paths = [*(steps for steps, _ in self._assignments), *self._removals]
-        for steps in paths:
-            if steps[0] in key_names:
+        self._assignments = [(steps(path), source) for path, source in update.assignments]
+        self._removals = [steps(path) for path in update.removals]
+        self._additions = [(steps(path), expressions.value(value)) for path, value in update.additions]
+        self._deletions = [(steps(path), expressions.value(value)) for path, value in update.deletions]
+        self.paths = tuple(dict.fromkeys(str(steps(path)[0]) for path in update.paths))
+        for name in self.paths:
+            if name in key_names:
                 raise ExpressionInvalid(
                     "One or more parameter values were invalid: "
-                    f"Cannot update attribute {steps[0]}. This attribute is part of the key"
-                )
-        for one, other in itertools.combinations(paths, 2):
-            shorter = min(len(one), len(other))
-            if one[:shorter] == other[:shorter]:
-                raise ExpressionInvalid(
-                    "Invalid UpdateExpression: Two document paths overlap with each other; must remove or rewrite "
-                    f"one of these paths; path one: {_written(one)}, path two: {_written(other)}"
+                    f"Cannot update attribute {name}. This attribute is part of the key"
                 )
 
     def applied_to(self, item: Item | None, key: Item) -> Item | None:
-        """The item afterwards; None where there was none, and only removals came.
+        """The item afterwards; None where there was none, and nothing was to be set or added.
 
-        All that the expression reads, it reads of the item as it was.
+        All that the expression reads, and every number of an element, is of the item as it was.
 
         Raises:
             ItemInvalid: an attribute that is needed is missing, or of another type.
         """
-        if item is None and self._removals and not self._assignments:
+        takes_away = self._removals or self._deletions
+        if item is None and takes_away and not self._assignments and not self._additions:
             return None
-        values = [copy_of(self._value(source, item)) for _, source in self._assignments]
+        new = [(steps, copy_of(self._value(source, item))) for steps, source in self._assignments]
+        new += [(steps, _added(value_at(item, steps), value)) for steps, value in self._additions]
+        gone = list(self._removals)
+        for steps, value in self._deletions:
+            left = _without(value_at(item, steps), value)
+            if left is None:
+                gone.append(steps)
+            else:
+                new.append((steps, left))
         after = copy_of_item(item if item is not None else key)
-        for steps in self._removals:
-            _parent(after, steps).pop(steps[-1], None)
-        for (steps, _), value in zip(self._assignments, values, strict=True):
-            _parent(after, steps)[steps[-1]] = value
+        _change(after, new, gone)
         return after
 
     def _value(self, source: Source, item: Item | None) -> Value:
@@ -67,6 +82,11 @@ class ItemUpdate:
             case IfNotExists(path, otherwise):
                 found = value_at(item, self._expressions.steps(path))
                 return found if found is not None else self._value(otherwise, item)
+            case Append(left, right):
+                one, other = self._value(left, item), self._value(right, item)
+                if "L" not in one or "L" not in other:
+                    raise ItemInvalid(_WRONG_TYPE)
+                return {"L": [*one["L"], *other["L"]]}
             case Sum(left, right, negative):
                 return total(self._value(left, item), self._value(right, item), negative=negative)
             case Path():
@@ -76,14 +96,59 @@ class ItemUpdate:
                 return found
 
 
-def _parent(item: Item, steps: Steps) -> Item:
-    """The map that the last step is a member of."""
+def _added(found: Value | None, value: Value) -> Value:
+    """What ADD makes of a value."""
+    if found is None:
+        return copy_of(value)
+    if "N" in value:
+        return total(found, value, negative=False)
+    ((kind, members),) = value.items()
+    if kind not in found:
+        raise ItemInvalid(_WRONG_TYPE)
+    return {kind: sorted({*found[kind], *members})}
+
+
+def _without(found: Value | None, value: Value) -> Value | None:
+    """What DELETE leaves of a set; None for nothing."""
+    if found is None:
+        return None
+    ((kind, members),) = value.items()
+    if kind not in found:
+        raise ItemInvalid(_WRONG_TYPE)
+    left = sorted(set(found[kind]) - set(members))
+    return {kind: left} if left else None
+
+
+def _change(after: Item, new: list[tuple[Steps, Value]], gone: list[Steps]) -> None:
+    """Set and remove. Every place is looked up before a list changes its length."""
+    places = [(_parent(after, steps), steps, value) for steps, value in new]
+    emptied = [(_parent(after, steps), steps[-1]) for steps in gone]
+    appended: dict[int, list[tuple[int, list[Any], Value]]] = {}
+    for parent, steps, value in places:
+        step = steps[-1]
+        if len(steps) > 1 and len(steps) - 1 + levels_of(value) > MAX_LEVELS:
+            raise ItemInvalid(TOO_DEEP)
+        if isinstance(parent, list) and isinstance(step, int) and step >= len(parent):
+            appended.setdefault(id(parent), []).append((step, parent, value))
+        else:
+            parent[step] = value
+    removed: dict[int, tuple[list[Any], set[int]]] = {}
+    for parent, step in emptied:
+        if isinstance(parent, dict):
+            parent.pop(str(step), None)
+        elif isinstance(step, int) and step < len(parent):
+            removed.setdefault(id(parent), (parent, set()))[1].add(step)
+    for elements, numbers in removed.values():
+        elements[:] = [element for number, element in enumerate(elements) if number not in numbers]
+    for each in appended.values():
+        for _, elements, value in sorted(each, key=lambda one: one[0]):
+            elements.append(value)
+
+
+def _parent(item: Item, steps: Steps) -> Any:
+    """The map or the list that the last step leads into."""
     above = value_at(item, steps[:-1])
-    if above is None or "M" not in above:
+    kind = "M" if isinstance(steps[-1], str) else "L"
+    if above is None or kind not in above:
         raise ItemInvalid("The document path provided in the update expression is invalid for update")
-    parent: Item = above["M"]
-    return parent
-
-
-def _written(steps: Steps) -> str:
-    return f"[{', '.join(steps)}]"
+    return above[kind]

@@ -16,6 +16,15 @@ Item = dict[str, Value]
 
 MAX_ITEM_BYTES = 400 * 1_024
 ORDERED_TYPES = frozenset({"S", "N", "B"})
+TYPES = ("B", "NULL", "SS", "BOOL", "L", "BS", "N", "NS", "S", "M")
+MAX_LEVELS = 32
+"""Levels of nested values, the attribute's own being the first.
+
+https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-attributes
+"""
+TOO_DEEP = (
+    "Nesting Levels have exceeded supported limits: Attributes in the item have nested levels beyond supported limit"
+)
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 # 38 digits, 1E-130 to 9.99E+125. Whatever these digits cannot hold is an error, and never rounded.
@@ -26,24 +35,34 @@ def canonical_item(item: Any) -> Item:
     """A copy of an item in which equal values look the same.
 
     Raises:
-        ExpressionInvalid: it is none.
+        ExpressionInvalid: an attribute is none that DynamoDB knows.
     """
-    if not isinstance(item, dict):
-        raise ExpressionInvalid(f"an item is a map of attributes, not {item!r}")
-    return {name: canonical(value) for name, value in item.items()}
+    return _canonical_members(item, 1)
 
 
 def canonical(value: Any) -> Value:
     """A copy of a value in which equal values look the same.
 
     Raises:
-        ExpressionInvalid: it is none.
+        ExpressionInvalid: it is none that DynamoDB knows.
     """
+    return _canonical(value, 1)
+
+
+def _canonical_members(members: Any, level: int) -> Item:
+    if not isinstance(members, dict):
+        raise ExpressionInvalid(f"an item is a map of attributes, not {members!r}")
+    return {name: _canonical(value, level) for name, value in members.items()}
+
+
+def _canonical(value: Any, level: int) -> Value:
     if not isinstance(value, dict) or len(value) != 1:
         raise ExpressionInvalid(
             "Supplied AttributeValue is empty or has more than one datatype, "
             f"must contain exactly one of the supported datatypes: {value!r}"
         )
+    if level > MAX_LEVELS:
+        raise ExpressionInvalid(TOO_DEEP)
     ((kind, content),) = value.items()
     if kind in _SCALARS and isinstance(content, _SCALARS[kind]):
         return {kind: content}
@@ -52,9 +71,9 @@ def canonical(value: Any) -> Value:
     if kind == "N" and isinstance(content, str):
         return {"N": canonical_number(content)}
     if kind == "M" and isinstance(content, dict):
-        return {"M": canonical_item(content)}
+        return {"M": _canonical_members(content, level + 1)}
     if kind == "L" and isinstance(content, list | tuple):
-        return {"L": [canonical(each) for each in content]}
+        return {"L": [_canonical(each, level + 1) for each in content]}
     if kind in ("SS", "NS", "BS") and isinstance(content, list | tuple | set | frozenset):
         return {kind: _canonical_set(kind[0], content)}
     raise ExpressionInvalid(f"not an attribute value: {value!r}")
@@ -112,6 +131,12 @@ def _why_not(error: Exception) -> str:
     if isinstance(error, Subnormal):
         return "Number underflow. Attempting to store a number with magnitude smaller than supported range"
     return "Attempting to store more than 38 significant digits in a Number"
+
+
+def levels_of(value: Value) -> int:
+    """How many levels of values there are in it; 1 for a scalar."""
+    inner = value["M"].values() if "M" in value else value.get("L", ())
+    return 1 + max(map(levels_of, inner), default=0)
 
 
 def order_of(value: Value) -> tuple[str, Any]:
