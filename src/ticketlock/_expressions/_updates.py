@@ -4,6 +4,7 @@ from typing import Any
 
 from ticketlock._expressions._errors import ExpressionInvalid, ItemInvalid
 from ticketlock._expressions._expressions import Expressions
+from ticketlock._expressions._numbers import total
 from ticketlock._expressions._paths import Steps, value_at
 from ticketlock._expressions._tree import Append, IfNotExists, Path, Source, Sum, Update
 from ticketlock._expressions._tree import Value as Placeholder
@@ -15,7 +16,6 @@ from ticketlock._expressions._values import (
     copy_of,
     copy_of_item,
     levels_of,
-    total,
 )
 
 _WRONG_TYPE = "An operand in the update expression has an incorrect data type"

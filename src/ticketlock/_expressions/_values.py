@@ -3,18 +3,18 @@
 Canonical values are equal exactly when DynamoDB holds them equal.
 """
 
-import re
 from collections.abc import Iterable
-from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow, Subnormal
-from functools import lru_cache
+from decimal import Decimal
 from typing import Any
 
-from ticketlock._expressions._errors import ExpressionInvalid, ItemInvalid
+from ticketlock._expressions._errors import ExpressionInvalid
+from ticketlock._expressions._numbers import canonical_number, number_bytes
 
 Value = dict[str, Any]
 Item = dict[str, Value]
 
 MAX_ITEM_BYTES = 400 * 1_024
+"""https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-items"""
 ORDERED_TYPES = frozenset({"S", "N", "B"})
 TYPES = ("B", "NULL", "SS", "BOOL", "L", "BS", "N", "NS", "S", "M")
 MAX_LEVELS = 32
@@ -26,16 +26,12 @@ TOO_DEEP = (
     "Nesting Levels have exceeded supported limits: Attributes in the item have nested levels beyond supported limit"
 )
 
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-# 38 digits, 1E-130 to 9.99E+125. Whatever these digits cannot hold is an error, and never rounded.
-_EXACT = Context(prec=38, Emin=-130, Emax=125, traps=[Inexact, InvalidOperation, Overflow, Subnormal])
-
 
 def canonical_item(item: Any) -> Item:
     """A copy of an item in which equal values look the same.
 
     Raises:
-        ExpressionInvalid: an attribute is none that DynamoDB knows.
+        ExpressionInvalid: an attribute is none that DynamoDB knows; ``where`` tells which.
     """
     return _canonical_members(item, 1)
 
@@ -52,7 +48,14 @@ def canonical(value: Any) -> Value:
 def _canonical_members(members: Any, level: int) -> Item:
     if not isinstance(members, dict):
         raise ExpressionInvalid(f"an item is a map of attributes, not {members!r}")
-    return {name: _canonical(value, level) for name, value in members.items()}
+    found: Item = {}
+    for name, value in members.items():
+        try:
+            _check_text(name)
+            found[name] = _canonical(value, level)
+        except ExpressionInvalid as error:
+            raise error.within(name) from None
+    return found
 
 
 def _canonical(value: Any, level: int) -> Value:
@@ -65,6 +68,8 @@ def _canonical(value: Any, level: int) -> Value:
         raise ExpressionInvalid(TOO_DEEP)
     ((kind, content),) = value.items()
     if kind in _SCALARS and isinstance(content, _SCALARS[kind]):
+        if kind == "S":
+            _check_text(content)
         return {kind: content}
     if kind == "B" and isinstance(content, bytes | bytearray):
         return {"B": bytes(content)}
@@ -73,13 +78,32 @@ def _canonical(value: Any, level: int) -> Value:
     if kind == "M" and isinstance(content, dict):
         return {"M": _canonical_members(content, level + 1)}
     if kind == "L" and isinstance(content, list | tuple):
-        return {"L": [_canonical(each, level + 1) for each in content]}
+        return {"L": _canonical_elements(content, level + 1)}
     if kind in ("SS", "NS", "BS") and isinstance(content, list | tuple | set | frozenset):
         return {kind: _canonical_set(kind[0], content)}
     raise ExpressionInvalid(f"not an attribute value: {value!r}")
 
 
 _SCALARS = {"S": str, "BOOL": bool, "NULL": bool}
+
+
+def _canonical_elements(elements: Iterable[Any], level: int) -> list[Value]:
+    found = []
+    for number, element in enumerate(elements):
+        try:
+            found.append(_canonical(element, level))
+        except ExpressionInvalid as error:
+            raise error.within(number) from None
+    return found
+
+
+def _check_text(text: str) -> None:
+    # Nearly all of them are ASCII, which Python knows without looking.
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ExpressionInvalid(f"the text cannot be encoded as UTF-8: {text[:40]!r}") from None
 
 
 def _canonical_set(kind: str, content: Iterable[Any]) -> list[Any]:
@@ -89,48 +113,6 @@ def _canonical_set(kind: str, content: Iterable[Any]) -> list[Any]:
     if len(set(members)) < len(members):
         raise ExpressionInvalid("One or more parameter values were invalid: Input collection contains duplicates")
     return sorted(members)
-
-
-@lru_cache(maxsize=4_096)
-def canonical_number(text: str) -> str:
-    """A number as DynamoDB writes it.
-
-    Raises:
-        ExpressionInvalid: not a number, or one that does not fit.
-    """
-    if not _NUMBER.fullmatch(text):
-        raise ExpressionInvalid(f"The parameter cannot be converted to a numeric value: {text}")
-    try:
-        return _written(_EXACT.create_decimal(text))
-    except (Inexact, InvalidOperation, Overflow, Subnormal) as error:
-        raise ExpressionInvalid(_why_not(error)) from None
-
-
-def total(left: Value, right: Value, *, negative: bool) -> Value:
-    """The sum or the difference of two numbers, exactly.
-
-    Raises:
-        ItemInvalid: one is not a number, or the result does not fit.
-    """
-    if "N" not in left or "N" not in right:
-        raise ItemInvalid("An operand in the update expression has an incorrect data type")
-    add = _EXACT.subtract if negative else _EXACT.add
-    try:
-        return {"N": _written(add(Decimal(left["N"]), Decimal(right["N"])))}
-    except (Inexact, Overflow, Subnormal) as error:
-        raise ItemInvalid(_why_not(error)) from None
-
-
-def _written(number: Decimal) -> str:
-    return format(number.normalize(_EXACT), "f") if number else "0"
-
-
-def _why_not(error: Exception) -> str:
-    if isinstance(error, Overflow):
-        return "Number overflow. Attempting to store a number with magnitude larger than supported range"
-    if isinstance(error, Subnormal):
-        return "Number underflow. Attempting to store a number with magnitude smaller than supported range"
-    return "Attempting to store more than 38 significant digits in a Number"
 
 
 def levels_of(value: Value) -> int:
@@ -164,20 +146,24 @@ def copy_of_item(item: Item) -> Item:
 
 
 def size_of(item: Item) -> int:
-    """An item's size in bytes, about as DynamoDB counts it."""
-    return sum(len(name.encode()) + _size_of(value) for name, value in item.items())
+    """An item's size in bytes.
+
+    https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html
+    """
+    return sum(len(name.encode()) + size_of_value(value) for name, value in item.items())
 
 
-def _size_of(value: Value) -> int:
+def size_of_value(value: Value) -> int:
+    """A value's size in bytes, without its attribute's name."""
     ((kind, content),) = value.items()
     if kind == "S":
         return len(content.encode())
     if kind == "N":
-        return len(content.strip("-0.")) // 2 + 2
+        return number_bytes(content)
     if kind == "M":
         return 3 + len(content) + size_of(content)
     if kind == "L":
-        return 3 + len(content) + sum(map(_size_of, content))
+        return 3 + len(content) + sum(map(size_of_value, content))
     if kind in ("SS", "NS", "BS"):
-        return sum(_size_of({kind[0]: member}) for member in content)
+        return sum(size_of_value({kind[0]: member}) for member in content)
     return len(content) if kind == "B" else 1

@@ -1,0 +1,211 @@
+"""What a table and its indexes ask of an item, so that a write that is accepted here is not refused for its contents.
+
+https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ticketlock._expressions._errors import ItemInvalid, ItemTooBig
+from ticketlock._expressions._values import (
+    MAX_ITEM_BYTES,
+    MAX_LEVELS,
+    Item,
+    Value,
+    levels_of,
+    size_of,
+    size_of_value,
+)
+
+_MOST_BYTES = {"HASH": 2_048, "RANGE": 1_024}
+_ROLES = {"HASH": "partition key", "RANGE": "sort key"}
+_MAX_NAME_BYTES = 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class KeyAttribute:
+    """An attribute that is a key, or part of one.
+
+    Attributes:
+        name: the attribute's.
+        kind: ``"S"``, ``"N"`` or ``"B"``.
+        role: ``"HASH"`` or ``"RANGE"``.
+        index: whose key it is; None for the table's own.
+    """
+
+    name: str
+    kind: str
+    role: str
+    index: str | None = None
+
+    def __str__(self) -> str:
+        return f"the {_ROLES[self.role]} of {'the table' if self.index is None else f'the index {self.index!r}'}"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalIndex:
+    """A local secondary index: its entries share the table's 400 KB an item.
+
+    Attributes:
+        name: the index's.
+        key_names: its keys, and the table's.
+        projected: the attributes that it has beside them; None for all.
+    """
+
+    name: str
+    key_names: frozenset[str]
+    projected: frozenset[str] | None
+
+    def entry_of(self, item: Item) -> Item:
+        """What of an item is in the index."""
+        if not self.key_names <= item.keys():
+            return {}
+        if self.projected is None:
+            return item
+        return {name: value for name, value in item.items() if name in self.key_names | self.projected}
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The keys of a table and of its indexes.
+
+    Attributes:
+        table: the table's name.
+        keys: its partition key and, where there is one, its sort key.
+        index_keys: those of its indexes.
+        local_indexes: the local ones of them.
+    """
+
+    table: str
+    keys: tuple[KeyAttribute, ...]
+    index_keys: tuple[KeyAttribute, ...] = ()
+    local_indexes: tuple[LocalIndex, ...] = ()
+
+    @classmethod
+    def described(cls, table: Mapping[str, Any]) -> "Schema":
+        """The schema in a reply of DescribeTable: its member ``Table``."""
+        kinds = {each["AttributeName"]: each["AttributeType"] for each in table["AttributeDefinitions"]}
+
+        def keys_of(thing: Mapping[str, Any], index: str | None = None) -> tuple[KeyAttribute, ...]:
+            return tuple(
+                KeyAttribute(each["AttributeName"], kinds[each["AttributeName"]], each["KeyType"], index)
+                for each in thing["KeySchema"]
+            )
+
+        keys = keys_of(table)
+        local = table.get("LocalSecondaryIndexes", ())
+        indexes = (*table.get("GlobalSecondaryIndexes", ()), *local)
+        return cls(
+            table=table["TableName"],
+            keys=tuple(sorted(keys, key=lambda key: key.role)),
+            index_keys=tuple(key for index in indexes for key in keys_of(index, index["IndexName"])),
+            local_indexes=tuple(_local_index(index, keys) for index in local),
+        )
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """The attributes of the table's key, the partition key first."""
+        return tuple(key.name for key in self.keys)
+
+
+def _local_index(index: Mapping[str, Any], keys: tuple[KeyAttribute, ...]) -> LocalIndex:
+    names = frozenset({*(key.name for key in keys), *(each["AttributeName"] for each in index["KeySchema"])})
+    projection = index["Projection"]
+    everything = projection["ProjectionType"] == "ALL"
+    return LocalIndex(
+        index["IndexName"], names, None if everything else frozenset(projection.get("NonKeyAttributes", ()))
+    )
+
+
+def check_item(item: Item, schema: Schema, most_bytes: int = MAX_ITEM_BYTES) -> None:
+    """Check that DynamoDB will take an item.
+
+    Args:
+        item: in its canonical form.
+        schema: of the table that it is for.
+        most_bytes: less than DynamoDB's 400 KB, where something will still be added to it.
+
+    Raises:
+        ItemInvalid: an attribute is missing, of the wrong type, empty, too long or too deep; it names the attribute,
+            what it has, and what is allowed.
+        ItemTooBig: all of it is too big.
+    """
+    for key in schema.keys:
+        if key.name not in item:
+            raise ItemInvalid(
+                f"the attribute {key.name!r} is missing: it is {key} of {schema.table!r}, of type {key.kind}"
+            )
+        _check_key(item[key.name], key)
+    for key in schema.index_keys:
+        if key.name in item:
+            _check_key(item[key.name], key)
+    for name, value in item.items():
+        _check_names({name: value}, name)
+        levels = levels_of(value)
+        if levels > MAX_LEVELS:
+            raise ItemInvalid(f"the attribute {name!r} has {levels} levels of nested values; allowed: {MAX_LEVELS}")
+    _check_size(item, schema, most_bytes)
+
+
+def _check_key(value: Value, key: KeyAttribute) -> None:
+    ((kind, content),) = value.items()
+    if kind != key.kind:
+        raise ItemInvalid(
+            f"the attribute {key.name!r} is {key}, and of type {key.kind} there; it is of type {kind} here"
+        )
+    if kind == "N":
+        return
+    size, most = size_of_value(value), _MOST_BYTES[key.role]
+    if not 1 <= size <= most:
+        shown = content[:40]
+        raise ItemInvalid(
+            f"the attribute {key.name!r} is {key}, with 1 to {most:,} bytes; it has {size:,}: {shown!r}"
+            f"{'...' if len(content) > len(shown) else ''}"
+        )
+
+
+def _check_names(members: Item, attribute: str) -> None:
+    for name, value in members.items():
+        size = len(name.encode())
+        if not 1 <= size <= _MAX_NAME_BYTES:
+            raise ItemInvalid(
+                f"a name in the attribute {attribute[:40]!r} has {size:,} bytes; allowed: 1 to {_MAX_NAME_BYTES:,}"
+            )
+        _check_names_in(value, attribute)
+
+
+def _check_names_in(value: Value, attribute: str) -> None:
+    if "M" in value:
+        _check_names(value["M"], attribute)
+    for element in value.get("L", ()):
+        _check_names_in(element, attribute)
+
+
+def _check_size(item: Item, schema: Schema, most_bytes: int) -> None:
+    size = size_of(item)
+    entries = {index.name: size_of(index.entry_of(item)) for index in schema.local_indexes}
+    total = size + sum(entries.values())
+    if total <= most_bytes:
+        return
+    largest = max(item, key=lambda name: size_of({name: item[name]}))
+    beside = f", its entries in local indexes {total - size:,} ({', '.join(sorted(entries))})" if entries else ""
+    raise ItemTooBig(
+        f"the item has {size:,} bytes{beside}; allowed: {most_bytes:,}. Its largest attribute is {largest[:40]!r} with "
+        f"{size_of({largest: item[largest]}):,}",
+        size_bytes=total,
+        most_bytes=most_bytes,
+    )
+
+
+def size_of_update(written: Item, removed: int) -> int:
+    """What an UpdateItem is measured by beside the item that it makes, which has the same limit of 400 KB.
+
+    Not documented: public measurements (``dynamodb-conformance``) found that the attributes that it writes count, with
+    19 bytes for each, 2 for each that it removes, and 3. PutItem and TransactWriteItems measure the item alone.
+
+    Args:
+        written: the attributes that SET or ADD write, whole.
+        removed: how many attributes REMOVE takes away.
+    """
+    return 3 + size_of(written) + 19 * len(written) + 2 * removed
