@@ -89,21 +89,6 @@ def test_a_wrong_condition_is_refused_with_the_reason(memory: MemoryDynamoDB, co
     assert why in refused(memory.delete_item, **request, ExpressionAttributeValues={":one": {"N": "1"}})
 
 
-@pytest.mark.parametrize(
-    ("condition", "what"),
-    [
-        ("a BETWEEN :one AND :one", "BETWEEN"),
-        ("a IN (:one)", "IN"),
-        ("size(a) = :one", "size"),
-        ("contains(a, :one)", "contains"),
-        ("a[0] = :one", "an element of a list"),
-    ],
-)
-def test_what_is_left_out_of_conditions_says_so(memory: MemoryDynamoDB, condition: str, what: str) -> None:
-    with pytest.raises(NotImplementedError, match=f"does not know {what} in a ConditionExpression"):
-        update(memory, "SET b = :one", condition, one=1)
-
-
 # Updates.
 
 
@@ -166,12 +151,6 @@ def test_a_refused_condition_comes_before_an_update_that_does_not_fit(memory: Me
 def test_removals_alone_do_not_bring_an_item_about(memory: MemoryDynamoDB) -> None:
     assert update(memory, "REMOVE a, b.c") == {}
     assert memory.items() == []
-
-
-@pytest.mark.parametrize("expression", ["ADD a :one", "SET a = list_append(a, :one)", "SET a[0] = :one"])
-def test_what_is_left_out_of_updates_says_so(memory: MemoryDynamoDB, expression: str) -> None:
-    with pytest.raises(NotImplementedError, match="MemoryDynamoDB does not know"):
-        update(memory, expression, one=1)
 
 
 # Numbers.

@@ -28,9 +28,9 @@ class MemoryDynamoDB:
     """A DynamoDB in memory, for any number of threads: what ticketlock asks of one, and what stands beside it.
 
     It answers like the service, in its replies and in its errors, as far as it goes: items are written and read one by
-    one, in batches and in transactions, tables are queried and scanned; conditions, updates and projections are those
-    of DynamoDB without lists, ``ADD``, ``DELETE``, ``BETWEEN``, ``IN``, ``size``, ``contains`` and indexes. Whatever it
-    does not know is a NotImplementedError. Sums that need more than 38 digits are errors; nothing is ever rounded.
+    one, in batches and in transactions, tables are queried and scanned, without indexes; conditions, filters, updates
+    and projections are all of DynamoDB's. Whatever it does not know is a NotImplementedError. Sums that need more than
+    38 digits are errors; nothing is ever rounded.
 
     It can be used as a client (``client``), or answer in the place of AWS for a boto3 client (``serve``).
 

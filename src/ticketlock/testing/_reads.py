@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ticketlock._expressions._expressions import Expressions
-from ticketlock._expressions._tree import BeginsWith, Comparison, Condition, Every, Path, Value
+from ticketlock._expressions._paths import Steps, written
+from ticketlock._expressions._tree import BeginsWith, Between, Comparison, Condition, Every, Path, Value
 from ticketlock._expressions._values import Item, size_of
 from ticketlock.testing import _parameters
 from ticketlock.testing._faults import invalid
@@ -115,6 +116,11 @@ def _key_conditions(table: Table, expressions: Expressions) -> tuple[str, Condit
                 _check_sort_key(table, expressions.steps(path), bound)
                 _string(expressions, value)
                 bound = part
+            case Between(Path() as path, Value() as low, Value() as high):
+                _check_sort_key(table, expressions.steps(path), bound)
+                _string(expressions, low)
+                _string(expressions, high)
+                bound = part
             case _:
                 raise invalid("Invalid operator used in KeyConditionExpression")
     if pk is None:
@@ -122,9 +128,9 @@ def _key_conditions(table: Table, expressions: Expressions) -> tuple[str, Condit
     return pk, bound
 
 
-def _check_sort_key(table: Table, steps: tuple[str, ...], bound: Condition | None) -> None:
+def _check_sort_key(table: Table, steps: Steps, bound: Condition | None) -> None:
     if steps != table.key_names[1:] or not steps:
-        raise invalid(f"Query key condition not supported: {'.'.join(steps)} is not the sort key")
+        raise invalid(f"Query key condition not supported: {written(steps)} is not the sort key")
     if bound is not None:
         raise invalid("KeyConditionExpressions must only contain one condition per key")
 

@@ -1,0 +1,138 @@
+"""Conditions and filters, evaluated without a database."""
+
+from typing import Any
+
+import pytest
+from expressions.asked import expressions, holds, item_of
+
+from ticketlock._expressions._expressions import Expressions
+
+ITEM = item_of(
+    one=1,
+    two=2,
+    ten=10,
+    txt="hello",
+    octets=b"\x01\x02\x03",
+    yes=True,
+    nothing=None,
+    tags={"cat", "dog"},
+    primes={2, 3, 5},
+    blobs={b"a", b"b"},
+    nums=[2, 3, [5], {2, 1}],
+    nest={"twig": 7, "entries": [{"q": 1}, {"q": 2}]},
+    hollow=[],
+)
+
+
+@pytest.mark.parametrize(
+    ("condition", "true"),
+    [
+        ("nest.entries[1].q = two", True),
+        ("nest.entries[0].q = two", False),
+        ("attribute_exists(nums[3])", True),
+        ("attribute_exists(nums[4])", False),
+        ("attribute_exists(txt[0])", False),
+        ("attribute_not_exists(nest[0])", True),
+        ("two BETWEEN one AND ten", True),
+        ("one between nest.entries[0].q and nest.entries[0].q", True),
+        ("ten BETWEEN one AND two", False),
+        ("two BETWEEN ten AND one", False),
+        ("two BETWEEN one AND txt", False),
+        ("gone BETWEEN one AND two", False),
+        ("NOT gone BETWEEN one AND two", True),
+        ("two BETWEEN one AND ten AND one < two", True),
+        ("two IN (one, nest.entries[1].q)", True),
+        ("two IN (one, ten, txt)", False),
+        ("gone IN (away, one)", False),
+        ("size(txt) > size(hollow)", True),
+        ("two <= size(tags) AND size(tags) <= two", True),
+        ("size(one) = one", False),
+        ("size(yes) <> one", True),
+        ("size(gone) <> one", True),
+        ("contains(nums, two)", True),
+        ("contains(tags, two)", False),
+        ("contains(one, two)", False),
+        ("contains(nest, two)", False),
+        ("contains(gone, two)", False),
+        ("begins_with(txt, one)", False),
+        ("NOT (one = two OR NOT (one < two AND NOT two > ten))", True),
+        ("NOT NOT one < two", True),
+        ("one = two OR one < two AND two < ten", True),
+        ("(one = two OR one < two) AND two > ten", False),
+        ("NOT one = two AND one = two", False),
+        ("(one) < (two) AND (two) BETWEEN (one) AND (ten) AND (two) IN ((one), nest.entries[1].q)", True),
+    ],
+)
+def test_a_condition_says_what_it_says_in_dynamodb(condition: str, true: bool) -> None:
+    assert holds(condition, ITEM) is true
+
+
+@pytest.mark.parametrize(
+    ("condition", "value", "true"),
+    [
+        ("size(txt) = :v", 5, True),
+        ("size(octets) = :v", 3, True),
+        ("size(primes) = :v", 3, True),
+        ("size(nums) = :v", 4, True),
+        ("size(nest) = :v", 2, True),
+        ("size(txt) = :v", "5", False),
+        ("size(:v) = two", "ab", True),
+        ("contains(txt, :v)", "ell", True),
+        ("contains(txt, :v)", "", True),
+        ("contains(txt, :v)", 1, False),
+        ("contains(octets, :v)", b"\x02\x03", True),
+        ("contains(tags, :v)", "cat", True),
+        ("contains(tags, :v)", "ca", False),
+        ("contains(primes, :v)", 3, True),
+        ("contains(primes, :v)", {3}, False),
+        ("contains(blobs, :v)", b"a", True),
+        ("contains(nums, :v)", [5], True),
+        ("contains(nums, :v)", {1, 2}, True),
+        ("contains(nums, :v)", {1}, False),
+        ("begins_with(octets, :v)", b"\x01", True),
+        ("begins_with(:v, txt)", "hello, you", True),
+        ("attribute_type(txt, :v)", "S", True),
+        ("attribute_type(nothing, :v)", "NULL", True),
+        ("attribute_type(yes, :v)", "BOOL", True),
+        ("attribute_type(tags, :v)", "SS", True),
+        ("attribute_type(nums, :v)", "L", True),
+        ("attribute_type(nest, :v)", "M", True),
+        ("attribute_type(primes, :v)", "N", False),
+        ("attribute_type(gone, :v)", "S", False),
+        ("octets < :v", b"\x01\x03", True),
+        ("tags = :v", {"dog", "cat"}, True),
+        ("nest.entries = :v", [{"q": 1}, {"q": 2}], True),
+        ("nest.entries = :v", [{"q": 2}, {"q": 1}], False),
+        ("yes = :v", 1, False),
+        ("one IN (:v, txt)", "1", False),
+    ],
+)
+def test_a_value_beside_an_attribute(condition: str, value: Any, true: bool) -> None:
+    assert holds(condition, ITEM, v=value) is true
+
+
+def test_a_number_equals_itself_however_it_is_written() -> None:
+    assert holds("one = :a AND one IN (:b) AND contains(primes, :c)", ITEM, a=1, b=1, c=2)
+    request = {"ConditionExpression": "one = :a", "ExpressionAttributeValues": {":a": {"N": "1.00e0"}}}
+    assert Expressions(request).condition_holds(ITEM)
+
+
+def test_the_size_of_a_text_counts_characters_beyond_the_basic_plane_twice() -> None:
+    assert holds("size(txt) = :v", item_of(txt="a\N{GRINNING FACE}é"), v=4)
+
+
+def test_of_an_item_that_is_not_there_only_unequal_and_absent_are_true() -> None:
+    assert holds("attribute_not_exists(one) AND one <> two AND NOT one = two")
+    assert not holds("one BETWEEN two AND ten OR one IN (two) OR contains(one, two) OR size(one) = two")
+
+
+def test_a_name_stands_for_any_attribute_and_a_dot_in_it_leads_nowhere() -> None:
+    item = item_of(**{"a.b": 1, "size": 2})
+    found = expressions({"v": 1}, {"a": "a.b", "s": "size"}, ConditionExpression="#a = :v AND #s > #a")
+    assert found.condition_holds(item)
+
+
+def test_a_filter_shows_what_it_is_true_of() -> None:
+    found = expressions({"v": "cat"}, FilterExpression="contains(tags, :v)")
+    assert found.shows(ITEM)
+    assert not found.shows(item_of(tags={"dog"}))

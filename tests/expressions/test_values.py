@@ -1,0 +1,199 @@
+"""Values in their canonical form: which there are, which are equal, and how many bytes they have."""
+
+from typing import Any
+
+import pytest
+from expressions.asked import canonical_of, item_of, wire
+
+from ticketlock._expressions._errors import ExpressionInvalid
+from ticketlock._expressions._numbers import canonical_number, number_bytes
+from ticketlock._expressions._values import canonical, canonical_item, copy_of_item, size_of
+
+# Numbers.
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("1.50", "1.5"),
+        ("-0", "0"),
+        ("0e500", "0"),
+        ("007", "7"),
+        (".5", "0.5"),
+        ("5.", "5"),
+        ("+5", "5"),
+        ("1E3", "1000"),
+        ("1" * 37, "1" * 37),
+        ("1" * 38, "1" * 38),
+        ("1" * 38 + "000", "1" * 38 + "000"),
+        ("9" * 38 + "e87", "9" * 38 + "0" * 87),
+        ("-9e125", "-9" + "0" * 125),
+        ("1e-130", "0." + "0" * 129 + "1"),
+        ("-1e-129", "-0." + "0" * 128 + "1"),
+    ],
+)
+def test_a_number_of_38_digits_in_dynamodb_s_range_is_kept_exactly(text: str, shown: str) -> None:
+    assert canonical_number(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("1" * 39, "more than 38 significant digits"),
+        ("1e126", "magnitude larger"),
+        ("-1e126", "magnitude larger"),
+        ("1e99999999999999999999", "magnitude larger"),
+        ("9.9e-131", "magnitude smaller"),
+        ("-1e-131", "magnitude smaller"),
+        ("", "cannot be converted to a numeric value"),
+        ("NaN", "cannot be converted to a numeric value"),
+        ("-Infinity", "cannot be converted to a numeric value"),
+        ("1_000", "cannot be converted to a numeric value"),
+        ("0x1", "cannot be converted to a numeric value"),
+        ("\u0661", "cannot be converted to a numeric value"),
+        ("1 ", "cannot be converted to a numeric value"),
+    ],
+)
+def test_any_other_number_is_refused(text: str, why: str) -> None:
+    with pytest.raises(ExpressionInvalid, match=why):
+        canonical_number(text)
+
+
+# What was measured at AWS, to the byte, is in the suite that is public as dynamodb-conformance.
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("0", 1),
+        ("-0", 1),
+        ("1", 2),
+        ("12", 2),
+        ("123", 3),
+        ("1234", 3),
+        ("12345678901234567890123456789012345678", 20),
+        ("0042", 2),
+        ("100", 2),
+        ("1010", 3),
+        ("0.0000001", 2),
+        ("1E125", 2),
+        ("1E-100", 2),
+        ("1.5", 3),
+        ("15", 2),
+        ("1.200", 3),
+        ("1.234", 4),
+        ("3.14159", 5),
+        ("123456", 4),
+        ("100.5", 4),
+        ("0.15", 2),
+        ("-42", 3),
+        ("-1.5", 4),
+    ],
+)
+def test_a_number_has_a_byte_for_each_pair_of_digits_on_either_side_of_the_point(text: str, size: int) -> None:
+    assert number_bytes(canonical_number(text)) == size
+
+
+# Sizes.
+
+
+@pytest.mark.parametrize(
+    ("value", "size"),
+    [
+        ("", 0),
+        ("text", 4),
+        ("é\N{GRINNING FACE}", 6),
+        (b"\x00\x01", 2),
+        (True, 1),
+        (None, 1),
+        ({"a", "bc"}, 3),
+        ({1, 100}, 4),
+        ({b"", b"abc"}, 3),
+        ([], 3),
+        (["ab", 1], 3 + 2 + 1 + 2 + 1),
+        ({}, 3),
+        ({"ab": "c", "d": [None]}, 3 + 2 + 1 + 1 + 1 + (3 + 1 + 1) + 1),
+    ],
+)
+def test_a_value_has_the_size_that_is_documented_for_its_type(value: Any, size: int) -> None:
+    assert size_of({"né": canonical_of(value)}) == len("né".encode()) + size
+
+
+def test_the_item_in_the_documentation_has_23_bytes() -> None:
+    assert size_of(canonical_item({"shirt-color": {"S": "R"}, "shirt-size": {"S": "M"}})) == 23
+
+
+# Forms.
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"N": "1"}, {"N": "1.0"}),
+        ({"N": "1e2"}, {"N": "0100"}),
+        ({"SS": ["a", "b"]}, {"SS": ("b", "a")}),
+        ({"NS": ["1", "2"]}, {"NS": {"2.0", "1e0"}}),
+        ({"BS": [b"a", b"b"]}, {"BS": [bytearray(b"b"), b"a"]}),
+        ({"M": {"a": {"N": "1"}, "b": {"L": [{"N": "2"}]}}}, {"M": {"b": {"L": ({"N": "2.00"},)}, "a": {"N": "1"}}}),
+    ],
+)
+def test_values_that_are_equal_for_dynamodb_have_one_form(one: Any, other: Any) -> None:
+    assert canonical(one) == canonical(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"N": "1"}, {"S": "1"}),
+        ({"BOOL": True}, {"N": "1"}),
+        ({"L": [{"N": "1"}, {"N": "2"}]}, {"L": [{"N": "2"}, {"N": "1"}]}),
+        ({"SS": ["a"]}, {"L": [{"S": "a"}]}),
+    ],
+)
+def test_others_do_not(one: Any, other: Any) -> None:
+    assert canonical(one) != canonical(other)
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ({}, "must contain exactly one of the supported datatypes"),
+        ({"S": "a", "N": "1"}, "must contain exactly one of the supported datatypes"),
+        ("text", "must contain exactly one of the supported datatypes"),
+        ({"S": 1}, "not an attribute value"),
+        ({"N": 1}, "not an attribute value"),
+        ({"N": 1.5}, "not an attribute value"),
+        ({"BOOL": 1}, "not an attribute value"),
+        ({"B": "text"}, "not an attribute value"),
+        ({"X": "text"}, "not an attribute value"),
+        ({"SS": []}, "may not be empty"),
+        ({"NS": []}, "may not be empty"),
+        ({"BS": set()}, "may not be empty"),
+        ({"SS": ["a", "a"]}, "contains duplicates"),
+        ({"NS": ["1", "1.0"]}, "contains duplicates"),
+        ({"SS": "text"}, "not an attribute value"),
+        ({"S": "\ud800"}, "cannot be encoded as UTF-8"),
+        ({"M": {"\ud800": {"S": ""}}}, "cannot be encoded as UTF-8"),
+    ],
+)
+def test_what_is_no_value_is_refused(value: Any, why: str) -> None:
+    with pytest.raises(ExpressionInvalid, match=why):
+        canonical(value)
+
+
+@pytest.mark.parametrize("value", ["", b"", [], {}, {""}, {b""}])
+def test_all_but_sets_may_be_empty(value: Any) -> None:
+    assert canonical(wire(value)) == canonical_of(value)
+
+
+def test_an_item_s_mistake_says_where_it_is() -> None:
+    with pytest.raises(ExpressionInvalid) as caught:
+        canonical_item({"order": {"M": {"lines": {"L": [{"N": "1"}, {"M": {"price": {"N": "cheap"}}}]}}}})
+    assert caught.value.where == ("order", "lines", 1, "price")
+
+
+def test_a_copy_shares_nothing_with_its_item() -> None:
+    item = item_of(a=[1, {"b": {1, 2}}], c="x")
+    copied = copy_of_item(item)
+    assert copied == item
+    copied["a"]["L"][1]["M"]["b"]["NS"].clear()
+    copied["c"]["S"] = "y"
+    assert item == item_of(a=[1, {"b": {1, 2}}], c="x")
