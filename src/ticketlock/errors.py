@@ -71,8 +71,8 @@ class TicketLockError(Exception):
     """The root of every error that ticketlock raises."""
 
 
-class Malformed(TicketLockError, ValueError):
-    """What is common to the two."""
+class Malformed(ValueError):
+    """What is common to requests of locks and of units that are malformed."""
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
         self.field = field
@@ -81,7 +81,7 @@ class Malformed(TicketLockError, ValueError):
         super().__init__(f"{field} is {self.value}; allowed: {allowed}")
 
 
-class InvalidLockRequest(Malformed):
+class InvalidLockRequest(TicketLockError, Malformed):
     """A request is malformed: says which field, its value and what is allowed.
 
     Attributes:
@@ -182,7 +182,7 @@ class UnitError(TicketLockError):
     """The root of what goes wrong with units of work."""
 
 
-class InvalidUnitRequest(Malformed, UnitError):
+class InvalidUnitRequest(UnitError, Malformed):
     """A statement, a key or a setting of units is malformed; nothing was written.
 
     Attributes:

@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from testing.memory_requests import KEY, LOCKS, put
+from testing.memory_requests import KEY, LOCKS, put, refused
 
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 
 TEN_MINUTES_S = 600
 TAKES_S = 0.05
+MEGABYTE = 1_024 * 1_024
 OTHER = {**KEY, "sk": {"S": "other"}}
 DOUBLE: Any = {"Update": {**LOCKS, "Key": KEY, "UpdateExpression": "SET a = a + a"}}
 
@@ -25,6 +26,19 @@ def slow(clock: ManualClock) -> MemoryDynamoDB:
     memory = MemoryDynamoDB(clock=clock, transactions_take_s=TAKES_S)
     put(memory, a={"N": "1"})
     return memory
+
+
+def key(sk: str | int) -> Any:
+    return {**KEY, "sk": {"S": str(sk)}}
+
+
+def put_of(sk: str | int, **attributes: Any) -> Any:
+    return {"Put": {**LOCKS, "Item": {**key(sk), **attributes}}}
+
+
+def reasons(error: pytest.ExceptionInfo[ClientError]) -> list[str]:
+    response: Any = error.value.response
+    return [reason["Code"] for reason in response["CancellationReasons"]]
 
 
 def value(memory: MemoryDynamoDB) -> str:
@@ -84,9 +98,35 @@ def test_a_transaction_beside_another_one_is_cancelled_and_told_on_which_item(sl
     put_other: Any = {"Put": {**LOCKS, "Item": OTHER}}
     with pytest.raises(ClientError) as caught:
         slow.transact_write_items(TransactItems=[put_other, DOUBLE])
-    response: Any = caught.value.response
-    assert [reason["Code"] for reason in response["CancellationReasons"]] == ["None", "TransactionConflict"]
+    assert reasons(caught) == ["None", "TransactionConflict"]
     assert [item["sk"] for item in slow.items()] == [KEY["sk"]]
+
+
+def test_each_action_has_its_own_reason_be_it_a_condition_or_a_conflict(slow: MemoryDynamoDB) -> None:
+    slow.transact_write_items(TransactItems=[DOUBLE])
+    check: Any = {"ConditionCheck": {**LOCKS, "Key": OTHER, "ConditionExpression": "attribute_exists(pk)"}}
+    with pytest.raises(ClientError) as caught:
+        slow.transact_write_items(TransactItems=[DOUBLE, check, put_of("third")])
+    assert reasons(caught) == ["TransactionConflict", "ConditionalCheckFailed", "None"]
+
+
+def test_a_batch_leaves_unprocessed_what_a_transaction_is_at_work_on(slow: MemoryDynamoDB, clock: ManualClock) -> None:
+    slow.transact_write_items(TransactItems=[DOUBLE])
+    delete: Any = {"DeleteRequest": {"Key": KEY}}
+    put_other: Any = {"PutRequest": {"Item": OTHER}}
+    reply = slow.batch_write_item(RequestItems={"locks": [put_other, delete]})
+    assert reply["UnprocessedItems"] == {"locks": [delete]}
+    assert {item["sk"]["S"] for item in slow.items()} == {KEY["sk"]["S"], "other"}
+    clock.advance(TAKES_S)
+    assert slow.batch_write_item(RequestItems=reply["UnprocessedItems"])["UnprocessedItems"] == {}
+    assert [item["sk"] for item in slow.items()] == [OTHER["sk"]]
+
+
+def test_time_to_live_takes_nothing_that_a_transaction_is_at_work_on(slow: MemoryDynamoDB, clock: ManualClock) -> None:
+    slow.transact_write_items(TransactItems=[put_of("over", expiresAt={"N": "1"})])
+    assert slow.expire() == 0
+    clock.advance(TAKES_S)
+    assert slow.expire() == 1
 
 
 def test_other_items_and_reads_meet_no_conflict(slow: MemoryDynamoDB) -> None:
@@ -112,3 +152,102 @@ def test_the_repetition_of_a_transaction_is_told_that_it_is_in_progress_and_then
     clock.advance(TAKES_S)
     slow.transact_write_items(TransactItems=[DOUBLE], ClientRequestToken="once")
     assert value(slow) == "2"
+
+
+# What a transaction may be.
+
+
+@pytest.mark.parametrize("token", ["", "x" * 37])
+def test_a_token_has_one_to_thirty_six_characters(memory: MemoryDynamoDB, token: str) -> None:
+    memory.transact_write_items(TransactItems=[put_of(1)], ClientRequestToken="x" * 36)
+    assert "1 to 36" in refused(memory.transact_write_items, TransactItems=[put_of(2)], ClientRequestToken=token)
+    assert [item["sk"]["S"] for item in memory.items()] == ["1"]
+
+
+def test_a_token_remembers_what_was_sent_whatever_becomes_of_the_senders_objects(memory: MemoryDynamoDB) -> None:
+    items = [put_of("here", a={"N": "1"})]
+    memory.transact_write_items(TransactItems=items, ClientRequestToken="once")
+    items[0]["Put"]["Item"]["a"] = {"N": "2"}
+    with pytest.raises(ClientError, match="IdempotentParameterMismatchException"):
+        memory.transact_write_items(TransactItems=items, ClientRequestToken="once")
+
+
+def test_a_transaction_that_was_refused_leaves_its_token_to_its_repetition(memory: MemoryDynamoDB) -> None:
+    check: Any = {"ConditionCheck": {**LOCKS, "Key": KEY, "ConditionExpression": "attribute_exists(pk)"}}
+    with pytest.raises(ClientError, match="ConditionalCheckFailed"):
+        memory.transact_write_items(TransactItems=[check, put_of(1)], ClientRequestToken="once")
+    put(memory)
+    memory.transact_write_items(TransactItems=[check, put_of(1)], ClientRequestToken="once")
+    assert len(memory.items()) == 2
+
+
+def test_a_condition_that_cannot_be_evaluated_leaves_no_item_taken(memory: MemoryDynamoDB) -> None:
+    values = {":n": {"NULL": True}}
+    wrong = {**LOCKS, "Key": KEY, "ConditionExpression": "a < :n", "ExpressionAttributeValues": values}
+    refused(
+        memory.transact_write_items, TransactItems=[put_of(1), {"ConditionCheck": wrong}], ClientRequestToken="once"
+    )
+    memory.transact_write_items(TransactItems=[put_of(1)], ClientRequestToken="once")
+    assert len(memory.items()) == 1
+
+
+@pytest.mark.parametrize("wants", ["ALL_OLD", "NONE"])
+@pytest.mark.parametrize("action", ["ConditionCheck", "Delete", "Update", "Put"])
+def test_a_refused_action_brings_the_item_if_it_is_asked_to(memory: MemoryDynamoDB, action: str, wants: str) -> None:
+    put(memory, a={"N": "1"})
+    what: dict[str, Any] = {"Item": KEY} if action == "Put" else {"Key": KEY}
+    if action == "Update":
+        what["UpdateExpression"] = "SET a = a + a"
+    asked = {"ConditionExpression": "attribute_not_exists(pk)", "ReturnValuesOnConditionCheckFailure": wants}
+    with pytest.raises(ClientError) as caught:
+        memory.transact_write_items(TransactItems=[{action: {**LOCKS, **what, **asked}}])
+    response: Any = caught.value.response
+    assert response["CancellationReasons"][0].get("Item") == (memory.items()[0] if wants == "ALL_OLD" else None)
+    assert value(memory) == "1"
+
+
+def test_a_transaction_has_one_to_a_hundred_actions(memory: MemoryDynamoDB) -> None:
+    memory.transact_write_items(TransactItems=[put_of(number) for number in range(100)])
+    many = [put_of(f"more {number}") for number in range(101)]
+    assert "101" in refused(memory.transact_write_items, TransactItems=many)
+    assert "has 0" in refused(memory.transact_write_items, TransactItems=[])
+    assert len(memory.items()) == 100
+
+
+def of_bytes(sk: str, size: int) -> Any:
+    """A Put of an item of just this size."""
+    names = sum(len(name) + len(text["S"]) for name, text in key(sk).items())
+    return put_of(sk, x={"S": "x" * (size - names - 1)})
+
+
+def sized(total: int) -> list[Any]:
+    """Puts of items of this size in total."""
+    return [of_bytes(f"{number:02}", 300_000) for number in range(13)] + [of_bytes("last", total - 13 * 300_000)]
+
+
+def test_the_items_of_a_transaction_have_four_megabytes_at_most(memory: MemoryDynamoDB) -> None:
+    assert "4194305" in refused(memory.transact_write_items, TransactItems=sized(4 * MEGABYTE + 1))
+    assert memory.items() == []
+    memory.transact_write_items(TransactItems=sized(4 * MEGABYTE))
+    assert len(memory.items()) == 14
+
+
+def test_what_stands_there_counts_among_the_four_megabytes(memory: MemoryDynamoDB) -> None:
+    memory.transact_write_items(TransactItems=sized(4 * MEGABYTE))
+    keys = [{"Delete": {**LOCKS, "Key": key(item["sk"]["S"])}} for item in memory.items()]
+    new = put_of("new")
+    assert "at most 4194304" in refused(memory.transact_write_items, TransactItems=[*keys, new])
+    memory.transact_write_items(TransactItems=keys)
+    assert memory.items() == []
+
+
+def test_an_update_that_makes_an_item_too_large_cancels_the_transaction(memory: MemoryDynamoDB) -> None:
+    put(memory, a={"S": "x" * 300_000})
+    update: dict[str, Any] = {
+        "UpdateExpression": "SET b = :b",
+        "ExpressionAttributeValues": {":b": {"S": "x" * 200_000}},
+    }
+    with pytest.raises(ClientError) as caught:
+        memory.transact_write_items(TransactItems=[put_of("other"), {"Update": {**LOCKS, "Key": KEY, **update}}])
+    assert reasons(caught) == ["None", "ValidationError"]
+    assert len(memory.items()) == 1

@@ -69,7 +69,7 @@ def _canonical(value: Any, level: int) -> Value:
     ((kind, content),) = value.items()
     if kind in _SCALARS and isinstance(content, _SCALARS[kind]):
         if kind == "S":
-            _check_text(content)
+            _check_text(str(content))
         return {kind: content}
     if kind == "B" and isinstance(content, bytes | bytearray):
         return {"B": bytes(content)}

@@ -9,8 +9,9 @@ Nothing here opens a connection, needs credentials or waits. The contract of tic
 
 from ticketlock.testing._clock import ManualClock
 from ticketlock.testing._faults import Fault
+from ticketlock.testing._in_steps import InSteps
 from ticketlock.testing._losing import lose
 from ticketlock.testing._memory import MemoryDynamoDB
 from ticketlock.testing._service import Sent
 
-__all__ = ["Fault", "ManualClock", "MemoryDynamoDB", "Sent", "lose"]
+__all__ = ["Fault", "InSteps", "ManualClock", "MemoryDynamoDB", "Sent", "lose"]

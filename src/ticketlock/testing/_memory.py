@@ -13,6 +13,7 @@ from botocore.exceptions import ClientError
 
 from ticketlock._expressions._values import Item, copy_of_item
 from ticketlock.testing._faults import Fault, Refused
+from ticketlock.testing._in_steps import InSteps
 from ticketlock.testing._service import ENDPOINT, Service
 from ticketlock.testing._tables import Table
 from ticketlock.wire._clocks import Clocks, SystemClocks
@@ -43,6 +44,7 @@ class MemoryDynamoDB:
     Attributes:
         sent: the requests so far.
         faults: what becomes of the next requests, in order; None lets one pass.
+        ongoing: the transactions that were begun with ``in_steps`` and are not over, oldest first.
         meta: what a client has there, as far as ``LockTable`` looks.
     """
 
@@ -52,6 +54,7 @@ class MemoryDynamoDB:
         self._service = Service(clock if clock is not None else SystemClocks(), round(transactions_take_s * 1_000))
         self.sent = self._service.sent
         self.faults = self._service.faults
+        self.ongoing = self._service.ongoing
         config = Config(
             connect_timeout=_TIME_OUT_S, read_timeout=_TIME_OUT_S, retries={"total_max_attempts": 1, "mode": "standard"}
         )
@@ -79,6 +82,24 @@ class MemoryDynamoDB:
         finally:
             self._service.outage = None
 
+    def in_steps(self, operation: str, **parameters: Any) -> InSteps:
+        """Send a transaction that goes on step by step, as DynamoDB performs it, so that others go on in between.
+
+        It is seen as it is on DynamoDB: of a TransactWriteItems a plain read finds each item as it was until its own
+        step has changed it, so that two of them may see half of it; other writes, and other transactions, meet a
+        conflict while an item is taken; a copy with its token is told that it is in progress. A TransactGetItems meets
+        a conflict if one of its items is taken, or changes before it has looked at all of them again.
+
+        Args:
+            operation: ``"transact_write_items"`` or ``"transact_get_items"``.
+            parameters: as of the client's method of that name.
+
+        Raises:
+            ValueError: it is another operation.
+            ConnectTimeoutError: it was given the fault that the request is lost.
+        """
+        return self._service.begin("".join(part.capitalize() for part in operation.split("_")), parameters)
+
     def items(self, table_name: str = "locks") -> list[Item]:
         """Copies of all items of a table; no request."""
         with self._service.lock:
@@ -98,6 +119,8 @@ class MemoryDynamoDB:
     def expire(self) -> int:
         """Delete whatever time to live has come to its end by the service's time; DynamoDB may take days.
 
+        An item that a transaction is at work on stays until the next time.
+
         Returns:
             How many items there were.
         """
@@ -105,7 +128,9 @@ class MemoryDynamoDB:
 
         def is_over(item: Item, table: Table) -> bool:
             until = item.get(table.ttl_attribute or "", {}).get("N")
-            return until is not None and float(until) < now_s
+            if until is None or float(until) >= now_s:
+                return False
+            return not self._service.tables.transactions.is_at_work((table.name, table.key_of(item, is_item=True)))
 
         with self._service.lock:
             return sum(self._delete(table, is_over) for table in self._service.tables.all())
@@ -120,7 +145,7 @@ class MemoryDynamoDB:
     def _delete(table: Table, is_gone: Callable[[Item, Table], bool]) -> int:
         gone = [item for item in table.items() if is_gone(item, table)]
         for item in gone:
-            table.put(table.key_of(table.key_item(item)), None)
+            table.put(table.key_of(item, is_item=True), None)
         return len(gone)
 
     # The client's methods.
@@ -152,6 +177,10 @@ class MemoryDynamoDB:
     def transact_write_items(self, **parameters: Any) -> Any:
         """TransactWriteItems."""
         return self._answer("TransactWriteItems", parameters)
+
+    def transact_get_items(self, **parameters: Any) -> Any:
+        """TransactGetItems."""
+        return self._answer("TransactGetItems", parameters)
 
     def batch_get_item(self, **parameters: Any) -> Any:
         """BatchGetItem."""

@@ -17,6 +17,7 @@ _REQUIRED: Mapping[str, tuple[str, ...]] = {
     "Query": ("TableName", "KeyConditionExpression"),
     "Scan": ("TableName",),
     "TransactWriteItems": ("TransactItems",),
+    "TransactGetItems": ("TransactItems",),
     "BatchGetItem": ("RequestItems",),
     "KeysAndAttributes": ("Keys",),
     "BatchWriteItem": ("RequestItems",),
@@ -30,6 +31,8 @@ _REQUIRED: Mapping[str, tuple[str, ...]] = {
     "Update": ("TableName", "Key", "UpdateExpression"),
     "Delete": ("TableName", "Key"),
     "ConditionCheck": ("TableName", "Key", "ConditionExpression"),
+    "TransactGetItem": ("Get",),
+    "Get": ("TableName", "Key"),
 }
 _OPTIONAL: Mapping[str, tuple[str, ...]] = {
     "PutItem": (*_CONDITION, "ReturnValues"),
@@ -45,6 +48,7 @@ _OPTIONAL: Mapping[str, tuple[str, ...]] = {
     "Update": _CONDITION,
     "Delete": _CONDITION,
     "ConditionCheck": _CONDITION,
+    "Get": ("ProjectionExpression", "ExpressionAttributeNames"),
 }
 _CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "PutItem": {"ReturnValues": ("NONE", "ALL_OLD")},

@@ -1,7 +1,8 @@
 """Reads, all of them strongly consistent: one item, a page of a partition, a page of a table."""
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ticketlock._expressions._expressions import Expressions
@@ -10,7 +11,7 @@ from ticketlock._expressions._tree import BeginsWith, Between, Comparison, Condi
 from ticketlock._expressions._values import Item, size_of
 from ticketlock.testing import _parameters
 from ticketlock.testing._faults import invalid
-from ticketlock.testing._tables import Table, Tables
+from ticketlock.testing._tables import ItemId, Key, Table, Tables
 
 _PAGE_BYTES = 1_024 * 1_024
 _MOST_IN_BATCH = 100
@@ -18,12 +19,54 @@ _MOST_IN_BATCH = 100
 Reply = dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Which item is to be read, and what of it."""
+
+    table: Table
+    key: Key
+    expressions: Expressions
+
+    @classmethod
+    def of(cls, tables: Tables, parameters: Mapping[str, Any]) -> "Read":
+        """The read of a request, or of an action of a transaction.
+
+        Raises:
+            Refused: ValidationException, ResourceNotFoundException.
+        """
+        table = tables[parameters["TableName"]]
+        return cls(table, table.key_of(parameters["Key"]), Expressions(parameters))
+
+    @property
+    def item(self) -> ItemId:
+        """Which item it is about."""
+        return self.table.name, self.key
+
+    def found(self) -> Item | None:
+        """The item as it stands, all of it."""
+        return self.table.get(self.key)
+
+    def reply(self, item: Item | None) -> Reply:
+        """What is handed out of the item that was found."""
+        return {"Item": self.expressions.projected(item)} if item is not None else {}
+
+
 def get_item(tables: Tables, parameters: Mapping[str, Any]) -> Reply:
     """GetItem."""
-    table = tables[parameters["TableName"]]
-    expressions = Expressions(parameters)
-    item = table.get(table.key_of(parameters["Key"]))
-    return {"Item": expressions.projected(item)} if item is not None else {}
+    read = Read.of(tables, parameters)
+    return read.reply(read.found())
+
+
+def of_a_transaction(tables: Tables, items: Sequence[Any]) -> list[Read]:
+    """The reads of a TransactGetItems.
+
+    Raises:
+        Refused: as of each of them.
+    """
+    for item in items:
+        _parameters.check("TransactGetItem", item)
+        _parameters.check("Get", item["Get"])
+    return [Read.of(tables, item["Get"]) for item in items]
 
 
 def batch_get_item(tables: Tables, parameters: Mapping[str, Any]) -> Reply:

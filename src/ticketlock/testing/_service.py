@@ -11,19 +11,38 @@ from typing import Any
 from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 
 from ticketlock._expressions._errors import ExpressionInvalid
-from ticketlock.testing import _administration, _parameters, _reads, _writes
-from ticketlock.testing._faults import Fault, Refused, conflict, conflicts, invalid, throttled
+from ticketlock.testing import _administration, _parameters, _reads, _transactions, _writes
+from ticketlock.testing._faults import (
+    Fault,
+    Refused,
+    cancelled,
+    conflict,
+    conflict_reason,
+    invalid,
+    signature_expired,
+    throttled,
+)
+from ticketlock.testing._in_steps import InSteps
+from ticketlock.testing._ongoing import Transactions
 from ticketlock.testing._tables import Tables
-from ticketlock.testing._transactions import Transactions
+from ticketlock.testing._transactions import Steps, at_once
 from ticketlock.wire._clocks import Clocks
 
 ENDPOINT = "memory://dynamodb"
 
-_MEET_CONFLICTS = frozenset({"PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems"})
+_MEET: Mapping[Fault, frozenset[str]] = {
+    Fault.CONFLICT: frozenset({"PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems", "TransactGetItems"}),
+    Fault.TOKEN_FORGOTTEN: frozenset({"TransactWriteItems"}),
+}
+"""Which operations a fault meets; all of them if it is not named here."""
 
 Parameters = Mapping[str, Any]
 Reply = dict[str, Any]
 
+_TRANSACTIONS: Mapping[str, Callable[[Tables, Parameters], Steps]] = {
+    "TransactWriteItems": _transactions.transact_write_items,
+    "TransactGetItems": _transactions.transact_get_items,
+}
 _OPERATIONS: Mapping[str, Callable[[Tables, Parameters], Reply]] = {
     "GetItem": _reads.get_item,
     "Query": _reads.query,
@@ -31,7 +50,6 @@ _OPERATIONS: Mapping[str, Callable[[Tables, Parameters], Reply]] = {
     "PutItem": lambda tables, parameters: _writes.write(tables, "PutItem", parameters),
     "UpdateItem": lambda tables, parameters: _writes.write(tables, "UpdateItem", parameters),
     "DeleteItem": lambda tables, parameters: _writes.write(tables, "DeleteItem", parameters),
-    "TransactWriteItems": _writes.transact_write_items,
     "BatchGetItem": _reads.batch_get_item,
     "BatchWriteItem": _writes.batch_write_item,
     "CreateTable": _administration.create_table,
@@ -64,6 +82,7 @@ class Service:
         sent: the requests so far.
         faults: what becomes of the next ones; None lets one pass.
         outage: what becomes of all that are left.
+        ongoing: the transactions that were begun in steps and are not over, in the order in which they were.
     """
 
     def __init__(self, clock: Clocks, transactions_take_ms: int) -> None:
@@ -73,6 +92,7 @@ class Service:
         self.sent: list[Sent] = []
         self.faults: deque[Fault | None] = deque()
         self.outage: Fault | None = None
+        self.ongoing: list[InSteps] = []
 
     @property
     def wall_ms(self) -> int:
@@ -87,42 +107,88 @@ class Service:
             ParamValidationError: a parameter is missing; it was not sent.
             NotImplementedError: DynamoDB would know the answer.
         """
-        if operation not in _OPERATIONS:
+        if operation not in _OPERATIONS and operation not in _TRANSACTIONS:
             raise NotImplementedError(f"MemoryDynamoDB does not know {operation}")
-        _parameters.check(operation, parameters)
         with self.lock:
-            self.sent.append(Sent(operation, parameters))
-            fault = self._fault(operation)
-            if fault is Fault.REQUEST_LOST:
-                raise ConnectTimeoutError(endpoint_url=ENDPOINT)
-            status, reply = self._performed(operation, parameters, fault)
-            if fault is Fault.REPLY_LOST:
-                raise ReadTimeoutError(endpoint_url=ENDPOINT)
-            headers = {"date": _date(self.wall_ms // 1_000), "server": "MemoryDynamoDB"}
-            reply["ResponseMetadata"] = {
-                "RequestId": f"MEMORY{len(self.sent):026}",
-                "HTTPStatusCode": status,
-                "HTTPHeaders": headers,
-                "RetryAttempts": 0,
-            }
-            return status, reply
+            fault = self._arrives(operation, parameters)
+            try:
+                self._refuse(operation, parameters, fault)
+                if operation in _TRANSACTIONS:
+                    reply = at_once(_TRANSACTIONS[operation](self.tables, parameters))
+                else:
+                    reply = _OPERATIONS[operation](self.tables, parameters)
+            except Refused as refused:
+                return self._replies(fault, 400, refused.failure())
+            except ExpressionInvalid as error:
+                return self._replies(fault, 400, invalid(error.message).failure())
+            return self._replies(fault, 200, reply)
+
+    def begin(self, operation: str, parameters: Parameters) -> InSteps:
+        """Receive a transaction, which goes on when told.
+
+        Raises:
+            ConnectTimeoutError: it was not received.
+            ParamValidationError, NotImplementedError: as of ``answer``.
+            ValueError: it is no transaction.
+        """
+        if operation not in _TRANSACTIONS:
+            raise ValueError(f"{operation} is no transaction: it has no steps. Have: {', '.join(_TRANSACTIONS)}")
+        with self.lock:
+            fault = self._arrives(operation, parameters)
+            begun = InSteps(
+                operation,
+                self.lock,
+                self._steps(operation, parameters, fault),
+                ends=self.ongoing.remove,
+                replies=lambda status, reply: self._replies(fault, status, reply),
+            )
+            self.ongoing.append(begun)
+            return begun
+
+    def _arrives(self, operation: str, parameters: Parameters) -> Fault | None:
+        _parameters.check(operation, parameters)
+        self.sent.append(Sent(operation, parameters))
+        fault = self._fault(operation)
+        if fault is Fault.REQUEST_LOST:
+            raise ConnectTimeoutError(endpoint_url=ENDPOINT)
+        return fault
+
+    def _replies(self, fault: Fault | None, status: int, reply: Reply) -> tuple[int, Reply]:
+        if fault is Fault.REPLY_LOST:
+            raise ReadTimeoutError(endpoint_url=ENDPOINT)
+        headers = {"date": _date(self.wall_ms // 1_000), "server": "MemoryDynamoDB"}
+        reply["ResponseMetadata"] = {
+            "RequestId": f"MEMORY{len(self.sent):026}",
+            "HTTPStatusCode": status,
+            "HTTPHeaders": headers,
+            "RetryAttempts": 0,
+        }
+        return status, reply
 
     def _fault(self, operation: str) -> Fault | None:
-        spared = Fault.CONFLICT if operation not in _MEET_CONFLICTS else None
-        if self.faults and (self.faults[0] is None or self.faults[0] is not spared):
-            return self.faults.popleft()
-        return self.outage if self.outage is not spared else None
+        def meets(fault: Fault | None) -> bool:
+            return fault is None or fault not in _MEET or operation in _MEET[fault]
 
-    def _performed(self, operation: str, parameters: Parameters, fault: Fault | None) -> tuple[int, Reply]:
+        if self.faults and meets(self.faults[0]):
+            return self.faults.popleft()
+        return self.outage if meets(self.outage) else None
+
+    def _steps(self, operation: str, parameters: Parameters, fault: Fault | None) -> Steps:
+        self._refuse(operation, parameters, fault)
         try:
-            if fault is Fault.THROTTLED:
-                raise throttled()
-            if fault is Fault.CONFLICT:
-                if operation != "TransactWriteItems":
-                    raise conflict()
-                raise conflicts([position == 0 for position in range(len(parameters["TransactItems"]))])
-            return 200, _OPERATIONS[operation](self.tables, parameters)
-        except Refused as refused:
-            return 400, refused.failure()
+            return (yield from _TRANSACTIONS[operation](self.tables, parameters))
         except ExpressionInvalid as error:
-            return 400, invalid(error.message).failure()
+            raise invalid(error.message) from error
+
+    def _refuse(self, operation: str, parameters: Parameters, fault: Fault | None) -> None:
+        if fault is Fault.THROTTLED:
+            raise throttled()
+        if fault is Fault.SIGNATURE_EXPIRED:
+            raise signature_expired(self.wall_ms // 1_000)
+        if fault is Fault.TOKEN_FORGOTTEN:
+            self.tables.transactions.forgets(parameters.get("ClientRequestToken"))
+        if fault is Fault.CONFLICT:
+            if operation not in _TRANSACTIONS:
+                raise conflict()
+            others = len(parameters["TransactItems"]) - 1
+            raise cancelled([conflict_reason(), *({"Code": "None"} for _ in range(others))])

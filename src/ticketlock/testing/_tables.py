@@ -2,18 +2,22 @@
 
 import bisect
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ticketlock._expressions._values import MAX_ITEM_BYTES, Item, canonical_item, size_of
 from ticketlock.testing._faults import Refused, invalid
-from ticketlock.testing._transactions import Transactions
+from ticketlock.testing._ongoing import Transactions
 
 _MOST_BYTES_A_CHARACTER = 4
 _MAX_KEY_BYTES = (2_048, 1_024)
+_MOST_BYTES_IN_TRANSACTION = 4 * 1_024 * 1_024
 
 Key = tuple[str, str]
 """The strings of a key; the second is empty where the table has no sort key."""
+ItemId = tuple[str, Key]
+"""The name of a table, and a key in it."""
 
 
 class Table:
@@ -23,12 +27,14 @@ class Table:
         name: the table's.
         key_names: the partition key's attribute and, where there is one, the sort key's.
         ttl_attribute: of time to live; None while that is off.
+        watches: are told which items are changed.
     """
 
     def __init__(self, name: str, key_names: tuple[str, ...], ttl_attribute: str | None = None) -> None:
         self.name = name
         self.key_names = key_names
         self.ttl_attribute = ttl_attribute
+        self.watches: list[_Watch] = []
         self._partitions: dict[str, _Partition] = {}
 
     @classmethod
@@ -101,6 +107,8 @@ class Table:
     def put(self, key: Key, item: Item | None) -> None:
         """Put an item in the place of whatever stands there; None takes that away."""
         pk, sk = key
+        for watch in self.watches:
+            watch.changed.add((self.name, key))
         if item is not None:
             self._partitions.setdefault(pk, _Partition()).put(sk, item)
         elif pk in self._partitions:
@@ -160,6 +168,13 @@ def _scattered(pk: str) -> tuple[bytes, str]:
     return hashlib.sha256(pk.encode()).digest(), pk
 
 
+class _Watch:
+    """Is itself only, whatever it has seen."""
+
+    def __init__(self) -> None:
+        self.changed: set[ItemId] = set()
+
+
 class Tables:
     """All tables, by name.
 
@@ -169,6 +184,7 @@ class Tables:
 
     def __init__(self, transactions: Transactions) -> None:
         self._tables: dict[str, Table] = {}
+        self._watches: list[_Watch] = []
         self.transactions = transactions
 
     def __getitem__(self, name: str) -> Table:
@@ -185,6 +201,7 @@ class Tables:
         if table.name in self._tables:
             raise Refused("ResourceInUseException", f"Table already exists: {table.name}")
         self._tables[table.name] = table
+        table.watches = self._watches
         return table
 
     def remove(self, name: str) -> Table:
@@ -197,7 +214,35 @@ class Tables:
         """Every one of them."""
         return list(self._tables.values())
 
+    @contextmanager
+    def watched(self) -> Iterator[set[ItemId]]:
+        """Within the block, which items are put in the place of others, or taken away."""
+        watch = _Watch()
+        self._watches.append(watch)
+        try:
+            yield watch.changed
+        finally:
+            self._watches.remove(watch)
+
 
 def item_of(table: Table, given: Any) -> Item:
     """The item that a request gives, checked."""
     return table.checked(canonical_item(given))
+
+
+def check_size_of_transaction(items: Iterable[Sequence[Item | None]]) -> None:
+    """Refuse too much for one transaction.
+
+    Args:
+        items: each as it stands and as it will be: the larger one counts.
+
+    Raises:
+        Refused: ValidationException: they have more than 4 MB in total.
+    """
+    found = list(items)
+    # Mostly they are too few for that, however large each of them is.
+    if len(found) * MAX_ITEM_BYTES <= _MOST_BYTES_IN_TRANSACTION:
+        return
+    total = sum(max(size_of(item) for item in each if item is not None) for each in found if any(each))
+    if total > _MOST_BYTES_IN_TRANSACTION:
+        raise invalid(f"Transaction items have at most {_MOST_BYTES_IN_TRANSACTION} bytes in total, and have {total}")

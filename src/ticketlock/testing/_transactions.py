@@ -1,75 +1,127 @@
-"""What a service remembers of transactions: which were applied, by their tokens, and which are still at work.
+"""Transactions in steps: between any two of them anybody else may go on.
 
-As it is documented: a token is valid for ten minutes after its first request is completed
-(https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html), and an item that a
-transaction is at work on refuses other writes
-(https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html#transaction-conflict-handling).
+As DynamoDB's are described in "Distributed Transactions at Scale in Amazon DynamoDB"
+(https://www.usenix.org/conference/atc23/presentation/idziorek). One that writes is prepared item by item: its condition
+is looked at, and the item is taken. Then it is decided; then it is applied, item by item. Until its own item is applied
+a plain read finds what stood there before: two of them may see half a transaction. Writes and other transactions find
+the item taken, and are refused. One that reads takes nothing: it reads all of its items, and then looks whether any of
+them was changed, or taken, meanwhile.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
-from ticketlock.testing._faults import Refused
+from ticketlock.testing import _reads, _writes
+from ticketlock.testing._faults import Reason, cancelled, conflict_reason, invalid
+from ticketlock.testing._tables import ItemId, Tables, check_size_of_transaction
 
-_TOKEN_VALID_MS = 600_000
+_MOST_ACTIONS = 100
+_LONGEST_TOKEN = 36
+
+Parameters = Mapping[str, Any]
+Reply = dict[str, Any]
+Steps = Generator[None, None, Reply]
+"""Stops between any two steps; returns the reply, or raises Refused."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Done:
-    items: Any
-    at_ms: int
+def at_once(steps: Steps) -> Reply:
+    """All steps of a transaction, with nobody in between.
 
-
-class Transactions:
-    """The transactions of a service.
-
-    Args:
-        wall_ms: the service's time.
-        take_ms: for how long each is at work on its items. What it changes is seen from its beginning, and its sender
-            is answered at once: it meets a conflict as well if it writes again before.
+    Raises:
+        Refused: it is refused.
     """
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            reply: Reply = end.value
+            return reply
 
-    def __init__(self, wall_ms: Callable[[], int], take_ms: int = 0) -> None:
-        self._wall_ms = wall_ms
-        self._take_ms = take_ms
-        self._done: dict[str, _Done] = {}
-        self._at_work_until_ms: dict[Any, int] = {}
 
-    def was_done(self, token: str, items: Any) -> bool:
-        """Whether a transaction with the token was applied; it stays so for ten minutes.
+def transact_write_items(tables: Tables, parameters: Parameters) -> Steps:
+    """TransactWriteItems: all of the writes, or none of them.
 
-        Raises:
-            Refused: IdempotentParameterMismatchException: it was, and was another one. TransactionInProgressException:
-                it is still at work.
-        """
-        done = self._done.get(token)
-        now_ms = self._wall_ms()
-        if done is None or now_ms >= done.at_ms + _TOKEN_VALID_MS:
-            return False
-        if done.items != items:
-            message = "The request was sent before, with the same token and other parameters"
-            raise Refused("IdempotentParameterMismatchException", message)
-        if self._take_ms > 0 and now_ms < done.at_ms:
-            message = "The transaction with the given request token is already in progress."
-            raise Refused("TransactionInProgressException", message)
-        return True
+    Of so many writes one step each prepares one, the next one decides, and then one step each applies one.
+    """
+    items, token, transactions = _actions(parameters), parameters.get("ClientRequestToken"), tables.transactions
+    if token is not None:
+        _check_token(token)
+        if transactions.was_applied(token, items):
+            return {}
+    writes = _writes.of_a_transaction(tables, items)
+    _check_distinct([write.item for write in writes])
+    transactions.begins(token, items)
+    taken: list[ItemId] = []
+    try:
+        plans, reasons = [], []
+        for write in writes:
+            # Of an item that another one has taken nothing else is looked at.
+            reason: Reason | None = conflict_reason()
+            if not transactions.is_at_work(write.item):
+                plan = write.planned()
+                plans.append(plan)
+                reason = plan.reason
+            if reason is None:
+                transactions.takes(write.item)
+                taken.append(write.item)
+            reasons.append(reason)
+            yield
+        _check_reasons(reasons)
+        check_size_of_transaction((plan.before, plan.after) for plan in plans)
+    except BaseException:
+        transactions.was_refused(token, taken)
+        raise
+    for plan in plans:
+        yield
+        plan.carry_out()
+        transactions.has_changed(plan.item)
+    transactions.was_completed(token)
+    return {}
 
-    def is_at_work(self, key: Any) -> bool:
-        """Whether a transaction is at work on the item of this key."""
-        return self._take_ms > 0 and self._at_work_until_ms.get(key, 0) > self._wall_ms()
 
-    def note_applied(self, token: str | None, items: Any, keys: Iterable[Any]) -> None:
-        """Remember a transaction that was applied."""
-        now_ms = self._wall_ms()
-        until_ms = now_ms + self._take_ms
-        if self._take_ms > 0:
-            others = {key: over_ms for key, over_ms in self._at_work_until_ms.items() if over_ms > now_ms}
-            self._at_work_until_ms = {**others, **dict.fromkeys(keys, until_ms)}
-        if token is None:
-            return
-        # One that is remembered again, after ten minutes, is the last.
-        self._done.pop(token, None)
-        self._done[token] = _Done(items, until_ms)
-        while (oldest := next(iter(self._done))) != token and now_ms >= self._done[oldest].at_ms + _TOKEN_VALID_MS:
-            del self._done[oldest]
+def transact_get_items(tables: Tables, parameters: Parameters) -> Steps:
+    """TransactGetItems: all of the items as they stood at one moment, or none of them.
+
+    Of so many items one step each reads one, and then one step each looks at one again.
+    """
+    reads = _reads.of_a_transaction(tables, _actions(parameters))
+    _check_distinct([read.item for read in reads])
+    with tables.watched() as changed:
+        found, reasons = [], []
+        for read in reads:
+            changed.discard(read.item)
+            found.append(read.found())
+            reasons.append(conflict_reason() if tables.transactions.is_at_work(read.item) else None)
+            yield
+        _check_reasons(reasons)
+        again: list[Reason | None] = []
+        for read in reads:
+            if again:
+                yield
+            has_met = read.item in changed or tables.transactions.is_at_work(read.item)
+            again.append(conflict_reason() if has_met else None)
+        _check_reasons(again)
+    check_size_of_transaction((item,) for item in found)
+    return {"Responses": [read.reply(item) for read, item in zip(reads, found, strict=True)]}
+
+
+def _actions(parameters: Parameters) -> Sequence[Any]:
+    items: Sequence[Any] = parameters["TransactItems"]
+    if not 1 <= len(items) <= _MOST_ACTIONS:
+        raise invalid(f"Member must have length from 1 to {_MOST_ACTIONS}, and has {len(items)}")
+    return items
+
+
+def _check_token(token: str) -> None:
+    if not 1 <= len(token) <= _LONGEST_TOKEN:
+        raise invalid(f"Value at 'clientRequestToken' must have 1 to {_LONGEST_TOKEN} characters, and has {len(token)}")
+
+
+def _check_distinct(items: Sequence[Any]) -> None:
+    if len(set(items)) < len(items):
+        raise invalid("Transaction request cannot include multiple operations on one item")
+
+
+def _check_reasons(reasons: Sequence[Reason | None]) -> None:
+    if any(reason is not None for reason in reasons):
+        raise cancelled([reason if reason is not None else {"Code": "None"} for reason in reasons])

@@ -1,6 +1,6 @@
 """Writes: each is planned on the item as it stands, and then carried out, alone or with the others of a transaction."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,17 +9,16 @@ from ticketlock._expressions._expressions import Expressions
 from ticketlock._expressions._updates import ItemUpdate
 from ticketlock._expressions._values import Item, copy_of_item
 from ticketlock.testing import _parameters
-from ticketlock.testing._faults import Refused, cancelled, conflict, conflicts, invalid
-from ticketlock.testing._tables import Key, Table, Tables, item_of
+from ticketlock.testing._faults import Reason, Refused, conflict, invalid
+from ticketlock.testing._tables import ItemId, Key, Table, Tables, item_of
 
-_MOST_IN_TRANSACTION = 100
 _MOST_IN_BATCH = 25
 
 Reply = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class Plan:
     """What one write will do.
 
     Attributes:
@@ -30,23 +29,87 @@ class _Plan:
     key: Key
     before: Item | None
     after: Item | None
-    reason: dict[str, Any] | None = None
+    reason: Reason | None = None
 
     @property
-    def item(self) -> tuple[str, Key]:
+    def item(self) -> ItemId:
         """Which item it is about."""
         return self.table.name, self.key
 
     def carry_out(self) -> None:
+        """Do it."""
         if self.after is not self.before:
             self.table.put(self.key, self.after)
 
 
+@dataclass(frozen=True, slots=True)
+class Write:
+    """What one write asks for, whatever stands there.
+
+    Attributes:
+        given: the item of a Put.
+        update: what an Update does.
+    """
+
+    operation: str
+    parameters: Mapping[str, Any]
+    table: Table
+    key: Key
+    expressions: Expressions
+    given: Item | None
+    update: ItemUpdate | None
+
+    @classmethod
+    def of(cls, tables: Tables, operation: str, parameters: Mapping[str, Any]) -> "Write":
+        """The write of a request, or of an action of a transaction.
+
+        Raises:
+            Refused: ValidationException: it is wrong, whatever stands there. ResourceNotFoundException.
+        """
+        table = tables[parameters["TableName"]]
+        expressions = Expressions(parameters)
+        given: Item | None = None
+        if operation.startswith("Put"):
+            given = item_of(table, parameters["Item"])
+            key = table.key_of(given, is_item=True)
+        else:
+            key = table.key_of(parameters["Key"])
+        update = ItemUpdate(expressions, table.key_names) if operation.startswith("Update") else None
+        return cls(operation, parameters, table, key, expressions, given, update)
+
+    @property
+    def item(self) -> ItemId:
+        """Which item it is about."""
+        return self.table.name, self.key
+
+    def planned(self) -> Plan:
+        """What it will do to the item as it stands."""
+        before = self.table.get(self.key)
+        if not self.expressions.condition_holds(before):
+            wants_item = self.parameters.get("ReturnValuesOnConditionCheckFailure") == "ALL_OLD"
+            shown = {"Item": copy_of_item(before)} if wants_item and before is not None else {}
+            failed = {"Code": "ConditionalCheckFailed", "Message": "The conditional request failed", **shown}
+            return Plan(self.table, self.key, before, before, failed)
+        after = self.given
+        if self.update is not None:
+            try:
+                after = self.update.applied_to(before, self.table.key_item(self.parameters["Key"]))
+                if after is not None:
+                    self.table.checked(after)
+            except (ItemInvalid, Refused) as error:
+                message = error.message if isinstance(error, Refused) else str(error)
+                return Plan(self.table, self.key, before, before, {"Code": "ValidationError", "Message": message})
+        elif self.operation == "ConditionCheck":
+            after = before
+        return Plan(self.table, self.key, before, after)
+
+
 def write(tables: Tables, operation: str, parameters: Mapping[str, Any]) -> Reply:
     """PutItem, UpdateItem or DeleteItem."""
-    plan = _planned(tables, operation, parameters)
-    if tables.transactions.is_at_work(plan.item):
+    wanted = Write.of(tables, operation, parameters)
+    if tables.transactions.is_at_work(wanted.item):
         raise conflict()
+    plan = wanted.planned()
     if plan.reason is not None:
         code, message = plan.reason["Code"], plan.reason["Message"]
         if code == "ValidationError":
@@ -58,15 +121,13 @@ def write(tables: Tables, operation: str, parameters: Mapping[str, Any]) -> Repl
     return {"Attributes": copy_of_item(shown)} if shown is not None else {}
 
 
-def transact_write_items(tables: Tables, parameters: Mapping[str, Any]) -> Reply:
-    """TransactWriteItems: all of the writes, or none of them."""
-    items = parameters["TransactItems"]
-    if not 1 <= len(items) <= _MOST_IN_TRANSACTION:
-        raise invalid(f"Member must have length from 1 to {_MOST_IN_TRANSACTION}, and has {len(items)}")
-    token = parameters.get("ClientRequestToken")
-    if token is not None and tables.transactions.was_done(token, items):
-        return {}
-    plans = []
+def of_a_transaction(tables: Tables, items: Sequence[Any]) -> list[Write]:
+    """The writes and checks of a TransactWriteItems.
+
+    Raises:
+        Refused: as of each of them.
+    """
+    writes = []
     for item in items:
         if len(item) != 1:
             raise invalid("TransactItems can only contain one of Check, Put, Update or Delete")
@@ -74,60 +135,25 @@ def transact_write_items(tables: Tables, parameters: Mapping[str, Any]) -> Reply
         if operation not in ("Put", "Update", "Delete", "ConditionCheck"):
             raise NotImplementedError(f"MemoryDynamoDB does not know {operation} in a transaction")
         _parameters.check(operation, wanted)
-        plans.append(_planned(tables, operation, wanted))
-    if len({plan.item for plan in plans}) < len(plans):
-        raise invalid("Transaction request cannot include multiple operations on one item")
-    at_work = [tables.transactions.is_at_work(plan.item) for plan in plans]
-    if any(at_work):
-        raise conflicts(at_work)
-    if any(plan.reason is not None for plan in plans):
-        raise cancelled([plan.reason if plan.reason is not None else {"Code": "None"} for plan in plans])
-    for plan in plans:
-        plan.carry_out()
-    tables.transactions.note_applied(token, items, [plan.item for plan in plans])
-    return {}
+        writes.append(Write.of(tables, operation, wanted))
+    return writes
 
 
 def batch_write_item(tables: Tables, parameters: Mapping[str, Any]) -> Reply:
-    """BatchWriteItem: writes without conditions; everything is processed."""
-    plans = []
-    for name, requests in parameters["RequestItems"].items():
-        for request in requests:
-            ((operation, wanted),) = request.items()
-            plans.append(_planned(tables, operation, {"TableName": name, **wanted}))
-    if not 1 <= len(plans) <= _MOST_IN_BATCH:
-        raise invalid(f"Too many or no items requested for the BatchWriteItem call: {len(plans)}")
-    if len({plan.item for plan in plans}) < len(plans):
+    """BatchWriteItem: writes without conditions; all are processed but those that a transaction is at work on."""
+    asked = [(name, request) for name, requests in parameters["RequestItems"].items() for request in requests]
+    if not 1 <= len(asked) <= _MOST_IN_BATCH:
+        raise invalid(f"Too many or no items requested for the BatchWriteItem call: {len(asked)}")
+    writes = []
+    for name, request in asked:
+        ((operation, wanted),) = request.items()
+        writes.append(Write.of(tables, operation, {"TableName": name, **wanted}))
+    if len({write.item for write in writes}) < len(writes):
         raise invalid("Provided list of item keys contains duplicates")
-    for plan in plans:
-        plan.carry_out()
-    return {"UnprocessedItems": {}}
-
-
-def _planned(tables: Tables, operation: str, parameters: Mapping[str, Any]) -> _Plan:
-    table = tables[parameters["TableName"]]
-    expressions = Expressions(parameters)
-    given: Item | None = None
-    if operation.startswith("Put"):
-        given = item_of(table, parameters["Item"])
-        key = table.key_of(given, is_item=True)
-    else:
-        key = table.key_of(parameters["Key"])
-    update = ItemUpdate(expressions, table.key_names) if operation.startswith("Update") else None
-    before = table.get(key)
-    if not expressions.condition_holds(before):
-        wants_item = parameters.get("ReturnValuesOnConditionCheckFailure") == "ALL_OLD"
-        shown = {"Item": copy_of_item(before)} if wants_item and before is not None else {}
-        failed = {"Code": "ConditionalCheckFailed", "Message": "The conditional request failed", **shown}
-        return _Plan(table, key, before, before, failed)
-    after = given
-    if update is not None:
-        try:
-            after = update.applied_to(before, table.key_item(parameters["Key"]))
-        except ItemInvalid as error:
-            return _Plan(table, key, before, before, {"Code": "ValidationError", "Message": str(error)})
-        if after is not None:
-            table.checked(after)
-    elif operation == "ConditionCheck":
-        after = before
-    return _Plan(table, key, before, after)
+    left: dict[str, list[Any]] = {}
+    for (name, request), write in zip(asked, writes, strict=True):
+        if tables.transactions.is_at_work(write.item):
+            left.setdefault(name, []).append(request)
+        else:
+            write.planned().carry_out()
+    return {"UnprocessedItems": left}

@@ -7,11 +7,12 @@ from ticketlock._checks import duration_ms, text
 from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units._ids import new_id
 from ticketlock.units._marks import Marks
+from ticketlock.units._outcomes import NAME_BYTES, Outcome, outcome_of_name, outcome_of_unit
 from ticketlock.units._reading import Isolation
 from ticketlock.units._verbs import Terms
 from ticketlock.wire._clocks import Clocks
+from ticketlock.wire._requests import ForkingSteps
 
-NAME_BYTES = 1_024
 _LONGEST_TIMEOUT_MS = 900_000
 
 
@@ -48,3 +49,15 @@ class Settings:
         )
         born_ms = clocks.read().wall_ms
         return Terms(new_id(born_ms), born_ms, timeout_ms, isolation, name, under, engine)
+
+    def outcome(self, name: Any, unit: Any) -> ForkingSteps[Outcome]:
+        """What has become of a name, or of a unit.
+
+        Raises:
+            InvalidUnitRequest: neither is given, or both are.
+        """
+        if (name is None) == (unit is None):
+            raise InvalidUnitRequest("name", name, "a name or a unit: one of the two")
+        if name is not None:
+            return outcome_of_name(self.units_table, name)
+        return outcome_of_unit(self.units_table, unit)

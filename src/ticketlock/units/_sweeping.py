@@ -109,13 +109,3 @@ def _all(requests: Sequence[Request]) -> ForkingSteps[None]:
     for reply in (yield Together(tuple(requests))):
         if isinstance(reply, TableError):
             raise reply
-
-
-def outcome_of(heads: Heads, unit: str) -> ForkingSteps[Head | None]:
-    """What has become of a unit; one whose lease is over is rolled back. None where there is no record of it."""
-    while True:
-        reply: Reply = yield heads.read(unit)
-        head = Head.of(reply.item) if reply.item is not None else None
-        if head is None or head.state != "pending" or reply.now.earliest_ms <= head.lease_until_ms:
-            return head
-        yield heads.roll_back(unit, reply.now.latest_ms, lease_seen_ms=head.lease_until_ms)

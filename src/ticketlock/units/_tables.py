@@ -1,14 +1,16 @@
 """The tables that units write to: what their keys are called, and of which types."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ticketlock._expressions._sizes import Schema
-from ticketlock.errors import InvalidUnitRequest
+from ticketlock._expressions._errors import ItemInvalid, ItemTooBig
+from ticketlock._expressions._schemas import Schema, check_item
+from ticketlock._expressions._values import MAX_ITEM_BYTES
+from ticketlock._expressions._values import Item as Attributes
+from ticketlock.errors import InvalidUnitRequest, ItemTooLarge
 from ticketlock.wire._attributes import Item
 from ticketlock.wire._item_requests import DescribeTable
-from ticketlock.wire._requests import Steps
+from ticketlock.wire._requests import ForkingSteps, Reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,30 +20,29 @@ class UnitTable:
     Attributes:
         name: its name.
         schema: its keys, and those of its indexes, with their types.
-        has_local_indexes: whether a collection of items may be too large for it.
     """
 
     name: str
     schema: Schema
-    has_local_indexes: bool = False
 
     @property
     def key_names(self) -> tuple[str, ...]:
         """The attributes of its key."""
-        return tuple(self.schema.key)
+        return self.schema.key_names
 
     def key_of(self, field: str, given: Item) -> Item:
         """The key in an item or a key.
 
         Raises:
-            InvalidUnitRequest: an attribute of it is missing, or of another type.
+            InvalidUnitRequest: an attribute of it is missing, or of another type, or empty, or too long.
         """
-        for name, kind in self.schema.key.items():
-            if set(given.get(name, {})) != {kind}:
-                raise InvalidUnitRequest(
-                    f"{field}.{name}", given.get(name), f"a value of type {kind}: {self.name}'s key"
-                )
-        return {name: given[name] for name in self.schema.key}
+        key = {name: dict(given[name]) for name in self.key_names if name in given}
+        try:
+            check_item(key, Schema(self.name, self.schema.keys))
+        except ItemInvalid as error:
+            allowed = ", ".join(f"{each.name} of type {each.kind}" for each in self.schema.keys)
+            raise InvalidUnitRequest(field, key, f"the key of {self.name}, {allowed} ({error.message})") from error
+        return key
 
     def key_alone(self, field: str, given: Item) -> Item:
         """A key that is given without anything else.
@@ -54,6 +55,24 @@ class UnitTable:
             raise InvalidUnitRequest(field, sorted(given), f"the key of {self.name} and nothing else: {list(key)}")
         return key
 
+    def check_item(self, item: Attributes, phase: str, room_bytes: int) -> None:
+        """Refuse an item that DynamoDB would refuse, with so many bytes of ours in it.
+
+        Raises:
+            InvalidUnitRequest: its contents do not fit the table, or an index.
+            ItemTooLarge: it is too large.
+        """
+        try:
+            check_item(item, self.schema, MAX_ITEM_BYTES - room_bytes)
+        except ItemTooBig as error:
+            raise ItemTooLarge(
+                f"an item of {self.name} has no room for what units add: {error.message}", phase
+            ) from error
+        except ItemInvalid as error:
+            raise InvalidUnitRequest(
+                "item", error.message, f"what the table {self.name} and its indexes take"
+            ) from error
+
 
 class Tables:
     """The tables of one ``Units``, each described once."""
@@ -61,15 +80,16 @@ class Tables:
     def __init__(self) -> None:
         self._known: dict[str, UnitTable] = {}
 
-    def table(self, name: str) -> Steps[UnitTable]:
+    def table(self, name: str) -> ForkingSteps[UnitTable]:
         """A table by its name.
 
         Raises:
             TableNotFound: there is none.
         """
         if name not in self._known:
-            description: Any = (yield DescribeTable(name)).item
-            self._known[name] = _described(description)
+            reply: Reply = yield DescribeTable(name)
+            description: Any = reply.item
+            self._known[name] = UnitTable(name, Schema.described(description))
         return self._known[name]
 
     def check_own(self, table: Any) -> UnitTable:
@@ -77,17 +97,3 @@ class Tables:
         if not isinstance(table, UnitTable) or self._known.get(table.name) is not table:
             raise InvalidUnitRequest("table", table, "what `table` of the same Units has returned")
         return table
-
-
-def _described(table: Mapping[str, Any]) -> UnitTable:
-    types = {each["AttributeName"]: each["AttributeType"] for each in table["AttributeDefinitions"]}
-    local = table.get("LocalSecondaryIndexes", [])
-    indexes = [*table.get("GlobalSecondaryIndexes", []), *local]
-    index_keys = tuple(_key(index["KeySchema"], types) for index in indexes)
-    return UnitTable(table["TableName"], Schema(_key(table["KeySchema"], types), index_keys), bool(local))
-
-
-def _key(elements: Any, types: Mapping[str, str]) -> Mapping[str, str]:
-    """The partition key first."""
-    ordered = sorted(elements, key=lambda each: str(each["KeyType"]))
-    return {each["AttributeName"]: types[each["AttributeName"]] for each in ordered}

@@ -4,10 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ticketlock.errors import InvalidLockRequest, InvalidUnitRequest
+from ticketlock.units._heads import Heads
 from ticketlock.units._marks import Marks
+from ticketlock.units._outcomes import Outcome
 from ticketlock.units._reading import COMMITTED, SERIALIZABLE, Isolation
 from ticketlock.units._rows import TIME_CHECK
 from ticketlock.units._settings import Settings
+from ticketlock.units._sweeping import Swept, sweep
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._unit import Unit
 from ticketlock.units._verbs import Engine, HeldLock, Verbs
@@ -121,3 +124,26 @@ class Units:
     ) -> list[dict[str, Any] | None]:
         """Items of one instant, outside of any unit; see ``Unit.get_all``."""
         return self.begin(isolation=isolation).get_all(wanted)
+
+    def outcome(self, *, name: str | None = None, unit: str | None = None) -> Outcome:
+        """What has become of a name, or of a unit by its id; for good, unless it is PENDING.
+
+        A name that no unit has been committed under is given up: a unit that is on its way with it ends with
+        ``UnitRolledBack``, however late its request comes; another may be begun. A unit that was committed natively,
+        without a name, has left no record: it is FORGOTTEN.
+
+        Args:
+            name, unit: one of them.
+
+        Raises:
+            InvalidUnitRequest: neither, or both.
+            TableError: the table could not be used.
+        """
+        return self._performer.follow(self._settings.outcome(name, unit))
+
+    def sweep(self) -> Swept:
+        """End, finish and close what units have left that were killed, wherever they ran; call it now and then.
+
+        Nobody waits for it: whoever comes to an item of such a unit does with that item what is to be done.
+        """
+        return self._performer.follow(sweep(Heads(self._settings.units_table), self._settings.marks))

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from ticketlock._checks import boolean
-from ticketlock._expressions._values import MAX_ITEM_BYTES, canonical_item, size_of
+from ticketlock._expressions._values import canonical_item, size_of
 from ticketlock.errors import (
     InvalidUnitRequest,
-    ItemTooLarge,
     OutcomeUnknown,
     TicketLockError,
     UnitFinished,
@@ -42,8 +41,10 @@ from ticketlock.wire._requests import ForkingSteps, Reply
 
 _MOST_BYTES = 4 * 1_024 * 1_024
 """https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html"""
+_VERSION_BYTES = 64
+"""Room for the id of the unit that wrote an item, and the attribute's name."""
 _MARK_BYTES = 128
-"""Room for our attributes: a unit's id twice, and their names."""
+"""Room for both of our attributes."""
 
 
 class HeldLock(Protocol):
@@ -214,7 +215,10 @@ class Verbs:
         before = place.image
         # Whether its condition holds is known of the item as it was read: what follows depends on it.
         place.is_checked = True
-        place.image = made.applied_to(before)
+        after = made.applied_to(before)
+        if after is not None:
+            made.table.check_item(after, "statement", _VERSION_BYTES)
+        place.image = after
         place.is_written |= kind != "check"
         return python.back(before), python.back(place.image)
 
@@ -275,13 +279,12 @@ class Verbs:
     def _check_may_mark(self, touched: Sequence[Place]) -> None:
         """Refuse what DynamoDB might refuse after the unit is committed."""
         for place in touched:
-            if place.table.has_local_indexes:
+            if place.table.schema.local_indexes:
                 allowed = "a table without local secondary indexes, whose collections DynamoDB limits to 10 GB"
                 raise InvalidUnitRequest("table", place.table.name, f"{allowed}, or at most {MOST_ACTIONS} items")
             for image in (place.image, image_of(place.seen, self._work.marks)):
-                if image is not None and size_of(image) + _MARK_BYTES > MAX_ITEM_BYTES:
-                    why = f"an item of {place.table.name} is within {_MARK_BYTES} bytes of 400 KB: no mark fits in it"
-                    raise ItemTooLarge(why, "mark")
+                if image is not None:
+                    place.table.check_item(image, "mark", _MARK_BYTES)
 
     def _validate(self, places: Sequence[Place]) -> ForkingSteps[None]:
         """That all that was read stands there still, at one instant; what one request brought is so."""

@@ -1,0 +1,115 @@
+"""What a service remembers of transactions: which were applied, by their tokens, and which are still at work.
+
+As it is documented: a token is valid for ten minutes after its first request is completed
+(https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html), and an item that a
+transaction is at work on refuses other writes
+(https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html#transaction-conflict-handling).
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+from ticketlock.testing._faults import Refused
+
+_TOKEN_VALID_MS = 600_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a token stands for.
+
+    Attributes:
+        said: the parameters of its request, written down: what the sender does to its own objects changes nothing.
+        at_ms: when it was applied, as far as it is known.
+    """
+
+    said: str
+    at_ms: float
+
+
+class Transactions:
+    """The transactions of a service.
+
+    Args:
+        wall_ms: the service's time.
+        take_ms: for how long each is at work on its items after it has changed them; its sender is answered at once: it
+            meets a conflict as well if it writes again before.
+    """
+
+    def __init__(self, wall_ms: Callable[[], int], take_ms: int = 0) -> None:
+        self._wall_ms = wall_ms
+        self._take_ms = take_ms
+        self._known: dict[str, _Known] = {}
+        self._at_work_until_ms: dict[Any, float] = {}
+
+    def was_applied(self, token: str, items: Any) -> bool:
+        """Whether a transaction with the token was applied; it stays so for ten minutes.
+
+        Raises:
+            Refused: IdempotentParameterMismatchException: there was one, and it was another one.
+                TransactionInProgressException: it is still at work.
+        """
+        known = self._known.get(token)
+        now_ms = self._wall_ms()
+        if known is None or now_ms >= known.at_ms + _TOKEN_VALID_MS:
+            return False
+        if known.said != _said(items):
+            message = "The request was sent before, with the same token and other parameters"
+            raise Refused("IdempotentParameterMismatchException", message)
+        if now_ms < known.at_ms:
+            message = "The transaction with the given request token is already in progress."
+            raise Refused("TransactionInProgressException", message)
+        return True
+
+    def is_at_work(self, item: Any) -> bool:
+        """Whether a transaction is at work on this item."""
+        # Most of the time none is.
+        return bool(self._at_work_until_ms) and self._at_work_until_ms.get(item, 0) > self._wall_ms()
+
+    def begins(self, token: str | None, items: Any) -> None:
+        """A transaction is in progress from now on."""
+        if token is not None:
+            # One that is remembered again, after ten minutes, is the last.
+            self._known.pop(token, None)
+            self._known[token] = _Known(_said(items), inf)
+
+    def takes(self, item: Any) -> None:
+        """A transaction is at work on an item, for as long as it takes."""
+        self._at_work_until_ms[item] = inf
+
+    def was_refused(self, token: str | None, taken: Iterable[Any]) -> None:
+        """A transaction was not applied: it is as if it had never been."""
+        self.forgets(token)
+        for item in taken:
+            del self._at_work_until_ms[item]
+
+    def has_changed(self, item: Any) -> None:
+        """A transaction is done with one of its items, and goes on with the others."""
+        if self._take_ms > 0:
+            self._at_work_until_ms[item] = self._wall_ms() + self._take_ms
+        else:
+            del self._at_work_until_ms[item]
+
+    def was_completed(self, token: str | None) -> None:
+        """A transaction is done with all of its items."""
+        now_ms = self._wall_ms()
+        if self._take_ms > 0:
+            self._at_work_until_ms = {item: at_ms for item, at_ms in self._at_work_until_ms.items() if at_ms > now_ms}
+        if token is None:
+            return
+        said = self._known.pop(token).said
+        self._known[token] = _Known(said, now_ms + self._take_ms)
+        while (oldest := next(iter(self._known))) != token and now_ms >= self._known[oldest].at_ms + _TOKEN_VALID_MS:
+            del self._known[oldest]
+
+    def forgets(self, token: str | None) -> None:
+        """A token is as if nobody had ever used it."""
+        if token is not None:
+            self._known.pop(token, None)
+
+
+def _said(items: Any) -> str:
+    return json.dumps(items, sort_keys=True, default=repr)

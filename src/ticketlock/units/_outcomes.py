@@ -1,0 +1,61 @@
+"""What has become of a unit, told for good."""
+
+from enum import Enum
+
+from ticketlock._checks import text
+from ticketlock.errors import InvalidUnitRequest
+from ticketlock.units._heads import Head, Heads
+from ticketlock.units._ids import is_id
+from ticketlock.units._rows import Receipt, put_receipt, read_receipt
+from ticketlock.wire._requests import ForkingSteps, Pause, Reply
+from ticketlock.wire._table_time import Moment
+
+NAME_BYTES = 1_024
+
+
+class Outcome(Enum):
+    """What has become of a unit.
+
+    Attributes:
+        COMMITTED: everything was written.
+        ROLLED_BACK: nothing was, and nothing will be.
+        PENDING: it is on its way, and its lease is not over.
+        FORGOTTEN: there is no record of it.
+    """
+
+    COMMITTED = "committed"
+    ROLLED_BACK = "rolled back"
+    PENDING = "pending"
+    FORGOTTEN = "forgotten"
+
+
+def outcome_of_name(table: str, name: str) -> ForkingSteps[Outcome]:
+    """What has become of a name; one that was not used is given up, so that no late request uses it."""
+    text("name", name, NAME_BYTES, InvalidUnitRequest)
+    reply: Reply = yield read_receipt(table, name)
+    while not (found := Receipt.of(reply.item)).is_committed:
+        now: Moment = (yield Pause(0)).now
+        given_up = Receipt(is_committed=False, unit="", tries=found.tries + 1)
+        reply = yield put_receipt(table, name, found, given_up, now.latest_ms)
+        if reply.applied:
+            return Outcome.ROLLED_BACK
+    return Outcome.COMMITTED
+
+
+def outcome_of_unit(table: str, unit: str) -> ForkingSteps[Outcome]:
+    """What has become of a unit that marked its items; one whose lease is over is rolled back."""
+    if not isinstance(unit, str) or not is_id(unit):
+        raise InvalidUnitRequest("unit", unit, "the `id` of a unit")
+    heads = Heads(table)
+    while True:
+        reply: Reply = yield heads.read(unit)
+        if reply.item is None:
+            return Outcome.FORGOTTEN
+        head = Head.of(reply.item)
+        if head.state == "committed":
+            return Outcome.COMMITTED
+        if head.state == "rolledBack":
+            return Outcome.ROLLED_BACK
+        if reply.now.earliest_ms <= head.lease_until_ms:
+            return Outcome.PENDING
+        yield heads.roll_back(unit, reply.now.latest_ms, lease_seen_ms=head.lease_until_ms)
