@@ -1,13 +1,17 @@
 """What a caller may say: text, numbers, true or false, durations, callbacks; anything else is refused by its name."""
 
 import math
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from ticketlock.errors import InvalidLockRequest, Malformed
+from ticketlock.errors import InvalidLockRequest, TicketLockError
+
+Refusal = Callable[[str, Any, str], TicketLockError]
+"""An error that names a field, its value and what is allowed."""
 
 
-def text(field: str, value: Any, max_bytes: int, refused: type[Malformed] = InvalidLockRequest) -> str:
+def text(field: str, value: Any, max_bytes: int, refused: Refusal = InvalidLockRequest) -> str:
     """Check that ``value`` is 1 to ``max_bytes`` bytes of valid UTF-8 text.
 
     Raises:
@@ -25,7 +29,7 @@ def text(field: str, value: Any, max_bytes: int, refused: type[Malformed] = Inva
     return value
 
 
-def whole_number(field: str, value: Any, least: int, most: int, refused: type[Malformed] = InvalidLockRequest) -> int:
+def whole_number(field: str, value: Any, least: int, most: int, refused: Refusal = InvalidLockRequest) -> int:
     """Check that ``value`` is an integer within bounds.
 
     Raises:
@@ -36,7 +40,7 @@ def whole_number(field: str, value: Any, least: int, most: int, refused: type[Ma
     return value
 
 
-def boolean(field: str, value: Any, refused: type[Malformed] = InvalidLockRequest) -> bool:
+def boolean(field: str, value: Any, refused: Refusal = InvalidLockRequest) -> bool:
     """Check that ``value`` is true or false, and not what only counts as one of them.
 
     Raises:
@@ -63,9 +67,7 @@ def in_seconds(value: Any) -> Any:
     return value.total_seconds() if isinstance(value, timedelta) else value
 
 
-def duration_ms(
-    field: str, value: Any, least_ms: int, most_ms: int, refused: type[Malformed] = InvalidLockRequest
-) -> int:
+def duration_ms(field: str, value: Any, least_ms: int, most_ms: int, refused: Refusal = InvalidLockRequest) -> int:
     """Read a duration: a number of seconds, or a ``timedelta``; in milliseconds, rounded up.
 
     Raises:

@@ -11,7 +11,7 @@
     ├── AlreadyHeld (RuntimeError)          the caller holds the lock already, and would wait for itself
     ├── ClientClosed (RuntimeError)         the client was closed, or belongs to another process
     ├── UnitError                           of units of work
-    │   ├── InvalidUnitRequest (ValueError) a statement, a key or a setting is malformed; nothing was written
+    │   ├── InvalidUnitRequest (ValueError)  a statement, a key or a setting is malformed; nothing was written
     │   ├── ConditionFailed                 a statement's condition does not hold
     │   ├── UnitConflict                    what the unit has read has changed: run it again
     │   ├── UnitContended (TimeoutError)    another unit was in the way until the time-out: run it again
@@ -71,17 +71,7 @@ class TicketLockError(Exception):
     """The root of every error that ticketlock raises."""
 
 
-class Malformed(ValueError):
-    """What is common to requests of locks and of units that are malformed."""
-
-    def __init__(self, field: str, value: object, allowed: str) -> None:
-        self.field = field
-        self.value = shown(value)
-        self.allowed = allowed
-        super().__init__(f"{field} is {self.value}; allowed: {allowed}")
-
-
-class InvalidLockRequest(TicketLockError, Malformed):
+class InvalidLockRequest(TicketLockError, ValueError):
     """A request is malformed: says which field, its value and what is allowed.
 
     Attributes:
@@ -89,6 +79,10 @@ class InvalidLockRequest(TicketLockError, Malformed):
         value: what stood there, shortened.
         allowed: what may stand there.
     """
+
+    def __init__(self, field: str, value: object, allowed: str) -> None:
+        self.field, self.value, self.allowed = field, shown(value), allowed
+        super().__init__(f"{field} is {self.value}; allowed: {allowed}")
 
 
 class TaskNotAllowed(TicketLockError):
@@ -182,7 +176,7 @@ class UnitError(TicketLockError):
     """The root of what goes wrong with units of work."""
 
 
-class InvalidUnitRequest(UnitError, Malformed):
+class InvalidUnitRequest(UnitError, ValueError):
     """A statement, a key or a setting of units is malformed; nothing was written.
 
     Attributes:
@@ -190,6 +184,10 @@ class InvalidUnitRequest(UnitError, Malformed):
         value: what stood there, shortened.
         allowed: what may stand there.
     """
+
+    def __init__(self, field: str, value: object, allowed: str) -> None:
+        self.field, self.value, self.allowed = field, shown(value), allowed
+        super().__init__(f"{field} is {self.value}; allowed: {allowed}")
 
 
 class ConditionFailed(UnitError):

@@ -1,6 +1,7 @@
 """``Units``: units of work for threads."""
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ticketlock.errors import InvalidLockRequest, InvalidUnitRequest
@@ -50,6 +51,7 @@ class Units:
         prefix: what the attributes begin with that units add to your items.
         timeout: for how long a unit waits for others that are in its way.
         clocks: where the time comes from.
+        sleep: how to wait, in seconds.
 
     Raises:
         InvalidUnitRequest: names the argument that is wrong.
@@ -64,10 +66,11 @@ class Units:
         prefix: str = "_tlu",
         timeout: Seconds = 10,
         clocks: Clocks | None = None,
+        sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self._clocks = clocks if clocks is not None else SystemClocks()
         try:
-            self._performer = UnitsTable(table_name, client=client, clocks=self._clocks)
+            self._performer = UnitsTable(table_name, client=client, clocks=self._clocks, sleep=sleep)
         except InvalidLockRequest as error:
             raise InvalidUnitRequest(
                 error.field, table_name if error.field == "table_name" else client, error.allowed
