@@ -28,7 +28,7 @@ from ticketlock.units._reading import (
 from ticketlock.units._rows import NEVER_USED, Receipt, read_receipt
 from ticketlock.units._statements import Given, Kind, Statement, statement
 from ticketlock.units._tables import Tables
-from ticketlock.units._values import Python
+from ticketlock.units._values import PYTHON, Python
 from ticketlock.units._work import Place, Work
 from ticketlock.units._writes import fits_an_expression
 from ticketlock.wire._item_requests import MOST_TOGETHER
@@ -130,12 +130,12 @@ class Verbs:
         for at, (place, item) in enumerate(zip(unread, found, strict=True)):
             if at and at % MOST_TOGETHER == 0:
                 self._work.cuts += 1
-            place.is_read, place.seen, place.cut = True, item, self._work.cuts
-            place.image = image_of(item, marks)
+            image = image_of(item, marks)
             if place.blind is not None:
-                late = Statement("update", place.table, place.key, None, place.blind)
-                place.blind = None
-                place.image, place.is_written = late.applied_to(place.image), True
+                # If it is refused it stays as it was: the unit cannot be committed without it.
+                image = Statement("update", place.table, place.key, None, place.blind).applied_to(image)
+                place.blind, place.is_written = None, True
+            place.is_read, place.seen, place.cut, place.image = True, item, self._work.cuts, image
 
     # Statements.
 
@@ -245,7 +245,7 @@ class Verbs:
         found = yield from read_together([Wanted(place.table.name, place.key) for place in places], self._work.marks)
         changed = [place for place, item in zip(places, found, strict=True) if not is_as_seen(item, place.seen)]
         if changed:
-            raise UnitConflict((place.table.name, place.key) for place in changed)
+            raise UnitConflict((place.table.name, PYTHON.back(place.key) or {}) for place in changed)
 
     def leave(self, error: BaseException | None) -> Steps[None]:
         """The end of a block: what is raised inside rolls back."""
