@@ -113,11 +113,12 @@ class Verbs:
         for place in places:
             if place.blind is not None:
                 yield from self._read([place])
-        unread = [Wanted(place.table.name, place.key) for place in places if not place.is_read]
+        # DynamoDB takes each key once.
+        unread = {id(place): place for place in places if not place.is_read}
         read = read_eventually if level is UNCOMMITTED else read_together
-        found = iter((yield from read(unread, self._work.marks)))
-        images = [place.image if place.is_read else image_of(next(found), self._work.marks) for place in places]
-        return [python.back(image) for image in images]
+        found = yield from read([Wanted(each.table.name, each.key) for each in unread.values()], self._work.marks)
+        images = {name: image_of(item, self._work.marks) for name, item in zip(unread, found, strict=True)}
+        return [python.back(place.image if place.is_read else images[id(place)]) for place in places]
 
     def _read(self, places: Sequence[Place]) -> Steps[None]:
         """Read what was not, all of one instant; what was written blindly is evaluated now."""
