@@ -77,5 +77,5 @@ def canonical(item: Item) -> Attributes:
 
 def _checked(item: Item | None, marks: Marks) -> Item | None:
     if item is not None:
-        marks.version_of(item)
+        marks.check_item(item)
     return item

@@ -29,6 +29,9 @@ class Settings:
     marks: Marks
     timeout: Any
 
+    def __post_init__(self) -> None:
+        _timeout_ms(self.timeout)
+
     def terms(self, clocks: Clocks, *, name: Any, isolation: Any, under: Any, timeout: Any) -> Terms:
         """Those of a new unit.
 
@@ -41,8 +44,10 @@ class Settings:
             raise InvalidUnitRequest("isolation", isolation, "UNCOMMITTED, COMMITTED or SERIALIZABLE")
         if under is not None and not callable(getattr(under, "condition_check", None)):
             raise InvalidUnitRequest("under", under, "a held lock: a Lease of ticketlock, for example")
-        timeout_ms = duration_ms(
-            "timeout", self.timeout if timeout is None else timeout, 0, _LONGEST_TIMEOUT_MS, InvalidUnitRequest
-        )
+        timeout_ms = _timeout_ms(self.timeout if timeout is None else timeout)
         born_ms = clocks.read().wall_ms
         return Terms(new_id(born_ms), born_ms, timeout_ms, isolation, name, under)
+
+
+def _timeout_ms(given: Any) -> int:
+    return duration_ms("timeout", given, 0, _LONGEST_TIMEOUT_MS, InvalidUnitRequest)

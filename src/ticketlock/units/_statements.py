@@ -95,9 +95,7 @@ def statement(kind: Kind, table: UnitTable, given: Given, marks: Marks) -> State
     with refusing(field):
         target = canonical_item(dict(given.target))
     marks.check_free_of_ours(field, target)
-    key = table.key_of(field, target)
-    if kind != "put" and len(target) > len(key):
-        raise InvalidUnitRequest("key", sorted(target), f"the key of {table.name} and nothing else: {list(key)}")
+    key = table.key_of(field, target) if kind == "put" else table.only_key_of(target)
     if kind == "update" and given.update is None:
         raise InvalidUnitRequest("update", None, "an update expression")
     parameters = given.parameters()

@@ -43,6 +43,17 @@ class UnitTable:
                 )
         return {name: given[name] for name in self.schema.key}
 
+    def only_key_of(self, given: Item) -> Item:
+        """The key, of what is nothing else.
+
+        Raises:
+            InvalidUnitRequest: an attribute of it is missing, of another type, or more is given.
+        """
+        key = self.key_of("key", given)
+        if len(given) > len(key):
+            raise InvalidUnitRequest("key", sorted(given), f"the key of {self.name} and nothing else: {list(key)}")
+        return key
+
 
 class Tables:
     """The tables of one ``Units``, each described once."""

@@ -31,6 +31,7 @@ from ticketlock.units._tables import Tables
 from ticketlock.units._values import PYTHON, Python
 from ticketlock.units._work import Place, Work
 from ticketlock.units._writes import fits_an_expression
+from ticketlock.wire._attributes import Item
 from ticketlock.wire._item_requests import MOST_TOGETHER
 from ticketlock.wire._requests import Steps
 from ticketlock.wire._table_time import Moment
@@ -103,7 +104,9 @@ class Verbs:
         level = self.terms.isolation if isolation is None else isolation
         if not isinstance(level, Isolation):
             raise InvalidUnitRequest("isolation", isolation, "UNCOMMITTED, COMMITTED or SERIALIZABLE")
-        places = [self._place(table, "key", python.item("key", key)) for table, key in wanted]
+        if not isinstance(wanted, Sequence) or not all(isinstance(each, tuple) and len(each) == 2 for each in wanted):
+            raise InvalidUnitRequest("wanted", wanted, "a list of pairs: a table and a key")
+        places = [self._place(table, python.item("key", key)) for table, key in wanted]
         yield from self.begin()
         if level is SERIALIZABLE:
             yield from self._read(places)
@@ -269,6 +272,6 @@ class Verbs:
         if self.state != "open":
             raise UnitFinished(f"the unit {self.terms.unit} is {self.state}: begin another")
 
-    def _place(self, table: Any, field: str, given: Any) -> Place:
+    def _place(self, table: Any, key: Item) -> Place:
         own = self._tables.check_own(table)
-        return self._work.place(own, own.key_of(field, given))
+        return self._work.place(own, own.only_key_of(key))
