@@ -33,7 +33,14 @@ os.environ |= {
 # What several suites ask: without their names pytest rewrites the assertions of test modules alone.
 pytest.register_assert_rewrite("kit.sentences")
 # Before the fixtures, which import them: pytest rewrites the assertions of a plugin that nobody has imported yet.
-pytest_plugins = ["kit.kept", "kit.struck", "kit.fixtures.engines", "kit.fixtures.clients", "kit.fixtures.commands"]
+pytest_plugins = [
+    "kit.kept",
+    "kit.struck",
+    "kit.fixtures.engines",
+    "kit.fixtures.clients",
+    "kit.fixtures.commands",
+    "kit.fixtures.units",
+]
 
 # On a busy machine an example may take longer than Hypothesis would let it: that is no finding.
 settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -74,6 +81,7 @@ _WAITS_MOST = (
     "property",
     "workflow/interpreted",
     "client",
+    "units",
     "workflow",
     "locks",
     "tools",

@@ -95,6 +95,17 @@ class Marks:
             raise InvalidUnitRequest("prefix", self.prefix, f"one that no item uses: {self.version} is {dict(found)}")
         return str(found["S"])
 
+    def check_item(self, item: Item) -> None:
+        """Refuse an item with attributes that begin as ours do, and are somebody else's.
+
+        Raises:
+            InvalidUnitRequest: names one of them.
+        """
+        self.version_of(item)
+        for name, value in item.items():
+            if name.startswith(self.prefix) and name not in (self.version, self.mark):
+                raise InvalidUnitRequest("prefix", self.prefix, f"one that no item uses: {name} is {dict(value)}")
+
     def without(self, item: Mapping[str, Any]) -> dict[str, Any]:
         """An item as its users know it."""
         return {name: value for name, value in item.items() if not name.startswith(self.prefix)}

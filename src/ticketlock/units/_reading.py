@@ -147,7 +147,7 @@ class Reading:
 
     def _checked(self, item: Item | None) -> Item | None:
         if item is not None:
-            self._marks.version_of(item)
+            self._marks.check_item(item)
         return item
 
 

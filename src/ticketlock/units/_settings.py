@@ -30,6 +30,9 @@ class Settings:
     marks: Marks
     timeout: Any
 
+    def __post_init__(self) -> None:
+        _timeout_ms(self.timeout)
+
     def terms(self, clocks: Clocks, *, name: Any, isolation: Any, under: Any, timeout: Any, engine: Any) -> Terms:
         """Those of a new unit.
 
@@ -44,9 +47,7 @@ class Settings:
             raise InvalidUnitRequest("under", under, "a held lock: a Lease of ticketlock, for example")
         if engine not in (None, "native", "marked"):
             raise InvalidUnitRequest("engine", engine, '"native", "marked", or None')
-        timeout_ms = duration_ms(
-            "timeout", self.timeout if timeout is None else timeout, 0, _LONGEST_TIMEOUT_MS, InvalidUnitRequest
-        )
+        timeout_ms = _timeout_ms(self.timeout if timeout is None else timeout)
         born_ms = clocks.read().wall_ms
         return Terms(new_id(born_ms), born_ms, timeout_ms, isolation, name, under, engine)
 
@@ -61,3 +62,7 @@ class Settings:
         if name is not None:
             return outcome_of_name(self.units_table, name)
         return outcome_of_unit(self.units_table, unit)
+
+
+def _timeout_ms(given: Any) -> int:
+    return duration_ms("timeout", given, 0, _LONGEST_TIMEOUT_MS, InvalidUnitRequest)

@@ -36,13 +36,13 @@ class UnitTable:
         Raises:
             InvalidUnitRequest: an attribute of it is missing, or of another type, or empty, or too long.
         """
-        key = {name: dict(given[name]) for name in self.key_names if name in given}
-        try:
-            check_item(key, Schema(self.name, self.schema.keys))
-        except ItemInvalid as error:
-            allowed = ", ".join(f"{each.name} of type {each.kind}" for each in self.schema.keys)
-            raise InvalidUnitRequest(field, key, f"the key of {self.name}, {allowed} ({error.message})") from error
-        return key
+        for each in self.schema.keys:
+            part = {each.name: dict(given[each.name])} if each.name in given else {}
+            try:
+                check_item(part, Schema(self.name, (each,)))
+            except ItemInvalid as error:
+                raise InvalidUnitRequest(f"{field}.{each.name}", given.get(each.name), error.message) from error
+        return {name: given[name] for name in self.key_names}
 
     def key_alone(self, field: str, given: Item) -> Item:
         """A key that is given without anything else.

@@ -10,6 +10,8 @@ from boto3.dynamodb.conditions import ConditionBase, ConditionExpressionBuilder
 from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 
 from ticketlock._checks import text
+from ticketlock._expressions._errors import ExpressionInvalid
+from ticketlock._expressions._values import canonical
 from ticketlock.errors import InvalidUnitRequest
 from ticketlock.wire._attributes import Item
 
@@ -93,8 +95,8 @@ def expression(field: str, given: Any) -> str | None:
 
 def _dumped(field: str, value: Any) -> Any:
     try:
-        return _serializer.serialize(value)
-    except (TypeError, decimal.DecimalException) as error:
+        return canonical(_serializer.serialize(value))
+    except (TypeError, decimal.DecimalException, ExpressionInvalid) as error:
         allowed = "a value that DynamoDB has a type for: no float (Decimal), no NaN, no empty set, 38 digits at most"
         raise InvalidUnitRequest(field, value, f"{allowed} ({error})") from error
 

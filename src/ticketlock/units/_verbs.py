@@ -122,6 +122,8 @@ class Verbs:
         level = self.terms.isolation if isolation is None else isolation
         if not isinstance(level, Isolation):
             raise InvalidUnitRequest("isolation", isolation, "UNCOMMITTED, COMMITTED or SERIALIZABLE")
+        if not isinstance(wanted, Sequence) or not all(isinstance(each, tuple) and len(each) == 2 for each in wanted):
+            raise InvalidUnitRequest("wanted", wanted, "a list of pairs: a table and a key")
         places = [self._place(table, python.item("key", key)) for table, key in wanted]
         yield from self.begin()
         if level is SERIALIZABLE:
@@ -130,10 +132,12 @@ class Verbs:
                 place.is_checked = True
             return [python.back(place.image) for place in places]
         yield from self._read([place for place in places if place.blind is not None])
-        unread = [Wanted(place.table, place.key) for place in places if not place.is_read]
+        # DynamoDB takes each key once.
+        unread = {id(place): place for place in places if not place.is_read}
         read = self._reading.eventually if level is UNCOMMITTED else self._reading.committed
-        found = iter((yield from read(unread)))
-        return [python.back(place.image if place.is_read else next(found)) for place in places]
+        found = yield from read([Wanted(place.table, place.key) for place in unread.values()])
+        images = dict(zip(unread, found, strict=True))
+        return [python.back(place.image if place.is_read else images[id(place)]) for place in places]
 
     def _read(self, places: Sequence[Place]) -> ForkingSteps[None]:
         """Read what was not, all of one instant; what was written blindly is evaluated now."""
@@ -145,13 +149,13 @@ class Verbs:
         for at, (place, item) in enumerate(zip(unread, found, strict=True)):
             if at % MOST_TOGETHER == 0:
                 self._work.cuts += 1
-            place.is_read, place.cut = True, self._work.cuts
-            place.seen = None if item is None or marks.is_placeholder(item) else item
-            place.image = image_of(item, marks)
+            image = image_of(item, marks)
             if place.blind is not None:
-                late = Statement("update", place.table, place.key, None, place.blind)
-                place.blind = None
-                place.image, place.is_written = late.applied_to(place.image), True
+                # If it is refused it stays as it was: the unit cannot be committed without it.
+                image = Statement("update", place.table, place.key, None, place.blind).applied_to(image)
+                place.blind, place.is_written = None, True
+            seen = None if item is None or marks.is_placeholder(item) else item
+            place.is_read, place.seen, place.cut, place.image = True, seen, self._work.cuts, image
 
     # Statements.
 

@@ -1,0 +1,280 @@
+"""Units of work on an engine: tables of their own, processes that are counted and lose requests, and what is stored."""
+
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from enum import Enum
+from typing import Any, Literal
+
+from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
+from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
+from kit.engines import Engine
+
+from ticketlock import Lease, LockClient, LockTable
+from ticketlock.testing import ManualClock, Sent
+from ticketlock.units import Unit, Units, UnitTable
+from ticketlock.units._ids import new_id
+
+UnitsKind = Literal["threads"]
+Key = Mapping[str, Any]
+
+VERSION, MARK = "_tluVersion", "_tluMark"
+KEYS: Mapping[str, Mapping[str, str]] = {
+    "units": {"unit": "S", "row": "S"},
+    "accounts": {"id": "S"},
+    "lines": {"pk": "S", "sk": "N"},
+}
+"""The tables, and the attributes of their keys: the units' own, and two of a user's."""
+_LOST_FOR_S = 2
+_ENDPOINT = "http://the.engine"
+
+
+class Lost(Enum):
+    """What becomes of a request."""
+
+    NOT_SENT = "not sent"
+    REQUEST = "request lost"
+    REPLY = "reply lost"
+
+
+@dataclass
+class Loss:
+    """Requests of one process that are lost.
+
+    Attributes:
+        first: the number of the first one, from 1 on.
+        last: of the last one.
+        operation: of which kind; None for any. Only these are counted then.
+    """
+
+    what: Lost
+    first: int
+    last: float
+    operation: str | None = None
+    seen: int = 0
+
+    def strikes(self, operation: str) -> bool:
+        """Whether this request is one of them."""
+        if self.operation not in (None, operation):
+            return False
+        self.seen += 1
+        return self.first <= self.seen <= self.last
+
+
+class Line:
+    """Between a client and the engine: what was sent, what is lost, and the time of the world in each reply.
+
+    Attributes:
+        sent: each attempt.
+        between: called before the next request of that operation is sent, once.
+    """
+
+    def __init__(self, client: Any, clock: ManualClock) -> None:
+        self.sent: list[Sent] = []
+        self.losses: list[Loss] = []
+        self.between: dict[str, Callable[[], object]] = {}
+        self._clock = clock
+        self._loses_the_reply = False
+        events = client.meta.events
+        events.register("provide-client-params.dynamodb", self._note)
+        events.register_first("before-call.dynamodb", self._before)
+        events.register("after-call.dynamodb", self._after)
+
+    @property
+    def operations(self) -> list[str]:
+        """What was sent, by the names of the operations."""
+        return [sent.operation for sent in self.sent]
+
+    def _note(self, params: Mapping[str, Any], model: Any, **_: Any) -> None:
+        self.sent.append(Sent(model.name, dict(params)))
+
+    def _before(self, model: Any, **_: Any) -> None:
+        meanwhile = self.between.pop(model.name, None)
+        if meanwhile is not None:
+            meanwhile()
+        struck = [loss.what for loss in self.losses if loss.strikes(model.name)]
+        self._loses_the_reply = Lost.REPLY in struck
+        if Lost.NOT_SENT in struck:
+            self._clock.advance(_LOST_FOR_S)
+            raise ConnectTimeoutError(endpoint_url=_ENDPOINT)
+        if Lost.REQUEST in struck:
+            self._wait_in_vain()
+
+    def _after(self, parsed: dict[str, Any], **_: Any) -> None:
+        parsed["ResponseMetadata"]["HTTPHeaders"]["date"] = formatdate(self._clock.wall_ms // 1_000, usegmt=True)
+        if self._loses_the_reply:
+            self._wait_in_vain()
+
+    def _wait_in_vain(self) -> None:
+        self._clock.advance(_LOST_FOR_S)
+        raise ReadTimeoutError(endpoint_url=_ENDPOINT)
+
+
+@dataclass
+class Books:
+    """The tables of a module's tests, as an onlooker sees them whom no test disturbs.
+
+    Attributes:
+        tables: their names, by use.
+        clock: of the world: time passes where a request is lost, and when a test says so.
+    """
+
+    engine: Engine
+    onlooker: Any
+    tables: Mapping[str, str]
+    clock: ManualClock = field(default_factory=lambda: ManualClock(int(time.time() * 1_000)))
+
+    # What plain readers and writers see and do.
+
+    def account(self, balance: int = 100, **more: Any) -> dict[str, Any]:
+        """A new account that a unit has written last: its key."""
+        key = some_account()
+        self.write("accounts", {**key, "balance": balance, VERSION: new_version(), **more})
+        return key
+
+    def plain_account(self, balance: int = 100) -> dict[str, Any]:
+        """One that no unit has ever written."""
+        key = some_account()
+        self.write("accounts", {**key, "balance": balance})
+        return key
+
+    def write(self, use: str, item: Mapping[str, Any]) -> None:
+        """Put an item as it is, by no unit."""
+        self.onlooker.put_item(TableName=self.tables[use], Item=dumped(item))
+
+    def raw(self, use: str, key: Key) -> dict[str, Any] | None:
+        """An item as it stands there, in Python values; None where there is none."""
+        found = self.onlooker.get_item(TableName=self.tables[use], Key=dumped(key), ConsistentRead=True)
+        return loaded(found["Item"]) if "Item" in found else None
+
+    def item(self, use: str, key: Key) -> dict[str, Any] | None:
+        """The same without the attributes of units."""
+        found = self.raw(use, key)
+        return found and {name: value for name, value in found.items() if not name.startswith("_tlu")}
+
+    def balance(self, key: Key) -> int:
+        """Of an account."""
+        found = self.raw("accounts", key)
+        assert found is not None
+        return int(found["balance"])
+
+    def version(self, key: Key) -> str | None:
+        """Who wrote an account last."""
+        return (self.raw("accounts", key) or {}).get(VERSION)
+
+    def receipt(self, name: str) -> dict[str, Any] | None:
+        """Of the units of a name."""
+        return self.raw("units", {"unit": f"name#{name}", "row": "receipt"})
+
+    def everything(self) -> dict[str, list[Any]]:
+        """All items of all tables."""
+        return {use: sorted(self._scanned(name), key=repr) for use, name in self.tables.items()}
+
+    def _scanned(self, name: str) -> list[Any]:
+        pages = self.onlooker.get_paginator("scan").paginate(TableName=name, ConsistentRead=True)
+        return [loaded(item) for page in pages for item in page["Items"]]
+
+
+class Party:
+    """One process: a client of its own, and units over it.
+
+    Attributes:
+        units: its units.
+        accounts, lines: the tables of users, as it knows them.
+        line: between its client and the engine.
+    """
+
+    def __init__(self, books: Books, kind: UnitsKind, **options: Any) -> None:
+        assert kind == "threads"
+        self.books = books
+        self.client = books.engine.client()
+        self.line = Line(self.client, books.clock)
+        self.units = Units(books.tables["units"], client=self.client, clocks=books.clock, **options)
+        self.accounts: UnitTable = self.units.table(books.tables["accounts"])
+        self.lines: UnitTable = self.units.table(books.tables["lines"])
+        self.line.sent.clear()
+
+    def begin(self, **terms: Any) -> Unit:
+        return self.units.begin(**terms)
+
+    def sends(self, do: Callable[[], object]) -> list[str]:
+        """The operations that something sends."""
+        before = len(self.line.sent)
+        do()
+        return self.line.operations[before:]
+
+    def loses(self, what: Lost, first: int, last: float | None = None, operation: str | None = None) -> Loss:
+        """Lose its n-th request from now on, or all of them until another one."""
+        loss = Loss(what, first, last if last is not None else first, operation)
+        self.line.losses.append(loss)
+        return loss
+
+    def changes(self, key: Key, balance: int) -> None:
+        """Commit an account's new balance, by a unit of its own."""
+        with self.begin() as unit:
+            unit.update(self.accounts, key, "SET balance = :balance", {":balance": balance})
+
+
+@dataclass
+class UnitsWorld:
+    """Who is there in one test."""
+
+    books: Books
+    kind: UnitsKind
+    open: ExitStack
+
+    def party(self, **options: Any) -> Party:
+        return Party(self.books, self.kind, **options)
+
+    def locks(self) -> LockClient:
+        """A client for locks, on a table of the same engine."""
+        client = self.books.engine.client()
+        Line(client, self.books.clock)
+        made = LockClient(self.books.engine.table_name, client=client, clocks=self.books.clock)
+        return self.open.enter_context(made)
+
+    def take_away(self, lease: Lease) -> None:
+        """Take a lock from its holder, who is not told."""
+        table = LockTable(self.books.engine.table_name, client=self.books.engine.client())
+        table.force_release(lease.lock, lease.fencing_token)
+
+
+def some_account() -> dict[str, Any]:
+    """The key of an account that is not there."""
+    return {"id": f"account-{uuid.uuid4().hex}"}
+
+
+def some_line(number: int = 1) -> dict[str, Any]:
+    """The key of a line that is not there."""
+    return {"pk": f"order-{uuid.uuid4().hex}", "sk": number}
+
+
+def some_name() -> str:
+    return f"name-{uuid.uuid4().hex}"
+
+
+def new_version() -> str:
+    """What a plain writer writes that gets on with units."""
+    return new_id(int(time.time() * 1_000))
+
+
+def dumped(item: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: TypeSerializer().serialize(value) for name, value in item.items()}
+
+
+def loaded(item: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: TypeDeserializer().deserialize(value) for name, value in item.items()}
+
+
+def make_table(client: Any, name: str, keys: Mapping[str, str]) -> None:
+    """Make a table with these attributes as its key."""
+    client.create_table(
+        TableName=name,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": key, "AttributeType": kind} for key, kind in keys.items()],
+        KeySchema=[{"AttributeName": key, "KeyType": kind} for key, kind in zip(keys, ("HASH", "RANGE"), strict=False)],
+    )
+    client.get_waiter("table_exists").wait(TableName=name)

@@ -1,0 +1,205 @@
+"""Bad input is told by an error of ours that names the field, the value and what is allowed; nothing is written."""
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import boto3
+import pytest
+from boto3.dynamodb.conditions import Attr
+from kit.units import VERSION, Books, Key, Party, UnitsWorld, some_account, some_line
+
+from ticketlock.errors import InvalidUnitRequest, TableNotFound
+from ticketlock.units import Unit, Units
+
+Use = Callable[[Party, Unit, Key], object]
+SET = "SET balance = :n"
+ONE = {":n": 1}
+
+# The field that is named, and what is asked.
+BAD: dict[str, tuple[str, Use]] = {
+    "a key that misses": ("key.id", lambda ann, unit, _: unit.get(ann.accounts, {})),
+    "a key that misses one of two": ("key.sk", lambda ann, unit, _: unit.get(ann.lines, {"pk": "a"})),
+    "a key of another type": ("key.id", lambda ann, unit, _: unit.get(ann.accounts, {"id": 1})),
+    "a key with more than the key": ("key", lambda ann, unit, key: unit.get(ann.accounts, {**key, "balance": 1})),
+    "a key that is none": ("key", lambda ann, unit, _: unit.get(ann.accounts, "a")),  # type: ignore[arg-type]  # bad
+    "a bad key in a cut": (
+        "key.sk",
+        lambda ann, unit, key: unit.get_all([(ann.accounts, key), (ann.lines, {"pk": "a", "sk": "1"})]),
+    ),
+    "a key of an update": ("key.id", lambda ann, unit, _: unit.update(ann.accounts, {"name": "a"}, SET, ONE)),
+    "too much in a key of an update": (
+        "key",
+        lambda ann, unit, key: unit.update(ann.accounts, {**key, "balance": 1}, SET, ONE),
+    ),
+    "a key of a delete": ("key.id", lambda ann, unit, _: unit.delete(ann.accounts, {"id": b"a"})),
+    "a key of a check": ("key.id", lambda ann, unit, _: unit.check(ann.accounts, {}, "attribute_exists(id)")),
+    "an item without its key": ("item.id", lambda ann, unit, _: unit.put(ann.accounts, {"balance": 1})),
+    "an item with a key of another type": (
+        "item.sk",
+        lambda ann, unit, _: unit.put(ann.lines, some_line() | {"sk": "1"}),
+    ),
+    "an item that is none": ("item", lambda ann, unit, _: unit.put(ann.accounts, ["id"])),  # type: ignore[arg-type]  # bad
+    "a float": ("item.price", lambda ann, unit, key: unit.put(ann.accounts, {**key, "price": 1.5})),
+    "a float inside": ("item.prices", lambda ann, unit, key: unit.put(ann.accounts, {**key, "prices": [{"a": 1.5}]})),
+    "NaN": ("item.price", lambda ann, unit, key: unit.put(ann.accounts, {**key, "price": Decimal("NaN")})),
+    "infinity": ("item.price", lambda ann, unit, key: unit.put(ann.accounts, {**key, "price": Decimal("Infinity")})),
+    "39 digits": ("item.price", lambda ann, unit, key: unit.put(ann.accounts, {**key, "price": Decimal("1" * 39)})),
+    "a number out of range": ("item.n", lambda ann, unit, key: unit.put(ann.accounts, {**key, "n": Decimal("1E126")})),
+    "an empty set": ("item.tags", lambda ann, unit, key: unit.put(ann.accounts, {**key, "tags": set()})),
+    "a set of two types": ("item.tags", lambda ann, unit, key: unit.put(ann.accounts, {**key, "tags": {1, "a"}})),
+    "an object": ("item.what", lambda ann, unit, key: unit.put(ann.accounts, {**key, "what": object()})),
+    "a float among values": ("values.:n", lambda ann, unit, key: unit.update(ann.accounts, key, SET, {":n": 1.5})),
+    "an attribute that is called as ours": (
+        "item",
+        lambda ann, unit, key: unit.put(ann.accounts, {**key, VERSION: "mine"}),
+    ),
+    "an update of an attribute of ours": (
+        "update",
+        lambda ann, unit, key: unit.update(ann.accounts, key, f"SET {VERSION} = :n", ONE),
+    ),
+    "no update": ("update", lambda ann, unit, key: unit.update(ann.accounts, key, None)),  # type: ignore[arg-type]  # bad
+    "an empty update": ("update", lambda ann, unit, key: unit.update(ann.accounts, key, "")),
+    "an update that is no expression": (
+        "update",
+        lambda ann, unit, key: unit.update(ann.accounts, key, "SOT a = :n", ONE),
+    ),
+    "an update of the key": ("update", lambda ann, unit, key: unit.update(ann.accounts, key, "SET id = :n", ONE)),
+    "a value that is not given": ("update", lambda ann, unit, key: unit.update(ann.accounts, key, SET)),
+    "a value that is not used": (
+        "update",
+        lambda ann, unit, key: unit.update(ann.accounts, key, SET, {**ONE, ":more": 1}),
+    ),
+    "a name that is not given": ("update", lambda ann, unit, key: unit.update(ann.accounts, key, "SET #b = :n", ONE)),
+    "names that are none": (
+        "names",
+        lambda ann, unit, key: unit.update(ann.accounts, key, "SET #b = :n", ONE, {"#b": 1}),  # type: ignore[dict-item]  # bad
+    ),
+    "an update that does not fit the item": (
+        "update",
+        lambda ann, unit, key: unit.update(ann.accounts, key, "SET a = missing + :n", ONE),
+    ),
+    "blind that is no boolean": (
+        "blind",
+        lambda ann, unit, key: unit.update(ann.accounts, key, SET, ONE, blind="yes"),  # type: ignore[arg-type]  # bad
+    ),
+    "a condition that is no expression": (
+        "delete",
+        lambda ann, unit, key: unit.delete(ann.accounts, key, condition="balance =="),
+    ),
+    "a condition that is no text": ("condition", lambda ann, unit, key: unit.delete(ann.accounts, key, condition=5)),
+    "a float in a condition": (
+        "condition.:tlu_v0",
+        lambda ann, unit, key: unit.delete(ann.accounts, key, condition=Attr("balance").gte(1.5)),
+    ),
+    "a check without a condition": ("condition", lambda ann, unit, key: unit.check(ann.accounts, key, None)),
+    "a level that is none": (
+        "isolation",
+        lambda ann, unit, key: unit.get(ann.accounts, key, isolation="COMMITTED"),  # type: ignore[arg-type]  # bad
+    ),
+    "a table by its name": ("table", lambda ann, unit, key: unit.get(ann.accounts.name, key)),  # type: ignore[arg-type]  # bad
+    "a table in the place of an item": ("wanted", lambda ann, unit, _: unit.get_all([ann.accounts])),  # type: ignore[list-item]  # bad
+    "nothing in the place of items": ("wanted", lambda _, unit, __: unit.get_all(None)),  # type: ignore[arg-type]  # bad
+}
+
+
+@pytest.mark.parametrize(("field", "use"), BAD.values(), ids=BAD)
+def test_a_bad_statement_is_refused_by_its_field_and_the_unit_goes_on(
+    books: Books, ann: Party, account: Key, other: Key, field: str, use: Use
+) -> None:
+    before = books.everything()
+    unit = ann.begin()
+    with pytest.raises(InvalidUnitRequest) as refused:
+        use(ann, unit, account)
+    assert refused.value.field == field
+    assert refused.value.allowed
+    assert books.everything() == before
+    unit.update(ann.accounts, other, SET, ONE)
+    unit.commit()
+    assert (books.balance(account), books.balance(other)) == (100, 1)
+
+
+@pytest.mark.parametrize(
+    ("field", "terms"),
+    [
+        ("name", {"name": ""}),
+        ("name", {"name": 5}),
+        ("name", {"name": "n" * 1_025}),
+        ("name", {"name": "\ud800"}),
+        ("isolation", {"isolation": "SERIALIZABLE"}),
+        ("isolation", {"isolation": None}),
+        ("under", {"under": "a-lock"}),
+        ("timeout", {"timeout": -1}),
+        ("timeout", {"timeout": "10"}),
+        ("timeout", {"timeout": float("nan")}),
+    ],
+)
+def test_bad_terms_are_refused_by_their_field(books: Books, ann: Party, field: str, terms: dict[str, Any]) -> None:
+    before = books.everything()
+    with pytest.raises(InvalidUnitRequest) as refused:
+        ann.begin(**terms)
+    assert refused.value.field == field
+    assert books.everything() == before
+
+
+@pytest.mark.parametrize(
+    ("field", "settings"),
+    [
+        ("prefix", {"prefix": ""}),
+        ("prefix", {"prefix": None}),
+        ("prefix", {"prefix": "p" * 33}),
+        ("timeout", {"timeout": -1}),
+        ("table_name", {"table_name": ""}),
+        ("client", {"client": "dynamodb"}),
+        ("client", {"client": boto3}),
+    ],
+)
+def test_bad_settings_are_refused_by_their_field(ann: Party, field: str, settings: dict[str, Any]) -> None:
+    given = {"table_name": "units", "client": ann.client, **settings}
+    with pytest.raises(InvalidUnitRequest) as refused:
+        Units(given.pop("table_name"), **given)
+    assert refused.value.field == field
+
+
+def test_a_table_that_is_not_there_is_named(ann: Party) -> None:
+    with pytest.raises(TableNotFound, match="no-such-table"):
+        ann.units.table("no-such-table")
+
+
+def test_a_units_table_that_is_not_there_is_named(books: Books, ann: Party) -> None:
+    units = Units("no-such-units", client=ann.client, clocks=books.clock)
+    with pytest.raises(TableNotFound, match="no-such-units"), units.begin(name="a"):
+        pass
+
+
+def test_a_table_of_other_units_is_refused(books: Books, ann: Party, ben: Party, account: Key) -> None:
+    before = books.everything()
+    unit = ann.begin()
+    with pytest.raises(InvalidUnitRequest) as refused:
+        unit.update(ben.accounts, account, SET, ONE)
+    assert refused.value.field == "table"
+    unit.commit()
+    assert books.everything() == before
+
+
+class TestAPrefixThatItemsUseAlready:
+    @pytest.fixture
+    def theirs(self, units_world: UnitsWorld) -> Party:
+        return units_world.party(prefix="my")
+
+    @pytest.mark.parametrize("attribute", ["myVersion", "myColour"])
+    def test_is_refused_when_it_is_met(self, books: Books, theirs: Party, attribute: str) -> None:
+        key = some_account()
+        books.write("accounts", {**key, attribute: "1.0"})
+        before = books.everything()
+        unit = theirs.begin()
+        with pytest.raises(InvalidUnitRequest, match=attribute) as refused:
+            unit.update(theirs.accounts, key, SET, ONE)
+        assert refused.value.field == "prefix"
+        assert books.everything() == before
+
+    def test_another_one_may_be_chosen(self, books: Books, theirs: Party) -> None:
+        key = some_account()
+        with theirs.begin() as unit:
+            unit.put(theirs.accounts, {**key, "_tluColour": "red"})
+        assert books.raw("accounts", key) == {**key, "_tluColour": "red", "myVersion": unit.id}

@@ -1,0 +1,137 @@
+"""Of all units of one name one is committed: exactly once."""
+
+import pytest
+from kit.units import Books, Key, Party, some_account, some_name
+
+from ticketlock.errors import UnitConflict, UnitRolledBack
+
+TAKE, TEN = "SET balance = balance - :n", {":n": 10}
+DAY_S = 24 * 3_600
+
+
+def test_a_unit_whose_name_was_committed_is_repeated_and_writes_nothing(
+    books: Books, ann: Party, ben: Party, account: Key
+) -> None:
+    name = some_name()
+    for party, repeated in ((ann, False), (ben, True), (ann, True)):
+        with party.begin(name=name) as unit:
+            assert unit.repeated is repeated
+            unit.update(party.accounts, account, TAKE, TEN)
+    assert books.balance(account) == 90
+
+
+def test_a_repeated_unit_knows_it_without_a_block_too(books: Books, ann: Party, account: Key) -> None:
+    name = some_name()
+    for _ in range(2):
+        unit = ann.begin(name=name)
+        unit.update(ann.accounts, account, TAKE, TEN)
+        unit.commit()
+    assert unit.repeated
+    assert books.balance(account) == 90
+
+
+def test_a_repeated_unit_sends_nothing_but_the_question(books: Books, ann: Party, account: Key) -> None:
+    name = some_name()
+    with ann.begin(name=name) as unit:
+        unit.update(ann.accounts, account, TAKE, TEN)
+    before = books.everything()
+
+    def again() -> None:
+        with ann.begin(name=name) as unit:
+            unit.update(ann.accounts, account, TAKE, TEN)
+
+    assert ann.sends(again) == ["GetItem"]
+    assert books.everything() == before
+
+
+def test_another_name_is_another_unit(books: Books, ann: Party, account: Key) -> None:
+    for _ in range(2):
+        with ann.begin(name=some_name()) as unit:
+            unit.update(ann.accounts, account, TAKE, TEN)
+    assert books.balance(account) == 80
+
+
+class TestTwoAtTheSameTime:
+    def test_one_of_them_is_committed(self, books: Books, ann: Party, ben: Party) -> None:
+        name, mine, theirs = some_name(), some_account(), some_account()
+        units = [ann.begin(name=name), ben.begin(name=name)]
+        units[0].put(ann.accounts, mine)
+        units[1].put(ben.accounts, theirs)
+        units[1].commit()
+        with pytest.raises(UnitRolledBack):
+            units[0].commit()
+        assert books.raw("accounts", mine) is None
+        assert books.item("accounts", theirs) == theirs
+
+    def test_the_other_one_is_repeated_when_it_is_run_again(
+        self, books: Books, ann: Party, ben: Party, account: Key
+    ) -> None:
+        name = some_name()
+        units = [(ann.begin(name=name), ann), (ben.begin(name=name), ben)]
+        for unit, party in units:
+            unit.update(party.accounts, account, TAKE, TEN)
+        units[0][0].commit()
+        with pytest.raises(UnitConflict):
+            units[1][0].commit()
+        with ben.begin(name=name) as again:
+            assert again.repeated
+        assert books.balance(account) == 90
+
+    def test_blind_ones_too(self, books: Books, ann: Party, ben: Party, account: Key) -> None:
+        name = some_name()
+        units = [(ann.begin(name=name), ann), (ben.begin(name=name), ben)]
+        for unit, party in units:
+            unit.update(party.accounts, account, TAKE, TEN, blind=True)
+        units[0][0].commit()
+        with pytest.raises(UnitRolledBack):
+            units[1][0].commit()
+        assert books.balance(account) == 90
+
+
+def test_a_unit_that_was_rolled_back_has_not_used_its_name(books: Books, ann: Party, account: Key) -> None:
+    name = some_name()
+    with ann.begin(name=name) as unit:
+        unit.update(ann.accounts, account, TAKE, TEN)
+        unit.rollback()
+    assert books.receipt(name) is None
+    with ann.begin(name=name) as unit:
+        assert not unit.repeated
+        unit.update(ann.accounts, account, TAKE, TEN)
+    assert books.balance(account) == 90
+
+
+def test_nor_has_one_that_met_a_conflict(books: Books, ann: Party, ben: Party, account: Key) -> None:
+    name = some_name()
+    unit = ann.begin(name=name)
+    unit.update(ann.accounts, account, TAKE, TEN)
+    ben.changes(account, 55)
+    with pytest.raises(UnitConflict):
+        unit.commit()
+    assert books.receipt(name) is None
+
+
+def test_the_receipt_says_which_unit_it_was_and_is_kept_for_thirty_days(books: Books, ann: Party, account: Key) -> None:
+    name = some_name()
+    with ann.begin(name=name) as unit:
+        unit.update(ann.accounts, account, TAKE, TEN)
+    receipt = books.receipt(name)
+    assert receipt is not None
+    expires_in_s = int(receipt.pop("expiresAt")) - books.clock.wall_ms // 1_000
+    assert 30 * DAY_S - 5 <= expires_in_s <= 30 * DAY_S + 5
+    assert receipt == {"unit": f"name#{name}", "row": "receipt", "state": "committed", "by": unit.id, "try": 0}
+
+
+def test_a_unit_that_writes_nothing_uses_its_name_all_the_same(books: Books, ann: Party, account: Key) -> None:
+    name = some_name()
+    with ann.begin(name=name) as unit:
+        unit.get(ann.accounts, account)
+    with ann.begin(name=name) as again:
+        assert again.repeated
+    assert books.balance(account) == 100
+
+
+def test_a_name_may_have_any_text(books: Books, ann: Party) -> None:
+    name = f"{some_name()} / größer # name#x\n"
+    with ann.begin(name=name):
+        pass
+    assert books.receipt(name) is not None

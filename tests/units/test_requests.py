@@ -1,0 +1,132 @@
+"""What a unit sends, counted; and how much of it there may be."""
+
+import pytest
+from kit.engines import OF_OTHERS_FIRST, first_on, wide_engine_names
+from kit.units import Books, Key, Party, some_account, some_name
+
+from ticketlock.errors import UnitTooLarge
+
+IN_HUNDREDS = pytest.mark.parametrize(
+    "units_engine", first_on(OF_OTHERS_FIRST, wide_engine_names()), indirect=True, scope="module"
+)
+ADD, ONE = "SET balance = balance + :n", {":n": 1}
+
+
+@pytest.fixture
+def ten(books: Books) -> list[Key]:
+    return [books.account() for _ in range(10)]
+
+
+def commit_requests(ann: Party) -> int:
+    return ann.line.operations.count("TransactWriteItems")
+
+
+def test_ten_updates_after_one_cut_are_two_requests(ann: Party, ten: list[Key]) -> None:
+    with ann.begin() as unit:
+        unit.get_all([(ann.accounts, key) for key in ten])
+        for key in ten:
+            unit.update(ann.accounts, key, ADD, ONE)
+    assert ann.line.operations == ["TransactGetItems", "TransactWriteItems"]
+
+
+def test_ten_updates_one_by_one_are_eleven_requests(ann: Party, ten: list[Key]) -> None:
+    with ann.begin() as unit:
+        for key in ten:
+            unit.update(ann.accounts, key, ADD, ONE)
+    assert ann.line.operations == ["GetItem"] * 10 + ["TransactWriteItems"]
+
+
+def test_ten_blind_updates_are_one_request(ann: Party, ten: list[Key]) -> None:
+    with ann.begin() as unit:
+        for key in ten:
+            unit.update(ann.accounts, key, ADD, ONE, blind=True)
+    assert ann.line.operations == ["TransactWriteItems"]
+
+
+def test_an_item_is_read_once_however_often_it_is_used(ann: Party, account: Key) -> None:
+    with ann.begin() as unit:
+        unit.get(ann.accounts, account)
+        unit.update(ann.accounts, account, ADD, ONE)
+        unit.check(ann.accounts, account, "balance > :n", ONE)
+        unit.get(ann.accounts, account)
+    assert ann.line.operations == ["GetItem", "TransactWriteItems"]
+
+
+def test_a_cut_asks_only_for_what_the_unit_has_not_read(ann: Party, account: Key, other: Key) -> None:
+    with ann.begin() as unit:
+        unit.get(ann.accounts, account)
+        unit.get_all([(ann.accounts, account), (ann.accounts, other)])
+    assert ann.line.operations[:2] == ["GetItem", "GetItem"]
+
+
+def test_a_name_costs_one_read_and_one_action(ann: Party, account: Key) -> None:
+    with ann.begin(name=some_name()) as unit:
+        unit.update(ann.accounts, account, ADD, ONE)
+    assert ann.line.operations == ["GetItem", "GetItem", "TransactWriteItems"]
+    assert len(ann.line.sent[-1].parameters["TransactItems"]) == 2
+
+
+def test_a_unit_that_does_nothing_sends_nothing(ann: Party) -> None:
+    with ann.begin():
+        pass
+    assert ann.line.operations == []
+
+
+def test_items_that_do_not_change_are_only_checked(ann: Party, account: Key, other: Key) -> None:
+    with ann.begin() as unit:
+        unit.get(ann.accounts, account)
+        unit.update(ann.accounts, other, ADD, ONE)
+    actions = [name for action in ann.line.sent[-1].parameters["TransactItems"] for name in action]
+    assert actions == ["ConditionCheck", "Update"]
+
+
+@IN_HUNDREDS
+class TestAHundredActions:
+    """As many as DynamoDB takes in one TransactWriteItems."""
+
+    def test_fit(self, books: Books, ann: Party) -> None:
+        keys = [some_account() for _ in range(100)]
+        with ann.begin() as unit:
+            unit.get_all([(ann.accounts, key) for key in keys])
+            for key in keys:
+                unit.put(ann.accounts, {**key, "balance": 1})
+        assert ann.line.operations == ["TransactGetItems", "TransactWriteItems"]
+        assert [books.version(key) for key in (keys[0], keys[-1])] == [unit.id] * 2
+
+    def test_and_not_one_more(self, books: Books, ann: Party) -> None:
+        before = books.everything()
+        keys = [some_account() for _ in range(101)]
+        unit = ann.begin()
+        unit.get_all([(ann.accounts, key) for key in keys])
+        for key in keys:
+            unit.put(ann.accounts, {**key, "balance": 1})
+        with pytest.raises(UnitTooLarge, match="101"):
+            unit.commit()
+        assert books.everything() == before
+        assert commit_requests(ann) == 0
+
+    def test_of_which_a_name_is_one(self, ann: Party) -> None:
+        keys = [some_account() for _ in range(100)]
+        unit = ann.begin(name=some_name())
+        unit.get_all([(ann.accounts, key) for key in keys])
+        for key in keys:
+            unit.put(ann.accounts, {**key, "balance": 1})
+        with pytest.raises(UnitTooLarge):
+            unit.commit()
+
+    def test_of_which_what_is_only_read_is_one(self, ann: Party) -> None:
+        keys = [some_account() for _ in range(101)]
+        unit = ann.begin()
+        unit.get_all([(ann.accounts, key) for key in keys])
+        unit.put(ann.accounts, keys[0])
+        with pytest.raises(UnitTooLarge):
+            unit.commit()
+
+
+@IN_HUNDREDS
+def test_a_cut_of_more_than_a_hundred_is_read_in_hundreds(ann: Party, account: Key) -> None:
+    keys = [some_account() for _ in range(100)]
+    found = ann.units.get_all([(ann.accounts, key) for key in [*keys, account]])
+    assert found[:100] == [None] * 100
+    assert found[100] == {**account, "balance": 100}
+    assert ann.line.operations == ["TransactGetItems"] * 2

@@ -1,0 +1,91 @@
+"""A unit under a lock is committed while the lock is held, with that very fencing token, and not otherwise."""
+
+import pytest
+from kit.units import Books, Key, Party, UnitsWorld, some_name
+
+from ticketlock import LockClient
+from ticketlock.errors import LockLost, UnitConflict
+
+TAKE, TEN = "SET balance = balance - :n", {":n": 10}
+
+
+@pytest.fixture
+def locks(units_world: UnitsWorld) -> LockClient:
+    return units_world.locks()
+
+
+def test_it_is_committed_while_the_lock_is_held(books: Books, ann: Party, locks: LockClient, account: Key) -> None:
+    with locks.acquire(some_name()) as lease, ann.begin(under=lease) as unit:
+        unit.update(ann.accounts, account, TAKE, TEN)
+    assert books.balance(account) == 90
+
+
+def test_nothing_is_written_after_the_lock_was_released_by_force(
+    books: Books, ann: Party, locks: LockClient, units_world: UnitsWorld, account: Key
+) -> None:
+    lease = locks.acquire(some_name())
+    unit = ann.begin(under=lease)
+    unit.update(ann.accounts, account, TAKE, TEN)
+    units_world.take_away(lease)
+    with pytest.raises(LockLost):
+        unit.commit()
+    assert books.balance(account) == 100
+
+
+def test_nor_when_somebody_else_holds_it_since(
+    books: Books, ann: Party, locks: LockClient, units_world: UnitsWorld, account: Key
+) -> None:
+    lease = locks.acquire(some_name())
+    unit = ann.begin(under=lease)
+    unit.update(ann.accounts, account, TAKE, TEN)
+    units_world.take_away(lease)
+    with units_world.locks().acquire(lease.entity):
+        with pytest.raises(LockLost):
+            unit.commit()
+        assert books.balance(account) == 100
+
+
+def test_a_lost_lock_is_told_before_a_conflict(
+    books: Books, ann: Party, ben: Party, locks: LockClient, account: Key
+) -> None:
+    lease = locks.acquire(some_name())
+    unit = ann.begin(under=lease)
+    unit.update(ann.accounts, account, TAKE, TEN)
+    ben.changes(account, 55)
+    lease.release()
+    with pytest.raises(LockLost):
+        unit.commit()
+    assert books.balance(account) == 55
+
+
+def test_a_conflict_is_told_while_it_is_held(ann: Party, ben: Party, locks: LockClient, account: Key) -> None:
+    with locks.acquire(some_name()) as lease:
+        unit = ann.begin(under=lease)
+        unit.update(ann.accounts, account, TAKE, TEN)
+        ben.changes(account, 55)
+        with pytest.raises(UnitConflict):
+            unit.commit()
+
+
+def test_a_unit_that_only_reads_commits_under_it_too(ann: Party, locks: LockClient, account: Key) -> None:
+    lease = locks.acquire(some_name())
+    unit = ann.begin(under=lease)
+    unit.get(ann.accounts, account)
+    lease.release()
+    with pytest.raises(LockLost):
+        unit.commit()
+
+
+def test_a_name_is_not_used_up_by_a_unit_whose_lock_was_lost(
+    books: Books, ann: Party, locks: LockClient, account: Key
+) -> None:
+    name, lease = some_name(), locks.acquire(some_name())
+    unit = ann.begin(under=lease, name=name)
+    unit.update(ann.accounts, account, TAKE, TEN)
+    lease.release()
+    with pytest.raises(LockLost):
+        unit.commit()
+    assert books.receipt(name) is None
+    with locks.acquire(lease.entity) as again, ann.begin(under=again, name=name) as unit:
+        unit.update(ann.accounts, account, TAKE, TEN)
+    assert books.balance(account) == 90
