@@ -191,6 +191,8 @@ class Party:
         assert kind == "threads"
         self.books = books
         self.client = books.engine.client()
+        # One request at a time: they are counted and lost by their numbers, and moto has one thread.
+        self.client.meta.config.max_pool_connections = 1
         self.line = Line(self.client, books.clock)
         self.units = Units(books.tables["units"], client=self.client, clocks=books.clock, **options)
         self.accounts: UnitTable = self.units.table(books.tables["accounts"])
