@@ -1,0 +1,265 @@
+"""A bank: processes that move money between accounts, are killed, and are followed by others that go on.
+
+Run as a program, this file is one of those processes: it makes its share of the transfers, in order, and says the
+number of each that is made. Every transfer follows from its number alone, so what the accounts must hold is known.
+"""
+
+import json
+import random
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kit.units import KEYS, dumped, loaded, make_table
+
+from ticketlock.errors import OutcomeUnknown, RequestNotApplied, UnitConflict, UnitRolledBack
+from ticketlock.units import Units, UnitTable
+from ticketlock.wire._sdk import make_client
+
+OPENING = 1_000
+_GO_ON = "go on\n"
+_MOST_AMOUNT = 99
+_RUN_AGAIN = (UnitConflict, UnitRolledBack, OutcomeUnknown, RequestNotApplied)
+_LONGEST_PAUSE_S = 0.2
+_GOES_BACK = 3
+"""So many transfers before the last one that was told does a successor begin: they are repeated."""
+
+
+@dataclass(frozen=True)
+class Bank:
+    """What every process is told.
+
+    Attributes:
+        endpoint: where they reach the tables.
+        units, accounts: the tables.
+        account_count, transfers, processes: how many.
+        seed: what the transfers follow from.
+    """
+
+    endpoint: str
+    units: str
+    accounts: str
+    account_count: int
+    transfers: int
+    processes: int
+    seed: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def transfer(self, number: int) -> tuple[str, str, int]:
+        """From which account to which, and how much."""
+        chance = random.Random(f"{self.seed}/{number}")
+        source, target = chance.sample(range(self.account_count), 2)
+        return f"account-{source}", f"account-{target}", chance.randint(1, _MOST_AMOUNT)
+
+    def share(self, process: int) -> range:
+        """The numbers of the transfers that one process makes."""
+        return range(process, self.transfers, self.processes)
+
+    def name(self, number: int) -> str:
+        """Of the unit that makes a transfer."""
+        return f"{self.seed}/{number}"
+
+    # The onlooker's.
+
+    def open(self, client: Any) -> None:
+        """Make the tables and the accounts."""
+        make_table(client, self.units, KEYS["units"])
+        make_table(client, self.accounts, KEYS["accounts"])
+        for number in range(self.account_count):
+            client.put_item(TableName=self.accounts, Item=dumped({"id": f"account-{number}", "balance": OPENING}))
+
+    def broken(self, client: Any) -> list[str]:
+        """Which of its promises are broken: ``the sum`` is kept, and each transfer was made ``exactly once``."""
+        found = [loaded(item) for item in client.scan(TableName=self.accounts, ConsistentRead=True)["Items"]]
+        balances = {item["id"]: int(item["balance"]) for item in found}
+        due = Counter({f"account-{number}": OPENING for number in range(self.account_count)})
+        for number in range(self.transfers):
+            source, target, amount = self.transfer(number)
+            due[source] -= amount
+            due[target] += amount
+        kept = {"the sum": sum(balances.values()) == sum(due.values()), "exactly once": balances == dict(due)}
+        return [promise for promise, is_kept in kept.items() if not is_kept]
+
+    def receipts(self, client: Any) -> int:
+        """How many transfers have one."""
+        pages = client.get_paginator("scan").paginate(TableName=self.units, ConsistentRead=True)
+        return sum(item["state"]["S"] == "committed" for page in pages for item in page["Items"])
+
+
+# The works of a process.
+
+
+class WithUnits:
+    """Each transfer is a unit with a name."""
+
+    def __init__(self, bank: Bank) -> None:
+        self._bank = bank
+        self._units = Units(bank.units, client=make_client(endpoint_url=bank.endpoint))
+        self._accounts: UnitTable | None = None
+
+    def make(self, number: int) -> None:
+        """Run it until it is made."""
+        pause_s = 0.01
+        while True:
+            try:
+                return self._run(number)
+            except _RUN_AGAIN:
+                # Rivals must not meet again; nothing tells when they are gone.
+                time.sleep(random.random() * pause_s)
+                pause_s = min(_LONGEST_PAUSE_S, 2 * pause_s)
+
+    def _run(self, number: int) -> None:
+        accounts = self._accounts = self._accounts or self._units.table(self._bank.accounts)
+        source, target, amount = self._bank.transfer(number)
+        with self._units.begin(name=self._bank.name(number)) as unit:
+            if unit.repeated:
+                return
+            unit.get_all([(accounts, {"id": source}), (accounts, {"id": target})])
+            unit.update(accounts, {"id": source}, "SET balance = balance - :n", {":n": amount})
+            unit.update(accounts, {"id": target}, "SET balance = balance + :n", {":n": amount})
+
+
+class WithoutUnits:
+    """The opposite: both accounts are read, and written back."""
+
+    def __init__(self, bank: Bank) -> None:
+        self._bank = bank
+        self._client: Any = make_client(endpoint_url=bank.endpoint)
+
+    def make(self, number: int) -> None:
+        """Read and write."""
+        source, target, amount = self._bank.transfer(number)
+        balances = {name: self._read(name) for name in (source, target)}
+        for name, change in ((source, -amount), (target, amount)):
+            item = {"id": name, "balance": balances[name] + change}
+            self._client.put_item(TableName=self._bank.accounts, Item=dumped(item))
+
+    def _read(self, name: str) -> int:
+        found = self._client.get_item(TableName=self._bank.accounts, Key={"id": {"S": name}}, ConsistentRead=True)
+        return int(found["Item"]["balance"]["N"])
+
+
+WAYS = {"with units": WithUnits, "without units": WithoutUnits}
+
+
+def work(bank: Bank, way: str, process: int, first: int) -> None:
+    """Make a share of the transfers, from its n-th on."""
+    made = WAYS[way](bank)
+    _say("here")
+    assert sys.stdin.readline() == _GO_ON
+    for number in bank.share(process)[first:]:
+        made.make(number)
+        _say(number)
+    _say("done")
+
+
+def _say(what: object) -> None:
+    sys.stdout.write(json.dumps(what) + "\n")
+    sys.stdout.flush()
+
+
+# The test's side.
+
+
+@dataclass
+class Staff:
+    """The processes of a bank; all are ended with the block.
+
+    Attributes:
+        kills: how many times the process of each share is killed.
+        killed: how many were.
+    """
+
+    bank: Bank
+    way: str
+    kills: int
+    killed: int = 0
+    _running: list[subprocess.Popen[str]] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __enter__(self) -> "Staff":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._running:
+            process.kill()
+            process.communicate()
+
+    def work(self) -> None:
+        """Let all shares be made; whoever is killed is followed by another, until each is done."""
+        started = [self._start(process, 0) for process in range(self.bank.processes)]
+        assert [next(_heard(process)) for process in started] == ["here"] * self.bank.processes
+        failed: list[BaseException] = []
+
+        def see_through(process: int) -> None:
+            try:
+                self._see_through(process, started[process])
+            except BaseException as error:
+                failed.append(error)
+
+        threads = [threading.Thread(target=see_through, args=(process,)) for process in range(self.bank.processes)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failed, failed
+
+    def _see_through(self, process: int, running: "subprocess.Popen[str]") -> None:
+        share = self.bank.share(process)
+        chance = random.Random(f"{self.bank.seed} kills {process}")
+        killed_after = sorted(chance.sample(range(len(share) - 1), self.kills))
+        while True:
+            last = self._followed(running, killed_after[:1], share)
+            if last is None:
+                return
+            killed_after.pop(0)
+            running = self._start(process, max(0, last - _GOES_BACK))
+            assert next(_heard(running)) == "here"
+
+    def _followed(self, running: "subprocess.Popen[str]", kill_after: list[int], share: range) -> int | None:
+        """Let one process go on, to its end or to its kill: the place of the last transfer that it has told."""
+        assert running.stdin is not None
+        running.stdin.write(_GO_ON)
+        running.stdin.flush()
+        for said in _heard(running):
+            if said == "done":
+                return None
+            place = share.index(said)
+            if kill_after and place >= kill_after[0]:
+                # It is in the midst of the next transfer by now.
+                running.kill()
+                with self._lock:
+                    self.killed += 1
+                return place
+        raise AssertionError("a process has failed; see what it printed")
+
+    def _start(self, process: int, first: int) -> "subprocess.Popen[str]":
+        told = json.dumps([asdict(self.bank), self.way, process, first])
+        running = subprocess.Popen(
+            [sys.executable, "-m", f"kit.{Path(__file__).stem}", told],
+            cwd=Path(__file__).parents[1],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        with self._lock:
+            self._running.append(running)
+        return running
+
+
+def _heard(process: "subprocess.Popen[str]") -> Iterator[Any]:
+    """What a process says."""
+    assert process.stdout is not None
+    for line in iter(process.stdout.readline, ""):
+        yield json.loads(line)
+
+
+if __name__ == "__main__":
+    given, *rest = json.loads(sys.argv[1])
+    work(Bank(**given), *rest)

@@ -1,0 +1,212 @@
+"""Whatever request or reply of a unit is lost: it is applied once, or not at all, or nobody says that they know."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import pytest
+from kit.units import Books, Key, Lost, Party, some_account, some_name
+
+from ticketlock.errors import ConditionFailed, OutcomeUnknown, RequestNotApplied, TicketLockError, UnitFinished
+from ticketlock.units import Unit
+
+TAKE, ADD, TEN = "SET balance = balance - :n", "SET balance = balance + :n", {":n": 10}
+COMMIT = "TransactWriteItems"
+FORGETS_TOKENS = "moto"
+"""It applies a transaction twice that is sent twice under one token, if its conditions hold twice (docs/engines.md)."""
+
+
+@dataclass
+class Transfer:
+    """Ten from one account to another, and a new item that tells of it.
+
+    Attributes:
+        name: of its unit, or None.
+    """
+
+    books: Books
+    party: Party
+    name: str | None
+    source: Key
+    target: Key
+    note: Key
+
+    def run(self) -> None:
+        with self.party.begin(name=self.name) as unit:
+            unit.get_all([(self.party.accounts, self.source), (self.party.accounts, self.target)])
+            unit.update(self.party.accounts, self.source, TAKE, TEN)
+            unit.update(self.party.accounts, self.target, ADD, TEN)
+            unit.put(self.party.accounts, self.note, condition="attribute_not_exists(id)")
+
+    @property
+    def requests(self) -> int:
+        return 3 if self.name is None else 4
+
+    def times(self) -> int:
+        """How often it was made."""
+        moved = (100 - self.books.balance(self.source)) // 10
+        assert self.books.balance(self.target) == 50 + 10 * moved
+        assert (self.books.raw("accounts", self.note) is not None) == (moved > 0)
+        return moved
+
+
+@pytest.fixture(params=["unnamed", "named"])
+def transfer(request: pytest.FixtureRequest, books: Books, ann: Party, account: Key, other: Key) -> Transfer:
+    name = some_name() if request.param == "named" else None
+    return Transfer(books, ann, name, account, other, some_account())
+
+
+def test_a_transfer_has_as_many_requests_as_the_tests_lose(ann: Party, transfer: Transfer) -> None:
+    assert len(ann.sends(transfer.run)) == transfer.requests
+
+
+@pytest.mark.parametrize("what", Lost, ids=lambda what: what.value)
+def test_one_that_loses_any_one_request_is_committed_once(ann: Party, transfer: Transfer, what: Lost) -> None:
+    for at in range(transfer.requests):
+        if transfer.name is not None:
+            transfer.name = some_name()
+        transfer.note = some_account()
+        ann.loses(what, at + 1)
+        transfer.run()
+        ann.line.losses.clear()
+        assert transfer.times() == at + 1, f"request {at + 1}"
+
+
+@pytest.mark.parametrize("what", Lost, ids=lambda what: what.value)
+def test_one_that_loses_all_from_some_request_on_tells_rightly_what_became_of_it(
+    ann: Party, transfer: Transfer, what: Lost
+) -> None:
+    """It is told as not applied until the commit is sent, and as unknown from then on."""
+    for first in range(1, transfer.requests + 1):
+        ann.loses(what, first, 1_000)
+        is_the_commit = first == transfer.requests
+        with pytest.raises(TicketLockError) as told:
+            transfer.run()
+        ann.line.losses.clear()
+        perhaps = is_the_commit and what is not Lost.NOT_SENT
+        assert type(told.value) is (OutcomeUnknown if perhaps else RequestNotApplied), f"from request {first} on"
+        assert transfer.times() == int(is_the_commit and what is Lost.REPLY)
+
+
+class TestACommitWhoseRepliesAreAllLost:
+    def test_is_found_out_to_be_committed(self, ann: Party, transfer: Transfer) -> None:
+        ann.loses(Lost.REPLY, 1, 1_000, COMMIT)
+        transfer.run()
+        assert transfer.times() == 1
+
+    def test_is_unknown_if_others_have_written_since_and_it_has_no_name(
+        self, books: Books, ann: Party, ben: Party, account: Key
+    ) -> None:
+        ann.loses(Lost.REPLY, 1, 1_000, COMMIT)
+        unit = ann.begin()
+        unit.update(ann.accounts, account, TAKE, TEN)
+        ann.line.between["GetItem"] = partial(ben.changes, account, 7)
+        with pytest.raises(OutcomeUnknown, match=unit.id):
+            unit.commit()
+        assert books.balance(account) == 7
+
+    def test_is_known_by_its_name_whatever_others_have_written_since(
+        self, books: Books, ann: Party, ben: Party, account: Key
+    ) -> None:
+        ann.loses(Lost.REPLY, 1, 1_000, COMMIT)
+        unit = ann.begin(name=some_name())
+        unit.update(ann.accounts, account, TAKE, TEN)
+        ann.line.between["GetItem"] = partial(ben.changes, account, 7)
+        unit.commit()
+        assert books.balance(account) == 7
+
+    def test_which_only_deletes_leaves_nothing_to_find_out_by(self, books: Books, ann: Party, account: Key) -> None:
+        ann.loses(Lost.REPLY, 1, 1_000, COMMIT)
+        unit = ann.begin()
+        unit.delete(ann.accounts, account)
+        with pytest.raises(OutcomeUnknown, match="a unit with a name can be asked for"):
+            unit.commit()
+        assert books.raw("accounts", account) is None
+
+
+def test_a_commit_that_never_arrives_is_unknown_and_named_units_say_whom_to_ask(ann: Party, transfer: Transfer) -> None:
+    ann.loses(Lost.REQUEST, 1, 1_000, COMMIT)
+    with pytest.raises(OutcomeUnknown) as told:
+        transfer.run()
+    assert transfer.times() == 0
+    assert ("outcome(" in str(told.value)) == (transfer.name is not None)
+
+
+def test_after_an_unknown_outcome_the_unit_is_finished(ann: Party, account: Key) -> None:
+    ann.loses(Lost.REQUEST, 1, 1_000)
+    unit = ann.begin()
+    unit.update(ann.accounts, account, TAKE, TEN, blind=True)
+    with pytest.raises(OutcomeUnknown):
+        unit.commit()
+    for use in (partial(unit.get, ann.accounts, account), unit.commit):
+        with pytest.raises(UnitFinished, match="unknown"):
+            use()
+
+
+def test_all_attempts_to_commit_are_under_the_units_own_token(ann: Party, account: Key) -> None:
+    ann.loses(Lost.REPLY, 1, operation=COMMIT)
+    with ann.begin() as unit:
+        unit.update(ann.accounts, account, TAKE, TEN)
+    tokens = [sent.parameters["ClientRequestToken"] for sent in ann.line.sent if sent.operation == COMMIT]
+    assert tokens == [unit.id] * 2
+
+
+# What nothing but the token keeps from being applied a second time, and what becomes of it where tokens are forgotten.
+
+
+def count_blindly(ann: Party, unit: Unit, key: Key) -> None:
+    unit.update(ann.accounts, key, ADD, TEN, blind=True)
+
+
+def count_blindly_if(ann: Party, unit: Unit, key: Key) -> None:
+    unit.update(ann.accounts, key, ADD, {**TEN, ":old": 100}, condition="balance = :old", blind=True)
+
+
+def delete(ann: Party, unit: Unit, key: Key) -> None:
+    unit.delete(ann.accounts, key)
+
+
+class TestASecondAttemptAfterALostReply:
+    @pytest.mark.parametrize("state", [count_blindly, count_blindly_if, delete])
+    def test_is_the_first_one_again(
+        self, books: Books, ann: Party, account: Key, state: Callable[[Party, Unit, Key], None]
+    ) -> None:
+        ann.loses(Lost.REPLY, 1, operation=COMMIT)
+        unit = ann.begin()
+        state(ann, unit, account)
+        if books.engine.name == FORGETS_TOKENS and state is delete:
+            # The second attempt meets no item: that of the first, or somebody else's delete.
+            with pytest.raises(OutcomeUnknown):
+                unit.commit()
+            return
+        unit.commit()
+        twice = books.engine.name == FORGETS_TOKENS and state is count_blindly
+        assert books.item("accounts", account) == (
+            None if state is delete else {**account, "balance": 120 if twice else 110}
+        )
+
+    def test_of_a_named_unit_is_never_applied_twice(self, books: Books, ann: Party, account: Key) -> None:
+        ann.loses(Lost.REPLY, 1, operation=COMMIT)
+        with ann.begin(name=some_name()) as unit:
+            count_blindly(ann, unit, account)
+        assert books.balance(account) == 110
+
+
+class TestASecondAttemptAfterALostRequest:
+    def test_that_meets_a_change_is_unknown(self, books: Books, ann: Party, ben: Party, account: Key) -> None:
+        """The first one may be on its way still: nobody can tell it from one that never was."""
+        ann.loses(Lost.REQUEST, 1, operation=COMMIT)
+        unit = ann.begin()
+        unit.update(ann.accounts, account, TAKE, TEN)
+        ben.changes(account, 7)
+        with pytest.raises(OutcomeUnknown):
+            unit.commit()
+        assert books.balance(account) == 7
+
+    def test_that_surely_was_not_sent_is_a_conflict(self, books: Books, ann: Party, account: Key) -> None:
+        ann.loses(Lost.NOT_SENT, 1, operation=COMMIT)
+        unit = ann.begin()
+        unit.update(ann.accounts, account, TAKE, {":n": 500}, condition="balance >= :n", blind=True)
+        with pytest.raises(ConditionFailed):
+            unit.commit()
+        assert books.balance(account) == 100
