@@ -66,14 +66,9 @@ def deep_engine_names() -> list[str]:
     return [name for name in engine_names() if name != "moto"]
 
 
-def unit_engine_names() -> list[str]:
-    """The engines that units of work run on: ours in memory has no TransactGetItems."""
-    return [name for name in engine_names() if name != "memory"]
-
-
 def wide_engine_names() -> list[str]:
-    """Those of them that read a hundred items together: moto reads 25."""
-    return [name for name in unit_engine_names() if name != "moto"]
+    """Those that read a hundred items together: moto reads 25."""
+    return [name for name in engine_names() if name != "moto"]
 
 
 def counting_engine_names() -> list[str]:

@@ -38,6 +38,12 @@ class Lost(Enum):
     NOT_SENT = "not sent"
     REQUEST = "request lost"
     REPLY = "reply lost"
+    KILLED_BEFORE = "killed before it is sent"
+    KILLED_AFTER = "killed before its reply is read"
+
+
+class Killed(BaseException):
+    """The process is no more."""
 
 
 @dataclass
@@ -77,7 +83,7 @@ class Line:
         self.losses: list[Loss] = []
         self.between: dict[str, Callable[[], object]] = {}
         self._clock = clock
-        self._loses_the_reply = False
+        self._loses_the_reply = self._dies_after = False
         events = client.meta.events
         events.register("provide-client-params.dynamodb", self._note)
         events.register_first("before-call.dynamodb", self._before)
@@ -97,6 +103,9 @@ class Line:
             meanwhile()
         struck = [loss.what for loss in self.losses if loss.strikes(model.name)]
         self._loses_the_reply = Lost.REPLY in struck
+        self._dies_after = Lost.KILLED_AFTER in struck
+        if Lost.KILLED_BEFORE in struck:
+            raise Killed
         if Lost.NOT_SENT in struck:
             self._clock.advance(_LOST_FOR_S)
             raise ConnectTimeoutError(endpoint_url=_ENDPOINT)
@@ -105,6 +114,8 @@ class Line:
 
     def _after(self, parsed: dict[str, Any], **_: Any) -> None:
         parsed["ResponseMetadata"]["HTTPHeaders"]["date"] = formatdate(self._clock.wall_ms // 1_000, usegmt=True)
+        if self._dies_after:
+            raise Killed
         if self._loses_the_reply:
             self._wait_in_vain()
 
@@ -194,7 +205,9 @@ class Party:
         # One request at a time: they are counted and lost by their numbers, and moto has one thread.
         self.client.meta.config.max_pool_connections = 1
         self.line = Line(self.client, books.clock)
-        self.units = Units(books.tables["units"], client=self.client, clocks=books.clock, **options)
+        self.units = Units(
+            books.tables["units"], client=self.client, clocks=books.clock, sleep=books.clock.sleep, **options
+        )
         self.accounts: UnitTable = self.units.table(books.tables["accounts"])
         self.lines: UnitTable = self.units.table(books.tables["lines"])
         self.line.sent.clear()

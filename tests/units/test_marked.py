@@ -1,0 +1,226 @@
+"""Units that are committed by marks: whatever their size, and wherever their process is killed."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kit.engines import engine_names, first_on, wide_engine_names
+from kit.units import MARK, Books, Key, Killed, Lost, Party, UnitsWorld, some_account
+
+from ticketlock.errors import UnitContended, UnitRolledBack
+from ticketlock.units import SERIALIZABLE
+
+LEASE_S = 60
+COPIES_S = 600
+SET = "SET balance = :balance"
+
+
+def marked(party: Party, keys: list[Key], balance: int, **more: Any) -> None:
+    """One unit that sets all balances, and gives the accounts something that does not shrink."""
+    with party.begin(engine="marked") as unit:
+        unit.get_all([(party.accounts, key) for key in keys])
+        for key in keys:
+            values = {":balance": balance, ":noise": os.urandom(400), **more}
+            unit.update(party.accounts, key, f"{SET}, noise = :noise", values)
+
+
+def balances(party: Party, keys: list[Key]) -> list[Any]:
+    return [item and item["balance"] for item in party.units.get_all([(party.accounts, key) for key in keys])]
+
+
+def is_clean(books: Books, keys: list[Key]) -> bool:
+    """Whether neither a mark nor a row of what a unit writes is left, and every head is closed."""
+    rows = [row for row in books.everything()["units"] if row["row"] != "receipt"]
+    return not any(MARK in (books.raw("accounts", key) or {}) for key in keys) and all("closed" in row for row in rows)
+
+
+def sweep(party: Party) -> None:
+    """Twice, each time after everything that was on its way has come."""
+    for _ in range(2):
+        party.books.clock.advance(LEASE_S + COPIES_S)
+        party.units.sweep()
+
+
+def test_writes_every_item_once_and_leaves_neither_marks_nor_rows(books: Books, ann: Party) -> None:
+    keys = [books.account(1), books.account(2), some_account()]
+    with ann.begin(engine="marked") as unit:
+        unit.update(ann.accounts, keys[0], "SET balance = balance + :n REMOVE gone", {":n": 10})
+        unit.delete(ann.accounts, keys[1])
+        unit.put(ann.accounts, {**keys[2], "balance": 30, "raw": b"x", "list": [1, {"a": {"b"}}]})
+    assert [books.item("accounts", key) and books.item("accounts", key)["balance"] for key in keys] == [11, None, 30]  # type: ignore[index]
+    assert books.item("accounts", keys[2])["list"] == [1, {"a": {"b"}}]  # type: ignore[index]
+    assert [books.version(key) for key in keys] == [unit.id, None, unit.id]
+    assert is_clean(books, keys)
+
+
+@pytest.mark.parametrize("units_engine", first_on("memory", wide_engine_names()), indirect=True)
+def test_more_than_a_hundred_items_are_committed_by_marks_with_two_writes_each_and_three_more(
+    books: Books, ann: Party
+) -> None:
+    keys = [books.account(1) for _ in range(101)]
+    before = len(ann.line.sent)
+    with ann.begin() as unit:
+        unit.get_all([(ann.accounts, key) for key in keys])
+        for key in keys:
+            unit.update(ann.accounts, key, SET, {":balance": 7})
+    assert {books.balance(key) for key in keys} == {7}
+    sent = ann.line.operations[before:]
+    assert sent.count("UpdateItem") == 2 * len(keys) + 2
+    # The head, a row of new values, and its end; the keys alone are longer than the head takes in.
+    assert sorted(set(sent)) == ["DeleteItem", "GetItem", "PutItem", "TransactGetItems", "UpdateItem"]
+    assert is_clean(books, keys)
+
+
+def test_a_pending_unit_is_invisible(books: Books, ann: Party, ben: Party, account: Key) -> None:
+    new, seen = some_account(), []
+
+    def look() -> None:
+        for isolation in (None, SERIALIZABLE):
+            more = {"isolation": isolation} if isolation else {}
+            seen.append([ben.units.get(ben.accounts, key, **more) for key in (account, new)])
+
+    ann.line.between["UpdateItem"] = look
+    with ann.begin(engine="marked") as unit:
+        unit.put(ann.accounts, {**new, "balance": 1})
+        unit.update(ann.accounts, account, SET, {":balance": 1})
+    assert seen == [[{**account, "balance": 100}, None]] * 2
+    assert books.balance(account) == books.balance(new) == 1
+
+
+class TestAProcessThatIsKilled:
+    """At each of its requests, before it is sent or before its reply is read."""
+
+    KEYS = 10
+
+    @pytest.mark.parametrize(
+        "units_engine",
+        first_on("memory", engine_names()),
+        indirect=True,
+    )
+    @pytest.mark.parametrize("how", [Lost.KILLED_BEFORE, Lost.KILLED_AFTER], ids=["before", "after"])
+    def test_leaves_all_of_it_or_nothing_at_once_and_for_good(
+        self, units_world: UnitsWorld, books: Books, how: Lost
+    ) -> None:
+        ends = set()
+        for number in range(1, 1_000):
+            keys: list[Key] = [books.account(1) for _ in range(self.KEYS - 2)] + [some_account() for _ in range(2)]
+            ann, ben = units_world.party(), units_world.party()
+            old = [1] * (self.KEYS - 2) + [None] * 2
+            ann.loses(how, number)
+            try:
+                marked(ann, keys, 2)
+            except Killed:
+                at_once = balances(ben, keys)
+                assert at_once in (old, [2] * self.KEYS), number
+                assert [book_balance(ben, key) for key in keys] == at_once
+                ends.add(at_once[0])
+                self.goes_on(books, ben, keys, at_once)
+            else:
+                break
+            sweep(ben)
+            assert is_clean(books, keys), number
+        assert ends == {1, 2}
+        assert number > 2 * self.KEYS
+
+    def goes_on(self, books: Books, ben: Party, keys: list[Key], found: list[Any]) -> None:
+        """The next one to touch an item finishes it, once nobody can go on with the unit."""
+        books.clock.advance(LEASE_S + 3)
+        with ben.begin() as unit:
+            unit.update(ben.accounts, keys[0], "SET balance = balance + :n", {":n": 10})
+        with ben.begin() as unit:
+            unit.put(ben.accounts, {**keys[-1], "balance": 5})
+        assert balances(ben, keys) == [found[0] + 10, *found[1:-1], 5]
+        assert [MARK in (books.raw("accounts", key) or {}) for key in (keys[0], keys[-1])] == [False] * 2
+
+
+def book_balance(party: Party, key: Key) -> Any:
+    item = party.units.get(party.accounts, key)
+    return item and item["balance"]
+
+
+class TestLostRequestsAndReplies:
+    @pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
+    @pytest.mark.parametrize("what", [Lost.REQUEST, Lost.REPLY, Lost.NOT_SENT], ids=lambda each: each.name.lower())
+    def test_change_nothing_wherever_one_is_lost(self, units_world: UnitsWorld, books: Books, what: Lost) -> None:
+        for number in range(1, 1_000):
+            keys: list[Key] = [books.account(1), books.account(1), some_account()]
+            ann = units_world.party()
+            loss = ann.loses(what, number)
+            marked(ann, keys, number)
+            assert [books.balance(key) for key in keys] == [number] * 3
+            sweep(ann)
+            assert is_clean(books, keys), number
+            if loss.seen < number:
+                break
+        assert number > 8
+
+    @pytest.mark.parametrize("what", [Lost.REQUEST, Lost.REPLY], ids=lambda each: each.name.lower())
+    def test_of_the_decision_for_long_roll_it_back_or_find_it_committed(
+        self, books: Books, ann: Party, ben: Party, account: Key, other: Key, what: Lost
+    ) -> None:
+        decides = len(ann.sends(lambda: marked(ann, [books.account(), books.account()], 3))) - 4
+        # The driver gives up after 8 s, which is four attempts at most.
+        ann.loses(what, decides, decides + 3)
+        told: object = None
+        try:
+            marked(ann, [account, other], 4)
+        except UnitRolledBack as error:
+            told = error
+        assert balances(ben, [account, other]) == ([4, 4] if told is None else [100, 50])
+
+
+class TestAnotherUnitsMark:
+    """Met while its unit is pending: it has marked the first of two items, and comes to the second."""
+
+    @pytest.fixture
+    def keys(self, books: Books) -> list[Key]:
+        """In the order in which they are marked."""
+        return sorted([books.account(), books.account()], key=lambda key: str(key["id"]))
+
+    def meets(self, ann: Party, keys: list[Key], do: Callable[[], object]) -> None:
+        def second() -> None:
+            ann.line.between["UpdateItem"] = do
+
+        ann.line.between["UpdateItem"] = second
+        marked(ann, keys, 9)
+
+    def test_of_an_older_one_is_waited_for_until_the_time_out(
+        self, units_world: UnitsWorld, books: Books, keys: list[Key]
+    ) -> None:
+        ann, ben = units_world.party(), units_world.party(timeout=2)
+
+        def collide() -> None:
+            books.clock.advance(1)
+            with pytest.raises(UnitContended):
+                ben.changes(keys[0], 5)
+
+        self.meets(ann, keys, collide)
+        assert [books.balance(key) for key in keys] == [9, 9]
+
+    def test_of_a_younger_one_is_rolled_back(self, books: Books, ann: Party, ben: Party, keys: list[Key]) -> None:
+        older = ben.begin()
+        older.update(ben.accounts, keys[0], SET, {":balance": 5})
+        books.clock.advance(1)
+        with pytest.raises(UnitRolledBack) as rolled_back:
+            self.meets(ann, keys, older.commit)
+        assert rolled_back.value.by == older.id
+        assert [books.balance(key) for key in keys] == [5, 100]
+        sweep(ann)
+        assert is_clean(books, keys)
+
+    def test_is_read_past_at_once(self, books: Books, ann: Party, ben: Party, keys: list[Key]) -> None:
+        seen = []
+        self.meets(ann, keys, lambda: seen.append(balances(ben, keys)))
+        assert seen == [[100, 100]]
+
+    def test_whose_lease_is_over_is_taken_off_by_anybody(
+        self, books: Books, ann: Party, ben: Party, keys: list[Key]
+    ) -> None:
+        def collide() -> None:
+            books.clock.advance(LEASE_S + 3)
+            ben.changes(keys[0], 5)
+
+        with pytest.raises(UnitRolledBack):
+            self.meets(ann, keys, collide)
+        assert [books.balance(key) for key in keys] == [5, 100]
