@@ -44,8 +44,8 @@ CONDITIONS = {
     "NOT NOT n = :one": {"moto"},
     "NOT " * 299 + "n < s": {"moto"},
     "NOT " * 300 + "n < s": {"moto", "ministack"},
-    f"n <{' ' * 4_092}s": {"moto"},
-    f"n <{' ' * 4_093}s": {"moto"},
+    f"n ={' ' * 4_089}:one": set(),
+    f"n ={' ' * 4_090}:one": {"moto"},
     f"n IN ({', '.join(list(_CHOICES)[:100])})": set(),
     f"n IN ({', '.join(_CHOICES)})": {"moto", "ministack"},
 }
