@@ -72,9 +72,9 @@ class Expressions:
         projection: tuple[Path, ...] | None = trees.get("ProjectionExpression")
         self._projection: Branch | None = None
         if projection is not None:
-            self._projection = branched("ProjectionExpression", [self.steps(path) for path in projection])
+            self._projection = branched("ProjectionExpression", self._all_steps(projection))
         if self.update is not None:
-            branched("UpdateExpression", [self.steps(path) for path in self.update.paths])
+            branched("UpdateExpression", self._all_steps(self.update.paths))
         self._check_used(parsed)
 
     def _check_defined(self, parsed: Parsed) -> None:
@@ -94,6 +94,7 @@ class Expressions:
         values = frozenset[str]().union(*(each.values for each in parsed))
         for which, defined, used in (("Names", self._names, names), ("Values", self._values, values)):
             if idle := sorted(defined.keys() - used):
+                _check_syntax(which, idle)
                 raise ExpressionInvalid(
                     f"Value provided in ExpressionAttribute{which} unused in expressions: keys: {{{', '.join(idle)}}}"
                 )
@@ -114,7 +115,12 @@ class Expressions:
     def steps(self, path: Path) -> Steps:
         """The names and numbers on a path, without placeholders."""
         names = self._names
+        if not names:
+            return path.steps
         return tuple(names[step] if isinstance(step, str) and step[0] == "#" else step for step in path.steps)
+
+    def _all_steps(self, paths: Iterable[Path]) -> tuple[Steps, ...]:
+        return tuple(self.steps(path) for path in paths)
 
     def value(self, value: Value) -> Found:
         """What a ``:value`` stands for."""
@@ -225,14 +231,19 @@ def _given(parameters: Mapping[str, Any], which: str) -> Mapping[str, Any]:
     if not given:
         raise ExpressionInvalid(f"{parameter} must not be empty")
     for key, value in given.items():
-        if len(key.encode()) > _MAX_PLACEHOLDER_BYTES:
+        if len(key) > _MAX_PLACEHOLDER_BYTES:
             raise ExpressionInvalid(
                 f"{parameter} contains invalid key: The expression attribute map contains a key that is too long; "
                 f"size of key: {len(key.encode())}"
             )
-        if not _PLACEHOLDERS[which].fullmatch(key):
-            raise ExpressionInvalid(f'{parameter} contains invalid key: Syntax error; key: "{key}"')
-        if which == "Names" and not 1 <= len(value.encode()) <= _MAX_NAME_BYTES:
-            why = "Empty attribute name" if not value else f"Attribute name is longer than {_MAX_NAME_BYTES} bytes"
+        if which == "Names" and not (value and len(value.encode()) <= _MAX_NAME_BYTES):
+            why = f"Attribute name is longer than {_MAX_NAME_BYTES} bytes" if value else "Empty attribute name"
             raise ExpressionInvalid(f"{parameter} contains invalid value: {why} for key {key}")
     return given
+
+
+def _check_syntax(which: str, keys: Iterable[str]) -> None:
+    """Those that an expression uses are placeholders: the others may be none at all."""
+    for key in keys:
+        if not _PLACEHOLDERS[which].fullmatch(key):
+            raise ExpressionInvalid(f'ExpressionAttribute{which} contains invalid key: Syntax error; key: "{key}"')

@@ -1,7 +1,8 @@
 """Ways into an item, and whether several of them are in each other's way."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from ticketlock._expressions._errors import ExpressionInvalid
 from ticketlock._expressions._values import Item, Value
@@ -42,8 +43,9 @@ class Branch:
     further: dict[Step, "Branch"] = field(default_factory=dict)
 
 
-def branched(kind: str, paths: Sequence[Steps]) -> Branch:
-    """All paths as one tree.
+@lru_cache(maxsize=1_024)
+def branched(kind: str, paths: tuple[Steps, ...]) -> Branch:
+    """All paths as one tree, which is not to be changed.
 
     Raises:
         ExpressionInvalid: two overlap, or take one value for a map and for a list.

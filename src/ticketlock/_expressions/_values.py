@@ -67,9 +67,10 @@ def _canonical(value: Any, level: int) -> Value:
     if level > MAX_LEVELS:
         raise ExpressionInvalid(TOO_DEEP)
     ((kind, content),) = value.items()
-    if kind in _SCALARS and isinstance(content, _SCALARS[kind]):
-        if kind == "S":
-            _check_text(str(content))
+    if kind == "S" and isinstance(content, str):
+        _check_text(content)
+        return {"S": content}
+    if kind in ("BOOL", "NULL") and isinstance(content, bool):
         return {kind: content}
     if kind == "B" and isinstance(content, bytes | bytearray):
         return {"B": bytes(content)}
@@ -82,9 +83,6 @@ def _canonical(value: Any, level: int) -> Value:
     if kind in ("SS", "NS", "BS") and isinstance(content, list | tuple | set | frozenset):
         return {kind: _canonical_set(kind[0], content)}
     raise ExpressionInvalid(f"not an attribute value: {value!r}")
-
-
-_SCALARS = {"S": str, "BOOL": bool, "NULL": bool}
 
 
 def _canonical_elements(elements: Iterable[Any], level: int) -> list[Value]:

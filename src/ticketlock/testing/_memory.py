@@ -113,7 +113,7 @@ class MemoryDynamoDB:
         """
         with self._service.lock:
             return self._delete(
-                self._service.tables[table_name], lambda item, table: item[table.key_names[0]]["S"] == pk
+                self._service.tables[table_name], lambda item, table: item[table.key_names[0]] == {"S": pk}
             )
 
     def expire(self) -> int:

@@ -11,7 +11,7 @@ from ticketlock._expressions._tree import BeginsWith, Between, Comparison, Condi
 from ticketlock._expressions._values import Item, size_of
 from ticketlock.testing import _parameters
 from ticketlock.testing._faults import invalid
-from ticketlock.testing._tables import ItemId, Key, Table, Tables
+from ticketlock.testing._tables import ItemId, Key, KeyPart, Table, Tables
 
 _PAGE_BYTES = 1_024 * 1_024
 _MOST_IN_BATCH = 100
@@ -103,7 +103,7 @@ def query(tables: Tables, parameters: Mapping[str, Any]) -> Reply:
     found: Iterable[Item]
     if isinstance(bound, BeginsWith) and isinstance(bound.beginning, Value):
         # What begins with a prefix stands together, from the prefix on.
-        prefix = expressions.value(bound.beginning)["S"]
+        prefix = table.key_part(1, expressions.value(bound.beginning))
         found = itertools.takewhile(_meets(expressions, bound), table.partition(pk, prefix, after))
     else:
         found = filter(_meets(expressions, bound), table.partition(pk, after=after))
@@ -142,27 +142,29 @@ def _page(table: Table, found: Iterable[Item], parameters: Mapping[str, Any], ex
     return {**shown, "Count": len(items), "ScannedCount": scanned, **reply}
 
 
-def _key_conditions(table: Table, expressions: Expressions) -> tuple[str, Condition | None]:
+def _key_conditions(table: Table, expressions: Expressions) -> tuple[KeyPart, Condition | None]:
     condition = expressions.key_condition
     parts = condition.conditions if isinstance(condition, Every) else (condition,)
-    pk: str | None = None
+    pk: KeyPart | None = None
     bound: Condition | None = None
     for part in parts:
         match part:
             case Comparison("=", Path() as path, Value() as value) if expressions.steps(path) == table.key_names[:1]:
-                pk = _string(expressions, value)
-            case Comparison(operator, Path() as path, Value() as value) if operator != "<>":
+                pk = _key_part(table, 0, expressions, value)
+            case Comparison("=", Value() as value, Path() as path) if expressions.steps(path) == table.key_names[:1]:
+                pk = _key_part(table, 0, expressions, value)
+            case (
+                Comparison(("=" | "<" | "<=" | ">" | ">="), Path() as path, Value() as value)
+                | Comparison(("=" | "<" | "<=" | ">" | ">="), Value() as value, Path() as path)
+                | BeginsWith(Path() as path, Value() as value)
+            ):
                 _check_sort_key(table, expressions.steps(path), bound)
-                _string(expressions, value)
-                bound = part
-            case BeginsWith(Path() as path, Value() as value):
-                _check_sort_key(table, expressions.steps(path), bound)
-                _string(expressions, value)
+                _key_part(table, 1, expressions, value)
                 bound = part
             case Between(Path() as path, Value() as low, Value() as high):
                 _check_sort_key(table, expressions.steps(path), bound)
-                _string(expressions, low)
-                _string(expressions, high)
+                _key_part(table, 1, expressions, low)
+                _key_part(table, 1, expressions, high)
                 bound = part
             case _:
                 raise invalid("Invalid operator used in KeyConditionExpression")
@@ -178,9 +180,8 @@ def _check_sort_key(table: Table, steps: Steps, bound: Condition | None) -> None
         raise invalid("KeyConditionExpressions must only contain one condition per key")
 
 
-def _string(expressions: Expressions, value: Value) -> str:
+def _key_part(table: Table, position: int, expressions: Expressions, value: Value) -> KeyPart:
     found = expressions.value(value)
-    if "S" not in found:
+    if table.key_kinds[position] not in found:
         raise invalid("One or more parameter values were invalid: Condition parameter type does not match schema type")
-    text: str = found["S"]
-    return text
+    return table.key_part(position, found)

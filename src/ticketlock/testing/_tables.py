@@ -4,9 +4,10 @@ import bisect
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from typing import Any
 
-from ticketlock._expressions._values import MAX_ITEM_BYTES, Item, canonical_item, size_of
+from ticketlock._expressions._values import MAX_ITEM_BYTES, Item, Value, canonical, canonical_item, size_of
 from ticketlock.testing._faults import Refused, invalid
 from ticketlock.testing._ongoing import Transactions
 
@@ -14,8 +15,10 @@ _MOST_BYTES_A_CHARACTER = 4
 _MAX_KEY_BYTES = (2_048, 1_024)
 _MOST_BYTES_IN_TRANSACTION = 4 * 1_024 * 1_024
 
-Key = tuple[str, str]
-"""The strings of a key; the second is empty where the table has no sort key."""
+KeyPart = str | bytes | Decimal
+"""What a key attribute has, in DynamoDB's order: UTF-8 bytes, bytes, numbers."""
+Key = tuple[KeyPart, KeyPart]
+"""The parts of a key; the second is an empty text where the table has no sort key."""
 ItemId = tuple[str, Key]
 """The name of a table, and a key in it."""
 
@@ -26,23 +29,31 @@ class Table:
     Attributes:
         name: the table's.
         key_names: the partition key's attribute and, where there is one, the sort key's.
+        key_kinds: their types, ``"S"``, ``"N"`` or ``"B"``.
         ttl_attribute: of time to live; None while that is off.
         watches: are told which items are changed.
     """
 
-    def __init__(self, name: str, key_names: tuple[str, ...], ttl_attribute: str | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        key_names: tuple[str, ...],
+        ttl_attribute: str | None = None,
+        key_kinds: tuple[str, ...] = ("S", "S"),
+    ) -> None:
         self.name = name
         self.key_names = key_names
+        self.key_kinds = key_kinds
         self.ttl_attribute = ttl_attribute
         self.watches: list[_Watch] = []
-        self._partitions: dict[str, _Partition] = {}
+        self._partitions: dict[KeyPart, _Partition] = {}
 
     @classmethod
     def created(cls, parameters: Mapping[str, Any]) -> "Table":
         """The table that a CreateTable asks for.
 
         Raises:
-            NotImplementedError: its keys are not strings.
+            Refused: ValidationException.
         """
         roles = {element["KeyType"]: element["AttributeName"] for element in parameters["KeySchema"]}
         names = tuple(roles[role] for role in ("HASH", "RANGE") if role in roles)
@@ -52,9 +63,9 @@ class Table:
                 "One or more parameter values were invalid: Some AttributeDefinitions are not used. "
                 f"AttributeDefinitions: {sorted(types)}, keys used: {sorted(names)}"
             )
-        if set(types.values()) != {"S"}:
-            raise NotImplementedError("MemoryDynamoDB knows string keys only")
-        return cls(parameters["TableName"], names)
+        if not set(types.values()) <= {"S", "N", "B"}:
+            raise invalid(f"Member must satisfy enum value set: [B, N, S], and is {sorted(types.values())}")
+        return cls(parameters["TableName"], names, key_kinds=tuple(types[name] for name in names))
 
     def description(self) -> dict[str, Any]:
         """The table as DescribeTable has it."""
@@ -64,7 +75,10 @@ class Table:
             "TableStatus": "ACTIVE",
             "TableArn": f"arn:aws:dynamodb:us-east-1:123456789012:table/{self.name}",
             "KeySchema": [{"AttributeName": name, "KeyType": role} for name, role in roles],
-            "AttributeDefinitions": [{"AttributeName": name, "AttributeType": "S"} for name in self.key_names],
+            "AttributeDefinitions": [
+                {"AttributeName": name, "AttributeType": kind}
+                for name, kind in zip(self.key_names, self.key_kinds, strict=False)
+            ],
             "BillingModeSummary": {"BillingMode": "PAY_PER_REQUEST"},
             "ItemCount": sum(1 for _ in self.items()),
         }
@@ -77,27 +91,40 @@ class Table:
         """
         if not is_item and given.keys() != set(self.key_names):
             raise invalid("The provided key element does not match the schema")
-        strings = []
-        for name, most in zip(self.key_names, _MAX_KEY_BYTES, strict=False):
+        parts: list[KeyPart] = []
+        for position, name in enumerate(self.key_names):
             if name not in given:
                 raise invalid(f"One or more parameter values were invalid: Missing the key {name} in the item")
-            if given[name].keys() != {"S"}:
+            if given[name].keys() != {self.key_kinds[position]}:
                 raise invalid(
                     "One or more parameter values were invalid: "
-                    f"Type mismatch for key {name} expected: S actual: {''.join(given[name])}"
+                    f"Type mismatch for key {name} expected: {self.key_kinds[position]} actual: {''.join(given[name])}"
                 )
-            text = given[name]["S"]
-            if not 1 <= len(text.encode()) <= most:
-                raise invalid(
-                    "One or more parameter values are not valid. "
-                    f"The key {name} has 1 to {most} bytes, and this has {len(text.encode())}"
-                )
-            strings.append(text)
-        return strings[0], "".join(strings[1:])
+            parts.append(self.key_part(position, given[name]))
+        return parts[0], parts[1] if len(parts) > 1 else ""
+
+    def key_part(self, position: int, value: Value) -> KeyPart:
+        """A value of the type of the partition key, 0, or of the sort key, 1.
+
+        Raises:
+            Refused: ValidationException: it is empty or too long.
+        """
+        kind = self.key_kinds[position]
+        content = canonical(value)[kind]
+        if kind == "N":
+            return Decimal(content)
+        part: str | bytes = content
+        size, most = len(part.encode() if isinstance(part, str) else part), _MAX_KEY_BYTES[position]
+        if not 1 <= size <= most:
+            raise invalid(
+                "One or more parameter values are not valid. "
+                f"The key {self.key_names[position]} has 1 to {most} bytes, and this has {size}"
+            )
+        return part
 
     def key_item(self, item: Item) -> Item:
         """The key of an item, as requests give it."""
-        return {name: {"S": item[name]["S"]} for name in self.key_names}
+        return {name: canonical(item[name]) for name in self.key_names}
 
     def get(self, key: Key) -> Item | None:
         """The item of a key."""
@@ -128,7 +155,7 @@ class Table:
             raise invalid("Item size has exceeded the maximum allowed size")
         return item
 
-    def partition(self, pk: str, at_least: str = "", after: str | None = None) -> Iterator[Item]:
+    def partition(self, pk: KeyPart, at_least: KeyPart | None = None, after: KeyPart | None = None) -> Iterator[Item]:
         """The items of a partition in the order of their sort keys, from one on, or behind one."""
         return self._partitions[pk].from_(at_least, after) if pk in self._partitions else iter(())
 
@@ -143,29 +170,30 @@ class Table:
 
 class _Partition:
     def __init__(self) -> None:
-        self.items: dict[str, Item] = {}
-        # Text in the order of its code points, which is that of its UTF-8 bytes.
-        self._order: list[str] = []
+        self.items: dict[KeyPart, Item] = {}
+        # All of one type; text in the order of its code points, which is that of its UTF-8 bytes.
+        self._order: list[Any] = []
 
-    def put(self, sk: str, item: Item) -> None:
+    def put(self, sk: KeyPart, item: Item) -> None:
         if sk not in self.items:
             bisect.insort(self._order, sk)
         self.items[sk] = item
 
-    def remove(self, sk: str) -> None:
+    def remove(self, sk: KeyPart) -> None:
         if self.items.pop(sk, None) is not None:
             del self._order[bisect.bisect_left(self._order, sk)]
 
-    def from_(self, at_least: str, after: str | None) -> Iterator[Item]:
-        begin = bisect.bisect_left(self._order, at_least)
+    def from_(self, at_least: KeyPart | None, after: KeyPart | None) -> Iterator[Item]:
+        begin = bisect.bisect_left(self._order, at_least) if at_least is not None else 0
         if after is not None:
             begin = max(begin, bisect.bisect_right(self._order, after))
         for position in range(begin, len(self._order)):
             yield self.items[self._order[position]]
 
 
-def _scattered(pk: str) -> tuple[bytes, str]:
-    return hashlib.sha256(pk.encode()).digest(), pk
+def _scattered(pk: Any) -> tuple[bytes, Any]:
+    """The place of a partition among the others of a table, whose keys are of one type."""
+    return hashlib.sha256(pk if isinstance(pk, bytes) else str(pk).encode()).digest(), pk
 
 
 class _Watch:

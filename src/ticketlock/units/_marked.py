@@ -307,9 +307,10 @@ class MarkedCommit:
             if not self._is_answered or self._has_read_marks:
                 # A copy of a mark may come late: somebody looks once more before the record is forgotten.
                 return
+            # Before the record is closed: of one that is, nobody looks for rows any more.
+            yield from self._all([self._heads.delete_piece(self._head, at) for at in range(len(pieces))])
             now: Moment = (yield Pause(0)).now
             yield self._heads.close(unit, now.latest_ms)
-            yield from self._all([self._heads.delete_piece(self._head, at) for at in range(len(pieces))])
         except TableError as error:
             _log.warning("the unit %s is committed, and not finished yet: %s", unit, error)
 

@@ -72,8 +72,8 @@ def _sweep_one(seen: Head, now: Moment, heads: Heads, marks: Marks, swept: Swept
     swept = replace(swept, finished=swept.finished + count)
     if now.earliest_ms < head.final_ms + COPIES_COME_WITHIN_MS:
         return replace(swept, open=swept.open + 1)
-    yield heads.close(head.unit, now.latest_ms)
     yield from _all([heads.delete_piece(head, at) for at in range(head.pieces)])
+    yield heads.close(head.unit, now.latest_ms)
     return replace(swept, closed=swept.closed + 1)
 
 

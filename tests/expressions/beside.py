@@ -1,0 +1,91 @@
+"""An engine and the evaluator, asked the same."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from botocore.exceptions import ClientError
+from kit.engines import Engine
+
+from ticketlock._expressions._errors import ExpressionInvalid, ItemInvalid
+from ticketlock._expressions._expressions import Expressions
+from ticketlock._expressions._updates import ItemUpdate
+from ticketlock._expressions._values import canonical_item
+
+KEY = {"pk": {"S": "order-42"}, "sk": {"S": "default/"}}
+
+Answer = Any
+"""Whether a condition is true, an item, what is shown of one; or one of these two."""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The request is refused."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Broken:
+    """The engine answers with an exception of its own."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What was answered to a request about an item."""
+
+    request: dict[str, Any]
+    item: dict[str, Any]
+    ours: Answer
+    theirs: Answer
+
+    def are_alike(self) -> bool:
+        """Whether both are the same; of refusals the reasons may differ."""
+        return isinstance(self.theirs, type(self.ours)) and (isinstance(self.ours, Refused) or self.ours == self.theirs)
+
+
+class Beside:
+    """Asks the evaluator, and an engine that stores the item first."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._client = engine.client()
+        self._table = {"TableName": engine.table_name}
+
+    def ask(self, item: dict[str, Any], request: dict[str, Any]) -> Answers:
+        """Both answers to a condition, an update or a projection."""
+        stored = canonical_item({**item, **KEY})
+        self._client.put_item(**self._table, Item=stored)
+        asked = {**self._table, "Key": KEY, **request}
+        if "ConditionExpression" in request:
+            mine = _ours(lambda: Expressions(request).condition_holds(stored))
+            found = _theirs(lambda: bool(self._client.put_item(**self._table, Item=stored, **request)))
+        elif "UpdateExpression" in request:
+            asked["ReturnValues"] = "ALL_NEW"
+            mine = _ours(lambda: ItemUpdate(Expressions(request), tuple(KEY)).applied_to(stored, KEY))
+            found = _theirs(lambda: canonical_item(self._client.update_item(**asked)["Attributes"]))
+        else:
+            asked["ConsistentRead"] = True
+            mine = _ours(lambda: Expressions(request).projected(stored))
+            found = _theirs(lambda: canonical_item(self._client.get_item(**asked).get("Item", {})))
+        return Answers(request, stored, mine, found)
+
+
+def _ours(evaluate: Callable[[], Answer]) -> Answer:
+    try:
+        return evaluate()
+    except (ExpressionInvalid, ItemInvalid) as error:
+        return Refused(error.message)
+
+
+def _theirs(ask: Callable[[], Answer]) -> Answer:
+    try:
+        return ask()
+    except ClientError as error:
+        code, message = error.response["Error"]["Code"], error.response["Error"]["Message"]
+        if code == "ConditionalCheckFailedException":
+            return False
+        return Refused(message) if code == "ValidationException" else Broken(f"{code}: {message}")
+    except (AssertionError, AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError) as error:
+        return Broken(repr(error))

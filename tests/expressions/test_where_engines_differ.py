@@ -1,0 +1,100 @@
+"""What the engines do otherwise than documented, as docs/engines.md tells it: no more, and no less."""
+
+import pytest
+from expressions.asked import item_of, wire
+from expressions.beside import Beside
+from kit.engines import Engine
+
+ITEM = item_of(n=1, s="text", e="\N{GRINNING FACE}", l=[0, 1, 2], m={"k": 1}, tags={"a"})
+VALUES = {
+    ":one": wire(1),
+    ":two": wire(2),
+    ":three": wire(3),
+    ":four": wire(4),
+    ":a": wire("a"),
+    ":x": wire("X"),
+    ":list": wire([]),
+    ":set": wire({"a"}),
+}
+_CHOICES = {f":c{number}": wire(number) for number in range(101)}
+
+# What is asked, with the engines that answer otherwise.
+CONDITIONS = {
+    "gone = away": {"moto", "ministack"},
+    "gone IN (away)": {"moto", "ministack"},
+    "gone <> away": {"moto", "ministack"},
+    "n = n": {"moto", "ministack"},
+    "n < :list": {"moto", "ministack"},
+    "n BETWEEN :two AND :one": {"moto"},
+    "n BETWEEN :one AND :a": {"moto", "ministack"},
+    "n < s": {"moto"},
+    "begins_with(s, :one)": {"moto"},
+    "begins_with(n, :a)": {"ministack"},
+    "begins_with(:a, s)": {"ministack"},
+    "attribute_type(n, :x)": {"moto", "ministack"},
+    "contains(l, :two)": set(),
+    "contains(n, :two)": set(),
+    "size(s) = :four": set(),
+    "size(e) = :two": {"moto"},
+    "size(l) = :three": set(),
+    "size(n) = :one": {"moto"},
+    "size(:one) = n": {"moto"},
+    "(n) = (:one)": {"moto", "ministack"},
+    "((n = :one))": set(),
+    "NOT NOT n = :one": {"moto"},
+    "NOT " * 299 + "n < s": {"moto"},
+    "NOT " * 300 + "n < s": {"moto", "ministack"},
+    f"n ={' ' * 4_089}:one": set(),
+    f"n ={' ' * 4_090}:one": {"moto"},
+    f"n IN ({', '.join(list(_CHOICES)[:100])})": set(),
+    f"n IN ({', '.join(_CHOICES)})": {"moto", "ministack"},
+}
+UPDATES = {
+    "REMOVE n, n": {"ministack"},
+    "SET m.a = :one, m[1] = :one": {"ministack"},
+    "REMOVE gone.k": {"ministack"},
+    "SET gone.k = :one": set(),
+    "DELETE gone.k :set": {"ministack"},
+    "ADD l.k :one": {"moto"},
+    "ADD m.gone :one, l[9] :one": set(),
+    "SET n = l + :one": {"ministack"},
+    "SET n = n + :a": {"ministack"},
+    "SET n = if_not_exists(n[0], s)": {"moto"},
+    "SET n = if_not_exists(n, n)": {"moto", "ministack"},
+    "REMOVE l[0], l[1]": {"ministack"},
+    "SET l[2] = :one REMOVE l[0]": set(),
+    "SET l[9] = :two, l[7] = :one": {"moto", "ministack"},
+    "SET z = (n + :one)": {"moto"},
+    "SET z = list_append(l, l)": set(),
+    "SET z = list_append(list_append(l, l), l)": {"moto", "ministack"},
+    "SET z = if_not_exists(away, list_append(l, l))": {"ministack"},
+    "SET m.l = m": {"moto"},
+    "DELETE tags :set": set(),
+}
+PROJECTIONS = {
+    "n, n": set(),
+    "m.k, m": {"moto"},
+    "m.k, m[0]": {"moto", "ministack"},
+    "l[2], l[0]": {"moto"},
+    "n.k, gone[1]": {"moto"},
+    "m.k, l[1]": set(),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [("ConditionExpression", CONDITIONS), ("UpdateExpression", UPDATES), ("ProjectionExpression", PROJECTIONS)],
+)
+def test_what_an_engine_does_otherwise_is_told(engine: Engine, kind: str, told: dict[str, set[str]]) -> None:
+    beside = Beside(engine)
+    otherwise = set()
+    for text in told:
+        used = {name: value for name, value in {**VALUES, **_CHOICES}.items() if is_used(name, text)}
+        found = beside.ask(ITEM, {kind: text, **({"ExpressionAttributeValues": used} if used else {})})
+        if not found.are_alike():
+            otherwise.add(text)
+    assert otherwise == {text for text, engines in told.items() if engine.name in engines}
+
+
+def is_used(name: str, text: str) -> bool:
+    return name in text.replace(",", " ").replace(")", " ").replace("(", " ").split()

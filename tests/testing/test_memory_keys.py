@@ -1,0 +1,125 @@
+"""The DynamoDB in memory: keys that are numbers or bytes, and what a query asks of them."""
+
+from typing import Any
+
+import pytest
+from testing.memory_requests import pages_of, refused
+
+from ticketlock.testing import MemoryDynamoDB
+
+TABLE = {"TableName": "readings"}
+
+
+def create(memory: MemoryDynamoDB, pk: str, sk: str | None = None) -> None:
+    kinds = {"pk": pk, **({"sk": sk} if sk else {})}
+    memory.create_table(
+        **TABLE,
+        AttributeDefinitions=[{"AttributeName": name, "AttributeType": kind} for name, kind in kinds.items()],
+        KeySchema=[
+            {"AttributeName": name, "KeyType": role} for name, role in zip(kinds, ("HASH", "RANGE"), strict=False)
+        ],
+        BillingMode="PAY_PER_REQUEST",
+    )
+
+
+def put(memory: MemoryDynamoDB, pk: Any, sk: Any) -> None:
+    memory.put_item(**TABLE, Item={"pk": pk, "sk": sk})
+
+
+def query(memory: MemoryDynamoDB, condition: str, limit: int | None = None, **values: Any) -> list[Any]:
+    """The sort keys that are found."""
+    given = {f":{name}": value for name, value in values.items()}
+    request: dict[str, Any] = {**TABLE, "KeyConditionExpression": condition, "ExpressionAttributeValues": given}
+    if limit is not None:
+        request["Limit"] = limit
+    return [next(iter(item["sk"].values())) for page in pages_of(memory.query, request) for item in page["Items"]]
+
+
+def test_numbers_stand_in_their_order_and_not_in_that_of_their_digits(memory: MemoryDynamoDB) -> None:
+    create(memory, "S", "N")
+    for text in ("10", "9", "-1.5", "0", "1e2", "-20"):
+        put(memory, {"S": "x"}, {"N": text})
+    pk = {"S": "x"}
+    assert query(memory, "pk = :pk", pk=pk) == ["-20", "-1.5", "0", "9", "10", "100"]
+    assert query(memory, "pk = :pk", 2, pk=pk) == ["-20", "-1.5", "0", "9", "10", "100"]
+    assert query(memory, "pk = :pk AND sk >= :low", pk=pk, low={"N": "9"}) == ["9", "10", "100"]
+    assert query(memory, "pk = :pk AND :low < sk", pk=pk, low={"N": "9.0"}) == ["10", "100"]
+    assert query(memory, "sk BETWEEN :low AND :high AND pk = :pk", pk=pk, low={"N": "-2"}, high={"N": "9"}) == [
+        "-1.5",
+        "0",
+        "9",
+    ]
+
+
+def test_bytes_stand_in_their_order(memory: MemoryDynamoDB) -> None:
+    create(memory, "N", "B")
+    for octets in (b"\xff", b"a", b"\x00", b"ab", b"\x00\x00"):
+        put(memory, {"N": "1"}, {"B": octets})
+    pk = {"N": "1.00"}
+    assert query(memory, ":pk = pk", pk=pk) == [b"\x00", b"\x00\x00", b"a", b"ab", b"\xff"]
+    assert query(memory, "pk = :pk AND begins_with(sk, :a)", pk=pk, a={"B": b"a"}) == [b"a", b"ab"]
+
+
+def test_one_number_is_one_key_however_it_is_written(memory: MemoryDynamoDB) -> None:
+    create(memory, "N")
+    memory.put_item(**TABLE, Item={"pk": {"N": "1e2"}, "a": {"S": "first"}})
+    memory.update_item(**TABLE, Key={"pk": {"N": "100.0"}}, UpdateExpression="SET b = pk")
+    assert memory.items("readings") == [{"pk": {"N": "100"}, "a": {"S": "first"}, "b": {"N": "100"}}]
+    assert memory.get_item(**TABLE, Key={"pk": {"N": "0100"}})["Item"]["a"] == {"S": "first"}
+    memory.delete_item(**TABLE, Key={"pk": {"N": "100.00"}})
+    assert memory.items("readings") == []
+
+
+def test_an_item_that_an_update_brings_about_has_its_key_in_the_usual_form(memory: MemoryDynamoDB) -> None:
+    create(memory, "N")
+    memory.update_item(
+        **TABLE,
+        Key={"pk": {"N": "2.50"}},
+        UpdateExpression="REMOVE a SET b = list_append(:l, :l)",
+        ExpressionAttributeValues={":l": {"L": []}},
+    )
+    assert memory.items("readings") == [{"pk": {"N": "2.5"}, "b": {"L": []}}]
+
+
+def test_a_table_tells_the_types_of_its_keys(memory: MemoryDynamoDB) -> None:
+    create(memory, "B", "N")
+    assert memory.describe_table(**TABLE)["Table"]["AttributeDefinitions"] == [
+        {"AttributeName": "pk", "AttributeType": "B"},
+        {"AttributeName": "sk", "AttributeType": "N"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        ({"pk": {"S": "x"}, "sk": {"S": "1"}}, "Type mismatch for key sk expected: N actual: S"),
+        ({"pk": {"S": "x"}, "sk": {"N": "one"}}, "cannot be converted to a numeric value"),
+        ({"pk": {"S": ""}, "sk": {"N": "1"}}, "The key pk has 1 to 2048 bytes, and this has 0"),
+        ({"pk": {"S": "x" * 2_049}, "sk": {"N": "1"}}, "and this has 2049"),
+    ],
+)
+def test_a_key_of_another_type_or_length_is_refused(memory: MemoryDynamoDB, key: Any, why: str) -> None:
+    create(memory, "S", "N")
+    assert why in refused(memory.put_item, **TABLE, Item=key)
+
+
+@pytest.mark.parametrize(
+    ("condition", "value", "why"),
+    [
+        ("pk = :pk AND sk = :v", {"S": "1"}, "Condition parameter type does not match schema type"),
+        ("pk = :pk AND begins_with(sk, :v)", {"S": "1"}, "Condition parameter type does not match schema type"),
+        ("pk = :pk AND sk.k = :v", {"N": "1"}, r"[sk, k] is not the sort key"),
+        ("pk = :pk AND sk IN (:v)", {"N": "1"}, "Invalid operator used in KeyConditionExpression"),
+        ("pk = :pk AND sk > :v AND sk > :v", {"N": "1"}, "must only contain one condition per key"),
+        ("pk = :pk AND size(sk) > :v", {"N": "1"}, "Invalid operator used in KeyConditionExpression"),
+    ],
+)
+def test_a_condition_that_is_none_for_a_sort_key_is_refused(
+    memory: MemoryDynamoDB, condition: str, value: Any, why: str
+) -> None:
+    create(memory, "S", "N")
+    assert why in refused(query, memory, condition, pk={"S": "x"}, v=value)
+
+
+def test_a_table_s_key_is_of_no_other_type(memory: MemoryDynamoDB) -> None:
+    assert "enum value set" in refused(create, memory, "BOOL")
