@@ -3,7 +3,8 @@
     make bench, or: PYTHONPATH=tests python benchmarks/units_cost.py [--quick]
 
 - cost: units that update N items, or only read them, at each level, with and without one ``get_all``;
-- latency: the same client makes the same reads and one TransactWriteItems by hand; in turn, and the median counts;
+- latency: a client of plain boto3, as it is made without settings, makes the same reads and one TransactWriteItems
+  with a version that is checked; in turn, and the median counts;
 - rivals: twenty threads update one item, with 20 ms of work between the read and the commit.
 
 On dynoxide, which bills by the rules (docs/engines.md) and which cargo builds where it is not; without cargo on
@@ -23,6 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import boto3
 from kit.units import KEYS, make_table
 from rich.console import Console
 from rich.table import Table
@@ -101,11 +103,13 @@ class Subject:
 
     url: str
     client: Any = None
+    plain: Any = None
     units: Units = field(init=False)
     names: Mapping[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
         self.client = make_client(endpoint_url=self.url)
+        self.plain = boto3.client("dynamodb", endpoint_url=self.url)
         self.names = {use: f"{use}-{uuid.uuid4().hex[:8]}" for use in ("units", "accounts")}
         for use, name in self.names.items():
             make_table(self.client, name, KEYS[use])
@@ -238,9 +242,9 @@ def by_hand(subject: Subject, keys: Sequence[Mapping[str, str]], *, together: bo
     dumped = [{"id": {"S": key["id"]}} for key in keys]
     if together:
         wanted = [{"Get": {"TableName": table, "Key": key}} for key in dumped]
-        items = [each["Item"] for each in subject.client.transact_get_items(TransactItems=wanted)["Responses"]]
+        items = [each["Item"] for each in subject.plain.transact_get_items(TransactItems=wanted)["Responses"]]
     else:
-        items = [subject.client.get_item(TableName=table, Key=key, ConsistentRead=True)["Item"] for key in dumped]
+        items = [subject.plain.get_item(TableName=table, Key=key, ConsistentRead=True)["Item"] for key in dumped]
     version = uuid.uuid4().hex
     writes = [
         {
@@ -258,7 +262,7 @@ def by_hand(subject: Subject, keys: Sequence[Mapping[str, str]], *, together: bo
         }
         for key, item in zip(dumped, items, strict=True)
     ]
-    subject.client.transact_write_items(TransactItems=writes, ClientRequestToken=version)
+    subject.plain.transact_write_items(TransactItems=writes, ClientRequestToken=version)
 
 
 def latency(subject: Subject, console: Console, rounds: int) -> list[Check]:
