@@ -72,7 +72,7 @@ wheel: install ## the package for pip, into dist
 demo: install ## workflows that wait for each other, on an emulator
 	$(LOCAL) demo
 
-bench: install ## what a lock costs, how fast it is handed over, under load, and beside another lock
+bench: install ## what a lock costs, how fast it is handed over, under load, beside another lock; what units cost
 	PYTHONPATH=tests:functions POWERTOOLS_LOG_LEVEL=CRITICAL POWERTOOLS_METRICS_DISABLED=true \
 	JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=18,20 JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION=true \
 	$(BIN) benchmarks/cost.py
@@ -81,6 +81,7 @@ bench: install ## what a lock costs, how fast it is handed over, under load, and
 	$(BIN) benchmarks/hand_over.py
 	$(BIN) benchmarks/load.py
 	$(BIN) benchmarks/clients.py
+	PYTHONPATH=tests $(BIN) benchmarks/units_cost.py
 
 bench-peer: install ## the hand-over beside that of another lock, from PyPI
 	$(BIN) benchmarks/peer.py

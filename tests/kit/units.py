@@ -181,8 +181,11 @@ class Books:
         return self.raw("units", {"unit": f"name#{name}", "row": "receipt"})
 
     def everything(self) -> dict[str, list[Any]]:
-        """All items of all tables."""
-        return {use: sorted(self._scanned(name), key=repr) for use, name in self.tables.items()}
+        """All items of all tables, in one order: an engine may return their attributes in any."""
+        return {
+            use: sorted(self._scanned(name), key=lambda item: sorted(map(repr, item.items())))
+            for use, name in self.tables.items()
+        }
 
     def _scanned(self, name: str) -> list[Any]:
         pages = self.onlooker.get_paginator("scan").paginate(TableName=name, ConsistentRead=True)

@@ -1,0 +1,375 @@
+"""What units of work cost: requests, capacity units as an engine counts them, time beside plain boto3, and rivals.
+
+    make bench, or: PYTHONPATH=tests python benchmarks/units_cost.py [--quick]
+
+- cost: units that update N items, or only read them, at each level, with and without one ``get_all``;
+- latency: a client of plain boto3, as it is made without settings, makes the same reads and one TransactWriteItems
+  with a version that is checked; in turn, and the median counts;
+- rivals: twenty threads update one item, with 20 ms of work between the read and the commit.
+
+On dynoxide, which bills by the rules (docs/engines.md) and which cargo builds where it is not; without cargo on
+ministack, whose units of reads mean nothing.
+"""
+
+import argparse
+import os
+import random
+import statistics
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import boto3
+from kit.units import KEYS, make_table
+from rich.console import Console
+from rich.table import Table
+from ticketlock_local.cloud.deploy import client_environment
+from ticketlock_local.engines.dynoxide import dynoxide
+from ticketlock_local.engines.emulator import Emulator
+from ticketlock_local.errors import CargoMissing, LocalCloudError
+
+from ticketlock.errors import UnitConflict
+from ticketlock.units import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation, Unit, Units
+from ticketlock.wire._sdk import make_client
+
+SIZES = (1, 3, 10, 100)
+LEVELS = (UNCOMMITTED, COMMITTED, SERIALIZABLE)
+UNITS_TARGETS = {3: 6, 10: 20, 100: 200}
+REQUESTS_TARGETS = {True: 2, False: 11}
+READ_TARGETS = (1, 20)
+MOST_OF_PLAIN = 1.3
+RIVALS, WORK_S = 20, 0.02
+_LATENCY_SIZES = (1, 3, 10)
+_LONGEST_PAUSE_S = 1.0
+_ADD, _ONE = "SET balance = balance + :one", {":one": 1}
+_WRITES = "TransactWriteItems"
+
+
+@contextmanager
+def chosen() -> Iterator[tuple[str, str]]:
+    """The engine: its name and its URL."""
+    try:
+        with dynoxide() as url:
+            os.environ |= client_environment(url)
+            yield "dynoxide", url
+            return
+    except CargoMissing as error:
+        print(error, file=sys.stderr)
+    with Emulator() as running:
+        os.environ |= client_environment(running.endpoint)
+        yield "ministack", running.endpoint
+
+
+@dataclass
+class Meter:
+    """Counts what a client sends.
+
+    Attributes:
+        requests: how many.
+        writes, reads: capacity units, as the engine tells them.
+    """
+
+    requests: int = 0
+    writes: float = 0
+    reads: float = 0
+
+    def watch(self, client: Any) -> None:
+        """Count from now on, and ask for the units."""
+        client.meta.events.register("provide-client-params.dynamodb", self._ask)
+        client.meta.events.register("after-call.dynamodb", self._note)
+
+    def _ask(self, params: dict[str, Any], model: Any, **_: Any) -> None:
+        if model.name != "DescribeTable":
+            self.requests += 1
+            params["ReturnConsumedCapacity"] = "TOTAL"
+
+    def _note(self, parsed: Mapping[str, Any], model: Any, **_: Any) -> None:
+        told = parsed.get("ConsumedCapacity", [])
+        units = sum(table["CapacityUnits"] for table in ([told] if isinstance(told, Mapping) else told))
+        if model.name == _WRITES:
+            self.writes += units
+        else:
+            self.reads += units
+
+
+@dataclass
+class Subject:
+    """Units over an engine, and a table of a user's."""
+
+    url: str
+    client: Any = None
+    plain: Any = None
+    units: Units = field(init=False)
+    names: Mapping[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.client = make_client(endpoint_url=self.url)
+        self.plain = boto3.client("dynamodb", endpoint_url=self.url)
+        self.names = {use: f"{use}-{uuid.uuid4().hex[:8]}" for use in ("units", "accounts")}
+        for use, name in self.names.items():
+            make_table(self.client, name, KEYS[use])
+        self.units = Units(self.names["units"], client=self.client)
+        self.accounts = self.units.table(self.names["accounts"])
+
+    def filled(self, count: int) -> list[dict[str, str]]:
+        """The keys of new items that a unit wrote."""
+        keys = [{"id": uuid.uuid4().hex} for _ in range(count)]
+        with self.units.begin() as unit:
+            unit.get_all([(self.accounts, key) for key in keys])
+            for key in keys:
+                unit.put(self.accounts, {**key, "balance": 0})
+        return keys
+
+    def metered(self) -> tuple["Subject", Meter]:
+        """The same tables, through a client that is counted."""
+        other = object.__new__(Subject)
+        other.url, other.names, other.client = self.url, self.names, make_client(endpoint_url=self.url)
+        other.units = Units(self.names["units"], client=other.client)
+        other.accounts = other.units.table(self.names["accounts"])
+        meter = Meter()
+        meter.watch(other.client)
+        return other, meter
+
+    def read(self, unit: Unit, keys: Sequence[Mapping[str, str]], *, together: bool) -> None:
+        """All items, in one request or one by one."""
+        if together:
+            unit.get_all([(self.accounts, key) for key in keys])
+        else:
+            for key in keys:
+                unit.get(self.accounts, key)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One target, and whether it is met."""
+
+    text: str
+    met: bool
+
+
+# Costs.
+
+
+def cost(subject: Subject, do: Callable[[Subject], object]) -> Meter:
+    """What it sends."""
+    metered, meter = subject.metered()
+    do(metered)
+    return meter
+
+
+def update_all(keys: Sequence[Mapping[str, str]], level: Isolation, *, together: bool, blind: bool = False) -> Any:
+    """A unit that updates all items, having read them all before."""
+
+    def run(subject: Subject) -> None:
+        with subject.units.begin(isolation=level) as unit:
+            if not blind:
+                subject.read(unit, keys, together=together)
+            for key in keys:
+                unit.update(subject.accounts, key, _ADD, _ONE, blind=blind)
+
+    return run
+
+
+def read_all(keys: Sequence[Mapping[str, str]], level: Isolation, *, together: bool) -> Any:
+    """A unit that only reads them."""
+
+    def run(subject: Subject) -> None:
+        with subject.units.begin(isolation=level) as unit:
+            subject.read(unit, keys, together=together)
+
+    return run
+
+
+def costs(subject: Subject, console: Console, engine: str) -> list[Check]:
+    """Both tables of costs."""
+    checks = []
+    updates = _table(f"a unit that reads and updates N items, on {engine}", "N", "level", "reads", *_COUNTED)
+    reads = _table(f"a unit that only reads N items, on {engine}", "N", "level", "reads", *_COUNTED)
+    for count in SIZES:
+        keys = subject.filled(count)
+        for level in LEVELS:
+            for together in (False, True):
+                how = "get_all" if together else "one by one"
+                found = cost(subject, update_all(keys, level, together=together))
+                _row(updates, count, level.name, how, found)
+                if level is SERIALIZABLE:
+                    checks += _of_updates(count, found, how, together=together)
+                found = cost(subject, read_all(keys, level, together=together))
+                _row(reads, count, level.name, how, found)
+                if level is SERIALIZABLE and together and count == 10:
+                    told = (found.requests, found.reads)
+                    requests, units = READ_TARGETS
+                    checks.append(
+                        Check(f"reads of 10, get_all: {requests} request, {units} units", told == READ_TARGETS)
+                    )
+        _row(
+            updates,
+            count,
+            "-",
+            "blind",
+            cost(subject, update_all(keys, SERIALIZABLE, together=False, blind=True)),
+        )
+    console.print(updates)
+    console.print(reads)
+    return checks
+
+
+_COUNTED = ("requests", "write units", "read units")
+
+
+def _of_updates(count: int, found: Meter, how: str, *, together: bool) -> list[Check]:
+    checks = []
+    if count in UNITS_TARGETS:
+        most = UNITS_TARGETS[count]
+        checks.append(Check(f"updates of {count}, {how}: {most} write units", found.writes == most))
+    if count == 10:
+        most = REQUESTS_TARGETS[together]
+        checks.append(Check(f"updates of {count}, {how}: at most {most} requests", found.requests <= most))
+    return checks
+
+
+# Latency.
+
+
+def by_hand(subject: Subject, keys: Sequence[Mapping[str, str]], *, together: bool) -> None:
+    """What somebody writes without units: the same reads, one TransactWriteItems, and a version that is checked."""
+    table = subject.names["accounts"]
+    dumped = [{"id": {"S": key["id"]}} for key in keys]
+    if together:
+        wanted = [{"Get": {"TableName": table, "Key": key}} for key in dumped]
+        items = [each["Item"] for each in subject.plain.transact_get_items(TransactItems=wanted)["Responses"]]
+    else:
+        items = [subject.plain.get_item(TableName=table, Key=key, ConsistentRead=True)["Item"] for key in dumped]
+    version = uuid.uuid4().hex
+    writes = [
+        {
+            "Update": {
+                "TableName": table,
+                "Key": key,
+                "UpdateExpression": "SET balance = :balance, version = :version",
+                "ConditionExpression": "version = :seen OR attribute_not_exists(version)",
+                "ExpressionAttributeValues": {
+                    ":balance": {"N": str(int(item["balance"]["N"]) + 1)},
+                    ":version": {"S": version},
+                    ":seen": item.get("version", {"S": "-"}),
+                },
+            }
+        }
+        for key, item in zip(dumped, items, strict=True)
+    ]
+    subject.plain.transact_write_items(TransactItems=writes, ClientRequestToken=version)
+
+
+def latency(subject: Subject, console: Console, rounds: int) -> list[Check]:
+    """Units beside the same by hand."""
+    table = _table("ms, median", "N", "reads", "unit", "plain boto3", "unit / plain")
+    checks = []
+    for count in _LATENCY_SIZES:
+        # A cut of one item is a plain read.
+        for together in (False, True) if count > 1 else (False,):
+            sides: dict[str, list[float]] = {"unit": [], "plain": []}
+            mine, theirs = subject.filled(count), subject.filled(count)
+            unit = update_all(mine, SERIALIZABLE, together=together)
+            for _ in range(rounds):
+                sides["unit"].append(_timed(lambda unit=unit: unit(subject)))
+                sides["plain"].append(
+                    _timed(lambda keys=theirs, together=together: by_hand(subject, keys, together=together))
+                )
+            ours, plain = (statistics.median(side) * 1_000 for side in sides.values())
+            how = "get_all" if together else "one by one"
+            table.add_row(f"{count}", how, f"{ours:.2f}", f"{plain:.2f}", f"{ours / plain:.2f}")
+            checks.append(
+                Check(f"latency of {count}, {how}: at most {MOST_OF_PLAIN} of it", ours / plain <= MOST_OF_PLAIN)
+            )
+    console.print(table)
+    return checks
+
+
+def _timed(do: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    do()
+    return time.perf_counter() - began
+
+
+# Rivals.
+
+
+def rivals(subject: Subject, console: Console, seconds: float) -> None:
+    """Threads that update one item, each with work between."""
+    (key,) = subject.filled(1)
+    tries, commits = [0] * RIVALS, [0] * RIVALS
+    over = threading.Event()
+
+    def run(number: int) -> None:
+        conflicts = 0
+        while not over.is_set():
+            tries[number] += 1
+            try:
+                with subject.units.begin() as unit:
+                    unit.update(subject.accounts, key, _ADD, _ONE)
+                    time.sleep(WORK_S)
+            except UnitConflict:
+                conflicts += 1
+                over.wait(random.random() * min(_LONGEST_PAUSE_S, WORK_S * 2**conflicts))
+            else:
+                commits[number] += 1
+                conflicts = 0
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(RIVALS)]
+    began = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    over.wait(seconds)
+    over.set()
+    for thread in threads:
+        thread.join()
+    took_s = time.perf_counter() - began
+    done = subject.units.get(subject.accounts, key)
+    assert done is not None
+    assert done["balance"] == sum(commits)
+    table = _table(f"{RIVALS} rivals on one item, {WORK_S * 1_000:.0f} ms of work", "", "with back-off", "in turn")
+    table.add_row("units committed a second", f"{sum(commits) / took_s:.1f}", "")
+    table.add_row("tries a commit", f"{sum(tries) / sum(commits):.2f}", "")
+    table.add_row("commits of the luckiest and the unluckiest", f"{max(commits)}, {min(commits)}", "")
+    console.print(table)
+    console.print("in turn: units do not take turns yet.", highlight=False)
+
+
+def _table(title: str, *columns: str) -> Table:
+    made = Table(title=title, title_justify="left")
+    for column in columns:
+        made.add_column(column, justify="left" if column in ("", "level", "reads") else "right")
+    return made
+
+
+def _row(table: Table, count: int, level: str, how: str, found: Meter) -> None:
+    table.add_row(f"{count}", level, how, f"{found.requests}", f"{found.writes:g}", f"{found.reads:g}")
+
+
+def main() -> int:
+    """Measure and print; 1 when a target is not met, or there is no engine."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--quick", action="store_true", help="fewer rounds")
+    quick = options.parse_args().quick
+    console = Console(width=115)
+    try:
+        with chosen() as (engine, url):
+            subject = Subject(url)
+            checks = costs(subject, console, engine)
+            checks += latency(subject, console, 30 if quick else 150)
+            rivals(subject, console, 4 if quick else 15)
+    except LocalCloudError as error:
+        print(error, file=sys.stderr)
+        return 1
+    for check in checks:
+        console.print(f"{'met    ' if check.met else 'NOT MET'}  {check.text}", highlight=False)
+    return int(not all(check.met for check in checks))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
