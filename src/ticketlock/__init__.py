@@ -5,7 +5,8 @@
         ...
 
 ``LockClient`` is for threads, ``ticketlock.aio.LockClient`` for tasks; ``LockTable`` performs the protocol below them,
-one verb a method. Every error is a ``TicketLockError`` (``ticketlock.errors`` draws the tree).
+one verb a method. ``ticketlock.units`` has transactions over items of any tables. Every error is a ``TicketLockError``
+(``ticketlock.errors`` draws the tree).
 """
 
 from ticketlock.client._client import LockClient
@@ -14,8 +15,11 @@ from ticketlock.client._pessimistic import Pessimistic, pessimistic
 from ticketlock.errors import (
     AlreadyHeld,
     ClientClosed,
+    ConditionFailed,
     EventBudgetExceeded,
     InvalidLockRequest,
+    InvalidUnitRequest,
+    ItemTooLarge,
     LockLost,
     OutcomeUnknown,
     PermitsMismatch,
@@ -26,6 +30,13 @@ from ticketlock.errors import (
     TableRefused,
     TaskNotAllowed,
     TicketLockError,
+    UnitConflict,
+    UnitContended,
+    UnitError,
+    UnitFinished,
+    UnitForgotten,
+    UnitRolledBack,
+    UnitTooLarge,
     UnsupportedFormat,
 )
 from ticketlock.locks._claim import Claim
@@ -41,9 +52,12 @@ __all__ = [
     "AlreadyHeld",
     "Claim",
     "ClientClosed",
+    "ConditionFailed",
     "EventBudgetExceeded",
     "Grant",
     "InvalidLockRequest",
+    "InvalidUnitRequest",
+    "ItemTooLarge",
     "Lease",
     "LeaseGroup",
     "LockClient",
@@ -65,6 +79,13 @@ __all__ = [
     "TableRefused",
     "TaskNotAllowed",
     "TicketLockError",
+    "UnitConflict",
+    "UnitContended",
+    "UnitError",
+    "UnitFinished",
+    "UnitForgotten",
+    "UnitRolledBack",
+    "UnitTooLarge",
     "UnsupportedFormat",
     "create_table",
     "pessimistic",

@@ -19,8 +19,10 @@ FLOORS = {
     "ticketlock.client": 5,
     "ticketlock.workflow": 5,
     "ticketlock.locks": 4,
+    "ticketlock.units": 4,
     "ticketlock.wire": 3,
     "ticketlock._checks": 2,
+    "ticketlock._decorating": 2,
     "ticketlock._expressions": 2,
     "ticketlock.errors": 1,
 }
@@ -39,9 +41,11 @@ SDK = {"boto3", "botocore", "mypy_boto3_dynamodb", "mypy_boto3_stepfunctions"}
 ALLOWED = [
     (SOURCE, "ticketlock/errors.py", set()),
     (SOURCE, "ticketlock/_checks.py", set()),
+    (SOURCE, "ticketlock/_decorating.py", set()),
     (SOURCE, "ticketlock/_expressions", set()),
     (SOURCE, "ticketlock/wire", SDK),
     (SOURCE, "ticketlock/locks", SDK),
+    (SOURCE, "ticketlock/units", SDK),
     (SOURCE, "ticketlock/client", {"mypy_boto3_dynamodb", "mypy_boto3_stepfunctions"}),
     (SOURCE, "ticketlock/workflow", set()),
     (SOURCE, "ticketlock/aio", {"aiobotocore"}),

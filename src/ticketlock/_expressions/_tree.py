@@ -102,6 +102,11 @@ class Update:
     assignments: tuple[tuple[Path, Source], ...] = ()
     removals: tuple[Path, ...] = ()
 
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """Every path that it changes."""
+        return (*(path for path, _ in self.assignments), *self.removals)
+
 
 @dataclass(frozen=True, slots=True)
 class Parsed:

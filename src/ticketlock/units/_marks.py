@@ -1,6 +1,6 @@
 """What of ours stands in the items of users: the version, which stays, and the mark of a unit that is not finished."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,11 @@ from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units._ids import is_id
 from ticketlock.wire._attributes import Item
 
+INSERT = "insert"
+"""The kind of the mark in an item that is not there yet."""
+
 _PREFIX_BYTES = 32
+_PARTS_A_PATH = ".[]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,8 @@ class Marks:
 
     def __post_init__(self) -> None:
         text("prefix", self.prefix, _PREFIX_BYTES, InvalidUnitRequest)
+        if set(self.prefix) & set(_PARTS_A_PATH):
+            raise InvalidUnitRequest("prefix", self.prefix, f"none of {_PARTS_A_PATH}, which part the steps of a path")
 
     @property
     def version(self) -> str:
@@ -55,6 +61,20 @@ class Marks:
     def without(self, item: Mapping[str, Any]) -> dict[str, Any]:
         """An item as its users know it."""
         return {name: value for name, value in item.items() if not name.startswith(self.prefix)}
+
+    def is_placeholder(self, item: Mapping[str, Any], key_names: Collection[str] | None = None) -> bool:
+        """Whether an item only keeps the place of one that a unit is about to insert.
+
+        Args:
+            item: in Python values or in AttributeValues.
+            key_names: of its table; None where they are not known: then the mark tells alone, as in ``Visible``.
+        """
+        mark = item.get(self.mark)
+        if not isinstance(mark, Mapping) or self.version in item:
+            return False
+        kind = mark.get("M", mark).get("kind")
+        is_insert = kind in (INSERT, {"S": INSERT})
+        return is_insert and (key_names is None or item.keys() <= {self.mark, *key_names})
 
     def check_free_of_ours(self, field: str, names: Any) -> None:
         """Refuse attributes of a user's that are called as ours."""

@@ -27,7 +27,7 @@ from ticketlock.units._reading import (
 )
 from ticketlock.units._rows import NEVER_USED, Receipt, read_receipt
 from ticketlock.units._statements import Given, Kind, Statement, statement
-from ticketlock.units._tables import Tables
+from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._values import Python
 from ticketlock.units._work import Place, Work
 from ticketlock.units._writes import fits_an_expression
@@ -94,6 +94,10 @@ class Verbs:
             reply = yield read_receipt(self._units_table, self.terms.name)
             self._receipt, self._now = Receipt.of(reply.item), reply.now
             self.repeated = self._receipt.is_committed
+
+    def table(self, name: str) -> Steps[UnitTable]:
+        """A table by its name."""
+        return (yield from self._tables.table(name))
 
     # Reading.
 
