@@ -2,7 +2,7 @@
 
 import asyncio
 import functools
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from inspect import isawaitable
 from typing import Any, Self, TypeVar
@@ -12,6 +12,7 @@ from ticketlock.aio._make_client import make_client
 from ticketlock.aio._to_the_end import ToTheEnd
 from ticketlock.aio._unit import Unit
 from ticketlock.errors import ClientClosed
+from ticketlock.units._access import Denied, check_access
 from ticketlock.units._marks import Marks
 from ticketlock.units._plain import Visible, clean, visible
 from ticketlock.units._reading import COMMITTED, SERIALIZABLE, Isolation
@@ -156,6 +157,10 @@ class Units:
     def clean(self, item: Mapping[str, Any]) -> dict[str, Any] | None:
         """An item as your own reads find it, without the attributes of units; None if it is not there yet."""
         return clean(self._settings.marks, item)
+
+    async def check_access(self, tables: Iterable[UnitTable] = ()) -> list[Denied]:
+        """What this caller may not do that units need; see ``ticketlock.units.Units.check_access``."""
+        return await self._performer.follow(check_access(self._settings.units_table, self._tables, tables))
 
     async def get(
         self, table: UnitTable, key: Mapping[str, Any], *, isolation: Isolation = COMMITTED

@@ -10,6 +10,7 @@
 ``Units`` is for threads, ``ticketlock.aio.Units`` for tasks. Every error is a ``UnitError`` or a ``TableError``.
 """
 
+from ticketlock.units._access import Denied
 from ticketlock.units._client import UnitClient
 from ticketlock.units._create_table import create_units_table
 from ticketlock.units._plain import Visible
@@ -22,6 +23,7 @@ __all__ = [
     "COMMITTED",
     "SERIALIZABLE",
     "UNCOMMITTED",
+    "Denied",
     "Isolation",
     "Unit",
     "UnitClient",

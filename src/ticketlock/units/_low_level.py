@@ -53,7 +53,7 @@ class _Shape:
             if name not in known:
                 raise InvalidUnitRequest(name, given[name], f"no such parameter: {self.name} of a unit has {known}")
         for name in self.required:
-            if name not in given:
+            if given.get(name) is None:
                 raise InvalidUnitRequest(name, None, f"a parameter that {self.name} needs")
         text("TableName", given["TableName"], _NAME_BYTES, InvalidUnitRequest)
         boolean("ConsistentRead", given.get("ConsistentRead", True), InvalidUnitRequest)

@@ -1,10 +1,11 @@
 """``Units``: units of work for threads."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ticketlock._decorating import Key
+from ticketlock.units._access import Denied, check_access
 from ticketlock.units._marks import Marks
 from ticketlock.units._plain import Visible, clean, visible
 from ticketlock.units._reading import COMMITTED, SERIALIZABLE, Isolation
@@ -181,6 +182,23 @@ class Units:
             InvalidUnitRequest: it is no item.
         """
         return clean(self._settings.marks, item)
+
+    def check_access(self, tables: Iterable[UnitTable] = ()) -> list[Denied]:
+        """Try what units need on their own table and on yours, by requests that write nothing.
+
+        A write is tried with a condition that never holds: it is refused for that, or for the lack of a permission.
+
+        Args:
+            tables: from ``table``.
+
+        Returns:
+            What this caller may not do; nothing if all is in order.
+
+        Raises:
+            TableNotFound: the units' own table is not there.
+            RequestNotApplied: no answer came.
+        """
+        return self._performer.follow(check_access(self._settings.units_table, self._tables, tables))
 
     def get(
         self, table: UnitTable, key: Mapping[str, Any], *, isolation: Isolation = COMMITTED
