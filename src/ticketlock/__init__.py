@@ -5,7 +5,8 @@
         ...
 
 ``LockClient`` is for threads, ``ticketlock.aio.LockClient`` for tasks; ``LockTable`` performs the protocol below them,
-one verb a method. Every error is a ``TicketLockError`` (``ticketlock.errors`` draws the tree).
+one verb a method. ``ticketlock.units`` has transactions over items of any tables. Every error is a ``TicketLockError``
+(``ticketlock.errors`` draws the tree).
 """
 
 from ticketlock.client._client import LockClient

@@ -23,8 +23,9 @@ from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock.cli import _commands, _exits
 from ticketlock.cli._local import serving
-from ticketlock.locks._create_table import TIME_TO_LIVE, table_definition
+from ticketlock.locks._create_table import LOCK_TABLE
 from ticketlock.testing import MemoryDynamoDB
+from ticketlock.wire._attributes import TIME_TO_LIVE
 
 pytestmark = pytest.mark.verify("each example is a process, or several")
 
@@ -114,7 +115,7 @@ def test_the_page_has_each_exit_code() -> None:
 
 def test_the_json_makes_the_librarys_table() -> None:
     (body,) = blocks("docs/table.md", "json")
-    assert json.loads(body) == {**table_definition("locks"), "DeletionProtectionEnabled": True}
+    assert json.loads(body) == {**LOCK_TABLE.definition("locks"), "DeletionProtectionEnabled": True}
 
 
 def cloudformation() -> Any:
@@ -124,7 +125,7 @@ def cloudformation() -> Any:
 
 def test_the_template_makes_the_librarys_table() -> None:
     properties = cloudformation()["LockTable"]["Properties"]
-    for name, value in table_definition("locks").items():
+    for name, value in LOCK_TABLE.definition("locks").items():
         assert name == "TableName" or properties[name] == value
     assert properties["TimeToLiveSpecification"] == {"AttributeName": TIME_TO_LIVE, "Enabled": True}
 
@@ -170,7 +171,7 @@ def test_terraform_says_the_same() -> None:
     (body,) = blocks("docs/table.md", "hcl")
     said = set(re.findall(r'(\w+)\s*=\s*"([^"]*)"', body))
     assert {("hash_key", "pk"), ("range_key", "sk"), ("attribute_name", TIME_TO_LIVE)} <= said
-    assert ("billing_mode", table_definition("locks")["BillingMode"]) in said
+    assert ("billing_mode", LOCK_TABLE.definition("locks")["BillingMode"]) in said
     policy = cloudformation()["UseLocks"]["Properties"]["PolicyDocument"]["Statement"]
     _, *statements = re.split(r"^ +statement \{$", body, flags=re.MULTILINE)
     assert [in_terraform(each) for each in statements] == [in_the_template(each) for each in policy]

@@ -145,7 +145,7 @@ class WithoutUnits:
         return int(found["Item"]["balance"]["N"])
 
 
-WAYS = {"with units": WithUnits, "without units": WithoutUnits}
+WAYS: dict[str, type[WithUnits] | type[WithoutUnits]] = {"with units": WithUnits, "without units": WithoutUnits}
 
 
 def work(bank: Bank, way: str, process: int, first: int) -> None:

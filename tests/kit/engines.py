@@ -14,7 +14,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from ticketlock.locks._create_table import table_definition
+from ticketlock.locks._create_table import LOCK_TABLE
 from ticketlock.testing import MemoryDynamoDB
 from ticketlock.wire._sdk import make_client
 
@@ -128,6 +128,6 @@ def table_of_its_own(engine: Engine) -> Iterator[Engine]:
 def create_table(client: Any) -> str:
     """Make a lock table from which nothing expires: the time of a world is not the engine's."""
     name = f"locks-{uuid.uuid4().hex[:8]}"
-    client.create_table(**table_definition(name))
+    client.create_table(**LOCK_TABLE.definition(name))
     client.get_waiter("table_exists").wait(TableName=name)
     return name

@@ -22,6 +22,7 @@ FLOORS = {
     "ticketlock.units": 4,
     "ticketlock.wire": 3,
     "ticketlock._checks": 2,
+    "ticketlock._decorating": 2,
     "ticketlock._expressions": 2,
     "ticketlock.errors": 1,
 }
@@ -40,6 +41,7 @@ SDK = {"boto3", "botocore", "mypy_boto3_dynamodb", "mypy_boto3_stepfunctions"}
 ALLOWED = [
     (SOURCE, "ticketlock/errors.py", set()),
     (SOURCE, "ticketlock/_checks.py", set()),
+    (SOURCE, "ticketlock/_decorating.py", set()),
     (SOURCE, "ticketlock/_expressions", set()),
     (SOURCE, "ticketlock/wire", SDK),
     (SOURCE, "ticketlock/locks", SDK),

@@ -60,7 +60,7 @@ def test_a_transfer_has_as_many_requests_as_the_tests_lose(ann: Party, transfer:
     assert len(ann.sends(transfer.run)) == transfer.requests
 
 
-@pytest.mark.parametrize("what", Lost, ids=lambda what: what.value)
+@pytest.mark.parametrize("what", [Lost.NOT_SENT, Lost.REQUEST, Lost.REPLY], ids=lambda what: what.value)
 def test_one_that_loses_any_one_request_is_committed_once(ann: Party, transfer: Transfer, what: Lost) -> None:
     for at in range(transfer.requests):
         if transfer.name is not None:
@@ -72,7 +72,7 @@ def test_one_that_loses_any_one_request_is_committed_once(ann: Party, transfer: 
         assert transfer.times() == at + 1, f"request {at + 1}"
 
 
-@pytest.mark.parametrize("what", Lost, ids=lambda what: what.value)
+@pytest.mark.parametrize("what", [Lost.NOT_SENT, Lost.REQUEST, Lost.REPLY], ids=lambda what: what.value)
 def test_one_that_loses_all_from_some_request_on_tells_rightly_what_became_of_it(
     ann: Party, transfer: Transfer, what: Lost
 ) -> None:

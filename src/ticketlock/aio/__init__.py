@@ -1,13 +1,21 @@
-"""Locks for asyncio, over aiobotocore (extra ``aio``).
+"""Locks and units of work for asyncio, over aiobotocore (extra ``aio``).
 
     async with LockClient("locks") as locks:
         async with locks.acquire("order-42") as lease:
             ...
 
-The same locks, the same table, the same promises as of ``ticketlock.LockClient``; each method is described there.
+    async with Units("units") as units:
+        accounts = await units.table("accounts")
+        async with units.begin() as unit:
+            await unit.update(accounts, {"id": "a"}, "SET balance = balance - :n", {":n": 10})
+
+The same tables, the same promises as of ``ticketlock.LockClient`` and ``ticketlock.units.Units``; each method is
+described there.
 """
 
 from ticketlock.aio._client import LockClient
 from ticketlock.aio._lease import Lease, LeaseGroup
+from ticketlock.aio._unit import Unit, UnitClient
+from ticketlock.aio._units import Units
 
-__all__ = ["Lease", "LeaseGroup", "LockClient"]
+__all__ = ["Lease", "LeaseGroup", "LockClient", "Unit", "UnitClient", "Units"]

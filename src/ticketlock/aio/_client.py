@@ -8,12 +8,14 @@ from inspect import isawaitable
 from typing import Any, ParamSpec, Self, TypeVar
 
 from ticketlock._checks import boolean, whole_number
+from ticketlock._decorating import Key, KeyOf
 from ticketlock.aio._acquiring import Acquiring, Asking
 from ticketlock.aio._lease import Lease, LeaseGroup
 from ticketlock.aio._lock_table import LockTable
+from ticketlock.aio._make_client import make_client
 from ticketlock.aio._to_the_end import ToTheEnd
 from ticketlock.client._holdings import HAS_LEFT, Holdings
-from ticketlock.client._serialized import EntityOf, Key, check_arguments, check_is_awaited, check_is_over
+from ticketlock.client._serialized import SERIALIZED, check_arguments
 from ticketlock.client._wait import WaitEnded
 from ticketlock.client._wishes import Defaults, Seconds, Terms, Wishes, rest_s
 from ticketlock.errors import ClientClosed, RecordWaitExceeded
@@ -23,11 +25,11 @@ from ticketlock.locks._items import TICKET_DIGITS, Row
 from ticketlock.locks._names import LockName, owner_id
 from ticketlock.locks._operators import remove_waiter, resume
 from ticketlock.locks._outcomes import Grant, LockState, Position
-from ticketlock.wire import _sdk
 from ticketlock.wire._async_heartbeat import Heartbeat
 from ticketlock.wire._clocks import Clocks, SystemClocks
 from ticketlock.wire._heartbeat import Due
 from ticketlock.wire._requests import Attributes
+from ticketlock.wire._sdk import needs_a_region
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -179,8 +181,8 @@ class LockClient:
         def decorate(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
             if isinstance(function, staticmethod | classmethod):
                 return type(function)(decorate(function.__func__))
-            check_is_awaited(function)
-            entity_of = EntityOf(key, function, lease_as)
+            SERIALIZED.check_is_awaited(function)
+            entity_of = KeyOf(SERIALIZED, key, function, lease_as)
 
             @functools.wraps(function)
             async def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -190,7 +192,7 @@ class LockClient:
                     result: Any = function(*args, **kwargs)
                     if isawaitable(result):
                         result = await result
-                    check_is_over(function, result)
+                    SERIALIZED.check_is_over(function, result)
                     returned: R = result
                     return returned
 
@@ -257,8 +259,8 @@ class LockClient:
 
     async def __aenter__(self) -> Self:
         if self._client is None:
-            with _sdk.needs_a_region():
-                self._client = await self._exit.enter_async_context(_make_client(self._client_options))
+            with needs_a_region():
+                self._client = await self._exit.enter_async_context(make_client(self._client_options))
         self._table.open(self._client)
         return self
 
@@ -315,11 +317,3 @@ class LockClient:
             self._holdings.come_near_its_end(lease)
         else:
             self._holdings.lose(lease, "its lease has ended, and it could not be renewed")
-
-
-def _make_client(options: Mapping[str, Any]) -> Any:
-    # Imported here: whoever brings a client of their own has chosen the SDK already.
-    from aiobotocore.config import AioConfig
-    from aiobotocore.session import get_session
-
-    return get_session().create_client("dynamodb", **{"config": AioConfig(**_sdk.CLIENT_SETTINGS), **options})

@@ -6,7 +6,8 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from ticketlock.cli._finding import Finding
-from ticketlock.locks._create_table import TIME_TO_LIVE, table_definition
+from ticketlock.locks._create_table import LOCK_TABLE
+from ticketlock.wire._attributes import TIME_TO_LIVE
 
 _DENIED = frozenset({"AccessDeniedException", "AccessDenied"})
 
@@ -23,7 +24,7 @@ def table_findings(client: Any, table_name: str) -> Iterator[Finding]:
         return
     status = described.get("TableStatus", "ACTIVE")
     yield Finding("good" if status in ("ACTIVE", "UPDATING") else "bad", "table", f"{table_name} is {status}")
-    yield _keys(described, table_definition(table_name))
+    yield _keys(described, LOCK_TABLE.definition(table_name))
     if described.get("Replicas"):
         yield Finding("bad", "replicas", "conditions are judged in each Region apart: use the locks in one Region only")
     yield _time_to_live(client, table_name)

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from ticketlock._checks import boolean
+from ticketlock._decorating import Key, KeyOf
 from ticketlock.client._holdings import Holdings
 from ticketlock.client._latch import Latch
 from ticketlock.client._lease import Lease, LeaseGroup
-from ticketlock.client._serialized import EntityOf, Key, check_arguments, check_begins_at_once, check_is_over
+from ticketlock.client._serialized import SERIALIZED, check_arguments
 from ticketlock.client._under_way import UnderWay
 from ticketlock.client._wait import WaitEnded, Waits
 from ticketlock.client._wishes import Defaults, Seconds, Terms, Wishes, rest_s
@@ -237,8 +238,8 @@ class LockClient:
         def decorate(function: Callable[P, R]) -> Callable[P, R]:
             if isinstance(function, staticmethod | classmethod):
                 return type(function)(decorate(function.__func__))
-            check_begins_at_once(function)
-            entity_of = EntityOf(key, function, lease_as)
+            SERIALIZED.check_begins_at_once(function)
+            entity_of = KeyOf(SERIALIZED, key, function, lease_as)
 
             @functools.wraps(function)
             def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -246,7 +247,7 @@ class LockClient:
                     if lease_as is not None:
                         kwargs[lease_as] = lease
                     result = function(*args, **kwargs)
-                    check_is_over(function, result)
+                    SERIALIZED.check_is_over(function, result)
                     return result
 
             return call

@@ -1,20 +1,20 @@
-"""The decorator of both clients: for which entity a call is, and whether its work is over when it returns. No I/O."""
+"""The decorator of both clients: what it refuses. No I/O."""
 
-import functools
-import inspect
-import re
-import string
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from types import FrameType
+from collections.abc import Mapping
 from typing import Any
 
+from ticketlock._decorating import Decorator
 from ticketlock.errors import InvalidLockRequest
 
-Key = str | Callable[..., str | int]
-
-_KEYS = "text or a whole number"
-_DEEPEST = 50
+SERIALIZED = Decorator(
+    name="serialized",
+    key="key",
+    refused=InvalidLockRequest,
+    for_threads="ticketlock.LockClient",
+    for_tasks="ticketlock.aio.LockClient",
+    by_hand="acquire",
+    run="without the lock",
+)
 
 
 def check_arguments(key: Any, options: Mapping[str, Any]) -> None:
@@ -27,217 +27,7 @@ def check_arguments(key: Any, options: Mapping[str, Any]) -> None:
     Raises:
         InvalidLockRequest: names the argument, and says what to give instead.
     """
-    if not isinstance(key, str) and not callable(key):
-        raise InvalidLockRequest("key", key, "a template of text, or a callable that is given the call's arguments")
-    if callable(key) and _is_decorated(key, _caller_of_serialized()):
-        allowed = 'a key: write @serialized("order-{order_id}"), with the name of a parameter'
-        raise InvalidLockRequest("key", _name_of(key), allowed)
-    if any(inspect.iscoroutinefunction(each) for each in _called(key)):
-        raise InvalidLockRequest("key", _name_of(key), f"a plain function that returns {_KEYS}, not a coroutine")
+    SERIALIZED.check_key(key)
     if options.get("owner") is not None:
         allowed = "none: calls with one owner are one acquisition, and would run at once; each gets an owner of its own"
         raise InvalidLockRequest("owner", options["owner"], allowed)
-
-
-def _caller_of_serialized() -> FrameType | None:
-    """Where the decorator was called; None where Python does not tell."""
-    frame = inspect.currentframe()
-    for _ in ("check_arguments", "serialized", "its caller"):
-        frame = frame.f_back if frame is not None else None
-    return frame
-
-
-def _is_decorated(key: Callable[..., Any], caller: FrameType | None) -> bool:
-    """Whether a key is the function itself, decorated without brackets.
-
-    Python calls a decorator from a line of the function's own, before the function has its name; a function that is
-    meant as a key has its name by then, or is a lambda.
-    """
-    code = getattr(inspect.unwrap(key), "__code__", None)
-    if caller is None or code is None or code is caller.f_code or code.co_name == "<lambda>":
-        return False
-    if key is caller.f_locals.get(code.co_name) or key is caller.f_globals.get(code.co_name):
-        return False
-    last_line = max(line for *_, line in code.co_lines() if line is not None)
-    return bool(code.co_filename == caller.f_code.co_filename and code.co_firstlineno <= caller.f_lineno <= last_line)
-
-
-def check_begins_at_once(function: Callable[..., Any]) -> None:
-    """Refuse a function whose work begins only after its call.
-
-    Raises:
-        TypeError: it is a coroutine function or a generator function, or an object that is called as one.
-    """
-    _check_is_no_generator(function)
-    if any(inspect.iscoroutinefunction(each) for each in _called(function)):
-        raise TypeError(f"{_name_of(function)} is a coroutine function: use ticketlock.aio.LockClient")
-
-
-def check_is_awaited(function: Callable[..., Any]) -> None:
-    """Refuse a function that has nothing to await.
-
-    Raises:
-        TypeError: it is no coroutine function, and none is behind it.
-    """
-    _check_is_no_generator(function)
-    if not any(inspect.iscoroutinefunction(each) for each in _called(function, wrapped=True)):
-        raise TypeError(f"{_name_of(function)} is no coroutine function: use ticketlock.LockClient")
-
-
-def _check_is_no_generator(function: Callable[..., Any]) -> None:
-    if any(inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each) for each in _called(function)):
-        raise TypeError(f"{_name_of(function)} is a generator function, and begins after its call: use acquire")
-
-
-def _called(function: Any, *, wrapped: bool = False) -> Iterator[Any]:
-    """A function, and what is called by its call: of a partial its function, of an object its ``__call__``.
-
-    Args:
-        wrapped: also what it says that it wraps, which it may call in a way of its own.
-    """
-    for _ in range(_DEEPEST):
-        yield function
-        if isinstance(function, functools.partial):
-            function = function.func
-        elif wrapped and hasattr(function, "__wrapped__"):
-            function = function.__wrapped__
-        elif not inspect.isroutine(function) and not inspect.isclass(function) and callable(function):
-            function = type(function).__call__
-        else:
-            return
-
-
-def check_is_over(function: Callable[..., Any], result: Any) -> None:
-    """Refuse what a function has returned if it is work that has yet to run: the lock would be free by then.
-
-    Nothing of it has run, and a coroutine or a generator is closed.
-
-    Raises:
-        TypeError: it is awaitable, an iterator, or a context manager over a generator; says what to do.
-    """
-    if inspect.isawaitable(result):
-        what, instead = "an awaitable", "await it inside, or use ticketlock.aio.LockClient for a coroutine function"
-    elif isinstance(result, Iterator | AsyncIterator) or _is_made_of_a_generator(result):
-        what, instead = "an iterator", "return what it yields, for example as a list, or use acquire around the loop"
-    else:
-        return
-    _discard(result)
-    returned = f"{_name_of(function)} returned {what} ({type(result).__name__})"
-    raise TypeError(f"{returned}, whose work would run without the lock: {instead}")
-
-
-def _is_made_of_a_generator(result: Any) -> bool:
-    """Whether it is what a function under ``contextlib.contextmanager`` returns."""
-    is_manager = isinstance(result, AbstractContextManager | AbstractAsyncContextManager)
-    generator = getattr(result, "gen", None) if is_manager else None
-    return inspect.isgenerator(generator) or inspect.isasyncgen(generator)
-
-
-def _discard(result: Any) -> None:
-    """See that nothing of it runs, and that Python does not complain of a coroutine that nobody awaits."""
-    if isinstance(result, Coroutine | Generator):
-        result.close()
-    elif inspect.isawaitable(result) and hasattr(result, "cancel"):
-        result.cancel()
-
-
-class EntityOf:
-    """For which entity a call of a function is.
-
-    Args:
-        key: a callable that is given the call's arguments, or a template with the names of the function's parameters.
-        function: what is called.
-        lease_as: the argument that its caller does not give.
-
-    Raises:
-        InvalidLockRequest: the template names what is no parameter.
-    """
-
-    def __init__(self, key: Key, function: Callable[..., Any], lease_as: str | None) -> None:
-        self._key = key
-        of_all = inspect.signature(function)
-        self._signature = of_all.replace(
-            parameters=[each for each in of_all.parameters.values() if each.name != lease_as]
-        )
-        if isinstance(key, str):
-            _check_template(key, list(self._signature.parameters), _name_of(function))
-
-    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-        """The entity.
-
-        Raises:
-            InvalidLockRequest: the key is neither text nor a whole number.
-            TypeError: an argument of the call is missing, or one too many.
-        """
-        if isinstance(self._key, str):
-            bound = self._signature.bind(*args, **kwargs)
-            bound.apply_defaults()
-            return _Template().vformat(self._key, (), bound.arguments)
-        key = self._key(*args, **kwargs)
-        plain = _plain(key)
-        if plain is None:
-            _discard(key)
-            raise InvalidLockRequest("key", key, f"{_KEYS}, of {_name_of(self._key)}")
-        return plain if isinstance(plain, str) else _digits("key", plain)
-
-
-def _check_template(template: str, parameters: list[str], function: str) -> None:
-    try:
-        names = list(_names_in(template))
-    except ValueError as error:
-        raise InvalidLockRequest("key", template, f"a template ({error})") from None
-    for name in names:
-        if name not in parameters:
-            allowed = f"parameters of {function}: {', '.join(parameters) or 'it has none'}; {{{name}}} is none"
-            raise InvalidLockRequest("key", template, allowed)
-
-
-def _names_in(template: str) -> Iterator[str]:
-    for _, field, specification, _ in string.Formatter().parse(template):
-        if field is not None:
-            yield re.split(r"[.\[]", field, maxsplit=1)[0]
-            yield from _names_in(specification or "")
-
-
-class _Template(string.Formatter):
-    """Fills in text and whole numbers, and nothing else: what an object looks like may tell each call another."""
-
-    def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
-        try:
-            value, used = super().get_field(field_name, args, kwargs)
-        except (LookupError, AttributeError, TypeError, ValueError) as error:
-            raise InvalidLockRequest(f"key {{{field_name}}}", f"{type(error).__name__}: {error}", _KEYS) from error
-        plain = _plain(value)
-        if plain is None:
-            allowed = f"{_KEYS}; name one in it, such as {{{field_name}.id}}, or give a function as key"
-            raise InvalidLockRequest(f"key {{{field_name}}}", value, allowed)
-        return plain, used
-
-    def format_field(self, value: Any, format_spec: str) -> Any:
-        try:
-            return super().format_field(value, format_spec)
-        except ValueError as error:
-            raise InvalidLockRequest(f"key {{:{format_spec}}}", value, f"a form that fits it ({error})") from None
-
-
-def _plain(key: Any) -> str | int | None:
-    """A key as it is compared, however its class, such as an Enum's, shows it; None if it can be none."""
-    if isinstance(key, str):
-        return str.__str__(key)
-    if isinstance(key, int) and not isinstance(key, bool):
-        return int(key)
-    return None
-
-
-def _digits(field: str, number: int) -> str:
-    try:
-        return str(number)
-    except ValueError as error:
-        # Python writes no number of more than some thousand digits.
-        raise InvalidLockRequest(field, number, f"a whole number that can be written ({error})") from None
-
-
-def _name_of(function: Any) -> str:
-    """What a reader calls it; a partial, or an object that is called, has no name of its own."""
-    name: str = getattr(function, "__qualname__", None) or f"{type(function).__qualname__} object"
-    return name

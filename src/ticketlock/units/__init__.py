@@ -1,5 +1,6 @@
 """Units of work for DynamoDB: ACID transactions over items of any tables.
 
+    create_units_table("units")
     units = Units("units")
     accounts = units.table("accounts")
     with units.begin() as unit:
@@ -9,9 +10,29 @@
 ``Units`` is for threads, ``ticketlock.aio.Units`` for tasks. Every error is a ``UnitError`` or a ``TableError``.
 """
 
+from ticketlock.units._access import Denied
+from ticketlock.units._client import UnitClient
+from ticketlock.units._create_table import create_units_table
+from ticketlock.units._outcomes import Outcome
+from ticketlock.units._plain import Visible
 from ticketlock.units._reading import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation
+from ticketlock.units._sweeping import Swept
 from ticketlock.units._tables import UnitTable
 from ticketlock.units._unit import Unit
 from ticketlock.units._units import Units
 
-__all__ = ["COMMITTED", "SERIALIZABLE", "UNCOMMITTED", "Isolation", "Unit", "UnitTable", "Units"]
+__all__ = [
+    "COMMITTED",
+    "SERIALIZABLE",
+    "UNCOMMITTED",
+    "Denied",
+    "Isolation",
+    "Outcome",
+    "Swept",
+    "Unit",
+    "UnitClient",
+    "UnitTable",
+    "Units",
+    "Visible",
+    "create_units_table",
+]

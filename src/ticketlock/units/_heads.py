@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from ticketlock.units import _facts as only_if
 from ticketlock.units._packing import INLINE_BYTES, Entry, packed, unpacked
-from ticketlock.units._rows import TIME_TO_LIVE, row_key
-from ticketlock.wire._attributes import Item, integer, number
+from ticketlock.units._rows import row_key
+from ticketlock.wire._attributes import TIME_TO_LIVE, Item, integer, number
 from ticketlock.wire._conditions import every
 from ticketlock.wire._item_requests import Get
 from ticketlock.wire._requests import Attributes, Scan, Write

@@ -9,7 +9,11 @@ from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units._ids import is_id
 from ticketlock.wire._attributes import Item
 
+INSERT = "insert"
+"""The kind of the mark in an item that is not there yet."""
+
 _PREFIX_BYTES = 32
+_PARTS_A_PATH = ".[]"
 
 
 MarkKind = Literal["write", "insert", "read"]
@@ -44,6 +48,8 @@ class Marks:
 
     def __post_init__(self) -> None:
         text("prefix", self.prefix, _PREFIX_BYTES, InvalidUnitRequest)
+        if set(self.prefix) & set(_PARTS_A_PATH):
+            raise InvalidUnitRequest("prefix", self.prefix, f"none of {_PARTS_A_PATH}, which part the steps of a path")
 
     @property
     def version(self) -> str:
@@ -58,11 +64,6 @@ class Marks:
     def version_in(self, item: Item | None) -> str | None:
         """The same of an item that need not be there."""
         return None if item is None else self.version_of(item)
-
-    def is_placeholder(self, item: Item) -> bool:
-        """Whether it only holds the place of an item that a unit is about to insert."""
-        mark = self.mark_of(item)
-        return mark is not None and mark.kind == "insert" and self.version not in item
 
     def mark_of(self, item: Item) -> "Mark | None":
         """The mark in an item; None where there is none.
@@ -109,6 +110,14 @@ class Marks:
     def without(self, item: Mapping[str, Any]) -> dict[str, Any]:
         """An item as its users know it."""
         return {name: value for name, value in item.items() if not name.startswith(self.prefix)}
+
+    def is_placeholder(self, item: Mapping[str, Any]) -> bool:
+        """Whether an item, in Python or AttributeValues, only holds the place of one that is not there yet."""
+        mark = item.get(self.mark)
+        if not isinstance(mark, Mapping) or self.version in item:
+            return False
+        kind = mark.get("M", mark).get("kind")
+        return kind in (INSERT, {"S": INSERT})
 
     def check_free_of_ours(self, field: str, names: Any) -> None:
         """Refuse attributes of a user's that are called as ours."""

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ticketlock.units import _facts as only_if
-from ticketlock.wire._attributes import Item, integer, number
+from ticketlock.wire._attributes import TIME_TO_LIVE, Item, integer, number
 from ticketlock.wire._item_requests import Get
 from ticketlock.wire._requests import TimeCheck, Write
 
 KEY = ("unit", "row")
-TIME_TO_LIVE = "expiresAt"
 RECEIPT_IS_KEPT_S = 30 * 24 * 3_600
 
 _NAMES = {"#unit": "unit", "#state": "state", "#try": "try"}

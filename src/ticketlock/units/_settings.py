@@ -33,7 +33,9 @@ class Settings:
     def __post_init__(self) -> None:
         _timeout_ms(self.timeout)
 
-    def terms(self, clocks: Clocks, *, name: Any, isolation: Any, under: Any, timeout: Any, engine: Any) -> Terms:
+    def terms(
+        self, clocks: Clocks, *, name: Any, isolation: Any, under: Any, timeout: Any, engine: Any = None
+    ) -> Terms:
         """Those of a new unit.
 
         Raises:

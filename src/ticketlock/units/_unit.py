@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from ticketlock.units._client import UnitClient
+from ticketlock.units._low_level import LowLevelVerbs
 from ticketlock.units._reading import Isolation
 from ticketlock.units._tables import UnitTable
 from ticketlock.units._values import PYTHON
@@ -21,12 +23,14 @@ class Unit:
 
     Attributes:
         id: its name in what it writes.
+        client: the same unit in the words of the low-level API.
     """
 
     def __init__(self, verbs: Verbs, follow: Follow) -> None:
         self.id = verbs.terms.unit
         self._verbs = verbs
         self._follow = follow
+        self.client = UnitClient(LowLevelVerbs(verbs), follow)
 
     @property
     def repeated(self) -> bool:

@@ -1,20 +1,25 @@
 """``Units``: units of work for threads."""
 
+import functools
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ticketlock.errors import InvalidLockRequest, InvalidUnitRequest
+from ticketlock._decorating import Key
+from ticketlock.units._access import Denied, check_access
 from ticketlock.units._heads import Heads
 from ticketlock.units._marks import Marks
 from ticketlock.units._outcomes import Outcome
+from ticketlock.units._plain import Visible, clean, visible
 from ticketlock.units._reading import COMMITTED, SERIALIZABLE, Isolation
+from ticketlock.units._refusing import as_a_unit_request
 from ticketlock.units._rows import TIME_CHECK
 from ticketlock.units._settings import Settings
 from ticketlock.units._sweeping import Swept, sweep
 from ticketlock.units._tables import Tables, UnitTable
+from ticketlock.units._transactional import AGAIN, TRANSACTIONAL, Wishes
 from ticketlock.units._unit import Unit
-from ticketlock.units._verbs import Engine, HeldLock, Verbs
+from ticketlock.units._verbs import Engine, HeldLock, Terms, Verbs
 from ticketlock.wire._actions import T
 from ticketlock.wire._clocks import Clocks, SystemClocks
 from ticketlock.wire._performer import Performer
@@ -23,6 +28,7 @@ from ticketlock.wire._requests import ForkingSteps
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
+R = TypeVar("R")
 Seconds = Any
 
 
@@ -53,6 +59,9 @@ class Units:
         clocks: where the time comes from.
         sleep: how to wait, in seconds.
 
+    Attributes:
+        VISIBLE: for your own Query or Scan: the filter that leaves out what units have not inserted yet.
+
     Raises:
         InvalidUnitRequest: names the argument that is wrong.
         ValueError: the client is not usable; says which setting, and what it should be.
@@ -69,13 +78,10 @@ class Units:
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self._clocks = clocks if clocks is not None else SystemClocks()
-        try:
+        with as_a_unit_request(table_name=table_name, client=client):
             self._performer = UnitsTable(table_name, client=client, clocks=self._clocks, sleep=sleep)
-        except InvalidLockRequest as error:
-            raise InvalidUnitRequest(
-                error.field, table_name if error.field == "table_name" else client, error.allowed
-            ) from None
         self._settings = Settings(table_name, Marks(prefix), timeout)
+        self.VISIBLE: Visible = visible(self._settings.marks)
         self._tables = Tables()
 
     def table(self, name: str) -> UnitTable:
@@ -113,8 +119,97 @@ class Units:
         terms = self._settings.terms(
             self._clocks, name=name, isolation=isolation, under=under, timeout=timeout, engine=engine
         )
-        verbs = Verbs(terms, self._settings.units_table, self._tables, self._settings.marks)
-        return Unit(verbs, self._performer.follow)
+        return self._unit(terms)
+
+    def transactional(
+        self,
+        *,
+        tries: int = 10,
+        unit_as: str = "unit",
+        name: Key | None = None,
+        isolation: Isolation = SERIALIZABLE,
+        timeout: Seconds | None = None,
+    ) -> Callable[[Callable[..., R]], Callable[..., R]]:
+        """Decorate a function: each call is a unit, which commits when the function returns.
+
+            @units.transactional(name="transfer-{transfer_id}")
+            def transfer(transfer_id, giver, taker, amount, *, unit): ...
+
+        What the function raises rolls back, and goes on. After ``UnitConflict``, ``UnitRolledBack`` and
+        ``UnitContended`` the function runs again, in a new unit of the age of the first: what it does beside the unit
+        it must be able to do twice. It waits before that: up to 25 ms, twice as long each time, at most a second.
+
+        Args:
+            tries: how many times it runs at most; then the last error is raised.
+            unit_as: the keyword argument in which the function gets its ``Unit``.
+            name: as of ``begin``: a callable that is given the call's arguments and returns text or a whole number, or
+                a template with the names of the function's parameters. A call whose name was committed before does not
+                run the function, and returns None.
+            isolation, timeout: as of ``begin``.
+
+        Raises:
+            InvalidUnitRequest: at once, for an argument that is wrong, or a name that can be none; from a call whose
+                name is neither text nor a whole number.
+            TypeError: at once, for a coroutine function (``ticketlock.aio`` has ``Units`` for those), a generator
+                function, or one that does not take the unit; from a call that returns an awaitable or an iterator, of
+                which nothing has run and nothing is committed.
+        """
+        wishes = Wishes(tries, unit_as, name, isolation, timeout)
+        wishes.check(self._settings, self._clocks)
+
+        def decorate(function: Callable[..., R]) -> Callable[..., R]:
+            if isinstance(function, staticmethod | classmethod):
+                return type(function)(decorate(function.__func__))
+            TRANSACTIONAL.check_begins_at_once(function)
+            calls = wishes.of(function)
+
+            @functools.wraps(function)
+            def call(*args: Any, **kwargs: Any) -> Any:
+                tries = calls.tries(self._settings, self._clocks, args, kwargs)
+                while True:
+                    try:
+                        with self._unit(tries.terms) as unit:
+                            if unit.repeated:
+                                return None
+                            result = function(*args, **{**kwargs, unit_as: unit})
+                            TRANSACTIONAL.check_is_over(function, result)
+                            return result
+                    except AGAIN:
+                        if tries.is_the_last():
+                            raise
+                    self._performer.drive(tries.wait())
+
+            return call
+
+        return decorate
+
+    def clean(self, item: Mapping[str, Any]) -> dict[str, Any] | None:
+        """An item as your own reads find it, without the attributes of units; None if it is not there yet.
+
+        Args:
+            item: in Python values or in AttributeValues.
+
+        Raises:
+            InvalidUnitRequest: it is no item.
+        """
+        return clean(self._settings.marks, item)
+
+    def check_access(self, tables: Iterable[UnitTable] = ()) -> list[Denied]:
+        """Try what units need on their own table and on yours, by requests that write nothing.
+
+        A write is tried with a condition that never holds: it is refused for that, or for the lack of a permission.
+
+        Args:
+            tables: from ``table``.
+
+        Returns:
+            What this caller may not do; nothing if all is in order.
+
+        Raises:
+            TableNotFound: the units' own table is not there.
+            RequestNotApplied: no answer came.
+        """
+        return self._performer.follow(check_access(self._settings.units_table, self._tables, tables))
 
     def get(
         self, table: UnitTable, key: Mapping[str, Any], *, isolation: Isolation = COMMITTED
@@ -150,3 +245,7 @@ class Units:
         Nobody waits for it: whoever comes to an item of such a unit does with that item what is to be done.
         """
         return self._performer.follow(sweep(Heads(self._settings.units_table), self._settings.marks))
+
+    def _unit(self, terms: Terms) -> Unit:
+        verbs = Verbs(terms, self._settings.units_table, self._tables, self._settings.marks)
+        return Unit(verbs, self._performer.follow)

@@ -31,7 +31,7 @@ from ticketlock.units._reading import (
 )
 from ticketlock.units._rows import NEVER_USED, Receipt, read_receipt
 from ticketlock.units._statements import Given, Kind, Statement, refusing, statement
-from ticketlock.units._tables import Tables
+from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._values import Python
 from ticketlock.units._work import Place, Work
 from ticketlock.units._writes import fits_an_expression
@@ -111,6 +111,10 @@ class Verbs:
             reply: Reply = yield read_receipt(self._heads.table, self.terms.name)
             self._receipt = Receipt.of(reply.item)
             self.repeated = self._receipt.is_committed
+
+    def table(self, name: str) -> ForkingSteps[UnitTable]:
+        """A table by its name."""
+        return (yield from self._tables.table(name))
 
     # Reading.
 

@@ -7,6 +7,9 @@ from typing import Any
 Item = Mapping[str, Mapping[str, Any]]
 """An item as DynamoDB's low-level API has it: attribute name to {type: value}."""
 
+TIME_TO_LIVE = "expiresAt"
+"""The attribute that DynamoDB deletes items by, in every table of ours: whole seconds since the epoch."""
+
 
 def number(value: int) -> dict[str, str]:
     """An integer as the low-level API has it."""

@@ -1,0 +1,269 @@
+"""What decorators of functions share: for which entity or name a call is, and whether its work is over when it returns.
+
+No I/O.
+"""
+
+import functools
+import inspect
+import re
+import string
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+from ticketlock.errors import TicketLockError
+
+Key = str | Callable[..., str | int]
+
+_KEYS = "text or a whole number"
+_DEEPEST = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Decorator:
+    """A decorator, as messages name it and what is to be used in its place.
+
+    Attributes:
+        name: the method.
+        key: its argument that a key is given as.
+        refused: what a key is refused with that can be none.
+        for_threads, for_tasks: the classes that have it.
+        by_hand: what does the same without a decorator.
+        run: how work would run that begins after the call.
+    """
+
+    name: str
+    key: str
+    refused: Callable[[str, object, str], TicketLockError]
+    for_threads: str
+    for_tasks: str
+    by_hand: str
+    run: str
+
+    def check_key(self, key: Any) -> None:
+        """Refuse what is no key; called by what the decorator itself calls, to see where it stands.
+
+        Raises:
+            Malformed: names the argument, and says what to give instead.
+        """
+        if not isinstance(key, str) and not callable(key):
+            allowed = "a template of text, or a callable that is given the call's arguments"
+            raise self.refused(self.key, key, allowed)
+        if callable(key) and _is_decorated(key, _caller_of_decorator()):
+            allowed = f'a key: write @{self.name}("order-{{order_id}}"), with the name of a parameter'
+            raise self.refused(self.key, _name_of(key), allowed)
+        if any(inspect.iscoroutinefunction(each) for each in _called(key)):
+            raise self.refused(self.key, _name_of(key), f"a plain function that returns {_KEYS}, not a coroutine")
+
+    def check_begins_at_once(self, function: Callable[..., Any]) -> None:
+        """Refuse a function whose work begins only after its call.
+
+        Raises:
+            TypeError: it is a coroutine function or a generator function, or an object that is called as one.
+        """
+        self._check_is_no_generator(function)
+        if any(inspect.iscoroutinefunction(each) for each in _called(function)):
+            raise TypeError(f"{_name_of(function)} is a coroutine function: use {self.for_tasks}")
+
+    def check_is_awaited(self, function: Callable[..., Any]) -> None:
+        """Refuse a function that has nothing to await.
+
+        Raises:
+            TypeError: it is no coroutine function, and none is behind it.
+        """
+        self._check_is_no_generator(function)
+        if not any(inspect.iscoroutinefunction(each) for each in _called(function, wrapped=True)):
+            raise TypeError(f"{_name_of(function)} is no coroutine function: use {self.for_threads}")
+
+    def _check_is_no_generator(self, function: Callable[..., Any]) -> None:
+        if any(inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each) for each in _called(function)):
+            raise TypeError(
+                f"{_name_of(function)} is a generator function, and begins after its call: use {self.by_hand}"
+            )
+
+    def check_is_over(self, function: Callable[..., Any], result: Any) -> None:
+        """Refuse what a function has returned if it is work that has yet to run.
+
+        The lock would be free by then, or the unit committed.
+
+        Nothing of it has run, and a coroutine or a generator is closed.
+
+        Raises:
+            TypeError: it is awaitable, an iterator, or a context manager over a generator; says what to do.
+        """
+        if inspect.isawaitable(result):
+            what, instead = "an awaitable", f"await it inside, or use {self.for_tasks} for a coroutine function"
+        elif isinstance(result, Iterator | AsyncIterator) or _is_made_of_a_generator(result):
+            what = "an iterator"
+            instead = f"return what it yields, for example as a list, or use {self.by_hand} around the loop"
+        else:
+            return
+        _discard(result)
+        returned = f"{_name_of(function)} returned {what} ({type(result).__name__})"
+        raise TypeError(f"{returned}, whose work would run {self.run}: {instead}")
+
+
+def _caller_of_decorator() -> FrameType | None:
+    """Where the decorator was called; None where Python does not tell."""
+    frame = inspect.currentframe()
+    for _ in ("check_key", "check_arguments", "the decorator", "its caller"):
+        frame = frame.f_back if frame is not None else None
+    return frame
+
+
+def _is_decorated(key: Callable[..., Any], caller: FrameType | None) -> bool:
+    """Whether a key is the function itself, decorated without brackets.
+
+    Python calls a decorator from a line of the function's own, before the function has its name; a function that is
+    meant as a key has its name by then, or is a lambda.
+    """
+    code = getattr(inspect.unwrap(key), "__code__", None)
+    if caller is None or code is None or code is caller.f_code or code.co_name == "<lambda>":
+        return False
+    if key is caller.f_locals.get(code.co_name) or key is caller.f_globals.get(code.co_name):
+        return False
+    last_line = max(line for *_, line in code.co_lines() if line is not None)
+    return bool(code.co_filename == caller.f_code.co_filename and code.co_firstlineno <= caller.f_lineno <= last_line)
+
+
+def _called(function: Any, *, wrapped: bool = False) -> Iterator[Any]:
+    """A function, and what is called by its call: of a partial its function, of an object its ``__call__``.
+
+    Args:
+        wrapped: also what it says that it wraps, which it may call in a way of its own.
+    """
+    for _ in range(_DEEPEST):
+        yield function
+        if isinstance(function, functools.partial):
+            function = function.func
+        elif wrapped and hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
+        elif not inspect.isroutine(function) and not inspect.isclass(function) and callable(function):
+            function = type(function).__call__
+        else:
+            return
+
+
+def _is_made_of_a_generator(result: Any) -> bool:
+    """Whether it is what a function under ``contextlib.contextmanager`` returns."""
+    is_manager = isinstance(result, AbstractContextManager | AbstractAsyncContextManager)
+    generator = getattr(result, "gen", None) if is_manager else None
+    return inspect.isgenerator(generator) or inspect.isasyncgen(generator)
+
+
+def _discard(result: Any) -> None:
+    """See that nothing of it runs, and that Python does not complain of a coroutine that nobody awaits."""
+    if isinstance(result, Coroutine | Generator):
+        result.close()
+    elif inspect.isawaitable(result) and hasattr(result, "cancel"):
+        result.cancel()
+
+
+class KeyOf:
+    """The key of a call of a function: the name of its entity, for example.
+
+    Args:
+        decorator: of the function.
+        key: a callable that is given the call's arguments, or a template with the names of the function's parameters.
+        function: what is called.
+        given: the argument that its caller does not give.
+
+    Raises:
+        Malformed: the template names what is no parameter.
+    """
+
+    def __init__(self, decorator: Decorator, key: Key, function: Callable[..., Any], given: str | None) -> None:
+        self._decorator = decorator
+        self._key = key
+        of_all = inspect.signature(function)
+        self._signature = of_all.replace(parameters=[each for each in of_all.parameters.values() if each.name != given])
+        if isinstance(key, str):
+            self._check_template(key, list(self._signature.parameters), _name_of(function))
+
+    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+        """The key.
+
+        Raises:
+            Malformed: the key is neither text nor a whole number.
+            TypeError: an argument of the call is missing, or one too many.
+        """
+        if isinstance(self._key, str):
+            bound = self._signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            return _Template(self._decorator).vformat(self._key, (), bound.arguments)
+        key = self._key(*args, **kwargs)
+        plain = _plain(key)
+        if plain is None:
+            _discard(key)
+            raise self._decorator.refused(self._decorator.key, key, f"{_KEYS}, of {_name_of(self._key)}")
+        return plain if isinstance(plain, str) else self._digits(plain)
+
+    def _check_template(self, template: str, parameters: list[str], function: str) -> None:
+        try:
+            names = list(_names_in(template))
+        except ValueError as error:
+            raise self._decorator.refused(self._decorator.key, template, f"a template ({error})") from None
+        for name in names:
+            if name not in parameters:
+                allowed = f"parameters of {function}: {', '.join(parameters) or 'it has none'}; {{{name}}} is none"
+                raise self._decorator.refused(self._decorator.key, template, allowed)
+
+    def _digits(self, number: int) -> str:
+        try:
+            return str(number)
+        except ValueError as error:
+            # Python writes no number of more than some thousand digits.
+            allowed = f"a whole number that can be written ({error})"
+            raise self._decorator.refused(self._decorator.key, number, allowed) from None
+
+
+def _names_in(template: str) -> Iterator[str]:
+    for _, field, specification, _ in string.Formatter().parse(template):
+        if field is not None:
+            yield re.split(r"[.\[]", field, maxsplit=1)[0]
+            yield from _names_in(specification or "")
+
+
+class _Template(string.Formatter):
+    """Fills in text and whole numbers, and nothing else: what an object looks like may tell each call another."""
+
+    def __init__(self, decorator: Decorator) -> None:
+        super().__init__()
+        self._decorator = decorator
+
+    def _refused(self, of: str, value: object, allowed: str) -> TicketLockError:
+        return self._decorator.refused(f"{self._decorator.key} {{{of}}}", value, allowed)
+
+    def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
+        try:
+            value, used = super().get_field(field_name, args, kwargs)
+        except (LookupError, AttributeError, TypeError, ValueError) as error:
+            raise self._refused(field_name, f"{type(error).__name__}: {error}", _KEYS) from error
+        plain = _plain(value)
+        if plain is None:
+            allowed = f"{_KEYS}; name one in it, such as {{{field_name}.id}}, or give a function as key"
+            raise self._refused(field_name, value, allowed)
+        return plain, used
+
+    def format_field(self, value: Any, format_spec: str) -> Any:
+        try:
+            return super().format_field(value, format_spec)
+        except ValueError as error:
+            raise self._refused(f":{format_spec}", value, f"a form that fits it ({error})") from None
+
+
+def _plain(key: Any) -> str | int | None:
+    """A key as it is compared, however its class, such as an Enum's, shows it; None if it can be none."""
+    if isinstance(key, str):
+        return str.__str__(key)
+    if isinstance(key, int) and not isinstance(key, bool):
+        return int(key)
+    return None
+
+
+def _name_of(function: Any) -> str:
+    """What a reader calls it; a partial, or an object that is called, has no name of its own."""
+    name: str = getattr(function, "__qualname__", None) or f"{type(function).__qualname__} object"
+    return name

@@ -1,0 +1,166 @@
+"""A unit of work for tasks."""
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from ticketlock.aio._to_the_end import ToTheEnd
+from ticketlock.units._low_level import LowLevelVerbs, Reply
+from ticketlock.units._reading import Isolation
+from ticketlock.units._tables import UnitTable
+from ticketlock.units._values import PYTHON
+from ticketlock.units._verbs import Verbs
+from ticketlock.wire._requests import ForkingSteps
+
+Follow = Callable[[ForkingSteps[Any]], Coroutine[Any, Any, Any]]
+
+
+class Unit:
+    """One unit of work; see ``ticketlock.units.Unit``.
+
+    Use it in ``async with``. It belongs to one task at a time. A task that is cancelled inside leaves nothing behind:
+    the unit rolls back. Of a task that is cancelled at the end, while the unit commits, the commit goes on to its own
+    end, which ``Units.close`` waits for.
+
+    Attributes:
+        id: its name in what it writes.
+        client: the same unit in the words of the low-level API.
+    """
+
+    def __init__(self, verbs: Verbs, follow: Follow, to_the_end: ToTheEnd) -> None:
+        self.id = verbs.terms.unit
+        self._verbs = verbs
+        self._follow = follow
+        self._to_the_end = to_the_end
+        self.client = UnitClient(LowLevelVerbs(verbs), follow)
+
+    @property
+    def repeated(self) -> bool:
+        """Whether a unit of the same name was committed before: then this one writes nothing."""
+        return self._verbs.repeated
+
+    async def get(
+        self, table: UnitTable, key: Mapping[str, Any], *, isolation: Isolation | None = None
+    ) -> dict[str, Any] | None:
+        """An item with the unit's own writes; None where there is none."""
+        found: dict[str, Any] | None
+        (found,) = await self._follow(self._verbs.get([(table, key)], isolation, PYTHON))
+        return found
+
+    async def get_all(
+        self, wanted: Sequence[tuple[UnitTable, Mapping[str, Any]]], *, isolation: Isolation | None = None
+    ) -> list[dict[str, Any] | None]:
+        """Several items of one instant, up to 100 of them in one request; of more, each 100."""
+        found: list[dict[str, Any] | None] = await self._follow(self._verbs.get(wanted, isolation, PYTHON))
+        return found
+
+    async def put(
+        self,
+        table: UnitTable,
+        item: Mapping[str, Any],
+        *,
+        condition: Any = None,
+        values: Mapping[str, Any] | None = None,
+        names: Mapping[str, str] | None = None,
+    ) -> dict[str, Any] | None:
+        """Put an item in the place of whatever has its key; returns the item that it replaces."""
+        before: dict[str, Any] | None
+        before, _ = await self._follow(self._verbs.put(table, item, condition, values, names, PYTHON))
+        return before
+
+    async def update(
+        self,
+        table: UnitTable,
+        key: Mapping[str, Any],
+        update: str,
+        values: Mapping[str, Any] | None = None,
+        names: Mapping[str, str] | None = None,
+        *,
+        condition: Any = None,
+        blind: bool = False,
+    ) -> dict[str, Any] | None:
+        """Change an item; returns the item after it."""
+        steps = self._verbs.update(table, key, update, condition, values, names, PYTHON, blind=blind)
+        after: dict[str, Any] | None
+        _, after = await self._follow(steps)
+        return after
+
+    async def delete(
+        self,
+        table: UnitTable,
+        key: Mapping[str, Any],
+        *,
+        condition: Any = None,
+        values: Mapping[str, Any] | None = None,
+        names: Mapping[str, str] | None = None,
+    ) -> dict[str, Any] | None:
+        """Delete an item, if there is one; returns the item that is deleted."""
+        before: dict[str, Any] | None
+        before, _ = await self._follow(self._verbs.delete(table, key, condition, values, names, PYTHON))
+        return before
+
+    async def check(
+        self,
+        table: UnitTable,
+        key: Mapping[str, Any],
+        condition: Any,
+        values: Mapping[str, Any] | None = None,
+        names: Mapping[str, str] | None = None,
+    ) -> dict[str, Any] | None:
+        """Make sure that a condition holds for an item, now and at the instant of the commit; returns the item."""
+        before: dict[str, Any] | None
+        before, _ = await self._follow(self._verbs.check(table, key, condition, values, names, PYTHON))
+        return before
+
+    async def commit(self) -> None:
+        """Write everything, or nothing; a second time does nothing."""
+        await self._end(self._verbs.commit(), "to commit")
+
+    async def rollback(self) -> None:
+        """Forget everything; nothing was written. A second time does nothing."""
+        await self._end(self._verbs.rollback(), "to roll back")
+
+    async def __aenter__(self) -> Self:
+        await self._follow(self._verbs.begin())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._end(self._verbs.leave(error), "to end")
+
+    async def _end(self, steps: ForkingSteps[None], what: str) -> None:
+        await self._to_the_end(self._follow(steps), f"{what} the unit {self.id}")
+
+
+class UnitClient:
+    """A unit with methods of aiobotocore's DynamoDB client; see ``ticketlock.units.UnitClient``."""
+
+    def __init__(self, verbs: LowLevelVerbs, follow: Follow) -> None:
+        self._verbs = verbs
+        self._follow = follow
+
+    async def get_item(self, **parameters: Any) -> Reply:
+        """An item, with the unit's own writes."""
+        reply: Reply = await self._follow(self._verbs.get_item(parameters))
+        return reply
+
+    async def transact_get_items(self, **parameters: Any) -> Reply:
+        """Up to 100 items of one instant."""
+        reply: Reply = await self._follow(self._verbs.transact_get_items(parameters))
+        return reply
+
+    async def put_item(self, **parameters: Any) -> Reply:
+        """Put an item in the place of whatever has its key."""
+        reply: Reply = await self._follow(self._verbs.put_item(parameters))
+        return reply
+
+    async def update_item(self, **parameters: Any) -> Reply:
+        """Change an item; it is made where there is none."""
+        reply: Reply = await self._follow(self._verbs.update_item(parameters))
+        return reply
+
+    async def delete_item(self, **parameters: Any) -> Reply:
+        """Delete an item, if there is one."""
+        reply: Reply = await self._follow(self._verbs.delete_item(parameters))
+        return reply

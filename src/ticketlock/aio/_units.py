@@ -1,0 +1,213 @@
+"""``Units`` for tasks: the twin of the one for threads."""
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from inspect import isawaitable
+from typing import Any, Self, TypeVar
+
+from ticketlock._decorating import Key
+from ticketlock.aio._make_client import make_client
+from ticketlock.aio._to_the_end import ToTheEnd
+from ticketlock.aio._unit import Unit
+from ticketlock.errors import ClientClosed
+from ticketlock.units._access import Denied, check_access
+from ticketlock.units._heads import Heads
+from ticketlock.units._marks import Marks
+from ticketlock.units._outcomes import Outcome
+from ticketlock.units._plain import Visible, clean, visible
+from ticketlock.units._reading import COMMITTED, SERIALIZABLE, Isolation
+from ticketlock.units._refusing import as_a_unit_request
+from ticketlock.units._rows import TIME_CHECK
+from ticketlock.units._settings import Settings
+from ticketlock.units._sweeping import Swept, sweep
+from ticketlock.units._tables import Tables, UnitTable
+from ticketlock.units._transactional import AGAIN, TRANSACTIONAL, Wishes
+from ticketlock.units._verbs import Engine, HeldLock, Terms, Verbs
+from ticketlock.wire._actions import T
+from ticketlock.wire._async_performer import AsyncPerformer
+from ticketlock.wire._clocks import Clocks, SystemClocks
+from ticketlock.wire._requests import ForkingSteps
+from ticketlock.wire._sdk import needs_a_region
+
+R = TypeVar("R")
+Seconds = Any
+
+
+class UnitsTable(AsyncPerformer):
+    """The units' own table, and what reaches all others."""
+
+    _time_check = TIME_CHECK
+
+    async def follow(self, steps: ForkingSteps[T]) -> T:
+        """Perform what steps ask for.
+
+        Raises:
+            ClientClosed: there is no client to perform it with.
+        """
+        if self.client is None:
+            steps.close()
+            raise ClientClosed("the units were not opened, or are closed: use them in 'async with'")
+        return await self.drive(self._driver.follow(steps))
+
+
+class Units:
+    """Units of work, for the tasks of one event loop. Use it in ``async with``; see ``ticketlock.units.Units``.
+
+        async with Units("units") as units:
+            accounts = await units.table("accounts")
+            async with units.begin() as unit:
+                await unit.update(accounts, {"id": "a"}, "SET balance = balance - :n", {":n": 10})
+
+    Args:
+        table_name: a table of the units' own, as ``ticketlock.units.create_units_table`` makes it.
+        client: an aiobotocore client of your own: no retries (``total_max_attempts`` 1), time-outs of at most 5 s.
+        client_options: further arguments of ``create_client``, where no client is given.
+        prefix, timeout, clocks: as of ``ticketlock.units.Units``.
+
+    Attributes:
+        VISIBLE: for your own Query or Scan: the filter that leaves out what units have not inserted yet.
+
+    Raises:
+        InvalidUnitRequest: names the argument that is wrong; of the client and the table's name ``async with`` does.
+        ValueError: from ``async with``: the client is not usable; says which setting, and what it should be.
+    """
+
+    def __init__(
+        self,
+        table_name: str,
+        *,
+        client: Any = None,
+        client_options: Mapping[str, Any] | None = None,
+        prefix: str = "_tlu",
+        timeout: Seconds = 10,
+        clocks: Clocks | None = None,
+    ) -> None:
+        self._clocks = clocks if clocks is not None else SystemClocks()
+        self._performer = UnitsTable(table_name, None, self._clocks)
+        self._settings = Settings(table_name, Marks(prefix), timeout)
+        self.VISIBLE: Visible = visible(self._settings.marks)
+        self._tables = Tables()
+        self._client = client
+        self._client_options = client_options or {}
+        self._exit = AsyncExitStack()
+        self._to_the_end = ToTheEnd()
+
+    async def table(self, name: str) -> UnitTable:
+        """A table of yours, by its name: DynamoDB is asked for its key, once."""
+        return await self._performer.follow(self._tables.table(name))
+
+    def begin(
+        self,
+        *,
+        name: str | None = None,
+        isolation: Isolation = SERIALIZABLE,
+        under: HeldLock | None = None,
+        timeout: Seconds | None = None,
+        engine: Engine | None = None,
+    ) -> Unit:
+        """A new unit, for ``async with``; nothing is sent yet."""
+        terms = self._settings.terms(
+            self._clocks, name=name, isolation=isolation, under=under, timeout=timeout, engine=engine
+        )
+        return self._unit(terms)
+
+    def transactional(
+        self,
+        *,
+        tries: int = 10,
+        unit_as: str = "unit",
+        name: Key | None = None,
+        isolation: Isolation = SERIALIZABLE,
+        timeout: Seconds | None = None,
+    ) -> Callable[[Callable[..., Coroutine[Any, Any, R]]], Callable[..., Coroutine[Any, Any, R]]]:
+        """Decorate a coroutine function: each call is a unit; see ``ticketlock.units.Units.transactional``.
+
+        Raises:
+            TypeError: at once, for a function that is no coroutine function, or does not take the unit; from a call
+                whose result is one more awaitable, or an iterator, of which nothing has run and nothing is committed.
+            InvalidUnitRequest: as of ``ticketlock.units.Units``.
+        """
+        wishes = Wishes(tries, unit_as, name, isolation, timeout)
+        wishes.check(self._settings, self._clocks)
+
+        def decorate(function: Callable[..., Coroutine[Any, Any, R]]) -> Callable[..., Coroutine[Any, Any, R]]:
+            if isinstance(function, staticmethod | classmethod):
+                return type(function)(decorate(function.__func__))
+            TRANSACTIONAL.check_is_awaited(function)
+            calls = wishes.of(function)
+
+            @functools.wraps(function)
+            async def call(*args: Any, **kwargs: Any) -> Any:
+                tries = calls.tries(self._settings, self._clocks, args, kwargs)
+                while True:
+                    try:
+                        async with self._unit(tries.terms) as unit:
+                            if unit.repeated:
+                                return None
+                            result: Any = function(*args, **{**kwargs, unit_as: unit})
+                            if isawaitable(result):
+                                result = await result
+                            TRANSACTIONAL.check_is_over(function, result)
+                            return result
+                    except AGAIN:
+                        if tries.is_the_last():
+                            raise
+                    await self._performer.drive(tries.wait())
+
+            return call
+
+        return decorate
+
+    def clean(self, item: Mapping[str, Any]) -> dict[str, Any] | None:
+        """An item as your own reads find it, without the attributes of units; None if it is not there yet."""
+        return clean(self._settings.marks, item)
+
+    async def check_access(self, tables: Iterable[UnitTable] = ()) -> list[Denied]:
+        """What this caller may not do that units need; see ``ticketlock.units.Units.check_access``."""
+        return await self._performer.follow(check_access(self._settings.units_table, self._tables, tables))
+
+    async def get(
+        self, table: UnitTable, key: Mapping[str, Any], *, isolation: Isolation = COMMITTED
+    ) -> dict[str, Any] | None:
+        """An item without the attributes of units, outside of any unit; see ``Unit.get``."""
+        return await self.begin(isolation=isolation).get(table, key)
+
+    async def get_all(
+        self, wanted: Sequence[tuple[UnitTable, Mapping[str, Any]]], *, isolation: Isolation = COMMITTED
+    ) -> list[dict[str, Any] | None]:
+        """Items of one instant, outside of any unit; see ``Unit.get_all``."""
+        return await self.begin(isolation=isolation).get_all(wanted)
+
+    async def outcome(self, *, name: str | None = None, unit: str | None = None) -> Outcome:
+        """What has become of a name, or of a unit by its id."""
+        return await self._performer.follow(self._settings.outcome(name, unit))
+
+    async def sweep(self) -> Swept:
+        """End, finish and close what units have left that were killed, wherever they ran."""
+        return await self._performer.follow(sweep(Heads(self._settings.units_table), self._settings.marks))
+
+    async def close(self) -> None:
+        """Wait for the ends of units whose callers were cancelled; what is open now is never committed."""
+        # To be cancelled ends this wait, and not what it waits for.
+        while under_way := self._to_the_end.under_way:
+            await asyncio.wait(under_way)
+        self._performer.client = None
+        await self._exit.aclose()
+
+    async def __aenter__(self) -> Self:
+        client = self._client
+        if client is None:
+            with as_a_unit_request(), needs_a_region():
+                client = await self._exit.enter_async_context(make_client(self._client_options))
+        with as_a_unit_request(table_name=self._performer.table_name, client=client):
+            self._performer.open(client)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.shield(self.close())
+
+    def _unit(self, terms: Terms) -> Unit:
+        verbs = Verbs(terms, self._settings.units_table, self._tables, self._settings.marks)
+        return Unit(verbs, self._performer.follow, self._to_the_end)

@@ -1,0 +1,102 @@
+"""May this caller do what units need? Each action is tried by a request that writes nothing. No I/O, no clock."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ticketlock._expressions._schemas import KeyAttribute, Schema
+from ticketlock.errors import TableRefused
+from ticketlock.units._rows import KEY
+from ticketlock.units._tables import Tables, UnitTable
+from ticketlock.wire._actions import Actions, Call
+from ticketlock.wire._attributes import Item
+from ticketlock.wire._item_requests import Get, GetTogether
+from ticketlock.wire._requests import Attributes, ForkingSteps, ReadItems, Request, TransactWrite, Write
+
+_NEVER = "attribute_exists(#key) AND attribute_not_exists(#key)"
+_NOBODY: dict[str, tuple[Any, Any]] = {"S": ("ticketlock", "ticketlock 2"), "N": ("0", "1"), "B": (b"ticketlock", b"2")}
+"""Values for keys, of each type two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """What a caller may not do.
+
+    Attributes:
+        table: on which table, by its name.
+        action: the permission that is missing, for example ``dynamodb:ConditionCheckItem``.
+        why: what the service said.
+    """
+
+    table: str
+    action: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Look(Request):
+    """A Query for one item of a partition.
+
+    Attributes:
+        table: where.
+        partition: the partition key's attribute with its value.
+    """
+
+    table: str
+    partition: Attributes
+
+    def tables(self, _table: str) -> tuple[str, ...]:
+        """Its own."""
+        return (self.table,)
+
+    def calls(self, _table: str, _identity: str) -> Actions[Any]:
+        """The Query."""
+        ((name, value),) = self.partition.items()
+        given = {
+            "TableName": self.table,
+            "KeyConditionExpression": "#key = :key",
+            "ExpressionAttributeNames": {"#key": name},
+            "ExpressionAttributeValues": {":key": value},
+            "Limit": 1,
+        }
+        return (yield Call("dynamodb", "query", given))
+
+
+def check_access(units_table: str, known: Tables, tables: Iterable[Any]) -> ForkingSteps[list[Denied]]:
+    """Try all of it on the units' own table, and on others.
+
+    Raises:
+        InvalidUnitRequest: a table is of another ``Units``.
+        TableNotFound, RequestNotApplied: nothing is known of the rest.
+    """
+    keys = tuple(KeyAttribute(name, "S", role) for name, role in zip(KEY, ("HASH", "RANGE"), strict=True))
+    own = UnitTable(units_table, Schema(units_table, keys))
+    denied = []
+    for table in (own, *map(known.check_own, tables)):
+        for action, request in _trials(table):
+            try:
+                yield request
+            except TableRefused as error:
+                denied.append(Denied(table.name, f"dynamodb:{action}", str(error)))
+    return denied
+
+
+def _trials(table: UnitTable) -> Iterator[tuple[str, Request]]:
+    key, other = _key(table, 0), _key(table, 1)
+    names, name = {"#key": table.key_names[0]}, table.name
+
+    def never(operation: Any, key: Item, **more: Any) -> Write:
+        return Write(operation, key, _NEVER, names=names, table=name, **more)
+
+    yield "GetItem", Get(name, key)
+    yield "BatchGetItem", ReadItems((key,), name)
+    yield "GetItem, in TransactGetItems", GetTogether([(name, key)])
+    yield "Query", _Look(name, {table.key_names[0]: key[table.key_names[0]]})
+    yield "PutItem", never("Put", key, item=key)
+    yield "UpdateItem", never("Update", key)
+    yield "DeleteItem", never("Delete", key)
+    yield "ConditionCheckItem", TransactWrite((never("ConditionCheck", key), never("Delete", other)))
+
+
+def _key(table: UnitTable, which: int) -> Item:
+    return {each.name: {each.kind: _NOBODY[each.kind][which]} for each in table.schema.keys}

@@ -1,0 +1,80 @@
+"""A unit in the words of the low-level API, for threads."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ticketlock.units._low_level import LowLevelVerbs, Reply
+from ticketlock.wire._requests import ForkingSteps
+
+
+class UnitClient:
+    """A unit with methods of ``boto3.client("dynamodb")``: for code that has the low-level API's parameters already.
+
+    Tables are named, items and keys are in AttributeValues. ``ConsistentRead`` says nothing here: the unit's isolation
+    does. Of the parameters it knows what is listed with each method; any other, as those that expressions have
+    replaced (``Expected``, ``AttributeUpdates``, ``ConditionalOperator``), is refused by its name.
+
+    Every method raises ``InvalidUnitRequest``, ``TableNotFound`` and what the unit's own method of that kind raises; a
+    condition that does not hold is ``ConditionFailed``, at once.
+    """
+
+    def __init__(self, verbs: LowLevelVerbs, follow: Callable[[ForkingSteps[Reply]], Reply]) -> None:
+        self._verbs = verbs
+        self._follow = follow
+
+    def get_item(self, **parameters: Any) -> Reply:
+        """An item, with the unit's own writes.
+
+        Args:
+            parameters: ``TableName``, ``Key``; ``ProjectionExpression``, ``ExpressionAttributeNames``,
+                ``ConsistentRead``.
+
+        Returns:
+            ``{"Item": ...}``, or ``{}`` where there is none.
+        """
+        return self._follow(self._verbs.get_item(parameters))
+
+    def transact_get_items(self, **parameters: Any) -> Reply:
+        """Up to 100 items of one instant.
+
+        Args:
+            parameters: ``TransactItems``: a list of ``{"Get": {...}}`` with ``TableName``, ``Key``,
+                ``ProjectionExpression`` and ``ExpressionAttributeNames``.
+
+        Returns:
+            ``{"Responses": [...]}``, in the order of the items; ``{}`` for one that is not there.
+        """
+        return self._follow(self._verbs.transact_get_items(parameters))
+
+    def put_item(self, **parameters: Any) -> Reply:
+        """Put an item in the place of whatever has its key.
+
+        Args:
+            parameters: ``TableName``, ``Item``; ``ConditionExpression``, ``ExpressionAttributeNames``,
+                ``ExpressionAttributeValues``, ``ReturnValues`` (``NONE``, ``ALL_OLD``).
+
+        Returns:
+            ``{"Attributes": ...}`` if they were asked for and there are any, else ``{}``.
+        """
+        return self._follow(self._verbs.put_item(parameters))
+
+    def update_item(self, **parameters: Any) -> Reply:
+        """Change an item; it is made where there is none.
+
+        Args:
+            parameters: ``TableName``, ``Key``, ``UpdateExpression``; ``ConditionExpression``,
+                ``ExpressionAttributeNames``, ``ExpressionAttributeValues``, ``ReturnValues`` (``NONE``, ``ALL_OLD``,
+                ``UPDATED_OLD``, ``ALL_NEW``, ``UPDATED_NEW``).
+
+        Returns:
+            As of ``put_item``.
+        """
+        return self._follow(self._verbs.update_item(parameters))
+
+    def delete_item(self, **parameters: Any) -> Reply:
+        """Delete an item, if there is one.
+
+        Args:
+            parameters: ``TableName``, ``Key``; the others as of ``put_item``, and so is the reply.
+        """
+        return self._follow(self._verbs.delete_item(parameters))

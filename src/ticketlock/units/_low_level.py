@@ -1,0 +1,175 @@
+"""A unit in the words of the low-level API, as steps: its parameters in, its replies out. No I/O, no clock."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ticketlock._checks import boolean, text
+from ticketlock._expressions._expressions import Expressions
+from ticketlock._expressions._tree import Path
+from ticketlock._expressions._values import Item as Attributes
+from ticketlock._expressions._values import copy_of_item
+from ticketlock.errors import InvalidUnitRequest
+from ticketlock.units._statements import refusing
+from ticketlock.units._values import LOW_LEVEL, expression
+from ticketlock.units._verbs import Verbs
+from ticketlock.wire._item_requests import MOST_TOGETHER
+from ticketlock.wire._requests import ForkingSteps
+
+Reply = dict[str, Any]
+Parameters = Mapping[str, Any]
+
+_NAME_BYTES = 1_024
+_NAMES, _VALUES = "ExpressionAttributeNames", "ExpressionAttributeValues"
+_PROJECTION = ("ProjectionExpression", _NAMES)
+_CONDITION = ("ConditionExpression", _NAMES, _VALUES, "ReturnValues")
+_OLD = ("NONE", "ALL_OLD")
+_ANY = (*_OLD, "UPDATED_OLD", "ALL_NEW", "UPDATED_NEW")
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """The parameters of an operation, as far as units know them.
+
+    Attributes:
+        name: of the operation.
+        required, optional: the parameters.
+        returns: what it can be asked to return.
+    """
+
+    name: str
+    required: tuple[str, ...]
+    optional: tuple[str, ...]
+    returns: tuple[str, ...] = ()
+
+    def check(self, given: Parameters) -> None:
+        """Refuse what is missing, unknown or of another kind; a value is looked at where it is used.
+
+        Raises:
+            InvalidUnitRequest: names the parameter.
+        """
+        known = (*self.required, *self.optional)
+        for name in given:
+            if name not in known:
+                raise InvalidUnitRequest(name, given[name], f"no such parameter: {self.name} of a unit has {known}")
+        for name in self.required:
+            if given.get(name) is None:
+                raise InvalidUnitRequest(name, None, f"a parameter that {self.name} needs")
+        text("TableName", given["TableName"], _NAME_BYTES, InvalidUnitRequest)
+        boolean("ConsistentRead", given.get("ConsistentRead", True), InvalidUnitRequest)
+        names = given.get(_NAMES, {})
+        if not isinstance(names, Mapping) or not all(isinstance(name, str) for name in names.values()):
+            raise InvalidUnitRequest(_NAMES, names, "a mapping of #placeholders to names of attributes")
+        if given.get("ReturnValues", "NONE") not in self.returns and "ReturnValues" in given:
+            raise InvalidUnitRequest("ReturnValues", given["ReturnValues"], f"one of {', '.join(self.returns)}")
+
+
+_GET = _Shape("get_item", ("TableName", "Key"), ("ConsistentRead", *_PROJECTION))
+_PUT = _Shape("put_item", ("TableName", "Item"), _CONDITION, _OLD)
+_UPDATE = _Shape("update_item", ("TableName", "Key", "UpdateExpression"), _CONDITION, _ANY)
+_DELETE = _Shape("delete_item", ("TableName", "Key"), _CONDITION, _OLD)
+_GET_OF_SEVERAL = _Shape("Get of transact_get_items", ("TableName", "Key"), _PROJECTION)
+
+
+class LowLevelVerbs:
+    """A unit's verbs with the low-level API's parameters.
+
+    Args:
+        verbs: the unit's own.
+    """
+
+    def __init__(self, verbs: Verbs) -> None:
+        self._verbs = verbs
+
+    def get_item(self, given: Parameters) -> ForkingSteps[Reply]:
+        """One item."""
+        (reply,) = yield from self._get([given], _GET)
+        return reply
+
+    def transact_get_items(self, given: Parameters) -> ForkingSteps[Reply]:
+        """Several items of one instant."""
+        for name in given:
+            if name != "TransactItems":
+                raise InvalidUnitRequest(name, given[name], "no such parameter: a unit's has TransactItems")
+        wanted = given.get("TransactItems")
+        if not isinstance(wanted, list | tuple) or not 1 <= len(wanted) <= MOST_TOGETHER:
+            raise InvalidUnitRequest("TransactItems", wanted, f"a list of 1 to {MOST_TOGETHER}")
+        for each in wanted:
+            if not isinstance(each, Mapping) or set(each) != {"Get"} or not isinstance(each["Get"], Mapping):
+                raise InvalidUnitRequest("TransactItems", each, '{"Get": {"TableName": ..., "Key": ...}}')
+        return {"Responses": (yield from self._get([each["Get"] for each in wanted], _GET_OF_SEVERAL))}
+
+    def _get(self, wanted: Iterable[Parameters], shape: _Shape) -> ForkingSteps[list[Reply]]:
+        projections, keys = [], []
+        for each in wanted:
+            shape.check(each)
+            projections.append(_projection(each))
+            keys.append(((yield from self._verbs.table(each["TableName"])), each["Key"]))
+        found = yield from self._verbs.get(keys, None, LOW_LEVEL)
+        return [
+            {} if item is None else {"Item": projection.projected(item)}
+            for item, projection in zip(found, projections, strict=True)
+        ]
+
+    def put_item(self, given: Parameters) -> ForkingSteps[Reply]:
+        """Put an item in the place of whatever has its key."""
+        _PUT.check(given)
+        table = yield from self._verbs.table(given["TableName"])
+        before, _ = yield from self._verbs.put(table, given["Item"], *_condition(given), LOW_LEVEL)
+        return _returned(given, before, None)
+
+    def update_item(self, given: Parameters) -> ForkingSteps[Reply]:
+        """Change an item."""
+        _UPDATE.check(given)
+        table = yield from self._verbs.table(given["TableName"])
+        update = given["UpdateExpression"]
+        before, after = yield from self._verbs.update(table, given["Key"], update, *_condition(given), LOW_LEVEL)
+        return _returned(given, before, after)
+
+    def delete_item(self, given: Parameters) -> ForkingSteps[Reply]:
+        """Delete an item, if there is one."""
+        _DELETE.check(given)
+        table = yield from self._verbs.table(given["TableName"])
+        before, _ = yield from self._verbs.delete(table, given["Key"], *_condition(given), LOW_LEVEL)
+        return _returned(given, before, None)
+
+
+def _condition(given: Parameters) -> tuple[Any, Any, Any]:
+    """A condition, values and names, in the order of the verbs."""
+    condition = expression("ConditionExpression", given.get("ConditionExpression"))
+    return condition, given.get(_VALUES), given.get(_NAMES)
+
+
+def _projection(given: Parameters) -> Expressions:
+    expression("ProjectionExpression", given.get("ProjectionExpression"))
+    with refusing("ProjectionExpression"):
+        return Expressions({name: given[name] for name in _PROJECTION if name in given})
+
+
+def _returned(given: Parameters, before: Attributes | None, after: Attributes | None) -> Reply:
+    """What the statement was asked to return; nothing of it is the unit's own."""
+    asked = given.get("ReturnValues", "NONE")
+    if asked == "NONE":
+        return {}
+    item = before if asked.endswith("OLD") else after
+    if item is None:
+        return {}
+    if asked.startswith("ALL"):
+        return {"Attributes": copy_of_item(item)}
+    updated = _updated(given).projected(item)
+    return {"Attributes": updated} if updated else {}
+
+
+def _updated(given: Parameters) -> Expressions:
+    """The projection to what an update changes."""
+    parameters = {name: given[name] for name in ("ConditionExpression", "UpdateExpression") if name in given}
+    update = Expressions({**parameters, **{name: given[name] for name in (_NAMES, _VALUES) if given.get(name)}}).update
+    paths = update.paths if update is not None else ()
+    steps = [step for path in paths for step in path.steps]
+    names = {name: given[_NAMES][name] for name in steps if isinstance(name, str) and name.startswith("#")}
+    projection = {"ProjectionExpression": ", ".join(map(_written, paths))}
+    return Expressions({**projection, _NAMES: names} if names else projection)
+
+
+def _written(path: Path) -> str:
+    return "".join(f".{step}" if isinstance(step, str) else f"[{step}]" for step in path.steps)[1:]

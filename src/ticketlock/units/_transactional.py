@@ -1,0 +1,138 @@
+"""The decorator of units: which calls run again, when, and under which name. No I/O, no clock of its own."""
+
+import dataclasses
+import inspect
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ticketlock._checks import text, whole_number
+from ticketlock._decorating import Decorator, Key, KeyOf
+from ticketlock.errors import InvalidUnitRequest, UnitConflict, UnitContended, UnitRolledBack
+from ticketlock.units._ids import new_id
+from ticketlock.units._settings import Settings
+from ticketlock.units._verbs import Terms
+from ticketlock.wire._actions import Actions, Sleep
+from ticketlock.wire._clocks import Clocks
+
+AGAIN = (UnitConflict, UnitContended, UnitRolledBack)
+"""After these nothing was written, and another try may do better."""
+
+TRANSACTIONAL = Decorator(
+    name="transactional",
+    key="name",
+    refused=InvalidUnitRequest,
+    for_threads="ticketlock.units.Units",
+    for_tasks="ticketlock.aio.Units",
+    by_hand="begin",
+    run="after the commit",
+)
+
+_MOST_TRIES = 1_000
+_ARGUMENT_BYTES = 255
+_FIRST_BACKOFF_MS = 25
+_LONGEST_BACKOFF_MS = 1_000
+
+
+class Tries:
+    """The tries of one call: units of the age of the first.
+
+    Args:
+        terms: of the first.
+        most: how many there may be.
+        clocks: where the time comes from.
+        jitter: random numbers in [0, 1), so that those who met do not meet again.
+
+    Attributes:
+        terms: of the present one.
+    """
+
+    def __init__(self, terms: Terms, most: int, clocks: Clocks, jitter: Callable[[], float] = random.random) -> None:
+        self.terms = terms
+        self._most = most
+        self._clocks = clocks
+        self._jitter = jitter
+        self._failed = 0
+
+    def is_the_last(self) -> bool:
+        """Count a try that failed; whether it was the last."""
+        self._failed += 1
+        return self._failed >= self._most
+
+    def wait(self) -> Actions[None]:
+        """Wait until the next one, the longer the more have failed."""
+        # More would be no longer, and a number that nobody needs.
+        doublings = min(self._failed - 1, _LONGEST_BACKOFF_MS.bit_length())
+        yield Sleep(self._jitter() * min(_LONGEST_BACKOFF_MS, _FIRST_BACKOFF_MS << doublings))
+        self.terms = dataclasses.replace(self.terms, unit=new_id(self._clocks.read().wall_ms))
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What ``transactional`` was given.
+
+    Attributes:
+        tries: how many there may be.
+        unit_as: the argument in which the function gets its unit.
+        name: a template or a callable, or None.
+        isolation, timeout: of each unit.
+    """
+
+    tries: Any
+    unit_as: Any
+    name: Key | None
+    isolation: Any
+    timeout: Any
+
+    def check(self, settings: Settings, clocks: Clocks) -> None:
+        """Refuse what is wrong for every call.
+
+        Raises:
+            InvalidUnitRequest: names the argument.
+        """
+        # At the depth that the check of a key expects.
+        if self.name is not None:
+            TRANSACTIONAL.check_key(self.name)
+        whole_number("tries", self.tries, 1, _MOST_TRIES, InvalidUnitRequest)
+        text("unit_as", self.unit_as, _ARGUMENT_BYTES, InvalidUnitRequest)
+        settings.terms(clocks, name=None, isolation=self.isolation, under=None, timeout=self.timeout)
+
+    def of(self, function: Callable[..., Any]) -> "Calls":
+        """What is known of each call of a function.
+
+        Raises:
+            TypeError: it does not take the unit.
+            InvalidUnitRequest: the name is a template that names what is no parameter.
+        """
+        try:
+            inspect.signature(function).bind_partial(**{self.unit_as: None})
+        except TypeError as error:
+            raise TypeError(
+                f"the unit is given as {self.unit_as!r}, and the function does not take it: {error}"
+            ) from None
+        return Calls(self, KeyOf(TRANSACTIONAL, self.name, function, self.unit_as) if self.name is not None else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """The calls of one function.
+
+    Attributes:
+        wishes: what the decorator was given.
+        name_of: what the unit of a call is named; None for no name.
+    """
+
+    wishes: Wishes
+    name_of: KeyOf | None
+
+    def tries(self, settings: Settings, clocks: Clocks, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tries:
+        """Those of one call.
+
+        Raises:
+            InvalidUnitRequest: its name can be none.
+        """
+        name = self.name_of(args, kwargs) if self.name_of is not None else None
+        wishes = self.wishes
+        terms = settings.terms(clocks, name=name, isolation=wishes.isolation, under=None, timeout=wishes.timeout)
+        return Tries(terms, wishes.tries, clocks)

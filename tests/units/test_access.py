@@ -1,0 +1,87 @@
+"""``check_access``: what a caller may not do is found, and nothing is written."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from botocore.awsrequest import AWSResponse
+from kit.engines import Engine, engine_named, first_on
+from units.own_tables import OwnTables, own_tables
+
+from ticketlock import InvalidUnitRequest, TableNotFound
+from ticketlock.units import Denied, Units
+
+ACTIONS = {
+    "GetItem": "GetItem",
+    "BatchGetItem": "BatchGetItem",
+    "TransactGetItems": "GetItem, in TransactGetItems",
+    "Query": "Query",
+    "PutItem": "PutItem",
+    "UpdateItem": "UpdateItem",
+    "DeleteItem": "DeleteItem",
+    "TransactWriteItems": "ConditionCheckItem",
+}
+"""Operations with what they show."""
+
+
+class Body:
+    """A reply's body, as botocore reads one."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def stream(self, **_: Any) -> Iterator[bytes]:
+        yield self._content
+
+
+@pytest.fixture(scope="module", params=first_on("moto", ["moto", "ministack"]))
+def engine(request: pytest.FixtureRequest, url_of: Callable[[str], str]) -> Iterator[Engine]:
+    with engine_named(request.param, url_of) as named:
+        yield named
+
+
+@pytest.fixture(scope="module")
+def tables(engine: Engine) -> Iterator[OwnTables]:
+    with own_tables(engine) as made:
+        yield made
+
+
+def denied(request: Any) -> AWSResponse:
+    said = {"__type": "com.amazon.coral.service#AccessDeniedException", "Message": "not authorized to perform this"}
+    body: Any = Body(json.dumps(said).encode())
+    headers: Any = {"date": "Sun, 22 Nov 2026 12:00:00 GMT"}
+    return AWSResponse(request.url, 400, headers, body)
+
+
+def test_nothing_is_missing_and_nothing_is_written(tables: OwnTables) -> None:
+    units = tables.units()
+    assert units.check_access([units.table(tables.accounts)]) == []
+    for name in (tables.accounts, tables.units_name):
+        assert tables.client.scan(TableName=name)["Count"] == 0
+
+
+@pytest.mark.parametrize("operation", ACTIONS)
+def test_a_permission_that_is_missing_is_named(tables: OwnTables, operation: str) -> None:
+    client = tables.engine.client()
+
+    def deny(request: Any, **_: Any) -> Any:
+        target, asked = request.headers["X-Amz-Target"].decode(), request.body.decode()
+        return denied(request) if target.endswith(f".{operation}") and tables.accounts in asked else None
+
+    client.meta.events.register_first("before-send.dynamodb", deny)
+    units = Units(tables.units_name, client=client)
+    (found,) = units.check_access([units.table(tables.accounts)])
+    assert isinstance(found, Denied)
+    assert (found.table, found.action) == (tables.accounts, f"dynamodb:{ACTIONS[operation]}")
+    assert "not authorized" in found.why
+
+
+def test_units_without_a_table_of_their_own_say_so(tables: OwnTables) -> None:
+    with pytest.raises(TableNotFound, match="no-such-table"):
+        Units("no-such-table", client=tables.engine.client()).check_access()
+
+
+def test_a_table_by_its_name_alone_is_refused(tables: OwnTables) -> None:
+    with pytest.raises(InvalidUnitRequest, match="table is "):
+        tables.units().check_access([tables.accounts])  # type: ignore[list-item]  # that is the mistake

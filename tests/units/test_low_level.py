@@ -1,0 +1,206 @@
+"""``unit.client``: the low-level API's own parameters and replies."""
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from kit.engines import Engine, engine_named, first_on
+from units.own_tables import OwnTables, dumped, own_tables, some_name
+
+from ticketlock import ConditionFailed, InvalidUnitRequest, TableNotFound
+from ticketlock.units import UnitClient, Units
+
+ITEM = {"balance": 100, "owner": {"name": "Ada", "city": "London"}, "tags": {"a", "b"}, "photo": b"\x00\x01"}
+VALUES = {":n": {"N": "1"}, ":city": {"S": "Paris"}}
+UPDATES: list[dict[str, Any]] = [
+    {"UpdateExpression": "SET balance = balance + :n", "ExpressionAttributeValues": {":n": {"N": "1"}}},
+    {"UpdateExpression": "REMOVE tags, nothing"},
+    {
+        "UpdateExpression": "SET #owner.city = :city, fresh = :n REMOVE photo",
+        "ExpressionAttributeNames": {"#owner": "owner"},
+        "ExpressionAttributeValues": VALUES,
+        "ConditionExpression": "#owner.city <> :city",
+    },
+]
+
+
+@pytest.fixture(scope="module", params=first_on("moto", ["moto", "ministack"]))
+def engine(request: pytest.FixtureRequest, url_of: Callable[[str], str]) -> Iterator[Engine]:
+    with engine_named(request.param, url_of) as named:
+        yield named
+
+
+@pytest.fixture(scope="module")
+def tables(engine: Engine) -> Iterator[OwnTables]:
+    with own_tables(engine) as made:
+        yield made
+
+
+@pytest.fixture
+def units(tables: OwnTables) -> Units:
+    return tables.units()
+
+
+@pytest.fixture
+def client(units: Units) -> UnitClient:
+    """Of a unit that is never committed."""
+    return units.begin().client
+
+
+@pytest.fixture
+def at(tables: OwnTables) -> dict[str, Any]:
+    """Where an item is."""
+    name = some_name()
+    tables.write({"id": name, **ITEM})
+    return {"TableName": tables.accounts, "Key": {"id": {"S": name}}}
+
+
+def ordered(reply: dict[str, Any]) -> dict[str, Any]:
+    """A reply in which the members of sets are in order; without what is about the request."""
+    return {
+        name: {
+            attribute: {kind: sorted(value) if kind == "SS" else value for kind, value in each.items()}
+            for attribute, each in item.items()
+        }
+        for name, item in reply.items()
+        if name in ("Attributes", "Item")
+    }
+
+
+def test_an_item_is_as_a_plain_client_finds_it(tables: OwnTables, client: UnitClient, at: dict[str, Any]) -> None:
+    assert ordered(client.get_item(**at, ConsistentRead=True)) == ordered(tables.client.get_item(**at))
+
+
+def test_an_item_that_is_not_there_is_not_in_the_reply(tables: OwnTables, client: UnitClient) -> None:
+    assert client.get_item(TableName=tables.accounts, Key={"id": {"S": some_name()}}) == {}
+
+
+def test_an_item_is_without_the_attributes_of_units(units: Units, at: dict[str, Any]) -> None:
+    with units.begin() as unit:
+        unit.client.update_item(**at, **UPDATES[0])
+    assert set(units.begin().client.get_item(**at)["Item"]) == {"id", *ITEM}
+
+
+def test_a_projection_leaves_the_rest_out(client: UnitClient, at: dict[str, Any]) -> None:
+    only = {"ProjectionExpression": "#owner.city, balance", "ExpressionAttributeNames": {"#owner": "owner"}}
+    assert client.get_item(**at, **only) == {"Item": dumped({"owner": {"city": "London"}, "balance": 100})}
+
+
+# moto tells more than what is updated of a map, and what it has removed.
+@pytest.mark.parametrize("engine", ["ministack"], indirect=True)
+@pytest.mark.parametrize("returned", ["NONE", "ALL_OLD", "UPDATED_OLD", "ALL_NEW", "UPDATED_NEW"])
+@pytest.mark.parametrize("update", UPDATES, ids=lambda update: update["UpdateExpression"])
+def test_an_update_replies_as_a_plain_client_s(
+    tables: OwnTables, client: UnitClient, at: dict[str, Any], update: dict[str, Any], returned: str
+) -> None:
+    ours = client.update_item(**at, **update, ReturnValues=returned)
+    assert ordered(ours) == ordered(tables.client.update_item(**at, **update, ReturnValues=returned))
+
+
+@pytest.mark.parametrize("returned", ["NONE", "ALL_OLD"])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_puts_and_deletes_reply_as_a_plain_client_s(
+    tables: OwnTables, units: Units, at: dict[str, Any], is_there: bool, returned: str
+) -> None:
+    if not is_there:
+        tables.client.delete_item(**at)
+    item = {**at["Key"], "balance": {"N": "7"}}
+    put = {"TableName": at["TableName"], "Item": item, "ReturnValues": returned}
+    ours = units.begin().client.put_item(**put), units.begin().client.delete_item(**at, ReturnValues=returned)
+    before = tables.stored(at["Key"]["id"]["S"])
+    theirs = tables.client.put_item(**put)
+    if before is not None:
+        tables.write(before)
+    else:
+        tables.client.delete_item(**at)
+    assert ordered(ours[0]) == ordered(theirs)
+    assert ordered(ours[1]) == ordered(tables.client.delete_item(**at, ReturnValues=returned))
+
+
+def test_what_it_writes_is_committed_with_the_unit(tables: OwnTables, units: Units, at: dict[str, Any]) -> None:
+    other = some_name()
+    with units.begin() as unit:
+        unit.client.update_item(**at, **UPDATES[0])
+        unit.client.put_item(TableName=at["TableName"], Item=dumped({"id": other, "balance": 1}))
+        assert unit.get(units.table(tables.accounts), {"id": other}) == {"id": other, "balance": 1}
+        assert tables.stored(other) is None
+    assert [tables.balance(at["Key"]["id"]["S"]), tables.balance(other)] == [101, 1]
+
+
+def test_several_items_are_read_together(client: UnitClient, at: dict[str, Any]) -> None:
+    absent = {**at, "Key": {"id": {"S": some_name()}}}
+    only = {**at, "ProjectionExpression": "balance"}
+    reply = client.transact_get_items(TransactItems=[{"Get": absent}, {"Get": only}])
+    assert reply == {"Responses": [{}, {"Item": {"balance": {"N": "100"}}}]}
+
+
+def test_a_condition_that_does_not_hold_is_told_at_its_line(client: UnitClient, at: dict[str, Any]) -> None:
+    condition = {"ConditionExpression": "balance > :n", "ExpressionAttributeValues": {":n": {"N": "100"}}}
+    with pytest.raises(ConditionFailed) as raised:
+        client.delete_item(**at, **condition)
+    assert raised.value.key == {"id": at["Key"]["id"]["S"]}
+    assert "Item" in client.get_item(**at)
+
+
+def test_a_reply_that_its_caller_changes_is_not_the_unit_s(client: UnitClient, at: dict[str, Any]) -> None:
+    replies = [
+        client.get_item(**at)["Item"],
+        client.update_item(**at, **UPDATES[0], ReturnValues="ALL_NEW")["Attributes"],
+        client.transact_get_items(TransactItems=[{"Get": at}])["Responses"][0]["Item"],
+    ]
+    before = copy.deepcopy(client.get_item(**at))
+    for each in replies:
+        each["owner"]["M"]["city"]["S"] = "Rome"
+        del each["balance"]
+    assert client.get_item(**at) == before
+
+
+def test_a_table_that_is_not_there(client: UnitClient) -> None:
+    with pytest.raises(TableNotFound, match="no-such-table"):
+        client.get_item(TableName="no-such-table", Key={"id": {"S": "a"}})
+
+
+@pytest.mark.parametrize(
+    ("verb", "parameter", "value"),
+    [
+        ("get_item", "AttributesToGet", ["balance"]),
+        ("get_item", "ConsistentRead", "yes"),
+        ("get_item", "Limit", 1),
+        ("get_item", "TableName", None),
+        ("get_item", "Key", None),
+        ("get_item", "ProjectionExpression", ""),
+        ("get_item", "ExpressionAttributeNames", {"#a": 5}),
+        ("put_item", "Expected", {"balance": {"Exists": False}}),
+        ("put_item", "ReturnValues", "ALL_NEW"),
+        ("update_item", "AttributeUpdates", {}),
+        ("update_item", "ConditionalOperator", "AND"),
+        ("update_item", "ReturnValues", ["ALL_NEW"]),
+        ("update_item", "UpdateExpression", None),
+        ("delete_item", "ReturnConsumedCapacity", "TOTAL"),
+        ("delete_item", "ConditionExpression", 5),
+        ("transact_get_items", "ReturnConsumedCapacity", "TOTAL"),
+        ("transact_get_items", "TransactItems", []),
+        ("transact_get_items", "TransactItems", [{"Put": {}}]),
+    ],
+)
+def test_a_parameter_that_it_does_not_take_is_named(
+    tables: OwnTables, client: UnitClient, at: dict[str, Any], verb: str, parameter: str, value: Any
+) -> None:
+    good: dict[str, Any] = {
+        "put_item": {"TableName": tables.accounts, "Item": at["Key"]},
+        "update_item": {**at, **UPDATES[0]},
+        "transact_get_items": {"TransactItems": [{"Get": at}]},
+    }.get(verb, at)
+    getattr(client, verb)(**good)
+    with pytest.raises(InvalidUnitRequest) as raised:
+        getattr(client, verb)(**{**good, parameter: value})
+    assert raised.value.field == parameter or (raised.value.field, parameter) == ("key", "Key")
+
+
+@pytest.mark.parametrize("missing", ["TableName", "Key"])
+def test_a_parameter_that_is_missing_is_named(client: UnitClient, at: dict[str, Any], missing: str) -> None:
+    del at[missing]
+    with pytest.raises(InvalidUnitRequest) as raised:
+        client.get_item(**at)
+    assert raised.value.field == missing

@@ -1,0 +1,99 @@
+"""What plain readers of the tables leave out: the attributes of units, and items that are not there yet."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import boto3
+import pytest
+from boto3.dynamodb.conditions import Attr
+from kit.engines import Engine, engine_named, first_on
+from units.own_tables import OwnTables, dumped, own_tables
+
+from ticketlock import InvalidUnitRequest
+from ticketlock.units import Units
+from ticketlock.units._ids import new_id
+
+UNIT = new_id(0)
+
+
+def marked(kind: str) -> dict[str, Any]:
+    return {"_tluMark": {"unit": UNIT, "kind": kind}}
+
+
+ITEMS: dict[str, dict[str, Any]] = {
+    "plain": {"balance": 1},
+    "written": {"balance": 1, "_tluVersion": UNIT},
+    "marked": {"balance": 1, "_tluVersion": UNIT, **marked("write")},
+    "marked, of no unit": {"balance": 1, **marked("write")},
+    "read": {"balance": 1, **marked("read")},
+    "inserted again": {"balance": 1, "_tluVersion": UNIT, **marked("insert")},
+}
+PLACEHOLDER = {"id": "placeholder", **marked("insert")}
+
+
+@pytest.fixture(scope="module", params=first_on("moto", ["moto", "ministack"]))
+def engine(request: pytest.FixtureRequest, url_of: Callable[[str], str]) -> Iterator[Engine]:
+    with engine_named(request.param, url_of) as named:
+        yield named
+
+
+@pytest.fixture(scope="module")
+def tables(engine: Engine) -> Iterator[OwnTables]:
+    with own_tables(engine) as made:
+        for name, item in ITEMS.items():
+            made.write({"id": name, **item})
+        made.write(PLACEHOLDER)
+        yield made
+
+
+@pytest.fixture
+def units(tables: OwnTables) -> Units:
+    return tables.units()
+
+
+def test_a_scan_of_a_plain_client_leaves_placeholders_out(tables: OwnTables, units: Units) -> None:
+    found = tables.client.scan(TableName=tables.accounts, **units.VISIBLE.parameters)["Items"]
+    assert {item["id"]["S"] for item in found} == ITEMS.keys()
+
+
+def test_a_query_of_the_table_resource_leaves_placeholders_out(tables: OwnTables, units: Units) -> None:
+    resource: Any = boto3.resource("dynamodb", endpoint_url=tables.engine.endpoint_url).Table(tables.accounts)
+    for name, there in (("marked", 1), ("placeholder", 0)):
+        condition = {"KeyConditionExpression": "id = :id", "ExpressionAttributeValues": {":id": name}}
+        assert resource.query(**condition)["Count"] == 1
+        assert resource.query(**condition, FilterExpression=units.VISIBLE.condition)["Count"] == there
+
+
+def test_a_filter_of_ones_own_stands_beside_it(tables: OwnTables, units: Units) -> None:
+    resource: Any = boto3.resource("dynamodb", endpoint_url=tables.engine.endpoint_url).Table(tables.accounts)
+    found = resource.scan(FilterExpression=units.VISIBLE.condition & Attr("id").begins_with("p"))["Items"]
+    assert [item["id"] for item in found] == ["plain"]
+
+
+@pytest.mark.parametrize("name", ITEMS)
+def test_an_item_is_cleaned_of_the_attributes_of_units(tables: OwnTables, units: Units, name: str) -> None:
+    assert units.clean(tables.stored(name)) == {"id": name, "balance": 1}  # type: ignore[arg-type]
+    assert units.clean(dumped({"id": name, **ITEMS[name]})) == dumped({"id": name, "balance": 1})
+
+
+def test_a_placeholder_is_no_item(tables: OwnTables, units: Units) -> None:
+    assert units.clean(tables.stored("placeholder")) is None  # type: ignore[arg-type]
+    assert units.clean(dumped(PLACEHOLDER)) is None
+
+
+def test_the_names_are_those_of_the_prefix(tables: OwnTables) -> None:
+    mine = tables.units(prefix="my")
+    assert mine.clean({"id": "a", "myVersion": UNIT, "_tluVersion": UNIT}) == {"id": "a", "_tluVersion": UNIT}
+    assert {"myVersion", "myMark"} <= set(mine.VISIBLE.parameters["ExpressionAttributeNames"].values())
+
+
+@pytest.mark.parametrize("item", [None, 5, [], {1: 2}])
+def test_what_is_no_item_is_refused(units: Units, item: Any) -> None:
+    with pytest.raises(InvalidUnitRequest, match="item is "):
+        units.clean(item)
+
+
+@pytest.mark.parametrize("prefix", ["a.b", "a[0]"])
+def test_a_prefix_that_would_part_a_path_is_refused(tables: OwnTables, prefix: str) -> None:
+    with pytest.raises(InvalidUnitRequest, match="prefix is "):
+        tables.units(prefix=prefix)

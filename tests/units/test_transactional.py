@@ -1,0 +1,302 @@
+"""The decorator: each call is a unit, which runs again after what another try may do better."""
+
+import functools
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from kit.engines import Engine, engine_named, first_on
+from units.own_tables import OwnTables, own_tables, some_name
+
+from ticketlock import (
+    ConditionFailed,
+    InvalidUnitRequest,
+    OutcomeUnknown,
+    RequestNotApplied,
+    UnitConflict,
+    UnitContended,
+    UnitRolledBack,
+    UnitTooLarge,
+)
+from ticketlock.testing import ManualClock
+from ticketlock.units import Unit, Units, UnitTable
+from ticketlock.units._transactional import Tries
+from ticketlock.units._verbs import Terms
+from ticketlock.wire._actions import Sleep
+
+
+@pytest.fixture(scope="module", params=first_on("moto", ["moto", "ministack"]))
+def engine(request: pytest.FixtureRequest, url_of: Callable[[str], str]) -> Iterator[Engine]:
+    with engine_named(request.param, url_of) as named:
+        yield named
+
+
+@pytest.fixture(scope="module")
+def tables(engine: Engine) -> Iterator[OwnTables]:
+    with own_tables(engine) as made:
+        yield made
+
+
+@pytest.fixture
+def units(tables: OwnTables) -> Units:
+    return tables.units()
+
+
+@pytest.fixture
+def accounts(tables: OwnTables, units: Units) -> UnitTable:
+    return units.table(tables.accounts)
+
+
+@pytest.fixture
+def name(tables: OwnTables) -> str:
+    """An account with 100."""
+    name = some_name()
+    tables.write({"id": name, "balance": 100})
+    return name
+
+
+def add_one(unit: Unit, accounts: UnitTable, name: str) -> Any:
+    after = unit.update(accounts, {"id": name}, "SET balance = balance + :n", {":n": 1})
+    assert after is not None
+    return after["balance"]
+
+
+def test_a_call_is_a_unit_that_commits_when_the_function_returns(
+    tables: OwnTables, units: Units, accounts: UnitTable, name: str
+) -> None:
+    @units.transactional()
+    def count(*, unit: Unit) -> Any:
+        counted = add_one(unit, accounts, name)
+        assert tables.balance(name) == 100
+        return counted
+
+    assert count() == 101
+    assert tables.balance(name) == 101
+
+
+def test_the_argument_of_the_unit_has_the_name_that_was_asked_for(
+    tables: OwnTables, units: Units, accounts: UnitTable, name: str
+) -> None:
+    @units.transactional(unit_as="work")
+    def count(account: str, work: Unit) -> None:
+        add_one(work, accounts, account)
+
+    count(name)
+    assert tables.balance(name) == 101
+
+
+def test_what_the_function_raises_rolls_back_and_goes_on(
+    tables: OwnTables, units: Units, accounts: UnitTable, name: str
+) -> None:
+    @units.transactional()
+    def count(*, unit: Unit) -> None:
+        add_one(unit, accounts, name)
+        raise LookupError(name)
+
+    with pytest.raises(LookupError, match=name):
+        count()
+    assert tables.balance(name) == 100
+
+
+def test_a_call_that_meets_a_conflict_runs_again(
+    tables: OwnTables, units: Units, accounts: UnitTable, name: str
+) -> None:
+    seen = []
+
+    @units.transactional()
+    def count(*, unit: Unit) -> None:
+        seen.append(add_one(unit, accounts, name))
+        if len(seen) == 1:
+            with units.begin() as other:
+                other.update(accounts, {"id": name}, "SET balance = :n", {":n": 500})
+
+    count()
+    assert seen == [101, 501]
+    assert tables.balance(name) == 501
+
+
+@pytest.mark.parametrize(
+    "error",
+    [UnitConflict([]), UnitRolledBack("by hand"), UnitContended("in the way")],
+    ids=lambda each: type(each).__name__,
+)
+def test_what_another_try_may_do_better_runs_again_until_the_last_try(units: Units, error: Exception) -> None:
+    tried = []
+
+    @units.transactional(tries=3)
+    def fail(*, unit: Unit) -> None:
+        tried.append(unit.id)
+        raise error
+
+    with pytest.raises(type(error)) as raised:
+        fail()
+    assert raised.value is error
+    assert len(set(tried)) == 3
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OutcomeUnknown("no answer"),
+        RequestNotApplied("throttled"),
+        ConditionFailed("accounts", {"id": "a"}, "balance > :n"),
+        UnitTooLarge("101 items"),
+        ValueError("mine"),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_nothing_else_runs_again(units: Units, error: Exception) -> None:
+    tried = []
+
+    @units.transactional()
+    def fail(*, unit: Unit) -> None:
+        tried.append(unit.id)
+        raise error
+
+    with pytest.raises(type(error)):
+        fail()
+    assert len(tried) == 1
+
+
+def test_a_call_whose_name_was_committed_before_does_not_run(
+    tables: OwnTables, units: Units, accounts: UnitTable, name: str
+) -> None:
+    @units.transactional(name="count-{account}-{part[0]}")
+    def count(account: str, part: list[int], *, unit: Unit) -> Any:
+        assert part
+        return add_one(unit, accounts, account)
+
+    assert [count(name, [1]), count(name, part=[1]), count(name, [2])] == [101, None, 102]
+    assert tables.balance(name) == 102
+
+
+def test_a_name_may_be_made_by_a_function_of_the_arguments(units: Units, accounts: UnitTable, name: str) -> None:
+    @units.transactional(name=lambda account, times: f"{account}/{times % 2}")
+    def count(account: str, times: int, *, unit: Unit) -> Any:
+        assert times < 2
+        return add_one(unit, accounts, account)
+
+    assert [count(name, times) for times in range(4)] == [101, 102, None, None]
+
+
+def test_a_name_that_is_committed_while_the_function_runs_is_committed_once(
+    tables: OwnTables, units: Units, accounts: UnitTable, name: str
+) -> None:
+    runs = []
+
+    @units.transactional(name=name)
+    def count(*, unit: Unit) -> Any:
+        runs.append(unit.id)
+        if len(runs) == 1:
+            count()
+        return add_one(unit, accounts, name)
+
+    assert count() is None
+    assert len(runs) == 2
+    assert tables.balance(name) == 101
+
+
+def test_a_call_whose_name_is_no_text_sends_nothing(units: Units) -> None:
+    @units.transactional(name=lambda: 1.5)  # type: ignore[arg-type]  # that is the mistake
+    def count(*, unit: Unit) -> None:
+        raise AssertionError(unit.id)
+
+    with pytest.raises(InvalidUnitRequest, match=r"name is 1\.5; allowed: text or a whole number"):
+        count()
+
+
+@pytest.mark.parametrize("engine", ["ministack"], indirect=True)  # moto is for one thread
+def test_calls_of_many_threads_lose_no_increment(
+    tables: OwnTables, units: Units, accounts: UnitTable, name: str
+) -> None:
+    @units.transactional(tries=1_000)
+    def count(*, unit: Unit) -> None:
+        add_one(unit, accounts, name)
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(count) for _ in range(20)]:
+            done.result()
+    assert tables.balance(name) == 120
+
+
+class TestTries:
+    def tries(self, clock: ManualClock, most: int = 20) -> Tries:
+        born_ms = clock.read().wall_ms
+        return Tries(Terms("0" * 26, born_ms, 1_000), most, clock, jitter=lambda: 1.0)
+
+    def test_the_longest_pause_doubles_up_to_a_second(self) -> None:
+        tries, pauses = self.tries(ManualClock()), []
+        for _ in range(9):
+            assert not tries.is_the_last()
+            (pause,) = tries.wait()
+            assert isinstance(pause, Sleep)
+            pauses.append(pause.ms)
+        assert pauses == [25, 50, 100, 200, 400, 800, 1_000, 1_000, 1_000]
+
+    def test_each_try_has_an_id_of_its_own_and_the_age_of_the_first(self) -> None:
+        clock = ManualClock()
+        tries = self.tries(clock)
+        first = tries.terms
+        clock.advance(60)
+        assert not tries.is_the_last()
+        list(tries.wait())
+        assert tries.terms.unit > first.unit
+        assert tries.terms.born_ms == first.born_ms
+
+
+class TestRefusals:
+    def test_a_coroutine_function(self, units: Units) -> None:
+        async def work(*, unit: Unit) -> None: ...
+
+        with pytest.raises(TypeError, match=r"is a coroutine function: use ticketlock\.aio\.Units"):
+            units.transactional()(work)
+        with pytest.raises(TypeError, match="is a coroutine function"):
+            units.transactional()(functools.partial(work))
+
+    def test_a_generator_function(self, units: Units) -> None:
+        def work(*, unit: Unit) -> Iterator[str]:
+            yield unit.id
+
+        with pytest.raises(TypeError, match="is a generator function, and begins after its call: use begin"):
+            units.transactional()(work)
+
+    def test_a_function_that_does_not_take_the_unit(self, units: Units) -> None:
+        def work(account: str) -> None: ...
+
+        with pytest.raises(TypeError, match="the unit is given as 'unit', and the function does not take it"):
+            units.transactional()(work)
+
+    def test_a_result_whose_work_would_run_after_the_commit(
+        self, tables: OwnTables, units: Units, accounts: UnitTable, name: str
+    ) -> None:
+        @units.transactional()
+        def count(*, unit: Unit) -> Any:
+            add_one(unit, accounts, name)
+            return (each for each in "abc")
+
+        with pytest.raises(TypeError, match="whose work would run after the commit"):
+            count()
+        assert tables.balance(name) == 100
+
+    @pytest.mark.parametrize(
+        ("field", "value"),
+        [
+            ("tries", 0),
+            ("tries", 1.5),
+            ("tries", True),
+            ("unit_as", ""),
+            ("unit_as", None),
+            ("isolation", "serializable"),
+            ("timeout", -1),
+            ("name", 5),
+            ("name", "{nobody}"),
+            ("name", "{"),
+        ],
+    )
+    def test_an_argument_that_is_wrong_is_told_at_once(self, units: Units, field: str, value: Any) -> None:
+        def work(account: str, *, unit: Unit) -> None: ...
+
+        with pytest.raises(InvalidUnitRequest) as raised:
+            units.transactional(**{field: value})(work)
+        assert raised.value.field == field

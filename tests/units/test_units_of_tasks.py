@@ -1,0 +1,314 @@
+"""What is peculiar to units of tasks: ``async with``, cancellation, a client of one event loop."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+from aiobotocore.config import AioConfig
+from aiobotocore.session import get_session
+from kit.engines import Engine, engine_named
+from units.own_tables import OwnTables, own_tables, some_name
+
+from ticketlock import ClientClosed, ConditionFailed, InvalidUnitRequest, UnitConflict, UnitFinished, aio
+from ticketlock.units import COMMITTED, UnitTable
+from ticketlock.wire._sdk import CLIENT_SETTINGS
+
+PATIENCE_S = 30
+Work = Callable[[aio.Units, UnitTable], Coroutine[Any, Any, Any]]
+
+
+@pytest.fixture(scope="module", params=["ministack"])
+def engine(request: pytest.FixtureRequest, url_of: Callable[[str], str]) -> Iterator[Engine]:
+    """One that aiobotocore reaches."""
+    with engine_named(request.param, url_of) as named:
+        yield named
+
+
+@pytest.fixture(scope="module")
+def tables(engine: Engine) -> Iterator[OwnTables]:
+    with own_tables(engine) as made:
+        yield made
+
+
+@pytest.fixture
+def run(tables: OwnTables) -> Callable[[Work], Any]:
+    """Runs a coroutine function with units and the table, in a loop of its own that ends with it."""
+
+    def run(work: Work) -> Any:
+        async def main() -> Any:
+            async with units_of(tables) as units:
+                accounts = await units.table(tables.accounts)
+                return await asyncio.wait_for(work(units, accounts), PATIENCE_S)
+
+        return asyncio.run(main())
+
+    return run
+
+
+@pytest.fixture
+def names(tables: OwnTables) -> list[str]:
+    """Two accounts with 100 each."""
+    names = [some_name(), some_name()]
+    for name in names:
+        tables.write({"id": name, "balance": 100})
+    return names
+
+
+def units_of(tables: OwnTables, **options: Any) -> aio.Units:
+    return aio.Units(tables.units_name, client_options={"endpoint_url": tables.engine.endpoint_url}, **options)
+
+
+async def move(unit: aio.Unit, accounts: UnitTable, names: list[str], amount: int = 10) -> None:
+    one, other = names
+    less, more = "SET balance = balance - :n", "SET balance = balance + :n"
+    await unit.update(accounts, {"id": one}, less, {":n": amount}, condition="balance >= :n")
+    await unit.update(accounts, {"id": other}, more, {":n": amount})
+
+
+def test_the_end_of_the_block_commits(tables: OwnTables, run: Any, names: list[str]) -> None:
+    async def work(units: aio.Units, accounts: UnitTable) -> None:
+        async with units.begin() as unit:
+            await move(unit, accounts, names)
+            assert await asyncio.to_thread(tables.balance, names[0]) == 100
+
+    run(work)
+    assert [tables.balance(name) for name in names] == [90, 110]
+
+
+def test_what_is_raised_inside_rolls_back_and_goes_on(tables: OwnTables, run: Any, names: list[str]) -> None:
+    async def work(units: aio.Units, accounts: UnitTable) -> None:
+        async with units.begin() as unit:
+            await move(unit, accounts, names)
+            raise LookupError("mine")
+
+    with pytest.raises(LookupError, match="mine"):
+        run(work)
+    assert [tables.balance(name) for name in names] == [100, 100]
+
+
+def test_every_verb_is_there(tables: OwnTables, run: Any, names: list[str]) -> None:
+    one, other = names
+
+    async def work(units: aio.Units, accounts: UnitTable) -> None:
+        async with units.begin() as unit:
+            assert await unit.get(accounts, {"id": one}) == {"id": one, "balance": 100}
+            await unit.check(accounts, {"id": one}, "balance = :n", {":n": 100})
+            assert await unit.put(accounts, {"id": one, "balance": 1}) == {"id": one, "balance": 100}
+            assert await unit.delete(accounts, {"id": other}) == {"id": other, "balance": 100}
+            assert await unit.get_all([(accounts, {"id": other}), (accounts, {"id": one})]) == [
+                None,
+                {"id": one, "balance": 1},
+            ]
+            await unit.commit()
+            with pytest.raises(UnitFinished):
+                await unit.rollback()
+        unit = units.begin()
+        await unit.put(accounts, {"id": other, "balance": 5})
+        await unit.rollback()
+        with pytest.raises(UnitFinished):
+            await unit.get(accounts, {"id": other})
+        assert await units.get(accounts, {"id": one}) == {"id": one, "balance": 1}
+        both = [(accounts, {"id": name}) for name in names]
+        assert await units.get_all(both, isolation=COMMITTED) == [{"id": one, "balance": 1}, None]
+
+    run(work)
+    assert [tables.balance(name) for name in names] == [1, None]
+
+
+def test_the_low_level_api_is_there(tables: OwnTables, run: Any, names: list[str]) -> None:
+    def at(name: str) -> dict[str, Any]:
+        return {"TableName": tables.accounts, "Key": {"id": {"S": name}}}
+
+    async def work(units: aio.Units, _: UnitTable) -> None:
+        async with units.begin() as unit:
+            dynamodb, one = unit.client, {":n": {"N": "1"}}
+            change = {"UpdateExpression": "SET balance = balance + :n", "ExpressionAttributeValues": one}
+            reply = await dynamodb.update_item(**at(names[0]), **change, ReturnValues="UPDATED_NEW")
+            assert reply == {"Attributes": {"balance": {"N": "101"}}}
+            await dynamodb.delete_item(**at(names[1]))
+            await dynamodb.put_item(TableName=tables.accounts, Item={"id": {"S": names[1]}, "balance": {"N": "2"}})
+            first = await dynamodb.get_item(**at(names[0]))
+            both = await dynamodb.transact_get_items(TransactItems=[{"Get": at(name)} for name in names])
+            assert both["Responses"][0] == first
+            with pytest.raises(ConditionFailed):
+                await dynamodb.delete_item(**at(names[0]), ConditionExpression="attribute_exists(nothing)")
+
+    run(work)
+    assert [tables.balance(name) for name in names] == [101, 2]
+
+
+def test_a_task_that_is_cancelled_inside_rolls_back(tables: OwnTables, run: Any, names: list[str]) -> None:
+    async def work(units: aio.Units, accounts: UnitTable) -> None:
+        inside = asyncio.Event()
+
+        async def stay() -> None:
+            async with units.begin() as unit:
+                await move(unit, accounts, names)
+                inside.set()
+                await asyncio.Event().wait()
+
+        staying = asyncio.create_task(stay())
+        await inside.wait()
+        staying.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await staying
+
+    run(work)
+    assert [tables.balance(name) for name in names] == [100, 100]
+
+
+def test_a_commit_whose_task_is_cancelled_goes_on_to_its_end_before_the_units_are_closed(
+    tables: OwnTables, run: Any, names: list[str]
+) -> None:
+    async def work(units: aio.Units, accounts: UnitTable) -> None:
+        async def commit() -> None:
+            async with units.begin() as unit:
+                await move(unit, accounts, names)
+                asyncio.get_running_loop().call_soon(committing.cancel)
+
+        committing = asyncio.create_task(commit())
+        with pytest.raises(asyncio.CancelledError):
+            await committing
+
+    run(work)
+    assert [tables.balance(name) for name in names] == [90, 110]
+
+
+def test_a_task_that_is_cancelled_at_any_moment_leaves_all_or_nothing(
+    tables: OwnTables, run: Any, names: list[str]
+) -> None:
+    """Cancelled when it has passed the loop's queue of callbacks so many times."""
+
+    async def work(units: aio.Units, accounts: UnitTable) -> int:
+        async def transfer() -> None:
+            async with units.begin() as unit:
+                await move(unit, accounts, names, 1)
+
+        cancelled = 0
+        for turns in range(0, 60, 2):
+            moving = asyncio.create_task(transfer())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            moving.cancel()
+            await asyncio.wait({moving})
+            cancelled += moving.cancelled()
+            if not moving.cancelled():
+                # The one before may have committed meanwhile, after its task was cancelled.
+                assert moving.exception() is None or isinstance(moving.exception(), UnitConflict)
+        return cancelled
+
+    assert run(work) > 5
+    one, other = (tables.balance(name) for name in names)
+    assert one + other == 200
+
+
+def test_access_is_checked(run: Any) -> None:
+    async def work(units: aio.Units, accounts: UnitTable) -> list[Any]:
+        return await units.check_access([accounts])
+
+    assert run(work) == []
+
+
+def test_no_task_is_left_when_the_units_are_closed(tables: OwnTables, names: list[str]) -> None:
+    async def main() -> set[Any]:
+        async with units_of(tables) as units, units.begin() as unit:
+            await move(unit, await units.table(tables.accounts), names)
+        return asyncio.all_tasks() - {asyncio.current_task()}
+
+    assert asyncio.run(main()) == set()
+
+
+class TestTransactional:
+    def test_calls_of_many_tasks_lose_no_increment(self, tables: OwnTables, run: Any, names: list[str]) -> None:
+        async def work(units: aio.Units, accounts: UnitTable) -> None:
+            @units.transactional(tries=1_000)
+            async def count(*, unit: aio.Unit) -> None:
+                await unit.update(accounts, {"id": names[0]}, "SET balance = balance + :n", {":n": 1})
+
+            await asyncio.gather(*(count() for _ in range(10)))
+
+        run(work)
+        assert tables.balance(names[0]) == 110
+
+    def test_a_call_whose_name_was_committed_before_does_not_run(
+        self, tables: OwnTables, run: Any, names: list[str]
+    ) -> None:
+        async def work(units: aio.Units, accounts: UnitTable) -> list[Any]:
+            @units.transactional(name="{account}-once")
+            async def count(account: str, *, unit: aio.Unit) -> str:
+                await unit.update(accounts, {"id": account}, "SET balance = balance + :n", {":n": 1})
+                return "done"
+
+            return [await count(names[0]), await count(names[0])]
+
+        assert run(work) == ["done", None]
+        assert tables.balance(names[0]) == 101
+
+    def test_the_last_conflict_is_raised(self, run: Any) -> None:
+        tried = []
+
+        async def work(units: aio.Units, _: UnitTable) -> None:
+            @units.transactional(tries=2)
+            async def fail(*, unit: aio.Unit) -> None:
+                tried.append(unit.id)
+                raise UnitConflict([])
+
+            await fail()
+
+        with pytest.raises(UnitConflict):
+            run(work)
+        assert len(set(tried)) == 2
+
+    def test_a_plain_function_is_refused_at_once(self, tables: OwnTables) -> None:
+        def work(*, unit: aio.Unit) -> None: ...
+
+        with pytest.raises(TypeError, match=r"is no coroutine function: use ticketlock\.units\.Units"):
+            units_of(tables).transactional()(work)  # type: ignore[arg-type]  # that is the mistake
+
+
+class TestOpening:
+    def test_units_that_were_not_entered_say_so(self, tables: OwnTables) -> None:
+        with pytest.raises(ClientClosed, match="async with"):
+            asyncio.run(units_of(tables).table(tables.accounts))
+
+    def test_units_that_are_closed_say_so(self, tables: OwnTables) -> None:
+        async def main() -> None:
+            async with units_of(tables) as units:
+                pass
+            async with units.begin():
+                pass
+
+        with pytest.raises(ClientClosed, match="closed"):
+            asyncio.run(main())
+
+    def test_a_client_of_ones_own_stays_open(self, tables: OwnTables, names: list[str]) -> None:
+        async def main() -> None:
+            config, url = AioConfig(**CLIENT_SETTINGS), tables.engine.endpoint_url
+            async with get_session().create_client("dynamodb", endpoint_url=url, config=config) as dynamodb:
+                async with aio.Units(tables.units_name, client=dynamodb) as units, units.begin() as unit:
+                    await move(unit, await units.table(tables.accounts), names)
+                await dynamodb.describe_table(TableName=tables.accounts)
+
+        asyncio.run(main())
+        assert [tables.balance(name) for name in names] == [90, 110]
+
+    def test_a_client_that_repeats_by_itself_is_refused(self, tables: OwnTables) -> None:
+        async def main() -> None:
+            options = {"endpoint_url": tables.engine.endpoint_url, "config": AioConfig()}
+            async with aio.Units(tables.units_name, client_options=options):
+                pass
+
+        with pytest.raises(ValueError, match="total_max_attempts"):
+            asyncio.run(main())
+
+    @pytest.mark.parametrize(("field", "options"), [("table_name", {}), ("client", {"client": object()})])
+    def test_what_is_wrong_is_named(self, tables: OwnTables, field: str, options: dict[str, Any]) -> None:
+        async def main() -> None:
+            given = options or {"client_options": {"endpoint_url": tables.engine.endpoint_url}}
+            async with aio.Units("", **given):
+                pass
+
+        with pytest.raises(InvalidUnitRequest) as raised:
+            asyncio.run(main())
+        assert raised.value.field in (field, "table_name")
