@@ -89,12 +89,22 @@ def test_the_settings_and_their_defaults_are_those_of_the_client() -> None:
 
 
 def test_the_errors_are_those_that_a_client_raises() -> None:
-    of_workflows = {"EventBudgetExceeded", "TaskNotAllowed", "TicketLockError"}
+    others = {"EventBudgetExceeded", "TaskNotAllowed", "TicketLockError"} | units_errors()
     told = {names.strip("`"): base.strip("`") for names, base, _ in rows("docs/client.md", "Errors")[2:]}
-    assert set(told) == set(ticketlock.errors.__all__) - of_workflows
+    assert set(told) == set(ticketlock.errors.__all__) - others
     for name, base in told.items():
         bases = [each.__name__ for each in getattr(ticketlock, name).__mro__]
         assert not base or base in bases
+
+
+def units_errors() -> set[str]:
+    errors = {name: getattr(ticketlock.errors, name) for name in ticketlock.errors.__all__}
+    return {name for name, error in errors.items() if issubclass(error, ticketlock.errors.UnitError)}
+
+
+def test_the_errors_of_units_are_all_told() -> None:
+    told = {name for names, *_ in rows("docs/units.md", "Errors")[2:] for name in re.findall(r"`(\w+)`", names)}
+    assert units_errors() - {"UnitError"} <= told
 
 
 def test_the_permissions_are_those_that_the_construct_grants() -> None:
