@@ -22,6 +22,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import boto3
@@ -276,10 +277,8 @@ def latency(subject: Subject, console: Console, rounds: int) -> list[Check]:
             mine, theirs = subject.filled(count), subject.filled(count)
             unit = update_all(mine, SERIALIZABLE, together=together)
             for _ in range(rounds):
-                sides["unit"].append(_timed(lambda unit=unit: unit(subject)))
-                sides["plain"].append(
-                    _timed(lambda keys=theirs, together=together: by_hand(subject, keys, together=together))
-                )
+                sides["unit"].append(_timed(partial(unit, subject)))
+                sides["plain"].append(_timed(partial(by_hand, subject, theirs, together=together)))
             ours, plain = (statistics.median(side) * 1_000 for side in sides.values())
             how = "get_all" if together else "one by one"
             table.add_row(f"{count}", how, f"{ours:.2f}", f"{plain:.2f}", f"{ours / plain:.2f}")

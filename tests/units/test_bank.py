@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 from kit.bank import Bank, Staff
-from kit.mishaps import delivered_twice, reply_lost, reply_withheld, request_lost, unharmed
+from kit.mishaps import Mishap, delivered_twice, reply_lost, reply_withheld, request_lost, unharmed
 from kit.proxy import Proxy
 from kit.weather import Weather
 from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock.wire._sdk import make_client
 
-ODDS = {unharmed: 30, reply_lost: 2, reply_withheld: 1, request_lost: 1, delivered_twice: 1}
+ODDS: dict[Mishap, int] = {unharmed: 30, reply_lost: 2, reply_withheld: 1, request_lost: 1, delivered_twice: 1}
 WHOLE = pytest.param(
     8, 10, 400, 2, id="whole", marks=pytest.mark.verify("a smaller bank, with fewer kills, shows the same")
 )
