@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -145,7 +145,10 @@ class WithoutUnits:
         return int(found["Item"]["balance"]["N"])
 
 
-WAYS: dict[str, type[WithUnits] | type[WithoutUnits]] = {"with units": WithUnits, "without units": WithoutUnits}
+WAYS: dict[str, Callable[[Bank], "WithUnits | WithoutUnits"]] = {
+    "with units": WithUnits,
+    "without units": WithoutUnits,
+}
 
 
 def work(bank: Bank, way: str, process: int, first: int) -> None:

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any, Literal
 
 from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
-from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
+from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutError
 from kit.engines import Engine
 
 from ticketlock import Lease, LockClient, LockTable
@@ -38,6 +38,7 @@ class Lost(Enum):
     NOT_SENT = "not sent"
     REQUEST = "request lost"
     REPLY = "reply lost"
+    CONFLICT = "refused beside another transaction"
     KILLED_BEFORE = "killed before it is sent"
     KILLED_AFTER = "killed before its reply is read"
 
@@ -109,6 +110,9 @@ class Line:
         if Lost.NOT_SENT in struck:
             self._clock.advance(_LOST_FOR_S)
             raise ConnectTimeoutError(endpoint_url=_ENDPOINT)
+        if Lost.CONFLICT in struck:
+            self._clock.advance(_LOST_FOR_S)
+            raise _conflict(model.name)
         if Lost.REQUEST in struck:
             self._wait_in_vain()
 
@@ -258,6 +262,15 @@ class UnitsWorld:
         """Take a lock from its holder, who is not told."""
         table = LockTable(self.books.engine.table_name, client=self.books.engine.client())
         table.force_release(lease.lock, lease.fencing_token)
+
+
+def _conflict(operation: str) -> ClientError:
+    """As DynamoDB refuses a transaction, or a write, beside another on the same item; nothing was written."""
+    response: Any = {"Error": {"Code": "TransactionConflictException", "Message": "Transaction is ongoing"}}
+    if operation.startswith("Transact"):
+        response["Error"]["Code"] = "TransactionCanceledException"
+        response["CancellationReasons"] = [{"Code": "TransactionConflict"}]
+    return ClientError(response, operation)
 
 
 def some_account() -> dict[str, Any]:

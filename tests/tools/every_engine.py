@@ -16,9 +16,12 @@ from ticketlock_local.checkout import ROOT
 from ticketlock_local.engines.dynoxide import dynoxide_program
 from ticketlock_local.errors import LocalCloudError
 
-# On moto's interpreter there is one engine only. What needs many processes is asked of the client.
+# On moto's interpreter there is one engine only. What needs many processes is asked of the client. Units do not run in
+# memory.
 _CONTRACT = (
     "tests/locks",
+    "tests/units",
+    "--ignore=tests/units/test_bank.py",
     "tests/workflow",
     "--ignore=tests/workflow/interpreted",
     "tests/client/test_processes.py",

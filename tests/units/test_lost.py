@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import pytest
+from botocore.exceptions import ClientError
 from kit.units import Books, Key, Lost, Party, some_account, some_name
 
 from ticketlock.errors import ConditionFailed, OutcomeUnknown, RequestNotApplied, TicketLockError, UnitFinished
@@ -83,7 +84,7 @@ def test_one_that_loses_all_from_some_request_on_tells_rightly_what_became_of_it
         with pytest.raises(TicketLockError) as told:
             transfer.run()
         ann.line.losses.clear()
-        perhaps = is_the_commit and what is not Lost.NOT_SENT
+        perhaps = is_the_commit and what in (Lost.REQUEST, Lost.REPLY)
         assert type(told.value) is (OutcomeUnknown if perhaps else RequestNotApplied), f"from request {first} on"
         assert transfer.times() == int(is_the_commit and what is Lost.REPLY)
 
@@ -210,3 +211,55 @@ class TestASecondAttemptAfterALostRequest:
         with pytest.raises(ConditionFailed):
             unit.commit()
         assert books.balance(account) == 100
+
+
+class TestACopyOfACommitThatArrivesLate:
+    def arrives(self, books: Books, ann: Party) -> None:
+        """As it was sent: what a request that was given up is, when something on the way lets it go."""
+        (commit, *_) = [sent for sent in ann.line.sent if sent.operation == COMMIT]
+        books.onlooker.transact_write_items(**commit.parameters)
+
+    def test_is_applied_if_nothing_has_changed_which_is_why_it_is_unknown(
+        self, books: Books, ann: Party, transfer: Transfer
+    ) -> None:
+        ann.loses(Lost.REQUEST, 1, 1_000, COMMIT)
+        with pytest.raises(OutcomeUnknown):
+            transfer.run()
+        assert transfer.times() == 0
+        self.arrives(books, ann)
+        assert transfer.times() == 1
+
+    def test_is_refused_if_others_have_changed_what_it_rests_on(
+        self, books: Books, ann: Party, ben: Party, transfer: Transfer
+    ) -> None:
+        ann.loses(Lost.REQUEST, 1, 1_000, COMMIT)
+        with pytest.raises(OutcomeUnknown):
+            transfer.run()
+        ben.changes(transfer.source, 7)
+        with pytest.raises(ClientError, match="ConditionalCheckFailed"):
+            self.arrives(books, ann)
+        assert (books.balance(transfer.source), books.balance(transfer.target)) == (7, 50)
+
+    def test_is_refused_if_its_name_was_committed_by_another_attempt(
+        self, books: Books, ann: Party, ben: Party, account: Key
+    ) -> None:
+        name = some_name()
+        ann.loses(Lost.REQUEST, 1, 1_000, COMMIT)
+        unit = ann.begin(name=name)
+        count_blindly(ann, unit, account)
+        with pytest.raises(OutcomeUnknown):
+            unit.commit()
+        with ben.begin(name=name) as again:
+            count_blindly(ben, again, account)
+        with pytest.raises(ClientError, match="ConditionalCheckFailed"):
+            self.arrives(books, ann)
+        assert books.balance(account) == 110
+
+    def test_is_not_applied_a_second_time(self, books: Books, ann: Party, transfer: Transfer) -> None:
+        transfer.run()
+        if books.engine.name == FORGETS_TOKENS:
+            with pytest.raises(ClientError, match="ConditionalCheckFailed"):
+                self.arrives(books, ann)
+        else:
+            self.arrives(books, ann)
+        assert transfer.times() == 1

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ticketlock._expressions._schemas import size_of_update
+from ticketlock._expressions._values import MAX_ITEM_BYTES
 from ticketlock.errors import (
     LockLost,
     OutcomeUnknown,
@@ -35,6 +37,7 @@ from ticketlock.wire._table_time import Moment
 
 _log = logging.getLogger("ticketlock")
 
+_OURS_BYTES = 256
 _AT_ONCE = 200
 """Requests between two looks at the lease."""
 _MARKS_TOGETHER = MOST_ACTIONS - 1
@@ -50,7 +53,8 @@ def entry_of(place: Place, marks: Marks) -> Entry:
     if not place.is_written:
         return Entry(table, key, key_name, "unmark", {})
     differs = None if place.seen is None else changed(image_of(place.seen, marks) or {}, place.image)
-    if differs is None:
+    # DynamoDB measures an Update by what it writes, too: what is refused there is put as a whole.
+    if differs is None or size_of_update(differs[0], len(differs[1])) > MAX_ITEM_BYTES - _OURS_BYTES:
         return Entry(table, key, key_name, "put", place.image)
     return Entry(table, key, key_name, "change", *differs)
 
