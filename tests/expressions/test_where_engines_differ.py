@@ -1,5 +1,7 @@
 """What the engines do otherwise than documented, as docs/engines.md tells it: no more, and no less."""
 
+import uuid
+
 import pytest
 from expressions.asked import item_of, wire
 from expressions.beside import Beside
@@ -94,6 +96,16 @@ def test_what_an_engine_does_otherwise_is_told(engine: Engine, kind: str, told: 
         if not found.are_alike():
             otherwise.add(text)
     assert otherwise == {text for text, engines in told.items() if engine.name in engines}
+
+
+@pytest.mark.parametrize("update", ["REMOVE a", "DELETE a :set"])
+def test_an_update_that_only_takes_away_makes_an_item_on_these_alone(engine: Engine, update: str) -> None:
+    client, table = engine.client(), {"TableName": engine.table_name}
+    key = {"pk": {"S": uuid.uuid4().hex}, "sk": {"S": "-"}}
+    values = {"ExpressionAttributeValues": {":set": VALUES[":set"]}} if ":set" in update else {}
+    client.update_item(**table, Key=key, UpdateExpression=update, **values)
+    found = client.get_item(**table, Key=key, ConsistentRead=True)
+    assert ("Item" in found) == (engine.name in {"moto", "ministack", "dynoxide"})
 
 
 def is_used(name: str, text: str) -> bool:
