@@ -71,6 +71,7 @@ DIFFERENCES = {
         equates_absent=True,
         confuses_elements=True,
     ),
+    "dynoxide": Differences(accepts=_UNCHECKED),
 }
 
 

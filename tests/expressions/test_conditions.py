@@ -52,6 +52,7 @@ ITEM = item_of(
         ("contains(nums, two)", True),
         ("contains(tags, two)", False),
         ("contains(one, two)", False),
+        ("contains(ten, one)", False),
         ("contains(nest, two)", False),
         ("contains(gone, two)", False),
         ("begins_with(txt, one)", False),
@@ -115,6 +116,11 @@ def test_a_number_equals_itself_however_it_is_written() -> None:
     assert holds("one = :a AND one IN (:b) AND contains(primes, :c)", ITEM, a=1, b=1, c=2)
     request = {"ConditionExpression": "one = :a", "ExpressionAttributeValues": {":a": {"N": "1.00e0"}}}
     assert Expressions(request).condition_holds(ITEM)
+
+
+def test_the_bounds_of_between_may_be_one_value() -> None:
+    assert holds("one BETWEEN :low AND :high", ITEM, low=1, high=1)
+    assert not holds("two BETWEEN :low AND :high", ITEM, low=1, high=1)
 
 
 def test_the_size_of_a_text_counts_characters_beyond_the_basic_plane_twice() -> None:

@@ -106,6 +106,8 @@ def test_delete_takes_out_of_a_set_and_the_last_one_takes_the_attribute_along() 
 
 
 def test_deletions_and_removals_alone_do_not_bring_an_item_about() -> None:
+    assert updated("DELETE a :s", s={"x"}) is None
+    assert updated("REMOVE b.c, d[0]") is None
     assert updated("DELETE a :s REMOVE b.c, d[0]", s={"x"}) is None
 
 

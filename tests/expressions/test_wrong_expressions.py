@@ -1,13 +1,23 @@
 """What is wrong whatever the item: told before any item is looked at, in DynamoDB's words."""
 
+import contextlib
 from typing import Any
 
 import pytest
 from expressions.asked import expressions, wire
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ticketlock._expressions._errors import ExpressionInvalid
 from ticketlock._expressions._expressions import Expressions
 
+KINDS = [
+    "ConditionExpression",
+    "FilterExpression",
+    "KeyConditionExpression",
+    "ProjectionExpression",
+    "UpdateExpression",
+]
 VALUES: dict[str, Any] = {
     "n": {"N": "1"},
     "two": {"N": "2"},
@@ -221,3 +231,44 @@ def test_wrong_placeholders(names: Any, values: Any, why: str) -> None:
         Expressions(
             {"ConditionExpression": "a < b", **{name: each for name, each in given.items() if each is not None}}
         )
+
+
+_WORDS = (
+    "( ( ) ) [ ] , . 0 1 a b m #n :v :v AND OR NOT IN BETWEEN = <> < + - SET REMOVE ADD DELETE size( contains( ' _ é "
+    "attribute_exists( attribute_type( begins_with( if_not_exists( list_append( 99999999999"
+)
+
+
+@settings(max_examples=300, derandomize=True, database=None)
+@given(
+    st.sampled_from(KINDS),
+    st.lists(st.sampled_from(_WORDS.split(" ")), min_size=1, max_size=12),
+    st.sampled_from(["", " "]),
+)
+def test_whatever_the_text_it_is_an_expression_or_refused(kind: str, words: list[str], between: str) -> None:
+    request = {
+        kind: between.join(words),
+        "ExpressionAttributeNames": {"#n": "n"},
+        "ExpressionAttributeValues": {":v": wire(1)},
+    }
+    with contextlib.suppress(ExpressionInvalid):
+        Expressions(request)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"ConditionExpression": None},
+        {"ConditionExpression": 1},
+        {"ConditionExpression": b"a = b"},
+        {"ConditionExpression": "#n = b", "ExpressionAttributeNames": {"#n": 1}},
+        {"ConditionExpression": "#n = b", "ExpressionAttributeNames": [("#n", "a")]},
+        {"ConditionExpression": "a = :v", "ExpressionAttributeValues": {":v": 1}},
+        {"ConditionExpression": "a = :v", "ExpressionAttributeValues": {":v": {"M": {1: {"S": "x"}}}}},
+        {"ConditionExpression": "a = :v", "ExpressionAttributeValues": {1: {"S": "x"}}},
+        {"ConditionExpression": "a = :v", "ExpressionAttributeValues": [":v"]},
+    ],
+)
+def test_what_is_no_text_or_map_is_refused(parameters: dict[str, Any]) -> None:
+    with pytest.raises(ExpressionInvalid, match=r"text|map|datatype"):
+        Expressions(parameters)

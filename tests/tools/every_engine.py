@@ -26,6 +26,8 @@ _CONTRACT = (
     "--ignore=tests/workflow/interpreted",
     "tests/client/test_processes.py",
     "tests/client/test_killed.py",
+    "tests/expressions/test_beside_engines.py",
+    "tests/expressions/test_where_engines_differ.py",
 )
 
 

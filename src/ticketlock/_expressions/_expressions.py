@@ -60,7 +60,7 @@ class Expressions:
         self._names: Mapping[str, str] = _given(parameters, "Names")
         values = _given(parameters, "Values")
         self._values = {name: _canonical(name, value) for name, value in values.items()}
-        parsed = [parse(kind, parameters[kind]) for kind in _KINDS if kind in parameters]
+        parsed = [parse(kind, _text(kind, parameters[kind])) for kind in _KINDS if kind in parameters]
         for each in parsed:
             self._check_defined(each)
             self._check_operands(each)
@@ -215,6 +215,12 @@ def _contains(whole: Found | None, part: Found | None) -> bool:
     return part_kind in ("S", "N", "B") and kind in (part_kind + "S", part_kind) and kind != "N" and wanted in content
 
 
+def _text(kind: str, text: Any) -> str:
+    if not isinstance(text, str):
+        raise ExpressionInvalid(f"{kind} is a text, not {text!r}")
+    return text
+
+
 def _canonical(name: str, value: Any) -> Found:
     try:
         return canonical(value)
@@ -225,12 +231,16 @@ def _canonical(name: str, value: Any) -> Found:
 
 def _given(parameters: Mapping[str, Any], which: str) -> Mapping[str, Any]:
     parameter = f"ExpressionAttribute{which}"
-    given: Mapping[str, Any] | None = parameters.get(parameter)
+    given: Any = parameters.get(parameter)
     if given is None:
         return {}
+    if not isinstance(given, Mapping):
+        raise ExpressionInvalid(f"{parameter} is a map, not {given!r}")
     if not given:
         raise ExpressionInvalid(f"{parameter} must not be empty")
     for key, value in given.items():
+        if not isinstance(key, str) or (which == "Names" and not isinstance(value, str)):
+            raise ExpressionInvalid(f"{parameter} contains no text: {key!r}: {value!r}")
         if len(key) > _MAX_PLACEHOLDER_BYTES:
             raise ExpressionInvalid(
                 f"{parameter} contains invalid key: The expression attribute map contains a key that is too long; "

@@ -95,7 +95,9 @@ def _canonical_elements(elements: Iterable[Any], level: int) -> list[Value]:
     return found
 
 
-def _check_text(text: str) -> None:
+def _check_text(text: Any) -> None:
+    if not isinstance(text, str):
+        raise ExpressionInvalid(f"a name is a text, not {text!r}")
     # Nearly all of them are ASCII, which Python knows without looking.
     if not text.isascii():
         try:
