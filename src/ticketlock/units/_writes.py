@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ticketlock._expressions._values import Item as Attributes
 from ticketlock.units import _facts as only_if
 from ticketlock.units._finishing import change
 from ticketlock.units._marks import Marks
@@ -67,7 +68,7 @@ def write(place: Place, unit: str, marks: Marks) -> Write:
     )
 
 
-def changed(before: Item, after: Item) -> tuple[Item, tuple[str, ...]] | None:
+def changed(before: Attributes, after: Attributes) -> tuple[Attributes, tuple[str, ...]] | None:
     """What makes one image of another, attribute by attribute; None if that is too much for an expression."""
     assigned = {name: value for name, value in after.items() if before.get(name) != value}
     removed = tuple(name for name in before if name not in after)
