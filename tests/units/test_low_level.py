@@ -13,7 +13,7 @@ from ticketlock.units import UnitClient, Units
 
 ITEM = {"balance": 100, "owner": {"name": "Ada", "city": "London"}, "tags": {"a", "b"}, "photo": b"\x00\x01"}
 VALUES = {":n": {"N": "1"}, ":city": {"S": "Paris"}}
-UPDATES = [
+UPDATES: list[dict[str, Any]] = [
     {"UpdateExpression": "SET balance = balance + :n", "ExpressionAttributeValues": {":n": {"N": "1"}}},
     {"UpdateExpression": "REMOVE tags, nothing"},
     {
