@@ -64,7 +64,7 @@ verify-rest: install ## what `make test` leaves to `make verify`
 
 docs: install ## the reference of the Python API, into build/reference
 	$(BIN) -W error -m pdoc --template-directory docs/reference --docformat google --output-directory build/reference \
-		ticketlock ticketlock.aio ticketlock.errors ticketlock.testing
+		ticketlock ticketlock.aio ticketlock.errors ticketlock.testing ticketlock.units
 
 wheel: install ## the package for pip, into dist
 	$(BIN) -m build --wheel --no-isolation --outdir $(DIST)

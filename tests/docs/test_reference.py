@@ -12,7 +12,7 @@ import pytest
 pytestmark = pytest.mark.verify("makes the reference in a process of its own")
 
 ROOT = Path(__file__).parents[2]
-MODULES = ("ticketlock", "ticketlock.aio", "ticketlock.errors", "ticketlock.testing")
+MODULES = ("ticketlock", "ticketlock.aio", "ticketlock.errors", "ticketlock.testing", "ticketlock.units")
 
 
 def public(space: pdoc.doc.Module | pdoc.doc.Class) -> Iterator[pdoc.doc.Class | pdoc.doc.Function]:

@@ -59,6 +59,11 @@ def units_of(tables: OwnTables, **options: Any) -> aio.Units:
     return aio.Units(tables.units_name, client_options={"endpoint_url": tables.engine.endpoint_url}, **options)
 
 
+def own_client(tables: OwnTables) -> Any:
+    config = AioConfig(**CLIENT_SETTINGS)
+    return get_session().create_client("dynamodb", endpoint_url=tables.engine.endpoint_url, config=config)
+
+
 async def move(unit: aio.Unit, accounts: UnitTable, names: list[str], amount: int = 10) -> None:
     one, other = names
     less, more = "SET balance = balance - :n", "SET balance = balance + :n"
@@ -159,19 +164,31 @@ def test_a_task_that_is_cancelled_inside_rolls_back(tables: OwnTables, run: Any,
 
 
 def test_a_commit_whose_task_is_cancelled_goes_on_to_its_end_before_the_units_are_closed(
-    tables: OwnTables, run: Any, names: list[str]
+    tables: OwnTables, names: list[str]
 ) -> None:
-    async def work(units: aio.Units, accounts: UnitTable) -> None:
-        async def commit() -> None:
+    async def main() -> None:
+        is_on_its_way, may_go_on = asyncio.Event(), asyncio.Event()
+
+        async def hold_back(**_: Any) -> None:
+            is_on_its_way.set()
+            await may_go_on.wait()
+
+        async def commit(units: aio.Units) -> None:
             async with units.begin() as unit:
-                await move(unit, accounts, names)
-                asyncio.get_running_loop().call_soon(committing.cancel)
+                await move(unit, await units.table(tables.accounts), names)
 
-        committing = asyncio.create_task(commit())
-        with pytest.raises(asyncio.CancelledError):
-            await committing
+        async with own_client(tables) as dynamodb:
+            dynamodb.meta.events.register("before-call.dynamodb.TransactWriteItems", hold_back)
+            async with aio.Units(tables.units_name, client=dynamodb) as units:
+                committing = asyncio.create_task(commit(units))
+                await asyncio.wait_for(is_on_its_way.wait(), PATIENCE_S)
+                committing.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await committing
+                may_go_on.set()
+            assert asyncio.all_tasks() == {asyncio.current_task()}
 
-    run(work)
+    asyncio.run(main())
     assert [tables.balance(name) for name in names] == [90, 110]
 
 
@@ -284,8 +301,7 @@ class TestOpening:
 
     def test_a_client_of_ones_own_stays_open(self, tables: OwnTables, names: list[str]) -> None:
         async def main() -> None:
-            config, url = AioConfig(**CLIENT_SETTINGS), tables.engine.endpoint_url
-            async with get_session().create_client("dynamodb", endpoint_url=url, config=config) as dynamodb:
+            async with own_client(tables) as dynamodb:
                 async with aio.Units(tables.units_name, client=dynamodb) as units, units.begin() as unit:
                     await move(unit, await units.table(tables.accounts), names)
                 await dynamodb.describe_table(TableName=tables.accounts)
