@@ -79,6 +79,8 @@ class MarkedCommit:
         self._marked = [place for place in places if place.writes] + marked
         self._has_read_marks = bool(marked)
         self._entries = [entry_of(place, marks) for place in self._marked]
+        # Where a mark of its own may stand.
+        self._standing: dict[int, Place] = {}
         self._is_answered = True
         self._head: Head
         self._ends_local_ms = 0
@@ -145,6 +147,7 @@ class MarkedCommit:
         while left:
             yield from self._keep_lease()
             batches = self._batches(left)
+            self._standing |= {id(place): place for _, places in batches for place in places}
             replies = yield Together(tuple(request for request, _ in batches))
             placed: list[Place] = []
             met: list[Marked] = []
@@ -159,7 +162,10 @@ class MarkedCommit:
                 elif isinstance(request, TransactWrite) and reply.refused[-1]:
                     raise self._ended(reply.items[-1])
                 else:
-                    self._sort(places, reply, placed, met, conflicts)
+                    own = self._sort(places, reply, met, conflicts)
+                    placed += own
+                    for place in set(map(id, places)) - set(map(id, own)):
+                        del self._standing[place]
             if conflicts:
                 raise conflict(conflicts)
             done = set(map(id, placed))
@@ -208,10 +214,9 @@ class MarkedCommit:
             table=place.table.name,
         )
 
-    def _sort(
-        self, places: Sequence[Place], reply: Reply, placed: list[Place], met: list[Marked], conflicts: list[Place]
-    ) -> None:
-        """What refused each mark: an earlier attempt of its own, another unit, or another version."""
+    def _sort(self, places: Sequence[Place], reply: Reply, met: list[Marked], conflicts: list[Place]) -> list[Place]:
+        """What refused each mark: another unit, or another version; the places where its own mark stands already."""
+        own = []
         refused = reply.refused or (True,)
         for place, is_refused, item in zip(places, refused, reply.items, strict=False):
             if not is_refused:
@@ -220,9 +225,10 @@ class MarkedCommit:
             if mark is None:
                 conflicts.append(place)
             elif mark.unit == self._head.unit:
-                placed.append(place)
+                own.append(place)
             else:
                 met.append(Marked(place.table.name, place.key, place.table.key_names[0], mark))
+        return own
 
     # The decision.
 
@@ -254,7 +260,7 @@ class MarkedCommit:
     def _pass_checks(self, reply: Reply) -> ForkingSteps[None]:
         conflicts: list[Place] = []
         met: list[Marked] = []
-        self._sort(self._checked, replace(reply, refused=reply.refused[1:], items=reply.items[1:]), [], met, conflicts)
+        self._sort(self._checked, replace(reply, refused=reply.refused[1:], items=reply.items[1:]), met, conflicts)
         if conflicts:
             raise conflict(conflicts)
         for each in met:
@@ -293,7 +299,7 @@ class MarkedCommit:
         """Take the marks off that may stand; what fails is left to whoever meets it."""
         unmarked = [
             unmark(place.table.name, place.key, place.table.key_names[0], self._kind_of(place), self._marks)
-            for place in self._marked
+            for place in self._standing.values()
         ]
         for batch in _cut(unmarked, _AT_ONCE):
             for reply in (yield Together(tuple(batch))):
