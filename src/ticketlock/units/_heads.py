@@ -136,11 +136,17 @@ class Heads:
             item["writes"] = {"B": head.inline}
         return self._write("Put", head.unit, only_if.NO_SUCH_ROW, item=item)
 
-    def put_piece(self, head: Head, at: int, piece: bytes) -> Write:
-        """Write down what it writes."""
+    def put_piece(self, head: Head, at: int, piece: bytes, not_after_local_ms: int) -> Write:
+        """Write down what it writes; not once somebody may have closed its record."""
         key = piece_key(head, at)
         return Write(
-            "Put", key, only_if.NO_SUCH_ROW, item={**key, "data": {"B": piece}}, names=_NAMES, table=self.table
+            "Put",
+            key,
+            only_if.NO_SUCH_ROW,
+            item={**key, "data": {"B": piece}},
+            names=_NAMES,
+            not_after_local_ms=not_after_local_ms,
+            table=self.table,
         )
 
     def delete_piece(self, head: Head, at: int) -> Write:

@@ -95,9 +95,10 @@ class MarkedCommit:
             OutcomeUnknown: it may or may not be committed.
             TableError: another one; nothing was written.
         """
-        decides = False
+        pieces, decides = (yield from self._begin()), False
         try:
-            pieces = yield from self._open()
+            # Refused, it is there by an attempt of its own: nobody else has its id.
+            self._note((yield self._heads.open(self._head)))
             yield from self._write_down(pieces)
             yield from self._mark_all()
             decides = True
@@ -112,17 +113,17 @@ class MarkedCommit:
 
     # The record.
 
-    def _open(self) -> ForkingSteps[list[bytes]]:
+    def _begin(self) -> ForkingSteps[list[bytes]]:
+        """Make the record; nothing is sent yet."""
         reply: Reply = yield Pause(0)
         commit = self._commit
         head = Head(commit.unit, "pending", commit.born_ms, self._leased(reply.now), attempt=commit.attempt)
         self._head, pieces = with_writes(head, self._entries)
-        # Refused, it is there by an attempt of its own: nobody else has its id.
-        self._note((yield self._heads.open(self._head)))
         return pieces
 
     def _write_down(self, pieces: Sequence[bytes]) -> ForkingSteps[None]:
-        yield from self._all([self._heads.put_piece(self._head, at, piece) for at, piece in enumerate(pieces)])
+        put, until_ms = self._heads.put_piece, self._ends_local_ms
+        yield from self._all([put(self._head, at, piece, until_ms) for at, piece in enumerate(pieces)])
 
     def _leased(self, now: Moment) -> int:
         self._ends_local_ms = now.local_ms + LEASE_MS - _CLOCKS_DRIFT_MS
