@@ -2,7 +2,8 @@
 
     make bench, or: PYTHONPATH=tests python benchmarks/units_cost.py [--quick]
 
-- cost: units that update N items, or only read them, at each level, with and without one ``get_all``;
+- cost: units that update N items, or only read them, at each level, with and without one ``get_all``; and such that are
+  committed by marks;
 - latency: a client of plain boto3, as it is made without settings, makes the same reads and one TransactWriteItems
   with a version that is checked; in turn, and the median counts;
 - rivals: twenty threads update one item, with 20 ms of work between the read and the commit.
@@ -43,12 +44,15 @@ LEVELS = (UNCOMMITTED, COMMITTED, SERIALIZABLE)
 UNITS_TARGETS = {3: 6, 10: 20, 100: 200}
 REQUESTS_TARGETS = {True: 2, False: 11}
 READ_TARGETS = (1, 20)
+MARKED_SIZES = (10, 100, 500)
+MARKED_TARGETS = {("updates", 500): 1_100, ("inserts", 500): 1_650}
 MOST_OF_PLAIN = 1.3
 RIVALS, WORK_S = 20, 0.02
 _LATENCY_SIZES = (1, 3, 10)
 _LONGEST_PAUSE_S = 1.0
 _ADD, _ONE = "SET balance = balance + :one", {":one": 1}
-_WRITES = "TransactWriteItems"
+_WRITES = ("DeleteItem", "PutItem", "TransactWriteItems", "UpdateItem")
+_WORDS = ("order", "paid", "shipped", "returned", "street", "city", "customer", "amount", "currency", "weight")
 
 
 @contextmanager
@@ -78,6 +82,7 @@ class Meter:
     requests: int = 0
     writes: float = 0
     reads: float = 0
+    mutex: threading.Lock = field(default_factory=threading.Lock)
 
     def watch(self, client: Any) -> None:
         """Count from now on, and ask for the units."""
@@ -86,16 +91,18 @@ class Meter:
 
     def _ask(self, params: dict[str, Any], model: Any, **_: Any) -> None:
         if model.name != "DescribeTable":
-            self.requests += 1
+            with self.mutex:
+                self.requests += 1
             params["ReturnConsumedCapacity"] = "TOTAL"
 
     def _note(self, parsed: Mapping[str, Any], model: Any, **_: Any) -> None:
         told = parsed.get("ConsumedCapacity", [])
         units = sum(table["CapacityUnits"] for table in ([told] if isinstance(told, Mapping) else told))
-        if model.name == _WRITES:
-            self.writes += units
-        else:
-            self.reads += units
+        with self.mutex:
+            if model.name in _WRITES:
+                self.writes += units
+            else:
+                self.reads += units
 
 
 @dataclass
@@ -174,6 +181,38 @@ def update_all(keys: Sequence[Mapping[str, str]], level: Isolation, *, together:
                 unit.update(subject.accounts, key, _ADD, _ONE, blind=blind)
 
     return run
+
+
+def marked(subject: Subject, console: Console, engine: str) -> list[Check]:
+    """Units that are committed by marks: updates of items that units wrote before, and inserts, of about 1 KB."""
+    table = _table(f"a unit of N items of 1 KB, committed by marks, on {engine}", "N", "what", *_COUNTED)
+    checks = []
+    for count in MARKED_SIZES:
+        keys = [{"id": uuid.uuid4().hex} for _ in range(count)]
+        for what, each in (("inserts", _insert), ("updates", _update)):
+
+            def run(subject: Subject, keys: Any = keys, each: Any = each) -> None:
+                with subject.units.begin(engine="marked") as unit:
+                    subject.read(unit, keys, together=True)
+                    for key in keys:
+                        each(subject, unit, key)
+
+            found = cost(subject, run)
+            table.add_row(f"{count}", what, f"{found.requests}", f"{found.writes:g}", f"{found.reads:g}")
+            if (what, count) in MARKED_TARGETS:
+                most = MARKED_TARGETS[what, count]
+                checks.append(Check(f"{what} of {count}, by marks: at most {most} write units", found.writes <= most))
+    console.print(table)
+    return checks
+
+
+def _insert(subject: Subject, unit: Unit, key: Mapping[str, str]) -> None:
+    text = " ".join(random.choice(_WORDS) for _ in range(130))[:850]
+    unit.put(subject.accounts, {**key, "balance": 0, "text": text})
+
+
+def _update(subject: Subject, unit: Unit, key: Mapping[str, str]) -> None:
+    unit.update(subject.accounts, key, _ADD, _ONE)
 
 
 def read_all(keys: Sequence[Mapping[str, str]], level: Isolation, *, together: bool) -> Any:
@@ -360,6 +399,7 @@ def main() -> int:
         with chosen() as (engine, url):
             subject = Subject(url)
             checks = costs(subject, console, engine)
+            checks += marked(subject, console, engine)
             checks += latency(subject, console, 30 if quick else 150)
             rivals(subject, console, 4 if quick else 15)
     except LocalCloudError as error:

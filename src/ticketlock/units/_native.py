@@ -81,7 +81,7 @@ def _refusal(reply: Reply, places: Sequence[Place], met: dict[int, Marked], comm
     if changed:
         return conflict(changed)
     for place in refused:
-        condition = (place.blind or {}).get("ConditionExpression", "")
+        condition = place.blind.parameters.get("ConditionExpression", "") if place.blind is not None else ""
         return ConditionFailed(place.table.name, PYTHON.back(place.key) or {}, condition)
     if commit.name is not None and reply.refused[len(places)]:
         return UnitRolledBack(f"the name {commit.name!r} was used or given up meanwhile: nothing was written")

@@ -28,6 +28,8 @@ class Statement:
         table, key: on which item.
         item: the whole new item of a put.
         parameters: its expressions, as the low-level API has them.
+        expressions: the same, parsed.
+        change: of an update.
     """
 
     kind: Kind
@@ -35,6 +37,8 @@ class Statement:
     key: Item
     item: Attributes | None
     parameters: Mapping[str, Any]
+    expressions: Expressions
+    change: ItemUpdate | None
 
     def applied_to(self, image: Attributes | None) -> Attributes | None:
         """The item after it; None for none.
@@ -44,13 +48,11 @@ class Statement:
             InvalidUnitRequest: an expression is wrong, or does not fit the item.
         """
         with refusing(self.kind):
-            expressions = Expressions(self.parameters)
-            update = ItemUpdate(expressions, self.table.key_names) if self.kind == "update" else None
-            if not expressions.condition_holds(image):
+            if not self.expressions.condition_holds(image):
                 key = PYTHON.back(self.key) or {}
                 raise ConditionFailed(self.table.name, key, self.parameters["ConditionExpression"])
-            if update is not None:
-                return update.applied_to(image, canonical_item(dict(self.key)))
+            if self.change is not None:
+                return self.change.applied_to(image, canonical_item(dict(self.key)))
         return {"put": self.item, "delete": None, "check": image}[self.kind]
 
 
@@ -101,9 +103,10 @@ def statement(kind: Kind, table: UnitTable, given: Given, marks: Marks) -> State
     parameters = given.parameters()
     with refusing(kind):
         expressions = Expressions(parameters)
-        if kind == "update":
-            marks.check_free_of_ours("update", ItemUpdate(expressions, table.key_names).paths)
-    return Statement(kind, table, key, target if kind == "put" else None, parameters)
+        change = ItemUpdate(expressions, table.key_names) if kind == "update" else None
+    if change is not None:
+        marks.check_free_of_ours("update", change.paths)
+    return Statement(kind, table, key, target if kind == "put" else None, parameters, expressions, change)
 
 
 @contextmanager

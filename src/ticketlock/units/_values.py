@@ -52,6 +52,10 @@ class Python:
         """An item in Python values."""
         return None if item is None else {name: _loaded(value) for name, value in item.items()}
 
+    def both(self, before: Item | None, after: Item | None, *, changes: bool) -> tuple[Any, Any]:
+        """An item before and after a statement, as far as a caller is shown it: what a change makes, what others find."""
+        return (None, self.back(after)) if changes else (self.back(before), None)
+
     def values(self, given: Any) -> Item:
         """What ``:value`` placeholders stand for."""
         return self.item("values", given if given is not None else {})
@@ -79,6 +83,10 @@ class LowLevel(Python):
     def back(self, item: Item | None) -> Any:
         """The item as it is."""
         return item
+
+    def both(self, before: Item | None, after: Item | None, *, changes: bool) -> tuple[Any, Any]:  # noqa: ARG002 as above
+        """Both of them."""
+        return before, after
 
 
 PYTHON, LOW_LEVEL = Python(), LowLevel()

@@ -30,7 +30,7 @@ from ticketlock.units._reading import (
     is_as_seen,
 )
 from ticketlock.units._rows import NEVER_USED, Receipt, read_receipt
-from ticketlock.units._statements import Given, Kind, Statement, refusing, statement
+from ticketlock.units._statements import Given, Kind, refusing, statement
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._values import Python
 from ticketlock.units._work import Place, Work
@@ -156,7 +156,7 @@ class Verbs:
             image = image_of(item, marks)
             if place.blind is not None:
                 # If it is refused it stays as it was: the unit cannot be committed without it.
-                image = Statement("update", place.table, place.key, None, place.blind).applied_to(image)
+                image = place.blind.applied_to(image)
                 place.blind, place.is_written = None, True
             seen = None if item is None or marks.is_placeholder(item) else item
             place.is_read, place.seen, place.cut, place.image = True, seen, self._work.cuts, image
@@ -217,7 +217,7 @@ class Verbs:
         place = self._work.place(made.table, made.key)
         is_new = not place.is_read and place.blind is None
         if blind and is_new and fits_an_expression(made.parameters):
-            place.blind = made.parameters
+            place.blind = made
             return None, None
         yield from self._read([place])
         before = place.image
@@ -228,7 +228,7 @@ class Verbs:
             made.table.check_item(after, "statement", _VERSION_BYTES)
         place.image = after
         place.is_written |= kind != "check"
-        return python.back(before), python.back(place.image)
+        return python.both(before, after, changes=kind == "update")
 
     # Ends.
 

@@ -1,12 +1,11 @@
 """What a unit has read and is about to write. No I/O, no clock: its verbs are steps, and evaluated at once."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from ticketlock._expressions._values import Item as Attributes
 from ticketlock._expressions._values import canonical_item
 from ticketlock.units._marks import Marks
+from ticketlock.units._statements import Statement
 from ticketlock.units._tables import UnitTable
 from ticketlock.wire._attributes import Item
 
@@ -26,7 +25,7 @@ class Place:
         is_written: whether it differs by the unit's own statements.
         is_checked: whether the unit may only commit while the item is as it was seen.
         cut: which read brought it: what one request brought together is of one instant.
-        blind: of an item that was not read, the expressions of an update that DynamoDB is to evaluate.
+        blind: of an item that was not read, an update that DynamoDB is to evaluate.
     """
 
     table: UnitTable
@@ -37,7 +36,7 @@ class Place:
     is_written: bool = False
     is_checked: bool = False
     cut: int = 0
-    blind: Mapping[str, Any] | None = None
+    blind: Statement | None = None
 
     @property
     def is_touched(self) -> bool:

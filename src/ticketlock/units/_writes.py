@@ -77,7 +77,7 @@ def changed(before: Attributes, after: Attributes) -> tuple[Attributes, tuple[st
 
 def _blind(place: Place, unit: str, marks: Marks) -> Write:
     assert place.blind is not None
-    given = place.blind
+    given = place.blind.parameters
     conditions = [only_if.UNMARKED, *([f"({given['ConditionExpression']})"] if "ConditionExpression" in given else [])]
     return Write(
         "Update",
