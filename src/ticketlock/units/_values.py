@@ -53,7 +53,7 @@ class Python:
         return None if item is None else {name: _loaded(value) for name, value in item.items()}
 
     def both(self, before: Item | None, after: Item | None, *, changes: bool) -> tuple[Any, Any]:
-        """An item before and after a statement, as far as a caller is shown it: what a change makes, what others find."""
+        """An item before and after a statement, as a caller is shown it: what a change makes, what others find."""
         return (None, self.back(after)) if changes else (self.back(before), None)
 
     def values(self, given: Any) -> Item:
