@@ -1,8 +1,9 @@
 """What a unit is called: 26 characters, the time and 80 random bits, never used again."""
 
 import secrets
+import string
 
-_DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_DIGITS = "".join(each for each in string.digits + string.ascii_uppercase if each not in "ILOU")
 _LENGTH = 26
 _RANDOM_BITS = 80
 
