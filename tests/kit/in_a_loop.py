@@ -17,6 +17,7 @@ from aiobotocore.session import get_session
 
 from ticketlock import aio
 
+_OF_TASKS = aio.Lease | aio.LeaseGroup | aio.Unit | aio.UnitClient
 _PATIENCE_S = 30.0
 """For the end of the loop, in which everything is cancelled; a loop that is stuck must not take the session with it."""
 
@@ -136,4 +137,4 @@ async def _serve(
 def _in_this(loop: Loop, found: Any) -> Any:
     if isinstance(found, tuple) and found and isinstance(found[0], aio.Lease):
         return tuple(InALoop(loop, each) for each in found)
-    return InALoop(loop, found) if isinstance(found, aio.Lease | aio.LeaseGroup) else found
+    return InALoop(loop, found) if isinstance(found, _OF_TASKS) else found

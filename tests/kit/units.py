@@ -7,18 +7,21 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from enum import Enum
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
+import pytest
 from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutError
+from kit.awaited import Awaited
 from kit.engines import Engine
+from kit.in_a_loop import InALoop, Loop
 
-from ticketlock import Lease, LockClient, LockTable
+from ticketlock import Lease, LockClient, LockTable, aio
 from ticketlock.testing import ManualClock, Sent
 from ticketlock.units import Unit, Units, UnitTable
 from ticketlock.units._ids import new_id
 
-UnitsKind = Literal["threads"]
+UnitsKind = Literal["threads", "tasks"]
 Key = Mapping[str, Any]
 
 VERSION, MARK = "_tluVersion", "_tluMark"
@@ -69,6 +72,10 @@ class Loss:
             return False
         self.seen += 1
         return self.first <= self.seen <= self.last
+
+
+THREADS_ONLY = pytest.mark.parametrize("units_kind", ["threads"], indirect=True)
+"""For what is killed, or where somebody acts between two requests: the tests' loop would wait for itself."""
 
 
 class Line:
@@ -205,19 +212,28 @@ class Party:
         line: between its client and the engine.
     """
 
-    def __init__(self, books: Books, kind: UnitsKind, **options: Any) -> None:
-        assert kind == "threads"
+    def __init__(self, books: Books, loop: Loop | None, **options: Any) -> None:
         self.books = books
         self.client = books.engine.client()
         # One request at a time: they are counted and lost by their numbers, and moto has one thread.
         self.client.meta.config.max_pool_connections = 1
         self.line = Line(self.client, books.clock)
-        self.units = Units(
-            books.tables["units"], client=self.client, clocks=books.clock, sleep=books.clock.sleep, **options
-        )
+        self.units = self._made(loop, options)
         self.accounts: UnitTable = self.units.table(books.tables["accounts"])
         self.lines: UnitTable = self.units.table(books.tables["lines"])
         self.line.sent.clear()
+
+    def _made(self, loop: Loop | None, options: Any) -> Units:
+        name, clock = self.books.tables["units"], self.books.clock
+        if loop is None:
+            return Units(name, client=self.client, clocks=clock, sleep=clock.sleep, **options)
+
+        def make() -> aio.Units:
+            return aio.Units(name, client=Awaited(self.client), clocks=clock, **options)
+
+        made = InALoop(loop, loop.do(make))
+        made.__enter__()
+        return cast("Units", made)
 
     def begin(self, **terms: Any) -> Unit:
         return self.units.begin(**terms)
@@ -245,11 +261,11 @@ class UnitsWorld:
     """Who is there in one test."""
 
     books: Books
-    kind: UnitsKind
+    loop: Loop | None
     open: ExitStack
 
     def party(self, **options: Any) -> Party:
-        return Party(self.books, self.kind, **options)
+        return Party(self.books, self.loop, **options)
 
     def locks(self) -> LockClient:
         """A client for locks, on a table of the same engine."""

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 from botocore.exceptions import ClientError
-from kit.units import Books, Key, Lost, Party, some_account, some_name
+from kit.units import THREADS_ONLY, Books, Key, Lost, Party, some_account, some_name
 
 from ticketlock.errors import ConditionFailed, OutcomeUnknown, RequestNotApplied, TicketLockError, UnitFinished
 from ticketlock.units import Unit
@@ -95,6 +95,7 @@ class TestACommitWhoseRepliesAreAllLost:
         transfer.run()
         assert transfer.times() == 1
 
+    @THREADS_ONLY
     def test_is_unknown_if_others_have_written_since_and_it_has_no_name(
         self, books: Books, ann: Party, ben: Party, account: Key
     ) -> None:
@@ -106,6 +107,7 @@ class TestACommitWhoseRepliesAreAllLost:
             unit.commit()
         assert books.balance(account) == 7
 
+    @THREADS_ONLY
     def test_is_known_by_its_name_whatever_others_have_written_since(
         self, books: Books, ann: Party, ben: Party, account: Key
     ) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from kit.engines import engine_names, first_on, wide_engine_names
-from kit.units import MARK, Books, Key, Killed, Lost, Party, UnitsWorld, some_account
+from kit.units import MARK, THREADS_ONLY, Books, Key, Killed, Lost, Party, UnitsWorld, some_account
 
 from ticketlock.errors import UnitContended, UnitRolledBack
 from ticketlock.units import SERIALIZABLE
@@ -71,6 +71,7 @@ def test_more_than_a_hundred_items_are_committed_by_marks_with_two_writes_each_a
     assert is_clean(books, keys)
 
 
+@THREADS_ONLY
 def test_a_pending_unit_is_invisible(books: Books, ann: Party, ben: Party, account: Key) -> None:
     new, seen = some_account(), []
 
@@ -87,6 +88,7 @@ def test_a_pending_unit_is_invisible(books: Books, ann: Party, ben: Party, accou
     assert books.balance(account) == books.balance(new) == 1
 
 
+@THREADS_ONLY
 class TestAProcessThatIsKilled:
     """At each of its requests, before it is sent or before its reply is read."""
 
@@ -169,6 +171,7 @@ class TestLostRequestsAndReplies:
         assert balances(ben, [account, other]) == ([4, 4] if told is None else [100, 50])
 
 
+@THREADS_ONLY
 class TestAnotherUnitsMark:
     """Met while its unit is pending: it has marked the first of two items, and comes to the second."""
 
