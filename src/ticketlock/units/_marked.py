@@ -20,7 +20,7 @@ from ticketlock.errors import (
 )
 from ticketlock.units import _facts as only_if
 from ticketlock.units._commit import MOST_ACTIONS, Commit, conflict, receipt_write
-from ticketlock.units._finishing import finish, unmark
+from ticketlock.units._finishing import close, finish, unmark
 from ticketlock.units._heads import LEASE_MS, Head, Heads, with_writes
 from ticketlock.units._marks import Mark, Marks
 from ticketlock.units._meeting import Marked, Meeting
@@ -89,9 +89,10 @@ class MarkedCommit:
             OutcomeUnknown: it may or may not be committed.
             TableError: another one; nothing was written.
         """
-        decides = False
+        pieces, decides = (yield from self._begin()), False
         try:
-            pieces = yield from self._open()
+            # Refused, it is there by an attempt of its own: nobody else has its id.
+            self._note((yield self._heads.open(self._head)))
             yield from self._write_down(pieces)
             yield from self._mark_all()
             decides = True
@@ -102,21 +103,21 @@ class MarkedCommit:
         except TicketLockError as error:
             if not (yield from self._abort(error, decides=decides)):
                 raise
-        yield from self._finish(pieces)
+        yield from self._finish()
 
     # The record.
 
-    def _open(self) -> ForkingSteps[list[bytes]]:
+    def _begin(self) -> ForkingSteps[list[bytes]]:
+        """Make the record; nothing is sent yet."""
         reply: Reply = yield Pause(0)
         commit = self._commit
         head = Head(commit.unit, "pending", commit.born_ms, self._leased(reply.now), attempt=commit.attempt)
         self._head, pieces = with_writes(head, self._entries)
-        # Refused, it is there by an attempt of its own: nobody else has its id.
-        self._note((yield self._heads.open(self._head)))
         return pieces
 
     def _write_down(self, pieces: Sequence[bytes]) -> ForkingSteps[None]:
-        yield from self._all([self._heads.put_piece(self._head, at, piece) for at, piece in enumerate(pieces)])
+        put, until_ms = self._heads.put_piece, self._ends_local_ms
+        yield from self._all([put(self._head, at, piece, until_ms) for at, piece in enumerate(pieces)])
 
     def _leased(self, now: Moment) -> int:
         self._ends_local_ms = now.local_ms + LEASE_MS - _CLOCKS_DRIFT_MS
@@ -299,7 +300,7 @@ class MarkedCommit:
     def _kind_of(self, place: Place) -> Mark:
         return Mark(self._head.unit, "insert" if place.seen is None else "write")
 
-    def _finish(self, pieces: Sequence[bytes]) -> ForkingSteps[None]:
+    def _finish(self) -> ForkingSteps[None]:
         """Every item gets its new value, and the record is closed; what fails is left to whoever meets it."""
         unit = self._head.unit
         try:
@@ -308,8 +309,7 @@ class MarkedCommit:
                 # A copy of a mark may come late: somebody looks once more before the record is forgotten.
                 return
             now: Moment = (yield Pause(0)).now
-            yield self._heads.close(unit, now.latest_ms)
-            yield from self._all([self._heads.delete_piece(self._head, at) for at in range(len(pieces))])
+            yield from close(self._heads, self._head, now.latest_ms)
         except TableError as error:
             _log.warning("the unit %s is committed, and not finished yet: %s", unit, error)
 
