@@ -145,5 +145,3 @@ def _nothing_is_left(world: UnitsWorld) -> None:
         for item in world.memory.items(table):
             if MARKS.mark in item:
                 raise Broken(f"nothing left: {item} is marked")
-
-

@@ -6,7 +6,6 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 from property import clocks
 
-from ticketlock.testing import InSteps
 from ticketlock.wire._actions import Actions, Call
 from ticketlock.wire._driver import Driver
 
@@ -55,10 +54,13 @@ class Machine(clocks.Machine):
 
     Attributes:
         strands: what it is about to do, side by side.
+        outage, outage_until_ms: what becomes of each of its requests, until then.
     """
 
     strands: list[Strand] = field(default_factory=list)
     driver: Driver = field(init=False)
+    outage: str = ""
+    outage_until_ms: float = 0
 
     def crash(self) -> None:
         self.strands.clear()

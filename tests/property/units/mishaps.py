@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from property.chance import Chance
 
 ON_A_REQUEST = ("request_lost", "reply_lost", "late", "twice", "throttled", "conflict", "doubled")
-ON_ANYTHING = ("crash", "pause", "freeze", "jump", "expire")
+ON_ANYTHING = ("crash", "pause", "freeze", "jump", "expire", "outage")
 ON_A_TRANSACTION = ("abandoned",)
 ONLY_ON_WRITES = ("late", "twice", "doubled")
 
@@ -22,10 +22,13 @@ RATES = {
     "jump": 1,
     "expire": 1,
     "abandoned": 15,
+    "outage": 2,
 }
 """How often, in thousandths of the choices, where it happens at all."""
 
 PAUSES_MS = (500, 3_000, 30_000, 70_000, 4 * 60_000, 11 * 60_000, 3 * 3_600_000, 26 * 3_600_000)
+OUTAGES_MS = (3_000, 12_000, 30_000, 90_000)
+IN_AN_OUTAGE = ("request_lost", "reply_lost", "late", "throttled")
 JUMPS_MS = (0, 90_000, -90_000, 240_000)
 
 
@@ -34,7 +37,7 @@ class Mishaps:
 
     def __init__(self, rates: Mapping[str, int]) -> None:
         self.rates = dict(rates)
-        self._sums = {
+        self._sums: dict[tuple[str, ...], int] = {
             names: sum(self.rates.get(name, 0) for name in names)
             for names in (ON_A_REQUEST, ON_ANYTHING, ON_A_TRANSACTION)
         }

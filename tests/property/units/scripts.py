@@ -432,5 +432,3 @@ def final_reader(world: UnitsWorld, machine: Machine) -> Actions[None]:
 def one_sweep(world: UnitsWorld, machine: Machine) -> Actions[None]:
     swept = yield from machine.driver.follow(sweep(Heads(UNITS), MARKS))
     world.witness.tells(f"{swept}")
-
-

@@ -1,7 +1,7 @@
 """Searches schedules of the simulated world of units; shows one again.
 
-    python -m property.units.search --seeds 0:1000        searches; prints counts, and for what is broken the command
-    python -m property.units.search --seed 17             shows one again, in as few choices as can be found
+python -m property.units.search --seeds 0:1000        searches; prints counts, and for what is broken the command
+python -m property.units.search --seed 17             shows one again, in as few choices as can be found
 """
 
 import argparse

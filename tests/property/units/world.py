@@ -15,12 +15,14 @@ from property.clocks import TrueTime
 from property.faults import SKEWS_MS
 from property.units.machines import Machine, Pending, Strand
 from property.units.mishaps import (
+    IN_AN_OUTAGE,
     JUMPS_MS,
     NONE,
     ON_A_REQUEST,
     ON_A_TRANSACTION,
     ON_ANYTHING,
     ONLY_ON_WRITES,
+    OUTAGES_MS,
     PAUSES_MS,
     Mishaps,
 )
@@ -218,6 +220,7 @@ class UnitsWorld:
         self.calm_since_ms = self.time.now_ms
         for machine in self.machines:
             machine.paused_until_ms = min(machine.paused_until_ms, self.time.now_ms)
+            machine.outage_until_ms = 0
             machine.read_at_ms = min(machine.read_at_ms, self.time.now_ms)
 
     def _let_time_pass(self, ms: float = 0) -> None:
@@ -246,9 +249,7 @@ class UnitsWorld:
 
     # What is done.
 
-    def _resume(
-        self, machine: Machine, strand: Strand, answer: Any = None, error: BaseException | None = None
-    ) -> None:
+    def _resume(self, machine: Machine, strand: Strand, answer: Any = None, error: BaseException | None = None) -> None:
         try:
             action = strand.actions.throw(error) if error is not None else strand.actions.send(answer)
         except StopIteration as end:
@@ -368,7 +369,11 @@ class UnitsWorld:
     def _befalls(self, machine: Machine, pending: Pending) -> bool:
         fault = self.mishaps.which(ON_A_REQUEST, self.chance)
         call = pending.call
-        if fault is None or (fault in ONLY_ON_WRITES and call.operation not in _WRITES):
+        if machine.outage_until_ms > self.time.now_ms:
+            fault = machine.outage
+        if fault in ONLY_ON_WRITES and call.operation not in _WRITES:
+            fault = "reply_lost" if machine.outage_until_ms > self.time.now_ms else None
+        if fault is None:
             return False
         if fault == "conflict" and call.operation not in (_WRITES | _TRANSACTIONS):
             return False
@@ -419,6 +424,10 @@ class UnitsWorld:
             told = f"its wall clock is off by {off_ms} ms"
         elif fault == "crash":
             self.crash(victim)
+        elif fault == "outage":
+            victim.outage = IN_AN_OUTAGE[self.chance.pick(len(IN_AN_OUTAGE))]
+            ms = OUTAGES_MS[self.chance.pick(len(OUTAGES_MS))]
+            victim.outage_until_ms, told = self.time.now_ms + ms, f"{victim.outage} for {ms} ms"
         else:
             ms = PAUSES_MS[self.chance.pick(len(PAUSES_MS))]
             (victim.freeze if fault == "freeze" else victim.pause)(ms)
@@ -449,12 +458,17 @@ def _written_by(call: Call) -> str | None:
     for action in call.parameters["TransactItems"]:
         for asked in action.values():
             if asked["TableName"] not in (UNITS, LOCKS):
-                unit = asked.get("ExpressionAttributeValues", {}).get(":unit") or asked.get("Item", {}).get(MARKS.version)
+                unit = asked.get("ExpressionAttributeValues", {}).get(":unit") or asked.get("Item", {}).get(
+                    MARKS.version
+                )
                 if unit is not None and MARKS.mark not in asked.get("Item", {}):
                     return str(unit["S"])
     token = str(call.parameters.get("ClientRequestToken"))
-    heads = any(asked["TableName"] == UNITS and asked.get("Key", {}).get("row", {}).get("S") == "head"
-                for action in call.parameters["TransactItems"] for asked in action.values())
+    heads = any(
+        asked["TableName"] == UNITS and asked.get("Key", {}).get("row", {}).get("S") == "head"
+        for action in call.parameters["TransactItems"]
+        for asked in action.values()
+    )
     return token if len(token) == 26 and not heads else None
 
 
@@ -469,8 +483,9 @@ def _told(call: Call) -> str:
 def _conflict(call: Call) -> ClientError:
     if call.operation not in _TRANSACTIONS:
         return _answered("TransactionConflictException", call.operation)
-    error: Any = _answered("TransactionCanceledException", call.operation)
-    error.response["CancellationReasons"] = [
+    error = _answered("TransactionCanceledException", call.operation)
+    response: Any = error.response
+    response["CancellationReasons"] = [
         {"Code": "TransactionConflict" if at == 0 else "None"} for at in range(len(call.parameters["TransactItems"]))
     ]
     return error
