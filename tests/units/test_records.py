@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kit.units import Books, Key, Lost, Party, UnitsWorld
 
-from ticketlock.errors import RequestNotApplied, UnitRolledBack
+from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError, UnitForgotten, UnitRolledBack
 from ticketlock.units import Unit
 
 # Nothing packs it: it does not fit into the head.
@@ -82,3 +82,61 @@ def test_a_process_that_slept_past_its_lease_writes_down_nothing(
     assert slept
     assert set(rows(books, unit)) == {"head"}
     assert books.balance(account) == 100
+
+
+class TestADecisionWithoutAnAnswer:
+    def test_it_may_come_after_its_unit_gave_up_in_vain(
+        self, books: Books, units_world: UnitsWorld, account: Key, other: Key
+    ) -> None:
+        ann, ben = (units_world.party(sleep=books.clock.sleep, timeout=0) for _ in range(2))
+        unit = ann.begin(engine="marked")
+        unit.get(ann.accounts, account)
+        unit.update(ann.accounts, other, "SET balance = :zero", {":zero": 0})
+        # Ben marks what Ann has read, and dies.
+        marker = ben.begin(engine="marked")
+        marker.update(ben.accounts, account, "SET balance = :zero", {":zero": 0})
+        ben.loses(Lost.NOT_SENT, 2, inf, "UpdateItem")
+        with pytest.raises(TableError):
+            marker.commit()
+        books.clock.advance(25)
+        # Ann's first attempt is on its way for long; the next one meets the mark, and nothing of hers comes through.
+        ann.loses(Lost.REQUEST, 1, operation="TransactWriteItems")
+        ann.loses(Lost.NOT_SENT, 2, inf, "UpdateItem")
+        with pytest.raises(OutcomeUnknown):
+            unit.commit()
+        (late, *_) = (sent.parameters for sent in ann.line.sent if sent.operation == "TransactWriteItems")
+        # Ben's lease ends, and hers does not yet.
+        books.clock.advance(15)
+        assert units_world.party().units.sweep().rolled_back == 1
+        assert books.balance(other) == 50
+        books.onlooker.transact_write_items(**late)
+        reader = units_world.party()
+        assert reader.units.get(reader.accounts, other) == {**other, "balance": 0}
+
+    def test_of_a_record_that_is_gone_nobody_says_that_it_was_rolled_back(
+        self, books: Books, units_world: UnitsWorld, ben: Party, account: Key
+    ) -> None:
+        slept: list[float] = []
+
+        def sleep(seconds: float) -> None:
+            books.clock.sleep(seconds)
+            if decision.seen >= 4 and seconds == 0 and not slept:
+                slept.append(seconds)
+                # Others finish it, and time to live deletes its record.
+                for _ in range(2):
+                    ben.units.sweep()
+                    books.clock.advance(LATER_S)
+                ben.units.sweep()
+                books.onlooker.delete_item(
+                    TableName=books.tables["units"], Key={"unit": {"S": unit.id}, "row": {"S": "head"}}
+                )
+
+        ann = units_world.party(sleep=sleep)
+        unit = ann.begin(engine="marked")
+        unit.update(ann.accounts, account, "SET balance = :zero", {":zero": 0})
+        # The first one marks.
+        decision = ann.loses(Lost.REPLY, 2, 5, "UpdateItem")
+        with pytest.raises(UnitForgotten):
+            unit.commit()
+        assert slept
+        assert books.balance(account) == 0

@@ -76,6 +76,7 @@ class MarkedCommit:
         self._has_read_marks = bool(marked)
         self._entries = [entry_of(place, marks) for place in self._marked]
         self._is_answered = True
+        self._may_decide_late = False
         self._head: Head
         self._ends_local_ms = 0
         self._renew_local_ms = 0
@@ -89,19 +90,18 @@ class MarkedCommit:
             OutcomeUnknown: it may or may not be committed.
             TableError: another one; nothing was written.
         """
-        pieces, decides = (yield from self._begin()), False
+        pieces = yield from self._begin()
         try:
             # Refused, it is there by an attempt of its own: nobody else has its id.
             self._note((yield self._heads.open(self._head)))
             yield from self._write_down(pieces)
             yield from self._mark_all()
-            decides = True
             yield from self._decide()
         except UnitForgotten:
             yield from self._unmark_all()
             raise
         except TicketLockError as error:
-            if not (yield from self._abort(error, decides=decides)):
+            if not (yield from self._abort(error)):
                 raise
         yield from self._finish()
 
@@ -233,10 +233,16 @@ class MarkedCommit:
             lock = (self._commit.lock_check,) if self._commit.lock_check is not None else ()
             is_alone = not (checks or receipt or lock)
             request = deciding if is_alone else TransactWrite((deciding, *checks, *receipt), lock)
-            reply: Reply = yield request
+            try:
+                reply: Reply = yield request
+            except OutcomeUnknown:
+                self._may_decide_late = True
+                raise
             self._note(reply)
             if reply.applied:
                 return
+            # It may have been refused for what is not so any more when an earlier attempt of it arrives.
+            self._may_decide_late |= reply.unanswered
             refused = (True,) if is_alone else reply.refused
             if refused[0]:
                 if _is_committed(reply.items[0]):
@@ -265,13 +271,13 @@ class MarkedCommit:
         by = f" by the unit {head.by}, which is older" if head.by is not None else ", its lease was over"
         return UnitRolledBack(f"the unit {head.unit} was rolled back{by}", head.by)
 
-    def _abort(self, error: TicketLockError, *, decides: bool) -> ForkingSteps[bool]:
+    def _abort(self, error: TicketLockError) -> ForkingSteps[bool]:
         """Roll back; whether it turns out to be committed."""
         try:
             now: Moment = (yield Pause(0)).now
             reply: Reply = yield self._heads.roll_back(self._head.unit, now.latest_ms)
         except TableError as failed:
-            if decides and isinstance(error, OutcomeUnknown):
+            if self._may_decide_late:
                 raise OutcomeUnknown(f"the unit {self._head.unit} may or may not be committed ({failed})") from error
             if isinstance(error, OutcomeUnknown):
                 raise RequestNotApplied(f"the unit was not committed, and will be rolled back ({error})") from error
@@ -279,6 +285,8 @@ class MarkedCommit:
         if not reply.applied and _is_committed(reply.item):
             return True
         yield from self._unmark_all()
+        if not reply.applied and reply.item is None and self._may_decide_late:
+            raise self._ended(None) from error
         if isinstance(error, OutcomeUnknown):
             # Of a mark, or of the commit, which is refused from now on.
             raise UnitRolledBack(f"no answer came in time, and it was rolled back ({error})") from error
