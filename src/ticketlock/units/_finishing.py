@@ -1,11 +1,13 @@
 """What is written to a marked item once its unit has ended. Each is conditional on the mark: it happens once."""
 
+from ticketlock.errors import TableError
 from ticketlock.units import _facts as only_if
+from ticketlock.units._heads import Head, Heads
 from ticketlock.units._marks import Mark, Marks
 from ticketlock.units._packing import Entry
 from ticketlock.wire._attributes import Item
 from ticketlock.wire._conditions import every
-from ticketlock.wire._requests import Write
+from ticketlock.wire._requests import ForkingSteps, Together, Write
 
 
 def finish(entry: Entry, unit: str, marks: Marks) -> Write:
@@ -48,3 +50,17 @@ def unmark(table: str, key: Item, key_name: str, mark: Mark, marks: Marks) -> Wr
         return Write("Delete", key, only, names=names, values=values, table=table)
     only = only_if.MARKED_BY_THE_UNIT
     return Write("Update", key, only, update="REMOVE #mark", names=names, values=values, table=table)
+
+
+def close(heads: Heads, head: Head, now_ms: int) -> ForkingSteps[None]:
+    """Let the record of a unit be forgotten: every item is as it should be.
+
+    Whoever dies on the way leaves a closed head that stays, for the sweeper: nobody else knows of its pieces.
+    """
+    if not head.is_closed:
+        yield heads.close(head, now_ms)
+    if head.pieces:
+        for reply in (yield Together(tuple(heads.delete_piece(head, at) for at in range(head.pieces)))):
+            if isinstance(reply, TableError):
+                raise reply
+        yield heads.forget(head, now_ms)

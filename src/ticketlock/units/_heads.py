@@ -113,9 +113,9 @@ class Heads:
         return Get(self.table, head_key(unit))
 
     def scan(self, after: Attributes | None) -> Scan:
-        """A page of the heads that are not closed."""
-        names = {"#state": "state", "#rev": "rev", "#closed": "closed"}
-        return Scan(only_if.A_HEAD_THAT_IS_NOT_CLOSED, (), after, self.table, names)
+        """A page of the heads that may not be forgotten yet."""
+        names = {"#state": "state", "#rev": "rev", "#ttl": TIME_TO_LIVE}
+        return Scan(only_if.A_HEAD_THAT_STAYS, (), after, self.table, names)
 
     def read_pieces(self, head: Head) -> list[Get]:
         """Read what does not stand in it."""
@@ -180,16 +180,25 @@ class Heads:
             values[":seen_lease"] = number(lease_seen_ms)
         return self._write("Update", unit, every(*conditions), update=update, values=values)
 
-    def close(self, unit: str, now_ms: int) -> Write:
-        """Every item is as it should be: the record may be forgotten."""
-        update = "SET closed = :yes, #ttl = :until"
-        values = {":yes": {"BOOL": True}, ":until": number(now_ms // 1_000 + CLOSED_IS_KEPT_S)}
-        return self._write("Update", unit, only_if.HEAD_IS_FINAL, update=update, values=values)
+    def close(self, head: Head, now_ms: int) -> Write:
+        """Every item is as it should be; the record may be forgotten, once there are no pieces of it left."""
+        update = "SET closed = :yes" if head.pieces else "SET closed = :yes, #ttl = :until"
+        values = {":yes": {"BOOL": True}, ":until": _until(now_ms)}
+        return self._write("Update", head.unit, only_if.HEAD_IS_FINAL, update=update, values=values)
+
+    def forget(self, head: Head, now_ms: int) -> Write:
+        """No piece is left of a closed record: it may be forgotten."""
+        values = {":until": _until(now_ms)}
+        return self._write("Update", head.unit, only_if.HEAD_IS_CLOSED, update="SET #ttl = :until", values=values)
 
     def _write(self, operation: Any, unit: str, condition: str, **more: Any) -> Write:
         values = {**_STATES, **more.pop("values", {})}
         names = {**_NAMES, "#by": "by", "#ttl": TIME_TO_LIVE}
         return Write(operation, head_key(unit), condition, names=names, values=values, table=self.table, **more)
+
+
+def _until(now_ms: int) -> Mapping[str, str]:
+    return number(now_ms // 1_000 + CLOSED_IS_KEPT_S)
 
 
 def _mine() -> str:

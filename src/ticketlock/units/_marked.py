@@ -22,7 +22,7 @@ from ticketlock.errors import (
 )
 from ticketlock.units import _facts as only_if
 from ticketlock.units._commit import MOST_ACTIONS, Commit, conflict, receipt_write
-from ticketlock.units._finishing import finish, unmark
+from ticketlock.units._finishing import close, finish, unmark
 from ticketlock.units._heads import LEASE_MS, Head, Heads, with_writes
 from ticketlock.units._marks import Mark, Marks
 from ticketlock.units._meeting import Marked, Meeting
@@ -82,6 +82,7 @@ class MarkedCommit:
         # Where a mark of its own may stand.
         self._standing: dict[int, Place] = {}
         self._is_answered = True
+        self._may_decide_late = False
         self._head: Head
         self._ends_local_ms = 0
         self._renew_local_ms = 0
@@ -95,21 +96,20 @@ class MarkedCommit:
             OutcomeUnknown: it may or may not be committed.
             TableError: another one; nothing was written.
         """
-        pieces, decides = (yield from self._begin()), False
+        pieces = yield from self._begin()
         try:
             # Refused, it is there by an attempt of its own: nobody else has its id.
             self._note((yield self._heads.open(self._head)))
             yield from self._write_down(pieces)
             yield from self._mark_all()
-            decides = True
             yield from self._decide()
         except UnitForgotten:
             yield from self._unmark_all()
             raise
         except TicketLockError as error:
-            if not (yield from self._abort(error, decides=decides)):
+            if not (yield from self._abort(error)):
                 raise
-        yield from self._finish(pieces)
+        yield from self._finish()
 
     # The record.
 
@@ -243,10 +243,16 @@ class MarkedCommit:
             lock = (self._commit.lock_check,) if self._commit.lock_check is not None else ()
             is_alone = not (checks or receipt or lock)
             request = deciding if is_alone else TransactWrite((deciding, *checks, *receipt), lock)
-            reply: Reply = yield request
+            try:
+                reply: Reply = yield request
+            except OutcomeUnknown:
+                self._may_decide_late = True
+                raise
             self._note(reply)
             if reply.applied:
                 return
+            # It may have been refused for what is not so any more when an earlier attempt of it arrives.
+            self._may_decide_late |= reply.unanswered
             refused = (True,) if is_alone else reply.refused
             if refused[0]:
                 if _is_committed(reply.items[0]):
@@ -275,13 +281,13 @@ class MarkedCommit:
         by = f" by the unit {head.by}, which is older" if head.by is not None else ", its lease was over"
         return UnitRolledBack(f"the unit {head.unit} was rolled back{by}", head.by)
 
-    def _abort(self, error: TicketLockError, *, decides: bool) -> ForkingSteps[bool]:
+    def _abort(self, error: TicketLockError) -> ForkingSteps[bool]:
         """Roll back; whether it turns out to be committed."""
         try:
             now: Moment = (yield Pause(0)).now
             reply: Reply = yield self._heads.roll_back(self._head.unit, now.latest_ms)
         except TableError as failed:
-            if decides and isinstance(error, OutcomeUnknown):
+            if self._may_decide_late:
                 raise OutcomeUnknown(f"the unit {self._head.unit} may or may not be committed ({failed})") from error
             if isinstance(error, OutcomeUnknown):
                 raise RequestNotApplied(f"the unit was not committed, and will be rolled back ({error})") from error
@@ -289,6 +295,8 @@ class MarkedCommit:
         if not reply.applied and _is_committed(reply.item):
             return True
         yield from self._unmark_all()
+        if not reply.applied and reply.item is None and self._may_decide_late:
+            raise self._ended(None) from error
         if isinstance(error, OutcomeUnknown):
             # Of a mark, or of the commit, which is refused from now on.
             raise UnitRolledBack(f"no answer came in time, and it was rolled back ({error})") from error
@@ -310,7 +318,7 @@ class MarkedCommit:
     def _kind_of(self, place: Place) -> Mark:
         return Mark(self._head.unit, "insert" if place.seen is None else "write")
 
-    def _finish(self, pieces: Sequence[bytes]) -> ForkingSteps[None]:
+    def _finish(self) -> ForkingSteps[None]:
         """Every item gets its new value, and the record is closed; what fails is left to whoever meets it."""
         unit = self._head.unit
         try:
@@ -318,10 +326,8 @@ class MarkedCommit:
             if not self._is_answered or self._has_read_marks:
                 # A copy of a mark may come late: somebody looks once more before the record is forgotten.
                 return
-            # Before the record is closed: of one that is, nobody looks for rows any more.
-            yield from self._all([self._heads.delete_piece(self._head, at) for at in range(len(pieces))])
             now: Moment = (yield Pause(0)).now
-            yield self._heads.close(unit, now.latest_ms)
+            yield from close(self._heads, self._head, now.latest_ms)
         except TableError as error:
             _log.warning("the unit %s is committed, and not finished yet: %s", unit, error)
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ticketlock.errors import TableError
-from ticketlock.units._finishing import finish, unmark
+from ticketlock.units._finishing import close, finish, unmark
 from ticketlock.units._heads import Head, Heads
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import read_entries
@@ -57,6 +57,10 @@ def sweep(heads: Heads, marks: Marks) -> ForkingSteps[Swept]:
 
 def _sweep_one(seen: Head, now: Moment, heads: Heads, marks: Marks, swept: Swept) -> ForkingSteps[Swept]:
     head = seen
+    if head.is_closed:
+        # Whoever closed it has left the rest to others.
+        yield from close(heads, head, now.latest_ms)
+        return replace(swept, closed=swept.closed + 1)
     if head.state == "pending":
         if now.earliest_ms <= head.lease_until_ms:
             return replace(swept, open=swept.open + 1)
@@ -72,8 +76,7 @@ def _sweep_one(seen: Head, now: Moment, heads: Heads, marks: Marks, swept: Swept
     swept = replace(swept, finished=swept.finished + count)
     if now.earliest_ms < head.final_ms + COPIES_COME_WITHIN_MS:
         return replace(swept, open=swept.open + 1)
-    yield from _all([heads.delete_piece(head, at) for at in range(head.pieces)])
-    yield heads.close(head.unit, now.latest_ms)
+    yield from close(heads, head, now.latest_ms)
     return replace(swept, closed=swept.closed + 1)
 
 

@@ -1,0 +1,147 @@
+"""Random schedules of the simulated world of units."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+from kit.invariants import Broken
+from property.chance import Chance
+from property.failures import told
+from property.units import scripts
+from property.units.mishaps import Mishaps, mixed
+from property.units.witness import Key
+from property.units.world import LOCKS, MARKS, TABLES, UNITS, UnitsWorld
+
+from ticketlock.units import _heads, _marked, _packing, _reading, _sweeping, _verbs
+
+KEYS: tuple[Key, ...] = (("accounts", "a"), ("lines", "1"), ("accounts", "b"), ("lines", "2"), ("accounts", "c"))
+_CALM_AFTER = 1_500
+_MOST_STEPS = 15_000
+_A_DAY_MS = 24 * 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """How much fits: into a transaction, beside each other, into a row.
+
+    Attributes:
+        actions: of a transaction that writes; None for DynamoDB's own.
+        together: items that are read together; None for DynamoDB's own.
+        inline_bytes: what the head itself takes in.
+    """
+
+    actions: int | None = None
+    together: int | None = None
+    inline_bytes: int | None = None
+
+    @contextmanager
+    def set(self) -> Iterator[None]:
+        """Within the block so much fits."""
+        changes: list[tuple[Any, str, Any]] = []
+        if self.actions is not None:
+            changes += [
+                (_verbs, "MOST_ACTIONS", self.actions),
+                (_marked, "MOST_ACTIONS", self.actions + 1),
+                (_marked, "_MARKS_TOGETHER", self.actions - 1),
+                (_marked, "_AT_ONCE", 2),
+            ]
+        if self.together is not None:
+            changes += [(module, "MOST_TOGETHER", self.together) for module in (_verbs, _reading, _sweeping)]
+        if self.inline_bytes is not None:
+            changes += [(_heads, "INLINE_BYTES", self.inline_bytes), (_packing, "_PIECE_BYTES", 100)]
+        with ExitStack() as stack:
+            for module, name, value in changes:
+                stack.enter_context(patch.object(module, name, value))
+            yield
+
+
+def drawn_caps(chance: Chance) -> Caps:
+    """DynamoDB's own, or so few that two items are many."""
+    return Caps(
+        [None, None, 2, 3][chance.pick(4)], [None, None, None, 2][chance.pick(4)], [None, None, 0][chance.pick(3)]
+    )
+
+
+def begun(chance: Chance, mishaps: Mishaps, caps: Caps) -> UnitsWorld:
+    """A world with its machines, about to begin."""
+    keys = list(KEYS[: [2, 3, 3, 4, 5][chance.pick(5)]])
+    world = UnitsWorld(chance, mishaps, keys, chance.pick(2) == 0, cuts_are_whole=caps.together is None)
+    world.memory.put_item(TableName=LOCKS, Item={"pk": {"S": "lock"}, "token": {"N": "0"}})
+    names = ["n1", "n2"][: [0, 1, 2][chance.pick(3)]]
+    rounds = [1, 1, 2, 3][chance.pick(4)]
+    for number in range([2, 2, 3, 3, 4, 5][chance.pick(6)]):
+        world.add("abcdef"[number], scripts.client(rounds, names))
+    for name, script, one_of in (
+        ("reader", scripts.reader(2 * rounds), 3),
+        ("sweeper", scripts.sweeper(2), 4),
+        ("asker", scripts.asker(3, names), 3),
+        ("plain", scripts.plain_writer(3), 4),
+        ("grantor", scripts.grantor(3), 4),
+    ):
+        if chance.pick(one_of) == one_of - 1:
+            world.add(name, script)
+    return world
+
+
+def run(chance: Chance, mishaps: Mishaps | None = None, caps: Caps | None = None) -> UnitsWorld:
+    """One schedule, to its end.
+
+    Raises:
+        Broken, Unexpected: a promise was broken, or something else was raised; its note tells what happened before.
+    """
+    mishaps = mishaps or mixed(chance)
+    caps = caps or drawn_caps(chance)
+    log: list[str] = [f"0: {caps}, {mishaps.rates}"]
+    with caps.set(), told(log):
+        world = begun(chance, mishaps, caps)
+        log += world.witness.log
+        world.witness.log = log
+        _to_its_end(world)
+        _left_to_itself(world)
+    return world
+
+
+def _to_its_end(world: UnitsWorld) -> None:
+    most = world.witness.step + _MOST_STEPS
+    while world.go():
+        if world.witness.step > _CALM_AFTER and not world.mishaps.are_none:
+            world.calm()
+        if world.witness.step > most:
+            raise Broken(f"liveness: after {_MOST_STEPS} steps somebody is still at work")
+
+
+def _one_more(world: UnitsWorld, name: str, script: scripts.Script) -> None:
+    world.add(name, script)
+    _to_its_end(world)
+
+
+def _left_to_itself(world: UnitsWorld) -> None:
+    """Nothing fails any more: what was left is read, passed by, and swept."""
+    world.calm()
+    _one_more(world, "last reader", scripts.final_reader)
+    if world.chance.pick(2):
+        _one_more(world, "last unit", scripts.final_unit)
+    world.time.now_ms += _A_DAY_MS
+    _one_more(world, "first sweep", scripts.one_sweep)
+    world.time.now_ms += 10 * 60_000 + 5_000
+    _one_more(world, "second sweep", scripts.one_sweep)
+    _nothing_is_left(world)
+    world.witness.judges_end(world.final())
+    world.witness.judges_history(world.final())
+
+
+def _nothing_is_left(world: UnitsWorld) -> None:
+    for row in world.memory.items(UNITS):
+        kind = row["row"]["S"]
+        if kind == "head" and ("closed" not in row or "expiresAt" not in row):
+            raise Broken(f"nothing left: the head of {row['unit']['S']} is not closed: {row}")
+        if kind not in ("head", "receipt"):
+            raise Broken(f"nothing left: {row['unit']['S']} has the row {kind}")
+        if "expiresAt" not in row:
+            raise Broken(f"nothing left: {row} stays for ever")
+    for table in TABLES.keys() - {UNITS, LOCKS}:
+        for item in world.memory.items(table):
+            if MARKS.mark in item:
+                raise Broken(f"nothing left: {item} is marked")
