@@ -226,10 +226,10 @@ class Party:
     def _made(self, loop: Loop | None, options: Any) -> Units:
         name, clock = self.books.tables["units"], self.books.clock
         if loop is None:
-            return Units(name, client=self.client, clocks=clock, sleep=clock.sleep, **options)
+            return Units(name, client=self.client, **{"clocks": clock, "sleep": clock.sleep, **options})
 
         def make() -> aio.Units:
-            return aio.Units(name, client=Awaited(self.client), clocks=clock, **options)
+            return aio.Units(name, client=Awaited(self.client), **{"clocks": clock, **options})
 
         made = InALoop(loop, loop.do(make))
         made.__enter__()

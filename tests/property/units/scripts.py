@@ -24,7 +24,7 @@ from ticketlock.units._heads import Heads
 from ticketlock.units._outcomes import outcome_of_name, outcome_of_unit
 from ticketlock.units._reading import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation
 from ticketlock.units._sweeping import sweep
-from ticketlock.units._values import PYTHON
+from ticketlock.units._values import Python
 from ticketlock.units._verbs import Engine, Terms, Verbs
 from ticketlock.wire._actions import Actions, Call, Sleep
 
@@ -35,6 +35,16 @@ LONGEST_MS = 120_000
 _ONCE_MORE = (UnitConflict, UnitContended, UnitRolledBack)
 _APPEND = "SET #list = list_append(if_not_exists(#list, :none), :new)"
 _NAMES = {"#list": ELEMENTS}
+
+
+class _Both(Python):
+    """Shows an item before and after every statement."""
+
+    def both(self, before: Any, after: Any, *, changes: bool) -> tuple[Any, Any]:  # noqa: ARG002 both, whatever it does
+        return self.back(before), self.back(after)
+
+
+PYTHON = _Both()
 
 
 @dataclass(frozen=True, slots=True)
