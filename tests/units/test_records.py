@@ -59,8 +59,10 @@ def test_a_closed_record_whose_rows_stand_yet_is_not_forgotten_by_time_to_live(
     assert "expiresAt" not in head
 
 
+@pytest.mark.parametrize("lost", [(1, Lost.REPLY), (2, Lost.NOT_SENT)], ids=["after the head", "before a row"])
+@pytest.mark.parametrize("stands_still", [False, True], ids=["asleep", "frozen with its clock"])
 def test_a_process_that_slept_past_its_lease_writes_down_nothing(
-    books: Books, units_world: UnitsWorld, ben: Party, account: Key
+    books: Books, units_world: UnitsWorld, ben: Party, account: Key, lost: tuple[int, Lost], stands_still: bool
 ) -> None:
     slept: list[float] = []
 
@@ -69,14 +71,14 @@ def test_a_process_that_slept_past_its_lease_writes_down_nothing(
         if seconds and not slept:
             slept.append(seconds)
             for _ in range(2):
-                books.clock.advance(LATER_S)
+                (books.clock.freeze if stands_still else books.clock.advance)(LATER_S)
                 ben.units.sweep()
 
     ann = units_world.party(sleep=sleep)
     unit = ann.begin(engine="marked")
     unit.put(ann.accounts, {**account, "balance": 0, "long": LONG})
-    # The head is the first.
-    ann.loses(Lost.NOT_SENT, 2, operation="PutItem")
+    which, what = lost
+    ann.loses(what, which, operation="PutItem")
     with pytest.raises((RequestNotApplied, UnitRolledBack)):
         unit.commit()
     assert slept

@@ -85,7 +85,7 @@ class MarkedCommit:
         self._may_decide_late = False
         self._head: Head
         self._ends_local_ms = 0
-        self._renew_local_ms = 0
+        self._renew_at_ms = 0
 
     def steps(self) -> ForkingSteps[None]:
         """From the first row to the last new value.
@@ -122,18 +122,20 @@ class MarkedCommit:
         return pieces
 
     def _write_down(self, pieces: Sequence[bytes]) -> ForkingSteps[None]:
+        if pieces:
+            yield from self._keep_lease()
         put, until_ms = self._heads.put_piece, self._ends_local_ms
         yield from self._all([put(self._head, at, piece, until_ms) for at, piece in enumerate(pieces)])
 
     def _leased(self, now: Moment) -> int:
         self._ends_local_ms = now.local_ms + LEASE_MS - _CLOCKS_DRIFT_MS
-        self._renew_local_ms = now.local_ms + LEASE_MS // 2
+        self._renew_at_ms = now.latest_ms + LEASE_MS // 2
         return now.latest_ms + LEASE_MS
 
     def _keep_lease(self) -> ForkingSteps[None]:
-        """Renew it once half of it is over."""
+        """Renew it once half of it is over, by table time: the local clock may have stood still."""
         now: Moment = (yield Pause(0)).now
-        if now.local_ms < self._renew_local_ms:
+        if now.latest_ms < self._renew_at_ms:
             return
         until_ms = self._leased(now)
         reply = yield self._heads.renew(self._head, until_ms)

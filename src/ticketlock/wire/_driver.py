@@ -144,7 +144,8 @@ class Driver:
         for attempt in itertools.count():
             sent = self.clocks.read()
             first = first or sent
-            if too_late_ms is not None and sent.local_ms > too_late_ms:
+            # By the clock that went further: the local one stands still in a machine that was frozen.
+            if too_late_ms is not None and first.local_ms + passed_ms(first, sent) > too_late_ms:
                 given_up = OutcomeUnknown if perhaps_applied else RequestNotApplied
                 raise given_up("not sent: it would have come too late")
             self._process.check()
