@@ -103,7 +103,7 @@ def main() -> None:
             total.add(found)
             for seed, broken in found.broken:
                 kinds[broken.partition(":")[0]] += 1
-                print(f"{broken}\n  python -m property.units.search --seed {seed}")
+                print(f"{broken}\n  python -m property.units.search --seed {seed}", flush=True)
     print(f"{total}, {time.perf_counter() - began:.0f} s; {dict(kinds)}")
     sys.exit(bool(total.broken))
 
