@@ -5,10 +5,12 @@ from math import inf
 from typing import Any
 
 import pytest
-from kit.units import Books, Key, Lost, Party, UnitsWorld
+from kit.units import THREADS_ONLY, Books, Key, Lost, Party, UnitsWorld
 
 from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError, UnitForgotten, UnitRolledBack
 from ticketlock.units import Unit
+
+pytestmark = THREADS_ONLY
 
 # Nothing packs it: it does not fit into the head.
 LONG = random.Random(0).randbytes(8_000)
