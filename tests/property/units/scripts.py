@@ -21,6 +21,7 @@ from ticketlock.errors import (
     UnitRolledBack,
 )
 from ticketlock.units._heads import Heads
+from ticketlock.units._ids import _DIGITS
 from ticketlock.units._outcomes import outcome_of_name, outcome_of_unit
 from ticketlock.units._reading import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation
 from ticketlock.units._sweeping import sweep
@@ -83,7 +84,7 @@ class Plan:
 
 def unit_id(world: UnitsWorld, wall_ms: int) -> str:
     """An id as real ones are, of numbers in place of random bits."""
-    digits, number = "0123456789ABCDEFGHJKMNPQRSTVWXYZ", (wall_ms << 80) | world.new_number()
+    digits, number = _DIGITS, (wall_ms << 80) | world.new_number()
     return "".join(digits[(number >> (5 * place)) & 31] for place in reversed(range(26)))
 
 
