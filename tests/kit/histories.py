@@ -350,7 +350,7 @@ def _of_lists(applied: Sequence[Transaction], writers: Writers) -> Iterator[_Edg
             saw = reader.saw_of_others(key)
             if saw and saw[-1] in by:
                 yield from _edge(by[saw[-1]], reader, "wr", f"{reader.id} saw {saw[-1]} of {by[saw[-1]].id} in {key}")
-            missed = [element for element in order if element in by and element not in saw]
+            missed = [element for element in order if element in by and element not in reader.saw(key)]
             for element in missed[:1] or unseen:
                 why = f"{reader.id} did not see {element} of {by[element].id} in {key}"
                 yield from _edge(reader, by[element], "rw", why)

@@ -134,6 +134,12 @@ def test_write_skew_is_g2() -> None:
     ) == ["G2"]
 
 
+def test_whoever_reads_its_own_element_alone_comes_before_those_whose_nobody_sees() -> None:
+    own = one("a", reads={"y": [1]}, appends={"x": 1, "y": 1}, reads_own="y")
+    assert kinds(own, one("b", reads={"x": []}, appends={"y": 2})) == ["G2"]
+    assert kinds(own, one("b", reads={"x": [1]}, appends={"y": 2})) == []
+
+
 def test_readers_that_see_two_others_in_opposite_orders_are_g2() -> None:
     writers = [one("a", appends={"x": 1}), one("b", appends={"y": 1})]
     readers = [one("c", reads={"x": [1], "y": []}), one("d", reads={"x": [], "y": [1]})]
