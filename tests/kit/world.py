@@ -166,10 +166,10 @@ class Process:
             stepper.step()
 
     def operations(self, do: Callable[[], object]) -> list[str]:
-        """The operations that ``do`` sends."""
+        """The operations that ``do`` sends, each as often as the engine answers in time: a busy one is asked again."""
         before = len(self.sent)
         do()
-        return [sent.operation for sent in self.sent[before:]]
+        return [sent.operation for sent in self.sent[before:] if sent.response]
 
 
 def reply_lost(operation: str) -> None:
