@@ -1,15 +1,14 @@
 """Units that are broken on purpose: each lacks one of its precautions, and breaks a promise."""
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
-from unittest.mock import patch
 
 from property.chance import Seeded
 from property.failures import FAILURES, kind_of
+from property.on_purpose import BrokenOnPurpose, asking_less
 from property.units.explore import Caps, run
 from property.units.mishaps import RATES, Mishaps
 
@@ -44,7 +43,7 @@ CUT_OFF = Mishaps({"late": 100, "reply_lost": 100, "outage": 30, "abandoned": 60
 
 
 @dataclass(frozen=True)
-class Variant:
+class Variant(BrokenOnPurpose):
     """One change.
 
     Attributes:
@@ -60,19 +59,6 @@ class Variant:
     changes: tuple[tuple[Any, str, Any], ...]
     shown_by: Mishaps | None = None
     caps: Caps | None = None
-
-    def __post_init__(self) -> None:
-        for module, attribute, _ in self.changes:
-            if not hasattr(module, attribute):
-                raise AttributeError(f"{self.name}: {module.__name__} has no {attribute} to be replaced")
-
-    @contextmanager
-    def instead(self) -> Iterator[None]:
-        """Within the block units are like this."""
-        with ExitStack() as stack:
-            for module, attribute, value in self.changes:
-                stack.enter_context(patch.object(module, attribute, value))
-            yield
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,17 +89,7 @@ ISOLATION = ("serialisable", "history")
 READS = ("cuts", "committed reads", "dirty")
 
 
-def without(original: Callable[..., Write], *facts: str) -> Callable[..., Write]:
-    """A write that asks for less."""
-
-    def write(*args: Any, **kwargs: Any) -> Write:
-        made = original(*args, **kwargs)
-        condition = made.condition
-        for fact in facts:
-            condition = condition.replace(fact, ALWAYS)
-        return replace(made, condition=condition)
-
-    return write
+without = partial(asking_less, ALWAYS)
 
 
 # Checks.
