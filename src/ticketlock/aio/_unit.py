@@ -64,9 +64,8 @@ class Unit:
         names: Mapping[str, str] | None = None,
     ) -> dict[str, Any] | None:
         """Put an item in the place of whatever has its key; returns the item that it replaces."""
-        before: dict[str, Any] | None
         before, _ = await self._follow(self._verbs.put(table, item, condition, values, names, PYTHON))
-        return before
+        return PYTHON.back(before)
 
     async def update(
         self,
@@ -81,9 +80,8 @@ class Unit:
     ) -> dict[str, Any] | None:
         """Change an item; returns the item after it."""
         steps = self._verbs.update(table, key, update, condition, values, names, PYTHON, blind=blind)
-        after: dict[str, Any] | None
         _, after = await self._follow(steps)
-        return after
+        return PYTHON.back(after)
 
     async def delete(
         self,
@@ -95,9 +93,8 @@ class Unit:
         names: Mapping[str, str] | None = None,
     ) -> dict[str, Any] | None:
         """Delete an item, if there is one; returns the item that is deleted."""
-        before: dict[str, Any] | None
         before, _ = await self._follow(self._verbs.delete(table, key, condition, values, names, PYTHON))
-        return before
+        return PYTHON.back(before)
 
     async def check(
         self,
@@ -108,9 +105,8 @@ class Unit:
         names: Mapping[str, str] | None = None,
     ) -> dict[str, Any] | None:
         """Make sure that a condition holds for an item, now and at the instant of the commit; returns the item."""
-        before: dict[str, Any] | None
         before, _ = await self._follow(self._verbs.check(table, key, condition, values, names, PYTHON))
-        return before
+        return PYTHON.back(before)
 
     async def commit(self) -> None:
         """Write everything, or nothing; a second time does nothing."""

@@ -57,9 +57,6 @@ class _Shape:
                 raise InvalidUnitRequest(name, None, f"a parameter that {self.name} needs")
         text("TableName", given["TableName"], _NAME_BYTES, InvalidUnitRequest)
         boolean("ConsistentRead", given.get("ConsistentRead", True), InvalidUnitRequest)
-        names = given.get(_NAMES, {})
-        if not isinstance(names, Mapping) or not all(isinstance(name, str) for name in names.values()):
-            raise InvalidUnitRequest(_NAMES, names, "a mapping of #placeholders to names of attributes")
         if given.get("ReturnValues", "NONE") not in self.returns and "ReturnValues" in given:
             raise InvalidUnitRequest("ReturnValues", given["ReturnValues"], f"one of {', '.join(self.returns)}")
 
@@ -137,11 +134,12 @@ class LowLevelVerbs:
 def _condition(given: Parameters) -> tuple[Any, Any, Any]:
     """A condition, values and names, in the order of the verbs."""
     condition = expression("ConditionExpression", given.get("ConditionExpression"))
-    return condition, given.get(_VALUES), given.get(_NAMES)
+    return condition, given.get(_VALUES), given.get(_NAMES, {})
 
 
 def _projection(given: Parameters) -> Expressions:
     expression("ProjectionExpression", given.get("ProjectionExpression"))
+    LOW_LEVEL.names(given.get(_NAMES, {}))
     with refusing("ProjectionExpression"):
         return Expressions({name: given[name] for name in _PROJECTION if name in given})
 

@@ -70,21 +70,23 @@ class Given:
     target: Item
     condition: Phrase
     values: Item
-    names: Any
+    names: Mapping[str, str]
     update: Any = None
 
     def parameters(self) -> dict[str, Any]:
         """As the low-level API has it."""
-        names = self.names if self.names is not None else {}
-        if not isinstance(names, Mapping) or not all(isinstance(name, str) for name in names.values()):
-            raise InvalidUnitRequest("names", self.names, "a mapping of #placeholders to names of attributes")
         given = {
             "ConditionExpression": self.condition.text,
             "UpdateExpression": expression("update", self.update),
-            "ExpressionAttributeNames": {**names, **self.condition.names},
+            "ExpressionAttributeNames": {**self.names, **self.condition.names},
             "ExpressionAttributeValues": {**self.values, **self.condition.values},
         }
         return {name: each for name, each in given.items() if each}
+
+
+def field_of_target(kind: Kind) -> str:
+    """What a caller calls the target of a statement."""
+    return "item" if kind == "put" else "key"
 
 
 def statement(kind: Kind, table: UnitTable, given: Given, marks: Marks) -> Statement:
@@ -93,7 +95,7 @@ def statement(kind: Kind, table: UnitTable, given: Given, marks: Marks) -> State
     Raises:
         InvalidUnitRequest: names the field.
     """
-    field = "item" if kind == "put" else "key"
+    field = field_of_target(kind)
     with refusing(field):
         target = canonical_item(dict(given.target))
     marks.check_free_of_ours(field, target)

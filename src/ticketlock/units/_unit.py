@@ -52,8 +52,9 @@ class Unit:
             UnitContended: another unit was in the way until the time-out.
             TableError: the table could not be used.
         """
+        found: dict[str, Any] | None
         (found,) = self._follow(self._verbs.get([(table, key)], isolation, PYTHON))
-        return found  # type: ignore[no-any-return]
+        return found
 
     def get_all(
         self, wanted: Sequence[tuple[UnitTable, Mapping[str, Any]]], *, isolation: Isolation | None = None
@@ -94,7 +95,7 @@ class Unit:
             UnitContended, TableError: as of ``get``: the item is read first.
         """
         before, _ = self._follow(self._verbs.put(table, item, condition, values, names, PYTHON))
-        return before  # type: ignore[no-any-return]
+        return PYTHON.back(before)
 
     def update(
         self,
@@ -123,7 +124,7 @@ class Unit:
             ConditionFailed, InvalidUnitRequest, ItemTooLarge, UnitContended, TableError: as of ``put``.
         """
         _, after = self._follow(self._verbs.update(table, key, update, condition, values, names, PYTHON, blind=blind))
-        return after  # type: ignore[no-any-return]
+        return PYTHON.back(after)
 
     def delete(
         self,
@@ -144,7 +145,7 @@ class Unit:
             The item that is deleted; None where there was none.
         """
         before, _ = self._follow(self._verbs.delete(table, key, condition, values, names, PYTHON))
-        return before  # type: ignore[no-any-return]
+        return PYTHON.back(before)
 
     def check(
         self,
@@ -164,7 +165,7 @@ class Unit:
             The item; None where there is none.
         """
         before, _ = self._follow(self._verbs.check(table, key, condition, values, names, PYTHON))
-        return before  # type: ignore[no-any-return]
+        return PYTHON.back(before)
 
     def commit(self) -> None:
         """Write everything, or nothing; a second time does nothing.

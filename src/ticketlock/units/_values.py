@@ -52,13 +52,13 @@ class Python:
         """An item in Python values."""
         return None if item is None else {name: _loaded(value) for name, value in item.items()}
 
-    def both(self, before: Item | None, after: Item | None, *, changes: bool) -> tuple[Any, Any]:
-        """An item before and after a statement, as a caller is shown it: what a change makes, what others find."""
-        return (None, self.back(after)) if changes else (self.back(before), None)
-
     def values(self, given: Any) -> Item:
         """What ``:value`` placeholders stand for."""
         return self.item("values", given if given is not None else {})
+
+    def names(self, given: Any) -> Mapping[str, str]:
+        """What ``#name`` placeholders stand for."""
+        return _names("names", given if given is not None else {})
 
     def condition(self, given: Any) -> Phrase:
         """A condition: text, or one that is made with ``boto3.dynamodb.conditions.Attr``."""
@@ -84,9 +84,9 @@ class LowLevel(Python):
         """The item as it is."""
         return item
 
-    def both(self, before: Item | None, after: Item | None, *, changes: bool) -> tuple[Any, Any]:  # noqa: ARG002 as above
-        """Both of them."""
-        return before, after
+    def names(self, given: Any) -> Mapping[str, str]:
+        """The same, by the name of the parameter."""
+        return _names("ExpressionAttributeNames", given)
 
 
 PYTHON, LOW_LEVEL = Python(), LowLevel()
@@ -99,6 +99,12 @@ def expression(field: str, given: Any) -> str | None:
         InvalidUnitRequest: it is neither, or longer than DynamoDB takes.
     """
     return None if given is None else text(field, given, _EXPRESSION_BYTES, InvalidUnitRequest)
+
+
+def _names(field: str, given: Any) -> Mapping[str, str]:
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given.values()):
+        raise InvalidUnitRequest(field, given, "a mapping of #placeholders to names of attributes")
+    return given
 
 
 def _dumped(field: str, value: Any) -> Any:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from ticketlock._checks import boolean
+from ticketlock._expressions._values import Item as Attributes
 from ticketlock._expressions._values import canonical_item, size_of
 from ticketlock.errors import (
     InvalidUnitRequest,
@@ -30,7 +31,7 @@ from ticketlock.units._reading import (
     is_as_seen,
 )
 from ticketlock.units._rows import NEVER_USED, Receipt, read_receipt
-from ticketlock.units._statements import Given, Kind, refusing, statement
+from ticketlock.units._statements import Given, Kind, field_of_target, refusing, statement
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._values import Python
 from ticketlock.units._work import Place, Work
@@ -82,7 +83,8 @@ class Terms:
 
 
 State = Literal["open", "committed", "rolled back", "unknown"]
-Both = tuple[Any, Any]
+Both = tuple[Attributes | None, Attributes | None]
+"""An item before a statement and after it, in AttributeValues; None where there is none, or it was not looked at."""
 
 
 class Verbs:
@@ -165,8 +167,7 @@ class Verbs:
 
     def put(self, table: Any, item: Any, condition: Any, values: Any, names: Any, python: Python) -> ForkingSteps[Both]:
         """Put an item in the place of whatever has its key."""
-        given = Given(python.item("item", item), python.condition(condition), python.values(values), names)
-        return (yield from self._state("put", table, given, python))
+        return (yield from self._state("put", table, item, condition, values, names, python))
 
     def update(
         self,
@@ -182,15 +183,13 @@ class Verbs:
     ) -> ForkingSteps[Both]:
         """Change an item."""
         boolean("blind", blind, InvalidUnitRequest)
-        given = Given(python.item("key", key), python.condition(condition), python.values(values), names, update)
-        return (yield from self._state("update", table, given, python, blind=blind))
+        return (yield from self._state("update", table, key, condition, values, names, python, update, blind=blind))
 
     def delete(
         self, table: Any, key: Any, condition: Any, values: Any, names: Any, python: Python
     ) -> ForkingSteps[Both]:
         """Delete an item."""
-        given = Given(python.item("key", key), python.condition(condition), python.values(values), names)
-        return (yield from self._state("delete", table, given, python))
+        return (yield from self._state("delete", table, key, condition, values, names, python))
 
     def check(
         self, table: Any, key: Any, condition: Any, values: Any, names: Any, python: Python
@@ -198,17 +197,28 @@ class Verbs:
         """Make sure of something."""
         if condition is None:
             raise InvalidUnitRequest("condition", None, "a condition: `get` makes sure that an item does not change")
-        given = Given(python.item("key", key), python.condition(condition), python.values(values), names)
-        return (yield from self._state("check", table, given, python))
+        return (yield from self._state("check", table, key, condition, values, names, python))
 
     def _state(
-        self, kind: Kind, table: Any, given: Given, python: Python, *, blind: bool = False
+        self,
+        kind: Kind,
+        table: Any,
+        target: Any,
+        condition: Any,
+        values: Any,
+        names: Any,
+        python: Python,
+        update: Any = None,
+        *,
+        blind: bool = False,
     ) -> ForkingSteps[Both]:
         """One statement, evaluated at once: the item before it and after it.
 
         Raises:
             ConditionFailed: its condition does not hold; nothing of it is in the unit.
         """
+        item, phrase = python.item(field_of_target(kind), target), python.condition(condition)
+        given = Given(item, phrase, python.values(values), python.names(names), update)
         self._check_open()
         made = statement(kind, self._tables.check_own(table), given, self._work.marks)
         yield from self.begin()
@@ -228,7 +238,7 @@ class Verbs:
             made.table.check_item(after, "statement", _VERSION_BYTES)
         place.image = after
         place.is_written |= kind != "check"
-        return python.both(before, after, changes=kind == "update")
+        return before, after
 
     # Ends.
 

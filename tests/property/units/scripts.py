@@ -25,7 +25,7 @@ from ticketlock.units._ids import _DIGITS
 from ticketlock.units._outcomes import outcome_of_name, outcome_of_unit
 from ticketlock.units._reading import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation
 from ticketlock.units._sweeping import sweep
-from ticketlock.units._values import Python
+from ticketlock.units._values import PYTHON
 from ticketlock.units._verbs import Engine, Terms, Verbs
 from ticketlock.wire._actions import Actions, Call, Sleep
 
@@ -36,16 +36,6 @@ LONGEST_MS = 120_000
 _ONCE_MORE = (UnitConflict, UnitContended, UnitRolledBack)
 _APPEND = "SET #list = list_append(if_not_exists(#list, :none), :new)"
 _NAMES = {"#list": ELEMENTS}
-
-
-class _Both(Python):
-    """Shows an item before and after every statement."""
-
-    def both(self, before: Any, after: Any, *, changes: bool) -> tuple[Any, Any]:  # noqa: ARG002 both, whatever it does
-        return self.back(before), self.back(after)
-
-
-PYTHON = _Both()
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,16 +201,16 @@ class OwnUnit:
                 return
             steps = verbs.update(table, python_key, _APPEND, None, self.new, _NAMES, PYTHON)
             before, after = yield from follow(steps)
-            self._meets(key, value_of(before), began)
-            self._writes(key, (*(self._own(key) or ()), self.record.number), value_of(after))
+            self._meets(key, value_of(PYTHON.back(before)), began)
+            self._writes(key, (*(self._own(key) or ()), self.record.number), value_of(PYTHON.back(after)))
         elif verb == "put":
             item = {**python_key, ELEMENTS: [self.record.number]}
             before, after = yield from follow(verbs.put(table, item, None, None, None, PYTHON))
-            self._meets(key, value_of(before), began)
-            self._writes(key, (self.record.number,), value_of(after))
+            self._meets(key, value_of(PYTHON.back(before)), began)
+            self._writes(key, (self.record.number,), value_of(PYTHON.back(after)))
         elif verb == "delete":
             before, _ = yield from follow(verbs.delete(table, python_key, None, None, None, PYTHON))
-            self._meets(key, value_of(before), began)
+            self._meets(key, value_of(PYTHON.back(before)), began)
             self._writes(key, None, None)
         else:
             conditions = ["attribute_exists(#list)", "attribute_not_exists(#list)"]
@@ -228,7 +218,7 @@ class OwnUnit:
                 before, _ = yield from follow(verbs.check(table, python_key, conditions[0], None, _NAMES, PYTHON))
             except ConditionFailed:
                 before, _ = yield from follow(verbs.check(table, python_key, conditions[1], None, _NAMES, PYTHON))
-            self._meets(key, value_of(before), began)
+            self._meets(key, value_of(PYTHON.back(before)), began)
 
     def _number_is_in(self, key: Key) -> bool:
         return key in self.record.blind or self.record.number in (self._own(key) or ())
