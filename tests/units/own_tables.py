@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 from kit.engines import Engine
+from kit.units import KEYS, dumped, loaded, make_table
 
 from ticketlock.units import Units, create_units_table
 
@@ -39,21 +39,15 @@ class OwnTables:
         found = self.client.get_item(TableName=self.accounts, Key={"id": {"S": name}}, ConsistentRead=True)
         return loaded(found["Item"]) if "Item" in found else None
 
+    def there(self, name: str) -> dict[str, Any]:
+        """The same of one that is there."""
+        item = self.stored(name)
+        assert item is not None, name
+        return item
+
     def balance(self, name: str) -> Any:
         item = self.stored(name)
         return None if item is None else item["balance"]
-
-
-def dumped(item: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: TypeSerializer().serialize(value) for name, value in item.items()}
-
-
-def loaded(item: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: TypeDeserializer().deserialize(value) for name, value in item.items()}
-
-
-def some_name() -> str:
-    return f"account-{uuid.uuid4().hex[:8]}"
 
 
 @contextmanager
@@ -62,13 +56,7 @@ def own_tables(engine: Engine) -> Iterator[OwnTables]:
     client, suffix = engine.client(), uuid.uuid4().hex[:8]
     tables = OwnTables(engine, client, f"units-{suffix}", f"accounts-{suffix}")
     create_units_table(tables.units_name, client=client)
-    client.create_table(
-        TableName=tables.accounts,
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
-        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
-    )
-    client.get_waiter("table_exists").wait(TableName=tables.accounts)
+    make_table(client, tables.accounts, KEYS["accounts"])
     try:
         yield tables
     finally:

@@ -1,12 +1,11 @@
 """``unit.client``: the low-level API's own parameters and replies."""
 
 import copy
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from kit.engines import Engine, engine_named, first_on
-from units.own_tables import OwnTables, dumped, own_tables, some_name
+from kit.units import dumped, some_name
+from units.own_tables import OwnTables
 
 from ticketlock import ConditionFailed, InvalidUnitRequest, TableNotFound
 from ticketlock.units import UnitClient, Units
@@ -23,23 +22,6 @@ UPDATES: list[dict[str, Any]] = [
         "ConditionExpression": "#owner.city <> :city",
     },
 ]
-
-
-@pytest.fixture(scope="module", params=first_on("moto", ["moto", "ministack"]))
-def engine(request: pytest.FixtureRequest, url_of: Callable[[str], str]) -> Iterator[Engine]:
-    with engine_named(request.param, url_of) as named:
-        yield named
-
-
-@pytest.fixture(scope="module")
-def tables(engine: Engine) -> Iterator[OwnTables]:
-    with own_tables(engine) as made:
-        yield made
-
-
-@pytest.fixture
-def units(tables: OwnTables) -> Units:
-    return tables.units()
 
 
 @pytest.fixture

@@ -1,13 +1,12 @@
 """What plain readers of the tables leave out: the attributes of units, and items that are not there yet."""
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import boto3
 import pytest
 from boto3.dynamodb.conditions import Attr
-from kit.engines import Engine, engine_named, first_on
-from units.own_tables import OwnTables, dumped, own_tables
+from kit.units import dumped
+from units.own_tables import OwnTables
 
 from ticketlock import InvalidUnitRequest
 from ticketlock.units import Units
@@ -31,24 +30,13 @@ ITEMS: dict[str, dict[str, Any]] = {
 PLACEHOLDER = {"id": "placeholder", **marked("insert")}
 
 
-@pytest.fixture(scope="module", params=first_on("moto", ["moto", "ministack"]))
-def engine(request: pytest.FixtureRequest, url_of: Callable[[str], str]) -> Iterator[Engine]:
-    with engine_named(request.param, url_of) as named:
-        yield named
-
-
 @pytest.fixture(scope="module")
-def tables(engine: Engine) -> Iterator[OwnTables]:
-    with own_tables(engine) as made:
-        for name, item in ITEMS.items():
-            made.write({"id": name, **item})
-        made.write(PLACEHOLDER)
-        yield made
-
-
-@pytest.fixture
-def units(tables: OwnTables) -> Units:
-    return tables.units()
+def tables(tables: OwnTables) -> OwnTables:
+    """With all of them."""
+    for name, item in ITEMS.items():
+        tables.write({"id": name, **item})
+    tables.write(PLACEHOLDER)
+    return tables
 
 
 def test_a_scan_of_a_plain_client_leaves_placeholders_out(tables: OwnTables, units: Units) -> None:
@@ -72,12 +60,12 @@ def test_a_filter_of_ones_own_stands_beside_it(tables: OwnTables, units: Units) 
 
 @pytest.mark.parametrize("name", ITEMS)
 def test_an_item_is_cleaned_of_the_attributes_of_units(tables: OwnTables, units: Units, name: str) -> None:
-    assert units.clean(tables.stored(name)) == {"id": name, "balance": 1}  # type: ignore[arg-type]
+    assert units.clean(tables.there(name)) == {"id": name, "balance": 1}
     assert units.clean(dumped({"id": name, **ITEMS[name]})) == dumped({"id": name, "balance": 1})
 
 
 def test_a_placeholder_is_no_item(tables: OwnTables, units: Units) -> None:
-    assert units.clean(tables.stored("placeholder")) is None  # type: ignore[arg-type]
+    assert units.clean(tables.there("placeholder")) is None
     assert units.clean(dumped(PLACEHOLDER)) is None
 
 

@@ -1,13 +1,13 @@
 """The decorator: each call is a unit, which runs again after what another try may do better."""
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from kit.engines import Engine, engine_named, first_on
-from units.own_tables import OwnTables, own_tables, some_name
+from kit.units import some_name
+from units.own_tables import OwnTables
 
 from ticketlock import (
     ConditionFailed,
@@ -24,23 +24,6 @@ from ticketlock.units import Unit, Units, UnitTable
 from ticketlock.units._transactional import Tries
 from ticketlock.units._verbs import Terms
 from ticketlock.wire._actions import Sleep
-
-
-@pytest.fixture(scope="module", params=first_on("moto", ["moto", "ministack"]))
-def engine(request: pytest.FixtureRequest, url_of: Callable[[str], str]) -> Iterator[Engine]:
-    with engine_named(request.param, url_of) as named:
-        yield named
-
-
-@pytest.fixture(scope="module")
-def tables(engine: Engine) -> Iterator[OwnTables]:
-    with own_tables(engine) as made:
-        yield made
-
-
-@pytest.fixture
-def units(tables: OwnTables) -> Units:
-    return tables.units()
 
 
 @pytest.fixture
@@ -198,7 +181,9 @@ def test_a_name_that_is_committed_while_the_function_runs_is_committed_once(
 
 
 def test_a_call_whose_name_is_no_text_sends_nothing(units: Units) -> None:
-    @units.transactional(name=lambda: 1.5)  # type: ignore[arg-type]  # that is the mistake
+    no_text: Any = 1.5
+
+    @units.transactional(name=lambda: no_text)
     def count(*, unit: Unit) -> None:
         raise AssertionError(unit.id)
 

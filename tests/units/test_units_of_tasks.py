@@ -1,34 +1,24 @@
 """What is peculiar to units of tasks: ``async with``, cancellation, a client of one event loop."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
-from kit.engines import Engine, engine_named
-from units.own_tables import OwnTables, own_tables, some_name
+from kit.units import some_name
+from units.own_tables import OwnTables
 
 from ticketlock import ClientClosed, ConditionFailed, InvalidUnitRequest, UnitConflict, UnitFinished, aio
 from ticketlock.units import COMMITTED, UnitTable
 from ticketlock.wire._sdk import CLIENT_SETTINGS
 
+# One that aiobotocore reaches.
+pytestmark = pytest.mark.parametrize("engine", ["ministack"], indirect=True, scope="module")
+
 PATIENCE_S = 30
 Work = Callable[[aio.Units, UnitTable], Coroutine[Any, Any, Any]]
-
-
-@pytest.fixture(scope="module", params=["ministack"])
-def engine(request: pytest.FixtureRequest, url_of: Callable[[str], str]) -> Iterator[Engine]:
-    """One that aiobotocore reaches."""
-    with engine_named(request.param, url_of) as named:
-        yield named
-
-
-@pytest.fixture(scope="module")
-def tables(engine: Engine) -> Iterator[OwnTables]:
-    with own_tables(engine) as made:
-        yield made
 
 
 @pytest.fixture
@@ -278,10 +268,11 @@ class TestTransactional:
         assert len(set(tried)) == 2
 
     def test_a_plain_function_is_refused_at_once(self, tables: OwnTables) -> None:
-        def work(*, unit: aio.Unit) -> None: ...
+        def plain(*, unit: aio.Unit) -> None: ...
 
+        work: Any = plain
         with pytest.raises(TypeError, match=r"is no coroutine function: use ticketlock\.units\.Units"):
-            units_of(tables).transactional()(work)  # type: ignore[arg-type]  # that is the mistake
+            units_of(tables).transactional()(work)
 
 
 class TestOpening:

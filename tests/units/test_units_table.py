@@ -1,21 +1,15 @@
 """A table of units' own that is made by hand."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import boto3
 import pytest
-from kit.engines import Engine, engine_named
-from units.own_tables import some_name
+from kit.engines import Engine
+from kit.units import KEYS, make_table, some_name
 
 from ticketlock import InvalidUnitRequest
 from ticketlock.units import Units, create_units_table
-
-
-@pytest.fixture(scope="module", params=["moto"])
-def engine(request: pytest.FixtureRequest, url_of: Callable[[str], str]) -> Iterator[Engine]:
-    with engine_named(request.param, url_of) as named:
-        yield named
 
 
 @pytest.fixture
@@ -30,31 +24,16 @@ def name(dynamodb: Any) -> Iterator[str]:
     dynamodb.delete_table(TableName=name)
 
 
-def made_by_hand(dynamodb: Any, name: str, keys: dict[str, str]) -> None:
-    dynamodb.create_table(
-        TableName=name,
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in keys],
-        KeySchema=[{"AttributeName": key, "KeyType": kind} for key, kind in keys.items()],
-    )
-
-
 def time_to_live(dynamodb: Any, name: str) -> tuple[str, str | None]:
     found = dynamodb.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
     return found["TimeToLiveStatus"], found.get("AttributeName")
 
 
-KEYS = {"unit": "HASH", "row": "RANGE"}
-
-
 def test_it_has_the_keys_of_units_and_cleans_itself(dynamodb: Any, name: str) -> None:
     assert create_units_table(name, client=dynamodb)
     made = dynamodb.describe_table(TableName=name)["Table"]
-    assert {key["AttributeName"]: key["KeyType"] for key in made["KeySchema"]} == KEYS
-    assert {each["AttributeName"]: each["AttributeType"] for each in made["AttributeDefinitions"]} == {
-        "unit": "S",
-        "row": "S",
-    }
+    assert [(key["AttributeName"], key["KeyType"]) for key in made["KeySchema"]] == [("unit", "HASH"), ("row", "RANGE")]
+    assert {each["AttributeName"]: each["AttributeType"] for each in made["AttributeDefinitions"]} == KEYS["units"]
     assert made["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
     assert time_to_live(dynamodb, name) == ("ENABLED", "expiresAt")
 
@@ -70,7 +49,7 @@ def test_making_it_again_is_harmless(dynamodb: Any, name: str, engine: Engine) -
 
 
 def test_time_to_live_is_put_right_on_a_table_of_units_that_lacks_it(dynamodb: Any, name: str, engine: Engine) -> None:
-    made_by_hand(dynamodb, name, KEYS)
+    make_table(dynamodb, name, KEYS["units"])
     with Units(name, client=engine.client()).begin(name="charge-42"):
         pass
     assert not create_units_table(name, client=dynamodb)
@@ -84,14 +63,14 @@ def test_further_settings_are_handed_on(dynamodb: Any, name: str) -> None:
 
 
 def test_a_lock_table_is_refused_and_left_alone(dynamodb: Any, name: str) -> None:
-    made_by_hand(dynamodb, name, {"pk": "HASH", "sk": "RANGE"})
+    make_table(dynamodb, name, {"pk": "S", "sk": "S"})
     with pytest.raises(ValueError, match="is no table of units: its keys are"):
         create_units_table(name, client=dynamodb)
     assert time_to_live(dynamodb, name) == ("DISABLED", None)
 
 
 def test_a_table_whose_time_to_live_is_elsewhere_is_refused(dynamodb: Any, name: str) -> None:
-    made_by_hand(dynamodb, name, KEYS)
+    make_table(dynamodb, name, KEYS["units"])
     elsewhere = {"Enabled": True, "AttributeName": "deleteAfter"}
     dynamodb.update_time_to_live(TableName=name, TimeToLiveSpecification=elsewhere)
     with pytest.raises(ValueError, match="time to live is on deleteAfter"):
@@ -99,7 +78,7 @@ def test_a_table_whose_time_to_live_is_elsewhere_is_refused(dynamodb: Any, name:
 
 
 def test_a_table_with_items_of_another_kind_is_refused_and_left_alone(dynamodb: Any, name: str) -> None:
-    made_by_hand(dynamodb, name, KEYS)
+    make_table(dynamodb, name, KEYS["units"])
     dynamodb.put_item(TableName=name, Item={"unit": {"S": "kilogram"}, "row": {"S": "1"}})
     with pytest.raises(ValueError, match="items of another kind"):
         create_units_table(name, client=dynamodb)
@@ -107,5 +86,6 @@ def test_a_table_with_items_of_another_kind_is_refused_and_left_alone(dynamodb: 
 
 
 def test_a_resource_is_refused_by_the_name_of_the_argument() -> None:
+    resource: Any = boto3.resource("dynamodb")
     with pytest.raises(InvalidUnitRequest, match="client is "):
-        create_units_table("units", client=boto3.resource("dynamodb"))  # type: ignore[arg-type]  # the mistake
+        create_units_table("units", client=resource)
