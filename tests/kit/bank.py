@@ -9,25 +9,25 @@ import random
 import subprocess
 import sys
 import threading
-import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from kit.units import KEYS, dumped, loaded, make_table
 
-from ticketlock.errors import OutcomeUnknown, RequestNotApplied, UnitConflict, UnitRolledBack
-from ticketlock.units import Units, UnitTable
+from ticketlock.errors import OutcomeUnknown, RequestNotApplied
+from ticketlock.units import Unit, Units, UnitTable
 from ticketlock.wire._sdk import make_client
 
 OPENING = 1_000
 _GO_ON = "go on\n"
 _MOST_AMOUNT = 99
-_RUN_AGAIN = (UnitConflict, UnitRolledBack, OutcomeUnknown, RequestNotApplied)
-_LONGEST_PAUSE_S = 0.2
+_MOST_TRIES = 1_000
+_WITHOUT_AN_ANSWER = (OutcomeUnknown, RequestNotApplied)
 _GOES_BACK = 3
 """So many transfers before the last one that was told does a successor begin: they are repeated."""
 
@@ -103,26 +103,22 @@ class WithUnits:
         self._units = Units(bank.units, client=make_client(endpoint_url=bank.endpoint))
         self._accounts: UnitTable | None = None
 
+        self._transfer = self._units.transactional(tries=_MOST_TRIES, name=bank.name)(self._run)
+
     def make(self, number: int) -> None:
-        """Run it until it is made."""
-        pause_s = 0.01
+        """Run it until it is made: its name lets it run again after an outcome that is unknown, too."""
         while True:
             try:
-                return self._run(number)
-            except _RUN_AGAIN:
-                # Rivals must not meet again; nothing tells when they are gone.
-                time.sleep(random.random() * pause_s)
-                pause_s = min(_LONGEST_PAUSE_S, 2 * pause_s)
+                return self._transfer(number)
+            except _WITHOUT_AN_ANSWER:
+                continue
 
-    def _run(self, number: int) -> None:
+    def _run(self, number: int, *, unit: Unit) -> None:
         accounts = self._accounts = self._accounts or self._units.table(self._bank.accounts)
         source, target, amount = self._bank.transfer(number)
-        with self._units.begin(name=self._bank.name(number)) as unit:
-            if unit.repeated:
-                return
-            unit.get_all([(accounts, {"id": source}), (accounts, {"id": target})])
-            unit.update(accounts, {"id": source}, "SET balance = balance - :n", {":n": amount})
-            unit.update(accounts, {"id": target}, "SET balance = balance + :n", {":n": amount})
+        unit.get_all([(accounts, {"id": source}), (accounts, {"id": target})])
+        unit.update(accounts, {"id": source}, "SET balance = balance - :n", {":n": amount})
+        unit.update(accounts, {"id": target}, "SET balance = balance + :n", {":n": amount})
 
 
 class WithoutUnits:
@@ -198,20 +194,9 @@ class Staff:
         """Let all shares be made; whoever is killed is followed by another, until each is done."""
         started = [self._start(process, 0) for process in range(self.bank.processes)]
         assert [next(_heard(process)) for process in started] == ["here"] * self.bank.processes
-        failed: list[BaseException] = []
-
-        def see_through(process: int) -> None:
-            try:
-                self._see_through(process, started[process])
-            except BaseException as error:
-                failed.append(error)
-
-        threads = [threading.Thread(target=see_through, args=(process,)) for process in range(self.bank.processes)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert not failed, failed
+        with ThreadPoolExecutor(self.bank.processes) as pool:
+            for seen_through in [pool.submit(self._see_through, *each) for each in enumerate(started)]:
+                seen_through.result()
 
     def _see_through(self, process: int, running: "subprocess.Popen[str]") -> None:
         share = self.bank.share(process)
