@@ -3,8 +3,9 @@
 import pytest
 from kit.units import Books, Key, Party, UnitsWorld, some_name
 
-from ticketlock import LockClient
+from ticketlock import Lease, LockClient
 from ticketlock.errors import LockLost, UnitConflict
+from ticketlock.units import Unit
 
 TAKE, TEN = "SET balance = balance - :n", {":n": 10}
 
@@ -14,18 +15,27 @@ def locks(units_world: UnitsWorld) -> LockClient:
     return units_world.locks()
 
 
-def test_it_is_committed_while_the_lock_is_held(books: Books, ann: Party, locks: LockClient, account: Key) -> None:
-    with locks.acquire(some_name()) as lease, ann.begin(under=lease) as unit:
-        unit.update(ann.accounts, account, TAKE, TEN)
+@pytest.fixture
+def lease(locks: LockClient) -> Lease:
+    return locks.acquire(some_name())
+
+
+@pytest.fixture
+def unit(ann: Party, lease: Lease, account: Key) -> Unit:
+    """Under the lease; it takes ten from the account."""
+    unit = ann.begin(under=lease)
+    unit.update(ann.accounts, account, TAKE, TEN)
+    return unit
+
+
+def test_it_is_committed_while_the_lock_is_held(books: Books, unit: Unit, account: Key) -> None:
+    unit.commit()
     assert books.balance(account) == 90
 
 
 def test_nothing_is_written_after_the_lock_was_released_by_force(
-    books: Books, ann: Party, locks: LockClient, units_world: UnitsWorld, account: Key
+    books: Books, units_world: UnitsWorld, lease: Lease, unit: Unit, account: Key
 ) -> None:
-    lease = locks.acquire(some_name())
-    unit = ann.begin(under=lease)
-    unit.update(ann.accounts, account, TAKE, TEN)
     units_world.take_away(lease)
     with pytest.raises(LockLost):
         unit.commit()
@@ -33,11 +43,8 @@ def test_nothing_is_written_after_the_lock_was_released_by_force(
 
 
 def test_nor_when_somebody_else_holds_it_since(
-    books: Books, ann: Party, locks: LockClient, units_world: UnitsWorld, account: Key
+    books: Books, units_world: UnitsWorld, lease: Lease, unit: Unit, account: Key
 ) -> None:
-    lease = locks.acquire(some_name())
-    unit = ann.begin(under=lease)
-    unit.update(ann.accounts, account, TAKE, TEN)
     units_world.take_away(lease)
     with units_world.locks().acquire(lease.entity):
         with pytest.raises(LockLost):
@@ -46,11 +53,8 @@ def test_nor_when_somebody_else_holds_it_since(
 
 
 def test_a_lost_lock_is_told_before_a_conflict(
-    books: Books, ann: Party, ben: Party, locks: LockClient, account: Key
+    books: Books, ben: Party, lease: Lease, unit: Unit, account: Key
 ) -> None:
-    lease = locks.acquire(some_name())
-    unit = ann.begin(under=lease)
-    unit.update(ann.accounts, account, TAKE, TEN)
     ben.changes(account, 55)
     lease.release()
     with pytest.raises(LockLost):
@@ -58,17 +62,14 @@ def test_a_lost_lock_is_told_before_a_conflict(
     assert books.balance(account) == 55
 
 
-def test_a_conflict_is_told_while_it_is_held(ann: Party, ben: Party, locks: LockClient, account: Key) -> None:
-    with locks.acquire(some_name()) as lease:
-        unit = ann.begin(under=lease)
-        unit.update(ann.accounts, account, TAKE, TEN)
-        ben.changes(account, 55)
-        with pytest.raises(UnitConflict):
-            unit.commit()
+def test_a_conflict_is_told_while_it_is_held(books: Books, ben: Party, unit: Unit, account: Key) -> None:
+    ben.changes(account, 55)
+    with pytest.raises(UnitConflict):
+        unit.commit()
+    assert books.balance(account) == 55
 
 
-def test_a_unit_that_only_reads_commits_under_it_too(ann: Party, locks: LockClient, account: Key) -> None:
-    lease = locks.acquire(some_name())
+def test_a_unit_that_only_reads_commits_under_it_too(ann: Party, lease: Lease, account: Key) -> None:
     unit = ann.begin(under=lease)
     unit.get(ann.accounts, account)
     lease.release()
@@ -77,9 +78,9 @@ def test_a_unit_that_only_reads_commits_under_it_too(ann: Party, locks: LockClie
 
 
 def test_a_name_is_not_used_up_by_a_unit_whose_lock_was_lost(
-    books: Books, ann: Party, locks: LockClient, account: Key
+    books: Books, ann: Party, locks: LockClient, lease: Lease, account: Key
 ) -> None:
-    name, lease = some_name(), locks.acquire(some_name())
+    name = some_name()
     unit = ann.begin(under=lease, name=name)
     unit.update(ann.accounts, account, TAKE, TEN)
     lease.release()
