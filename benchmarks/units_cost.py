@@ -350,7 +350,7 @@ def rivals(subject: Subject, console: Console, seconds: float) -> None:
             try:
                 with subject.units.begin() as unit:
                     unit.update(subject.accounts, key, _ADD, _ONE)
-                    time.sleep(WORK_S)
+                    time.sleep(WORK_S)  # the work
             except UnitConflict:
                 conflicts += 1
                 over.wait(random.random() * min(_LONGEST_PAUSE_S, WORK_S * 2**conflicts))

@@ -55,12 +55,7 @@ class Changes(Operands):
         path = self.path()
         self.must("=")
         if self.next == "(" and self.tokens[self.closings[self.at] + 1 :][:1] not in (["+"], ["-"]):
-            if self.is_doubled(self.at):
-                raise self.redundant()
-            self.at += 1
-            source = self._sum()
-            self.must(")")
-            return path, source
+            return path, self.bracketed(self._sum)
         return path, self._sum()
 
     def _sum(self) -> Source:
@@ -76,14 +71,7 @@ class Changes(Operands):
         return Sum(left, right, operator == "-")
 
     def _source(self) -> Source:
-        opening = self.at
-        if self.took("("):
-            if self.is_doubled(opening):
-                raise self.redundant()
-            found = self._bare_source()
-            self.must(")")
-            return found
-        return self._bare_source()
+        return self.bracketed(self._bare_source)
 
     def _bare_source(self, functions: frozenset[str] = UPDATE_FUNCTIONS) -> Source:
         """A source without parentheses. Defaults of defaults are read without recursion: 4 KB hold 240 of them."""

@@ -185,14 +185,7 @@ class Conditions(Operands):
         )
 
     def _operand(self) -> Operand:
-        opening = self.at
-        if self.took("("):
-            if self.is_doubled(opening):
-                raise self.redundant()
-            found = self._bare_operand()
-            self.must(")")
-            return found
-        return self._bare_operand()
+        return self.bracketed(self._bare_operand)
 
     def _bare_operand(self) -> Operand:
         if self.is_call():

@@ -26,7 +26,7 @@ from ticketlock._expressions._tree import (
     Update,
     Value,
 )
-from ticketlock._expressions._values import ORDERED_TYPES, Item, canonical, copy_of_item, order_of
+from ticketlock._expressions._values import MAX_NAME_BYTES, ORDERED_TYPES, Item, canonical, copy_of_item, order_of
 from ticketlock._expressions._values import Value as Found
 
 _KINDS: tuple[Kind, ...] = (
@@ -37,7 +37,6 @@ _KINDS: tuple[Kind, ...] = (
     "UpdateExpression",
 )
 _MAX_PLACEHOLDER_BYTES = 255
-_MAX_NAME_BYTES = 65_535
 _PLACEHOLDERS = {"Names": re.compile(r"#\w+", re.ASCII), "Values": re.compile(r":\w+", re.ASCII)}
 
 
@@ -246,8 +245,8 @@ def _given(parameters: Mapping[str, Any], which: str) -> Mapping[str, Any]:
                 f"{parameter} contains invalid key: The expression attribute map contains a key that is too long; "
                 f"size of key: {len(key.encode())}"
             )
-        if which == "Names" and not (value and len(value.encode()) <= _MAX_NAME_BYTES):
-            why = f"Attribute name is longer than {_MAX_NAME_BYTES} bytes" if value else "Empty attribute name"
+        if which == "Names" and not (value and len(value.encode()) <= MAX_NAME_BYTES):
+            why = f"Attribute name is longer than {MAX_NAME_BYTES} bytes" if value else "Empty attribute name"
             raise ExpressionInvalid(f"{parameter} contains invalid value: {why} for key {key}")
     return given
 

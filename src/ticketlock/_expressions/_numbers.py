@@ -10,6 +10,7 @@ from typing import Any
 
 from ticketlock._expressions._errors import ExpressionInvalid, ItemInvalid
 
+WRONG_TYPE = "An operand in the update expression has an incorrect data type"
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 # 38 digits, 1E-130 to 9.99E+125. Whatever these digits cannot hold is an error, and never rounded.
 _EXACT = Context(prec=38, Emin=-130, Emax=125, traps=[Inexact, InvalidOperation, Overflow, Subnormal])
@@ -37,7 +38,7 @@ def total(left: dict[str, Any], right: dict[str, Any], *, negative: bool) -> dic
         ItemInvalid: one is not a number, or the result does not fit.
     """
     if "N" not in left or "N" not in right:
-        raise ItemInvalid("An operand in the update expression has an incorrect data type")
+        raise ItemInvalid(WRONG_TYPE)
     add = _EXACT.subtract if negative else _EXACT.add
     try:
         return {"N": _written(add(Decimal(left["N"]), Decimal(right["N"])))}

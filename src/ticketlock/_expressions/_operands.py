@@ -43,6 +43,17 @@ class Operands(Tokens):
             found.append(one())
         return found
 
+    def bracketed(self, one: Callable[[], T]) -> T:
+        """What stands there, in a pair of parentheses or in none."""
+        opening = self.at
+        if not self.took("("):
+            return one()
+        if self.is_doubled(opening):
+            raise self.redundant()
+        found = one()
+        self.must(")")
+        return found
+
     def value(self) -> Value:
         """A ``:value``."""
         if not self.next.startswith(":"):

@@ -11,6 +11,7 @@ from ticketlock._expressions._errors import ItemInvalid, ItemTooBig
 from ticketlock._expressions._values import (
     MAX_ITEM_BYTES,
     MAX_LEVELS,
+    MAX_NAME_BYTES,
     Item,
     Value,
     levels_of,
@@ -20,7 +21,6 @@ from ticketlock._expressions._values import (
 
 _MOST_BYTES = {"HASH": 2_048, "RANGE": 1_024}
 _ROLES = {"HASH": "partition key", "RANGE": "sort key"}
-_MAX_NAME_BYTES = 65_535
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +168,9 @@ def _check_key(value: Value, key: KeyAttribute) -> None:
 def _check_names(members: Item, attribute: str) -> None:
     for name, value in members.items():
         size = len(name.encode())
-        if not 1 <= size <= _MAX_NAME_BYTES:
+        if not 1 <= size <= MAX_NAME_BYTES:
             raise ItemInvalid(
-                f"a name in the attribute {attribute[:40]!r} has {size:,} bytes; allowed: 1 to {_MAX_NAME_BYTES:,}"
+                f"a name in the attribute {attribute[:40]!r} has {size:,} bytes; allowed: 1 to {MAX_NAME_BYTES:,}"
             )
         _check_names_in(value, attribute)
 

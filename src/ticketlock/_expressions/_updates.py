@@ -4,7 +4,7 @@ from typing import Any
 
 from ticketlock._expressions._errors import ExpressionInvalid, ItemInvalid
 from ticketlock._expressions._expressions import Expressions
-from ticketlock._expressions._numbers import total
+from ticketlock._expressions._numbers import WRONG_TYPE, total
 from ticketlock._expressions._paths import Steps, value_at
 from ticketlock._expressions._tree import Append, IfNotExists, Path, Source, Sum, Update
 from ticketlock._expressions._tree import Value as Placeholder
@@ -17,8 +17,6 @@ from ticketlock._expressions._values import (
     copy_of_item,
     levels_of,
 )
-
-_WRONG_TYPE = "An operand in the update expression has an incorrect data type"
 
 
 class ItemUpdate:
@@ -85,7 +83,7 @@ class ItemUpdate:
             case Append(left, right):
                 one, other = self._value(left, item), self._value(right, item)
                 if "L" not in one or "L" not in other:
-                    raise ItemInvalid(_WRONG_TYPE)
+                    raise ItemInvalid(WRONG_TYPE)
                 return {"L": [*one["L"], *other["L"]]}
             case Sum(left, right, negative):
                 return total(self._value(left, item), self._value(right, item), negative=negative)
@@ -104,7 +102,7 @@ def _added(found: Value | None, value: Value) -> Value:
         return total(found, value, negative=False)
     ((kind, members),) = value.items()
     if kind not in found:
-        raise ItemInvalid(_WRONG_TYPE)
+        raise ItemInvalid(WRONG_TYPE)
     return {kind: sorted({*found[kind], *members})}
 
 
@@ -114,7 +112,7 @@ def _without(found: Value | None, value: Value) -> Value | None:
         return None
     ((kind, members),) = value.items()
     if kind not in found:
-        raise ItemInvalid(_WRONG_TYPE)
+        raise ItemInvalid(WRONG_TYPE)
     left = sorted(set(found[kind]) - set(members))
     return {kind: left} if left else None
 

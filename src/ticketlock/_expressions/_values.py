@@ -15,6 +15,8 @@ Item = dict[str, Value]
 
 MAX_ITEM_BYTES = 400 * 1_024
 """https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-items"""
+MAX_NAME_BYTES = 65_535
+"""https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-attributes"""
 ORDERED_TYPES = frozenset({"S", "N", "B"})
 TYPES = ("B", "NULL", "SS", "BOOL", "L", "BS", "N", "NS", "S", "M")
 MAX_LEVELS = 32

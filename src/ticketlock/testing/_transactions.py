@@ -69,6 +69,7 @@ def transact_write_items(tables: Tables, parameters: Parameters) -> Steps:
         _check_reasons(reasons)
         check_size_of_transaction((plan.before, plan.after) for plan in plans)
     except BaseException:
+        # Refused, or nobody goes on with it: the items that it took are free again.
         transactions.was_refused(token, taken)
         raise
     for plan in plans:

@@ -11,13 +11,13 @@ from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 
 from ticketlock._checks import text
 from ticketlock._expressions._errors import ExpressionInvalid
+from ticketlock._expressions._tokens import MAX_EXPRESSION_BYTES
 from ticketlock._expressions._values import canonical
 from ticketlock.errors import InvalidUnitRequest
 from ticketlock.wire._attributes import Item
 
 Value = TypeVar("Value")
 
-_EXPRESSION_BYTES = 4_096
 _serializer, _deserializer = TypeSerializer(), TypeDeserializer()
 
 
@@ -98,7 +98,7 @@ def expression(field: str, given: Any) -> str | None:
     Raises:
         InvalidUnitRequest: it is neither, or longer than DynamoDB takes.
     """
-    return None if given is None else text(field, given, _EXPRESSION_BYTES, InvalidUnitRequest)
+    return None if given is None else text(field, given, MAX_EXPRESSION_BYTES, InvalidUnitRequest)
 
 
 def _names(field: str, given: Any) -> Mapping[str, str]:

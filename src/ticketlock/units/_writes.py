@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ticketlock._expressions._tokens import MAX_EXPRESSION_BYTES
 from ticketlock._expressions._values import Item as Attributes
 from ticketlock.units import _facts as only_if
 from ticketlock.units._finishing import change
@@ -17,7 +18,6 @@ from ticketlock.wire._requests import Write
 # Beyond it an Update would come near the limits of expressions; the whole item is put then.
 _MOST_CHANGES = 100
 _SET = re.compile(r"(?<![#:.\w])SET\b", re.IGNORECASE)
-_EXPRESSION_BYTES = 4_096
 
 
 def as_seen(place: Place, marks: Marks) -> tuple[str, Mapping[str, Any]]:
@@ -102,7 +102,7 @@ def fits_an_expression(parameters: Mapping[str, Any]) -> bool:
     """Whether a blind update with what we add is no longer than DynamoDB takes, and its placeholders are not ours."""
     names = {*parameters.get("ExpressionAttributeNames", {}), *parameters.get("ExpressionAttributeValues", {})}
     longest = max(len(with_version(parameters["UpdateExpression"]).encode()), _condition_bytes(parameters))
-    return longest <= _EXPRESSION_BYTES and not names & {"#version", "#mark", ":unit"}
+    return longest <= MAX_EXPRESSION_BYTES and not names & {"#version", "#mark", ":unit"}
 
 
 def _condition_bytes(parameters: Mapping[str, Any]) -> int:
