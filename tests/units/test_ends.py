@@ -72,7 +72,7 @@ def test_a_second_commit_does_nothing(books: Books, ann: Party, account: Key) ->
 def test_a_second_rollback_does_nothing(ann: Party) -> None:
     unit = ann.begin()
     unit.rollback()
-    unit.rollback()
+    assert ann.sends(unit.rollback) == []
 
 
 USES: dict[str, Callable[[Party, Unit, Key], object]] = {

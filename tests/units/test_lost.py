@@ -206,7 +206,7 @@ class TestASecondAttemptAfterALostRequest:
             unit.commit()
         assert books.balance(account) == 7
 
-    def test_that_surely_was_not_sent_is_a_conflict(self, books: Books, ann: Party, account: Key) -> None:
+    def test_that_surely_was_not_sent_is_refused_by_its_condition(self, books: Books, ann: Party, account: Key) -> None:
         ann.loses(Lost.NOT_SENT, 1, operation=COMMIT)
         unit = ann.begin()
         unit.update(ann.accounts, account, TAKE, {":n": 500}, condition="balance >= :n", blind=True)

@@ -159,19 +159,24 @@ class TestLostRequestsAndReplies:
                 break
         assert number > 8
 
-    @pytest.mark.parametrize("what", [Lost.REQUEST, Lost.REPLY], ids=lambda each: each.name.lower())
-    def test_of_the_decision_for_long_roll_it_back_or_find_it_committed(
-        self, books: Books, ann: Party, ben: Party, account: Key, other: Key, what: Lost
+    # The first two mark; the driver gives up the decision after 8 s, which is four attempts.
+    DECISION = 3, 6, "UpdateItem"
+
+    def test_of_the_decision_for_long_roll_it_back_if_none_arrives(
+        self, ann: Party, ben: Party, account: Key, other: Key
     ) -> None:
-        decides = len(ann.sends(lambda: marked(ann, [books.account(), books.account()], 3))) - 4
-        # The driver gives up after 8 s, which is four attempts at most.
-        ann.loses(what, decides, decides + 3)
-        told: object = None
-        try:
+        lost = ann.loses(Lost.REQUEST, *self.DECISION)
+        with pytest.raises(UnitRolledBack):
             marked(ann, [account, other], 4)
-        except UnitRolledBack as error:
-            told = error
-        assert balances(ben, [account, other]) == ([4, 4] if told is None else [100, 50])
+        assert lost.seen > lost.last
+        assert balances(ben, [account, other]) == [100, 50]
+
+    def test_of_the_decision_for_long_find_it_committed_if_one_was_applied(
+        self, ann: Party, ben: Party, account: Key, other: Key
+    ) -> None:
+        ann.loses(Lost.REPLY, *self.DECISION)
+        marked(ann, [account, other], 4)
+        assert balances(ben, [account, other]) == [4, 4]
 
 
 @THREADS_ONLY
@@ -189,6 +194,7 @@ class TestAnotherUnitsMark:
 
         ann.line.between["UpdateItem"] = second
         marked(ann, keys, 9)
+        assert not ann.line.between
 
     def test_of_an_older_one_is_waited_for_until_the_time_out(
         self, units_world: UnitsWorld, books: Books, keys: list[Key]
