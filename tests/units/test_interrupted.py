@@ -1,4 +1,4 @@
-"""A unit that a signal handler or a cancellation interrupts is over, and leaves all of it or nothing, if it can at once."""
+"""A unit that is interrupted, by a signal handler or a cancellation, is over, and leaves all of it or nothing."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +12,7 @@ from ticketlock.units import Unit
 LEASE_S, COPIES_S = 60, 600
 SET = "SET balance = :balance"
 OLD, NEW = [1, 1, None], [2, 2, 2]
+MAY_STAND: dict[str, list[list[Any]]] = {"rolled back": [OLD], "unknown": [OLD, NEW], "committed": [NEW]}
 
 ENGINE = pytest.mark.parametrize("engine", ["native", "marked"])
 WHERE = pytest.mark.parametrize(
@@ -42,7 +43,7 @@ class Interrupted:
     def balances(self) -> list[Any]:
         """As a reader finds them: all of it or nothing, and as the unit says."""
         found = [item and item["balance"] for item in self._ben.units.get_all(self._all())]
-        assert found in {"rolled back": [OLD], "unknown": [OLD, NEW], "committed": [NEW]}[self.told], self.number
+        assert found in MAY_STAND[self.told], self.number
         return found
 
     def has_marks(self) -> bool:

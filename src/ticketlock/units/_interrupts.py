@@ -1,4 +1,4 @@
-"""What a signal handler raises in the midst of a unit, or a cancellation: the unit is over, and leaves nothing behind."""
+"""What a signal handler raises in the midst of a unit, or a cancellation: the unit is over, and leaves nothing."""
 
 from ticketlock.errors import TicketLockError
 from ticketlock.units._verbs import Verbs
