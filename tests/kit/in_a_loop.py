@@ -128,7 +128,8 @@ async def _serve(
         except asyncio.CancelledError:
             done.cancel()
             raise
-        except Exception as error:
+        except BaseException as error:
+            # Also what a test raises as a signal handler would.
             done.set_exception(error)
         else:
             done.set_result(result)

@@ -2,7 +2,7 @@
 
 import dis
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
@@ -11,11 +11,12 @@ from typing import Any
 import ticketlock
 
 _ROOT = Path(ticketlock.__file__).parent
-_ROOMS = tuple(str(_ROOT / room) for room in ("client", "locks", "wire"))
+OF_A_LOCK = ("client", "locks", "wire")
+OF_A_UNIT = ("units", "wire", "_expressions")
 
 
 class AtOpcode:
-    """Within the block, something is done when this thread comes to its so-and-so many-th opcode in a client's files.
+    """Within the block, something is done when this thread comes to its so-and-so many-th opcode in some rooms' files.
 
     Two kinds of opcodes are left out, for no code can guard them, and the interpreter runs no handler there (it does
     after calls, at the begin of functions and at jumps backwards): those between the last one of a ``with`` block and
@@ -25,8 +26,9 @@ class AtOpcode:
         passed: how many it has come to.
     """
 
-    def __init__(self, number: int, do: Callable[[], object]) -> None:
+    def __init__(self, number: int, do: Callable[[], object], rooms: Iterable[str] = OF_A_LOCK) -> None:
         self.passed = 0
+        self._rooms = tuple(str(_ROOT / room) for room in rooms)
         self._number = number
         self._do = do
 
@@ -39,7 +41,7 @@ class AtOpcode:
         sys.settrace(self._before)
 
     def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
-        if not frame.f_code.co_filename.startswith(_ROOMS):
+        if not frame.f_code.co_filename.startswith(self._rooms):
             return None
         frame.f_trace_lines, frame.f_trace_opcodes = False, True
         if event in ("call", "opcode") and not self._is_left_out(frame):
@@ -48,13 +50,12 @@ class AtOpcode:
                 self._do()
         return self._trace
 
-    @staticmethod
-    def _is_left_out(frame: FrameType) -> bool:
+    def _is_left_out(self, frame: FrameType) -> bool:
         exits, returns = _left_out(frame.f_code)
         if frame.f_lasti in exits:
             return True
         caller = frame.f_back
-        is_outermost = caller is None or not caller.f_code.co_filename.startswith(_ROOMS)
+        is_outermost = caller is None or not caller.f_code.co_filename.startswith(self._rooms)
         return is_outermost and frame.f_lasti in returns
 
 

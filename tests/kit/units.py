@@ -42,12 +42,18 @@ class Lost(Enum):
     REQUEST = "request lost"
     REPLY = "reply lost"
     CONFLICT = "refused beside another transaction"
+    INTERRUPTED_BEFORE = "interrupted before it is sent"
+    INTERRUPTED_AFTER = "interrupted before its reply is read"
     KILLED_BEFORE = "killed before it is sent"
     KILLED_AFTER = "killed before its reply is read"
 
 
 class Killed(BaseException):
     """The process is no more."""
+
+
+class Interrupt(BaseException):
+    """What a signal handler raises."""
 
 
 @dataclass
@@ -91,7 +97,8 @@ class Line:
         self.losses: list[Loss] = []
         self.between: dict[str, Callable[[], object]] = {}
         self._clock = clock
-        self._loses_the_reply = self._dies_after = False
+        self._loses_the_reply = self._is_killed = False
+        self._then: type[BaseException] | None = None
         events = client.meta.events
         events.register("provide-client-params.dynamodb", self._note)
         events.register_first("before-call.dynamodb", self._before)
@@ -109,11 +116,16 @@ class Line:
         meanwhile = self.between.pop(model.name, None)
         if meanwhile is not None:
             meanwhile()
+        if self._is_killed:
+            raise Killed
         struck = [loss.what for loss in self.losses if loss.strikes(model.name)]
         self._loses_the_reply = Lost.REPLY in struck
-        self._dies_after = Lost.KILLED_AFTER in struck
+        self._is_killed = Lost.KILLED_BEFORE in struck or Lost.KILLED_AFTER in struck
+        self._then = Killed if Lost.KILLED_AFTER in struck else Interrupt if Lost.INTERRUPTED_AFTER in struck else None
         if Lost.KILLED_BEFORE in struck:
             raise Killed
+        if Lost.INTERRUPTED_BEFORE in struck:
+            raise Interrupt
         if Lost.NOT_SENT in struck:
             self._clock.advance(_LOST_FOR_S)
             raise ConnectTimeoutError(endpoint_url=_ENDPOINT)
@@ -125,8 +137,8 @@ class Line:
 
     def _after(self, parsed: dict[str, Any], **_: Any) -> None:
         parsed["ResponseMetadata"]["HTTPHeaders"]["date"] = formatdate(self._clock.wall_ms // 1_000, usegmt=True)
-        if self._dies_after:
-            raise Killed
+        if self._then is not None:
+            raise self._then
         if self._loses_the_reply:
             self._wait_in_vain()
 

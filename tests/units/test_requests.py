@@ -2,9 +2,10 @@
 
 import pytest
 from kit.engines import OF_OTHERS_FIRST, first_on, wide_engine_names
-from kit.units import Books, Key, Party, some_account, some_name
+from kit.units import Books, Key, Party, some_account, some_line, some_name
 
 from ticketlock.errors import UnitTooLarge
+from ticketlock.units import UNCOMMITTED
 
 IN_HUNDREDS = pytest.mark.parametrize(
     "units_engine", first_on(OF_OTHERS_FIRST, wide_engine_names()), indirect=True, scope="module"
@@ -121,6 +122,21 @@ class TestAHundredActions:
         unit.put(ann.accounts, keys[0])
         with pytest.raises(UnitTooLarge):
             unit.commit()
+
+
+@IN_HUNDREDS
+def test_items_of_which_not_the_newest_is_asked_for_are_read_in_hundreds_of_all_tables(
+    books: Books, ann: Party, account: Key
+) -> None:
+    line = some_line()
+    books.write("lines", {**line, "text": "a"})
+    wanted = [(ann.accounts, account), (ann.lines, line), *((ann.accounts, some_account()) for _ in range(99))]
+    found = ann.units.get_all(wanted, isolation=UNCOMMITTED)
+    assert found == [{**account, "balance": 100}, {**line, "text": "a"}, *[None] * 99]
+    assert ann.line.operations == ["BatchGetItem", "GetItem"]
+    batch, single = (sent.parameters for sent in ann.line.sent)
+    assert [each["ConsistentRead"] for each in batch["RequestItems"].values()] == [False, False]
+    assert single["ConsistentRead"] is False
 
 
 @IN_HUNDREDS

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from kit.engines import Engine
 
+from ticketlock.wire._item_requests import GetMany
 from ticketlock.wire._performer import Performer
-from ticketlock.wire._requests import Read, ReadItems, TimeCheck, TransactWrite, Write
+from ticketlock.wire._requests import Read, TimeCheck, TransactWrite, Write
 
 # Names that are DynamoDB's own words, which an expression may not use as they are.
 KEYS = {"orders": ("name", "date"), "stock": ("key", "range")}
@@ -83,11 +84,11 @@ def test_a_refusal_by_one_of_two_tables_writes_to_neither_and_says_which(
 def test_items_come_in_the_order_of_their_keys_whatever_that_of_the_reply_is(
     performer: AnyTable, tables: dict[str, str]
 ) -> None:
-    keys = [put("orders", "ada", day).key for day in ("2026-11-03", "2026-11-01", "2026-11-02")]
-    for key in keys[:2]:
-        performer.perform(Write("Put", key, NEW, item=key, names={"#first": "name"}, table=tables["orders"]))
-    reply = performer.perform(ReadItems(tuple(keys), tables["orders"]))
-    assert [item and item["date"]["S"] for item in reply.items] == ["2026-11-03", "2026-11-01", None]
+    wanted = [(use, put(use, "ada", day).key) for day in ("2026-11-03", "2026-11-01") for use in ("orders", "stock")]
+    for use, key in wanted[:3]:
+        performer.perform(put(use, "ada", key[KEYS[use][1]]["S"], tables[use]))
+    reply = performer.perform(GetMany([(tables[use], key) for use, key in wanted]))
+    assert reply.items == (*(key for _, key in wanted[:3]), None)
 
 
 def test_items_that_were_not_read_since_the_table_is_throttled_are_asked_for_again(performer: AnyTable) -> None:
@@ -103,5 +104,35 @@ def test_items_that_were_not_read_since_the_table_is_throttled_are_asked_for_aga
 
     events: Any = performer.client.meta.events
     events.register("after-call.dynamodb.BatchGetItem", throttle_the_first)
-    reply = performer.perform(ReadItems((key,)))
+    reply = performer.perform(GetMany([(performer.table_name, key)]))
     assert (len(replies), reply.item) == (2, key)
+
+
+def test_of_items_that_do_not_fit_one_reply_the_rest_is_asked_for(performer: AnyTable, tables: dict[str, str]) -> None:
+    """DynamoDB returns at most 16 MB: to ask for all of them anew would never come to an end."""
+    wanted = [(tables[use], put(use, "ada", day).key) for use in KEYS for day in ("2026-11-01", "2026-11-02")]
+    for use in KEYS:
+        performer.perform(put(use, "ada", "2026-11-02", tables[use]))
+    asked: list[Any] = []
+
+    def keep_one_key(params: dict[str, Any], **_: Any) -> dict[str, Any]:
+        asked.append(params["RequestItems"])
+        table, of_one = next(iter(asked[-1].items()))
+        return {**params, "RequestItems": {table: {**of_one, "Keys": of_one["Keys"][:1]}}}
+
+    def tell_of_the_rest(parsed: dict[str, Any], **_: Any) -> None:
+        table, *others = asked[-1]
+        rest = (
+            {table: {**asked[-1][table], "Keys": asked[-1][table]["Keys"][1:]}}
+            if len(asked[-1][table]["Keys"]) > 1
+            else {}
+        )
+        parsed["UnprocessedKeys"] = rest | {other: asked[-1][other] for other in others}
+
+    events: Any = performer.client.meta.events
+    events.register("provide-client-params.dynamodb.BatchGetItem", keep_one_key)
+    events.register("after-call.dynamodb.BatchGetItem", tell_of_the_rest)
+    reply = performer.perform(GetMany(wanted, is_consistent=False))
+    assert [item is not None for item in reply.items] == [False, True] * 2
+    assert [sum(len(each["Keys"]) for each in wanted.values()) for wanted in asked] == [4, 3, 2, 1]
+    assert [each["ConsistentRead"] for wanted in asked for each in wanted.values()] == [False] * 6

@@ -14,6 +14,7 @@ from ticketlock.aio._unit import Unit
 from ticketlock.errors import ClientClosed
 from ticketlock.units._access import Denied, check_access
 from ticketlock.units._heads import Heads
+from ticketlock.units._interrupts import ending
 from ticketlock.units._marks import Marks
 from ticketlock.units._outcomes import Outcome
 from ticketlock.units._plain import Visible, clean, visible
@@ -46,10 +47,22 @@ class UnitsTable(AsyncPerformer):
         Raises:
             ClientClosed: there is no client to perform it with.
         """
+        self._check_is_open(steps)
+        return await self.drive(self._driver.follow(steps))
+
+    def follows(self, verbs: Verbs) -> Callable[[ForkingSteps[Any]], Coroutine[Any, Any, Any]]:
+        """What performs the steps of one unit, which is over where they are interrupted."""
+
+        async def follow(steps: ForkingSteps[T]) -> T:
+            self._check_is_open(steps)
+            return await self.drive(ending(verbs, self._driver, steps))
+
+        return follow
+
+    def _check_is_open(self, steps: ForkingSteps[Any]) -> None:
         if self.client is None:
             steps.close()
             raise ClientClosed("the units were not opened, or are closed: use them in 'async with'")
-        return await self.drive(self._driver.follow(steps))
 
 
 class Units:
@@ -210,4 +223,4 @@ class Units:
 
     def _unit(self, terms: Terms) -> Unit:
         verbs = Verbs(terms, self._settings.units_table, self._tables, self._settings.marks)
-        return Unit(verbs, self._performer.follow, self._to_the_end)
+        return Unit(verbs, self._performer.follows(verbs), self._to_the_end)

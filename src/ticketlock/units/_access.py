@@ -10,8 +10,8 @@ from ticketlock.units._rows import KEY
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.wire._actions import Actions, Call
 from ticketlock.wire._attributes import Item
-from ticketlock.wire._item_requests import Get, GetTogether
-from ticketlock.wire._requests import Attributes, ForkingSteps, ReadItems, Request, TransactWrite, Write
+from ticketlock.wire._item_requests import Get, GetMany, GetTogether
+from ticketlock.wire._requests import Attributes, ForkingSteps, Request, TransactWrite, Write
 
 _NEVER = "attribute_exists(#key) AND attribute_not_exists(#key)"
 _NOBODY: dict[str, tuple[Any, Any]] = {"S": ("ticketlock", "ticketlock 2"), "N": ("0", "1"), "B": (b"ticketlock", b"2")}
@@ -89,7 +89,7 @@ def _trials(table: UnitTable) -> Iterator[tuple[str, Request]]:
         return Write(operation, key, _NEVER, names=names, table=name, **more)
 
     yield "GetItem", Get(name, key)
-    yield "BatchGetItem", ReadItems((key,), name)
+    yield "BatchGetItem", GetMany([(name, key)])
     yield "GetItem, in TransactGetItems", GetTogether([(name, key)])
     yield "Query", _Look(name, {table.key_names[0]: key[table.key_names[0]]})
     yield "PutItem", never("Put", key, item=key)

@@ -1,8 +1,8 @@
 """What a unit commits beside its items."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from ticketlock.errors import UnitConflict
 from ticketlock.units._rows import NEVER_USED, Receipt, put_receipt
@@ -12,6 +12,17 @@ from ticketlock.wire._requests import Write
 
 MOST_ACTIONS = 100
 """https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html"""
+
+
+@dataclass(slots=True)
+class Fate:
+    """What a commit has come to, for whoever breaks it off.
+
+    Attributes:
+        became: rolled back, while no request can have decided it; unknown, from the moment at which one may.
+    """
+
+    became: Literal["rolled back", "unknown", "committed"] = "rolled back"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +37,7 @@ class Commit:
         name: for exactly once; None for none.
         receipt: of the name, as it was seen.
         lock_check: the check that a lock is held, as the low-level API has it; None for none.
+        fate: what it has come to.
     """
 
     unit: str
@@ -35,6 +47,7 @@ class Commit:
     name: str | None = None
     receipt: Receipt = NEVER_USED
     lock_check: Mapping[str, Any] | None = None
+    fate: Fate = field(default_factory=Fate)
 
 
 def receipt_write(commit: Commit, now_ms: int) -> tuple[Write, ...]:

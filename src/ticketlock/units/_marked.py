@@ -83,6 +83,8 @@ class MarkedCommit:
         self._standing: dict[int, Place] = {}
         self._is_answered = True
         self._may_decide_late = False
+        # Whether its record may be there.
+        self._is_recorded = False
         self._head: Head
         self._ends_local_ms = 0
         self._renew_at_ms = 0
@@ -97,6 +99,7 @@ class MarkedCommit:
             TableError: another one; nothing was written.
         """
         pieces = yield from self._begin()
+        self._is_recorded = True
         try:
             # Refused, it is there by an attempt of its own: nobody else has its id.
             self._note((yield self._heads.open(self._head)))
@@ -109,6 +112,25 @@ class MarkedCommit:
         except TicketLockError as error:
             if not (yield from self._abort(error)):
                 raise
+        yield from self._finish()
+
+    def give_up(self) -> ForkingSteps[None]:
+        """After an interrupt: roll back, or finish what turns out to be committed; what fails is left to others.
+
+        Raises:
+            TableError: the record could not be reached. It says the rest once its lease is over.
+        """
+        fate = self._commit.fate
+        if not self._is_recorded:
+            return
+        if fate.became != "committed":
+            reply = yield from self._roll_back()
+            if reply.applied or not _is_committed(reply.item):
+                if reply.applied or reply.item is not None:
+                    fate.became = "rolled back"
+                yield from self._unmark_all()
+                return
+            fate.became = "committed"
         yield from self._finish()
 
     # The record.
@@ -245,6 +267,8 @@ class MarkedCommit:
             lock = (self._commit.lock_check,) if self._commit.lock_check is not None else ()
             is_alone = not (checks or receipt or lock)
             request = deciding if is_alone else TransactWrite((deciding, *checks, *receipt), lock)
+            # From now on an interrupt does not tell which.
+            self._commit.fate.became = "unknown"
             try:
                 reply: Reply = yield request
             except OutcomeUnknown:
@@ -252,12 +276,16 @@ class MarkedCommit:
                 raise
             self._note(reply)
             if reply.applied:
+                self._commit.fate.became = "committed"
                 return
             # It may have been refused for what is not so any more when an earlier attempt of it arrives.
             self._may_decide_late |= reply.unanswered
+            if not self._may_decide_late:
+                self._commit.fate.became = "rolled back"
             refused = (True,) if is_alone else reply.refused
             if refused[0]:
                 if _is_committed(reply.items[0]):
+                    self._commit.fate.became = "committed"
                     return
                 raise self._ended(reply.items[0])
             if lock and refused[-1]:
@@ -286,8 +314,7 @@ class MarkedCommit:
     def _abort(self, error: TicketLockError) -> ForkingSteps[bool]:
         """Roll back; whether it turns out to be committed."""
         try:
-            now: Moment = (yield Pause(0)).now
-            reply: Reply = yield self._heads.roll_back(self._head.unit, now.latest_ms)
+            reply = yield from self._roll_back()
         except TableError as failed:
             if self._may_decide_late:
                 raise OutcomeUnknown(f"the unit {self._head.unit} may or may not be committed ({failed})") from error
@@ -295,6 +322,7 @@ class MarkedCommit:
                 raise RequestNotApplied(f"the unit was not committed, and will be rolled back ({error})") from error
             return False
         if not reply.applied and _is_committed(reply.item):
+            self._commit.fate.became = "committed"
             return True
         yield from self._unmark_all()
         if not reply.applied and reply.item is None and self._may_decide_late:
@@ -303,6 +331,12 @@ class MarkedCommit:
             # Of a mark, or of the commit, which is refused from now on.
             raise UnitRolledBack(f"no answer came in time, and it was rolled back ({error})") from error
         return False
+
+    def _roll_back(self) -> ForkingSteps[Reply]:
+        """The other decision; refused where there is one already."""
+        now: Moment = (yield Pause(0)).now
+        reply: Reply = yield self._heads.roll_back(self._head.unit, now.latest_ms)
+        return reply
 
     # Afterwards.
 

@@ -37,25 +37,29 @@ def commit_natively(places: Sequence[Place], marks: Marks, commit: Commit, meeti
         if commit.name is not None:
             now: Moment = (yield Pause(0)).now
             writes += receipt_write(commit, now.latest_ms)
+        # From now on an interrupt leaves it unknown.
+        commit.fate.became = "unknown"
         try:
             reply: Reply = yield TransactWrite(writes, lock, commit.unit)
         except OutcomeUnknown as unknown:
             if not (yield from _was_applied(places, marks, commit)):
                 raise _told(commit, unknown) from unknown
-            return
+            break
         if reply.applied or any(_is_mine(item, marks, commit) for item in reply.items):
-            return
+            break
         if reply.repeated:
             # An earlier attempt may be on its way still, or others have written after it.
             if not (yield from _was_applied(places, marks, commit)):
                 raise _told(commit, OutcomeUnknown("an earlier attempt may have been applied, and a later one was not"))
-            return
+            break
+        commit.fate.became = "rolled back"
         met = _met(reply, places, marks)
         error = _refusal(reply, places, met, commit)
         if error is not None:
             raise error
         for each in met.values():
             yield from meeting.pass_by(each)
+    commit.fate.became = "committed"
 
 
 def _action(place: Place, unit: str, marks: Marks) -> Write:

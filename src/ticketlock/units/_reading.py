@@ -16,7 +16,7 @@ from ticketlock.units._meeting import Marked, Meeting, read_entries
 from ticketlock.units._packing import Entry
 from ticketlock.units._tables import UnitTable
 from ticketlock.wire._attributes import Item
-from ticketlock.wire._item_requests import MOST_TOGETHER, Get, GetTogether
+from ticketlock.wire._item_requests import MOST_TOGETHER, Get, GetMany, GetTogether
 from ticketlock.wire._requests import ForkingSteps, Reply
 
 
@@ -61,11 +61,14 @@ class Reading:
         self._marks, self._heads, self._meeting = marks, heads, meeting
 
     def eventually(self, wanted: Sequence[Wanted]) -> ForkingSteps[list[Attributes | None]]:
-        """Images one by one: what stands in one of the copies of each item."""
-        found = []
-        for each in wanted:
-            reply: Reply = yield Get(each.table.name, each.key, is_consistent=False)
-            found.append(image_of(self._checked(reply.item), self._marks))
+        """Images, each by itself: what stands in one of the copies of the item."""
+        found: list[Attributes | None] = []
+        for batch in _cut(wanted):
+            if len(batch) == 1:
+                reply: Reply = yield Get(batch[0].table.name, batch[0].key, is_consistent=False)
+            else:
+                reply = yield GetMany([(each.table.name, each.key) for each in batch], is_consistent=False)
+            found += [image_of(self._checked(item), self._marks) for item in reply.items]
         return found
 
     def committed(self, wanted: Sequence[Wanted]) -> ForkingSteps[list[Attributes | None]]:

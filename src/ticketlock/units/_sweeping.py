@@ -11,8 +11,8 @@ from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import read_entries
 from ticketlock.units._packing import Entry
 from ticketlock.wire._attributes import Item
-from ticketlock.wire._item_requests import MOST_TOGETHER
-from ticketlock.wire._requests import ForkingSteps, ReadItems, Reply, Request, Together
+from ticketlock.wire._item_requests import MOST_TOGETHER, GetMany
+from ticketlock.wire._requests import ForkingSteps, Reply, Request, Together
 from ticketlock.wire._table_time import Moment
 
 _log = logging.getLogger("ticketlock")
@@ -83,18 +83,16 @@ def _sweep_one(seen: Head, now: Moment, heads: Heads, marks: Marks, swept: Swept
 def _finish(head: Head, entries: Sequence[Entry], marks: Marks) -> ForkingSteps[int]:
     """Look at every item of a unit that has ended; how many had its mark."""
     count = 0
-    for table in sorted({entry.table for entry in entries}):
-        own = [entry for entry in entries if entry.table == table]
-        for begin in range(0, len(own), MOST_TOGETHER):
-            batch = own[begin : begin + MOST_TOGETHER]
-            reply: Reply = yield ReadItems(tuple(entry.key for entry in batch), table)
-            left = [
-                _ended(head, entry, item, marks)
-                for entry, item in zip(batch, reply.items, strict=True)
-                if item is not None and (mark := marks.mark_of(item)) is not None and mark.unit == head.unit
-            ]
-            yield from _all(left)
-            count += len(left)
+    for begin in range(0, len(entries), MOST_TOGETHER):
+        batch = entries[begin : begin + MOST_TOGETHER]
+        reply: Reply = yield GetMany([(entry.table, entry.key) for entry in batch])
+        left = [
+            _ended(head, entry, item, marks)
+            for entry, item in zip(batch, reply.items, strict=True)
+            if item is not None and (mark := marks.mark_of(item)) is not None and mark.unit == head.unit
+        ]
+        yield from _all(left)
+        count += len(left)
     return count
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ticketlock._decorating import Key
 from ticketlock.units._access import Denied, check_access
 from ticketlock.units._heads import Heads
+from ticketlock.units._interrupts import ending
 from ticketlock.units._marks import Marks
 from ticketlock.units._outcomes import Outcome
 from ticketlock.units._plain import Visible, clean, visible
@@ -40,6 +41,10 @@ class UnitsTable(Performer):
     def follow(self, steps: ForkingSteps[T]) -> T:
         """Perform what steps ask for."""
         return self.drive(self._driver.follow(steps))
+
+    def follows(self, verbs: Verbs) -> Callable[[ForkingSteps[Any]], Any]:
+        """What performs the steps of one unit, which is over where they are interrupted."""
+        return lambda steps: self.drive(ending(verbs, self._driver, steps))
 
 
 class Units:
@@ -248,4 +253,4 @@ class Units:
 
     def _unit(self, terms: Terms) -> Unit:
         verbs = Verbs(terms, self._settings.units_table, self._tables, self._settings.marks)
-        return Unit(verbs, self._performer.follow)
+        return Unit(verbs, self._performer.follows(verbs))

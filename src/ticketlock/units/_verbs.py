@@ -1,5 +1,6 @@
 """What a unit can do, as steps: threads and tasks perform the same. No I/O, no clock."""
 
+import logging
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from ticketlock.errors import (
     UnitFinished,
     UnitTooLarge,
 )
-from ticketlock.units._commit import MOST_ACTIONS, Commit, conflict
+from ticketlock.units._commit import MOST_ACTIONS, Commit, Fate, conflict
 from ticketlock.units._heads import Heads
 from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._marks import Marks
@@ -39,6 +40,8 @@ from ticketlock.units._writes import fits_an_expression
 from ticketlock.wire._attributes import Item
 from ticketlock.wire._item_requests import MOST_TOGETHER
 from ticketlock.wire._requests import ForkingSteps, Reply
+
+_log = logging.getLogger("ticketlock")
 
 _MOST_BYTES = 4 * 1_024 * 1_024
 """https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html"""
@@ -82,7 +85,8 @@ class Terms:
     engine: Engine | None = None
 
 
-State = Literal["open", "committed", "rolled back", "unknown"]
+State = Literal["open", "committing", "committed", "rolled back", "unknown"]
+_TOLD = {"committing": "on its way to be committed", "unknown": "over, and its outcome unknown"}
 Both = tuple[Attributes | None, Attributes | None]
 """An item before a statement and after it, in AttributeValues; None where there is none, or it was not looked at."""
 
@@ -106,6 +110,8 @@ class Verbs:
         self._meeting = Meeting(marks, self._heads, (terms.born_ms, terms.unit), terms.timeout_ms, random.random)
         self._reading = Reading(marks, self._heads, self._meeting)
         self._receipt: Receipt | None = None
+        self._fate = Fate()
+        self._marked: MarkedCommit | None = None
 
     def begin(self) -> ForkingSteps[None]:
         """Find out whether the name was committed before; without a name nothing is sent."""
@@ -247,8 +253,10 @@ class Verbs:
         if self.state == "committed":
             return
         self._check_open()
-        yield from self.begin()
+        # From now on: a commit whose caller is not there any more may be on its way still.
+        self.state = "committing"
         try:
+            yield from self.begin()
             if not self.repeated:
                 yield from self._commit()
         except OutcomeUnknown:
@@ -270,7 +278,12 @@ class Verbs:
             return
         self._check_may_mark(touched)
         yield from self._read([place for place in touched if place.blind is not None])
-        yield from MarkedCommit(self._terms_of_commit(), marks, self._heads, self._meeting, touched).steps()
+        yield from self._commit_by_marks(touched)
+
+    def _commit_by_marks(self, places: Sequence[Place]) -> ForkingSteps[None]:
+        marked = MarkedCommit(self._terms_of_commit(), self._work.marks, self._heads, self._meeting, places)
+        self._marked = marked
+        yield from marked.steps()
 
     def _terms_of_commit(self) -> Commit:
         terms = self.terms
@@ -281,6 +294,7 @@ class Verbs:
             name=terms.name,
             receipt=self._receipt or NEVER_USED,
             lock_check=terms.under.condition_check() if terms.under is not None else None,
+            fate=self._fate,
         )
 
     def _fits_one_request(self, touched: Sequence[Place]) -> bool:
@@ -311,9 +325,7 @@ class Verbs:
         if len(places) > MOST_TOGETHER:
             # Checks and marks hold them together.
             self._check_may_mark(places)
-            yield from MarkedCommit(
-                self._terms_of_commit(), self._work.marks, self._heads, self._meeting, places
-            ).steps()
+            yield from self._commit_by_marks(places)
             return
         found = yield from self._reading.serializable([Wanted(place.table, place.key) for place in places])
         marks = self._work.marks
@@ -333,14 +345,31 @@ class Verbs:
     def rollback(self) -> ForkingSteps[None]:
         """Forget everything; nothing was written."""
         yield from ()
-        if self.state == "committed":
-            raise UnitFinished(f"the unit {self.terms.unit} is committed")
-        if self.state == "open":
-            self.state = "rolled back"
+        if self.state != "rolled back":
+            self._check_open()
+        self.state = "rolled back"
+
+    # Interrupts.
+
+    def abandon(self) -> None:
+        """Something of the caller's was raised in the midst of a verb: the unit is over."""
+        if self.state in ("open", "committing"):
+            self.state = self._fate.became
+
+    def give_up(self) -> ForkingSteps[None]:
+        """The same, and leave nothing behind, if that can be done: what is marked is rolled back, or finished."""
+        is_under_way = self.state in ("open", "committing")
+        self.abandon()
+        if is_under_way and self._marked is not None:
+            try:
+                yield from self._marked.give_up()
+            except TicketLockError as error:
+                _log.warning("the interrupted unit %s is left to its lease: %s", self.terms.unit, error)
+            self.state = self._fate.became
 
     def _check_open(self) -> None:
         if self.state != "open":
-            raise UnitFinished(f"the unit {self.terms.unit} is {self.state}: begin another")
+            raise UnitFinished(f"the unit {self.terms.unit} is {_TOLD.get(self.state, self.state)}: begin another")
 
     def _place(self, table: Any, given: Item) -> Place:
         own = self._tables.check_own(table)

@@ -86,12 +86,14 @@ class AsyncPerformer:
 
         async def come_of(each: Actions[Any]) -> Any:
             async with at_once:
-                try:
-                    return await self.drive(each)
-                except TableError as error:
-                    return error
+                return await self.drive(each)
 
-        return await asyncio.gather(*map(come_of, courses))
+        # Not before all of them are at their end: nobody else would wait for those that are left.
+        found = await asyncio.gather(*map(come_of, courses), return_exceptions=True)
+        for each in found:
+            if isinstance(each, BaseException) and not isinstance(each, TableError):
+                raise each
+        return found
 
 
 async def _called(client: Any, call: Call) -> Any:

@@ -1,15 +1,20 @@
 """Requests for items by their keys, one or several of any tables, and for the description of a table."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, ClassVar
 
 from ticketlock.wire._actions import Actions, Call
 from ticketlock.wire._attributes import Item
-from ticketlock.wire._requests import Attributes, BrokenReply, Request
+from ticketlock.wire._requests import Attributes, BrokenReply, Request, batch_get
 
 MOST_TOGETHER = 100
-"""https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactGetItems.html"""
+"""Of one instant, and one by one.
+
+https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactGetItems.html
+https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html
+"""
 
 _LENGTH_OF_NOTHING = 2
 
@@ -73,6 +78,41 @@ class GetTogether(Request):
         if len(answer.get("Responses", ())) != len(self.keys):
             raise BrokenReply()
         return tuple(each.get("Item") for each in answer["Responses"])
+
+
+@dataclass(frozen=True, slots=True)
+class GetMany(Request):
+    """A read of up to 100 items, each by itself. The reply has one entry a key, None where there is no item.
+
+    Attributes:
+        keys: the tables' names with the key attributes, each key once.
+        is_consistent: as of ``Get``.
+    """
+
+    keys: Sequence[tuple[str, Attributes]]
+    is_consistent: bool = True
+
+    def tables(self, _table: str) -> tuple[str, ...]:
+        """Those of its keys."""
+        return tuple(sorted({table for table, _ in self.keys}))
+
+    def calls(self, table: str, _identity: str) -> Actions[Any]:
+        """The BatchGetItem."""
+        wanted = {name: [key for table, key in self.keys if table == name] for name in self.tables(table)}
+        return (yield from batch_get(wanted, is_consistent=self.is_consistent))
+
+    def items(self, answer: Any) -> tuple[Item | None, ...]:
+        """The items, by their keys: the service returns them in any order."""
+        key_names = {table: tuple(key) for table, key in self.keys}
+        responses = answer["Responses"]
+        found = {_name(table, names, item): item for table, names in key_names.items() for item in responses[table]}
+        return tuple(found.get(_name(table, key_names[table], key)) for table, key in self.keys)
+
+
+def _name(table: str, key_names: Sequence[str], item: Attributes) -> Hashable:
+    """An item, as one of many: numbers may come in another form than they were asked for."""
+    values = (value for name in key_names for value in item[name].items())
+    return (table, *((kind, Decimal(content) if kind == "N" else content) for kind, content in values))
 
 
 @dataclass(frozen=True, slots=True)

@@ -281,29 +281,22 @@ class Read(Request):
 
 @dataclass(frozen=True, slots=True)
 class ReadItems(Request):
-    """Strongly consistent reads of items by their keys, in one request: at most 100, each key once.
+    """Strongly consistent reads of items of the driver's own table by their keys: at most 100, each key once.
 
     The reply has an item for each key, in the order of the keys; None where there is none.
 
     Attributes:
         keys: the key attributes of each, with their values.
-        table: where to read; None for the driver's own.
     """
 
     keys: tuple[Attributes, ...]
-    table: str | None = None
 
     def calls(self, table: str, _identity: str) -> Actions[Any]:
         """The BatchGetItem."""
-        wanted = {"Keys": list(self.keys), "ConsistentRead": True}
-        return (yield Call("dynamodb", "batch_get_item", {"RequestItems": {self.table or table: wanted}}))
+        return (yield from batch_get({table: self.keys}, is_consistent=True))
 
     def items(self, answer: Any) -> tuple[Item | None, ...]:
         """The items, by their keys: the service returns them in any order."""
-        if "Responses" not in answer:
-            raise BrokenReply()
-        if answer.get("UnprocessedKeys"):
-            raise Unprocessed()
         found = [item for items in answer["Responses"].values() for item in items]
         return tuple(next((item for item in found if key.items() <= item.items()), None) for key in self.keys)
 
@@ -471,6 +464,36 @@ def transact_write_call(items: Sequence[Mapping[str, Any]], identity: str) -> Ca
     has ``TOKEN_IS_SAFE_FOR_MS`` as its ``repeatable_for_ms``.
     """
     return Call("dynamodb", "transact_write_items", {"TransactItems": items, "ClientRequestToken": identity})
+
+
+def batch_get(wanted: Mapping[str, Sequence[Attributes]], *, is_consistent: bool) -> Actions[Any]:
+    """BatchGetItem until every key is processed: one reply has 16 MB at most.
+
+    Returns:
+        The last answer, with the items of all of them.
+
+    Raises:
+        BrokenReply: an answer is not whole.
+        Unprocessed: an answer has processed no key at all.
+    """
+    left: Any = {table: {"Keys": list(keys), "ConsistentRead": is_consistent} for table, keys in wanted.items()}
+    found: dict[str, list[Item]] = {table: [] for table in wanted}
+    while True:
+        answer = yield Call("dynamodb", "batch_get_item", {"RequestItems": left})
+        if "Responses" not in answer:
+            raise BrokenReply()
+        for table, items in answer["Responses"].items():
+            found[table] += items
+        unprocessed = answer.get("UnprocessedKeys")
+        if not unprocessed:
+            return {**answer, "Responses": found}
+        if _keys_in(unprocessed) >= _keys_in(left):
+            raise Unprocessed()
+        left = unprocessed
+
+
+def _keys_in(wanted: Mapping[str, Any]) -> int:
+    return sum(len(each["Keys"]) for each in wanted.values())
 
 
 def _only(attributes: tuple[str, ...]) -> dict[str, Any]:
