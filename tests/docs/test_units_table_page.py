@@ -114,9 +114,7 @@ class TestThePermissions:
             unit.update(ann.accounts, key, SET, {":n": 1})
             ben.changes(key, 2)
 
-    def test_of_readers_are_enough_past_whatever_mark(
-        self, books: Books, units_world: UnitsWorld, ben: Party
-    ) -> None:
+    def test_of_readers_are_enough_past_whatever_mark(self, books: Books, units_world: UnitsWorld, ben: Party) -> None:
         left_by_killed_processes(units_world, books)
         for item in books.everything()["accounts"]:
             ben.units.get(ben.accounts, {"id": item["id"]})
