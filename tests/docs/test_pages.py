@@ -18,23 +18,34 @@ from kit.pages import ALL_PAGES, ROOT, defaults, python_blocks, rows, text
 import ticketlock
 from ticketlock import LockClient, aio, create_table
 from ticketlock.testing import MemoryDynamoDB
+from ticketlock.units import create_units_table
 
-PAGES = ("docs/client.md", "docs/coming-from.md", "docs/pessimistic.md")
-ORDERS: dict[str, Any] = {
-    "AttributeDefinitions": [{"AttributeName": "id", "AttributeType": "S"}],
-    "KeySchema": [{"AttributeName": "id", "KeyType": "HASH"}],
-}
+PAGES = ("docs/client.md", "docs/coming-from.md", "docs/pessimistic.md", "docs/units.md")
+OF_UNITS = "from ticketlock.units import"
+
+
+def make_tables(dynamodb: Any) -> None:
+    """What the pages speak of beside what they make: orders, and the accounts of two people."""
+    for name in ("orders", "accounts"):
+        dynamodb.create_table(
+            TableName=name,
+            BillingMode="PAY_PER_REQUEST",
+            AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+            KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+        )
+    for name in ("ann", "ben"):
+        dynamodb.put_item(TableName="accounts", Item={"id": {"S": name}, "balance": {"N": "100"}})
 
 
 @pytest.fixture
 def in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A table ``orders``, beside what a page makes; every client of boto3 is answered from memory."""
+    """The tables, beside what a page makes; every client of boto3 is answered from memory."""
     memory = MemoryDynamoDB(lock_table=None)
     session = botocore.session.get_session()
     # A client inherits the handlers of its session.
     memory.serve(SimpleNamespace(meta=SimpleNamespace(events=session)))
     monkeypatch.setattr(boto3, "DEFAULT_SESSION", boto3.Session(botocore_session=session))
-    memory.create_table(TableName="orders", BillingMode="PAY_PER_REQUEST", **ORDERS)
+    make_tables(memory)
     create_table("locks")
 
 
@@ -51,7 +62,11 @@ def as_before() -> Iterator[None]:
 def test_the_python_of_a_page_runs(page: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "aio." in text(page):
         endpoint = request.getfixturevalue("emulator").endpoint
-        create_table("locks", client=boto3.Session().client("dynamodb", endpoint_url=endpoint))
+        dynamodb = boto3.Session().client("dynamodb", endpoint_url=endpoint)
+        create_table("locks", client=dynamodb)
+        if OF_UNITS in text(page):
+            make_tables(dynamodb)
+            create_units_table("units", client=dynamodb)
         monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", endpoint)
     blocks = python_blocks(page)
     assert blocks
@@ -63,6 +78,19 @@ def test_the_python_of_a_page_runs(page: str, request: pytest.FixtureRequest, mo
         for each in names.values():
             if isinstance(each, LockClient):
                 each.close()
+
+
+@pytest.mark.usefixtures("in_memory")
+def test_the_units_of_the_readme_are_committed() -> None:
+    (block,) = [source for _, source in python_blocks("README.md") if OF_UNITS in source]
+    create_units_table("units")
+    names: dict[str, Any] = {}
+    exec(block, names)
+    exec(block, names)
+    units, accounts = names["units"], names["accounts"]
+    found = units.get_all([(accounts, {"id": name}) for name in ("ann", "ben")])
+    # Its name is used once.
+    assert [each["balance"] for each in found] == [90, 110]
 
 
 @pytest.mark.parametrize("page", ALL_PAGES)

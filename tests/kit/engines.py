@@ -71,6 +71,16 @@ def wide_engine_names() -> list[str]:
     return [name for name in engine_names() if name != "moto"]
 
 
+def roomy_engine_names() -> list[str]:
+    """Those that take items of 400 KB: moto takes 405,000 bytes."""
+    return [name for name in engine_names() if name != "moto"]
+
+
+def indexing_engine_names() -> list[str]:
+    """Those that make tables with local secondary indexes: ours in memory knows none."""
+    return [name for name in engine_names() if name != "memory"]
+
+
 def counting_engine_names() -> list[str]:
     """The engines that bill by the rules: moto bills all requests alike, ministack all reads, and ours tells none."""
     return [name for name in engine_names() if name == "dynoxide"]

@@ -1,0 +1,188 @@
+"""docs/units-table.md says what is true: its templates are compared, its permissions are enough and no more."""
+
+import json
+import random
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+from kit.pages import blocks, rows, text
+from kit.units import Books, Key, Killed, Lost, Party, UnitsWorld, some_account, some_name
+
+from ticketlock.errors import UnitConflict
+from ticketlock.testing import Sent
+from ticketlock.units import SERIALIZABLE, Swept
+from ticketlock.units._access import _trials
+from ticketlock.units._create_table import UNITS_TABLE
+
+PAGE = "docs/units-table.md"
+IN_MEMORY = pytest.mark.parametrize("units_engine", ["memory"], indirect=True)
+THREADS = pytest.mark.parametrize("units_kind", ["threads"], indirect=True)
+LONG = random.Random(0).randbytes(8_000)
+LATER_S = 700
+SET = "SET balance = :n"
+
+Used = set[tuple[str, str]]
+"""Actions, each with the table as it is used: ``units``, or ``accounts`` for any of a user's."""
+
+
+def documents() -> list[Any]:
+    return [json.loads(block) for block in blocks(PAGE, "json")]
+
+
+def granted(sid: str) -> set[str]:
+    """The actions of a statement."""
+    (found,) = [each for given in documents() if isinstance(given, list) for each in given if each["Sid"] == sid]
+    return {action.removeprefix("dynamodb:") for action in found["Action"]}
+
+
+def actions_of(sent: Sent) -> Iterable[tuple[str, str]]:
+    """The permissions that a request needs, each with its table."""
+    given: Mapping[str, Any] = sent.parameters
+    if sent.operation.startswith("Transact"):
+        for item in given["TransactItems"]:
+            ((kind, one),) = item.items()
+            yield ("ConditionCheckItem" if kind == "ConditionCheck" else f"{kind}Item"), one["TableName"]
+    elif sent.operation == "BatchGetItem":
+        yield from ((sent.operation, table) for table in given["RequestItems"])
+    else:
+        yield sent.operation, given["TableName"]
+
+
+def used_by(party: Party) -> Used:
+    uses = {name: "units" if use == "units" else "accounts" for use, name in party.books.tables.items()}
+    return {(action, uses[table]) for sent in party.line.sent for action, table in actions_of(sent)}
+
+
+@pytest.fixture
+def keys(books: Books) -> list[Key]:
+    return [books.account(), books.account(), books.account()]
+
+
+def marked(party: Party, keys: list[Key], **terms: Any) -> None:
+    """A unit that is committed by marks, with every kind of write, and rows of its own."""
+    with party.begin(engine="marked", **terms) as unit:
+        unit.get(party.accounts, keys[1])
+        unit.update(party.accounts, keys[0], f"{SET}, noise = :noise", {":n": 1, ":noise": LONG})
+        unit.put(party.accounts, {**some_account(), "balance": 1})
+        unit.delete(party.accounts, keys[2])
+
+
+def natively(party: Party, keys: list[Key]) -> None:
+    with party.begin(name=some_name()) as unit:
+        unit.get(party.accounts, keys[1])
+        unit.update(party.accounts, keys[0], SET, {":n": 1})
+        unit.put(party.accounts, {**some_account(), "balance": 1})
+        unit.delete(party.accounts, keys[2])
+
+
+def left_by_killed_processes(world: UnitsWorld, books: Books) -> None:
+    """Between its two marks, before its first new value, and when it has closed its record but not deleted its rows."""
+    for how, number in ((Lost.KILLED_AFTER, 1), (Lost.KILLED_BEFORE, 3), (Lost.KILLED_AFTER, 4)):
+        ann = world.party()
+        own = [books.account() for _ in range(3)]
+        ann.loses(how, number, operation="UpdateItem")
+        with pytest.raises(Killed):
+            marked(ann, own)
+
+
+def test_the_json_makes_the_librarys_table() -> None:
+    (definition,) = [each for each in documents() if isinstance(each, dict)]
+    assert definition == {**UNITS_TABLE.definition("units"), "DeletionProtectionEnabled": True}
+
+
+@IN_MEMORY
+@THREADS
+class TestThePermissions:
+    def test_of_those_who_run_units_are_what_is_tried_and_to_describe_a_table(self, ann: Party) -> None:
+        tried = {action.partition(",")[0] for action, _ in _trials(ann.accounts)}
+        assert granted("RunUnits") == tried | {"DescribeTable"}
+
+    def test_of_those_who_run_units_are_enough(
+        self, books: Books, units_world: UnitsWorld, ann: Party, ben: Party, keys: list[Key]
+    ) -> None:
+        left_by_killed_processes(units_world, books)
+        natively(ann, keys)
+        marked(ann, [books.account() for _ in range(3)], name=some_name())
+        with pytest.raises(UnitConflict):
+            self.meets_a_conflict(ann, ben, books.account())
+        assert {action for action, _ in used_by(ann)} <= granted("RunUnits") - {"BatchGetItem", "Query"}
+
+    def meets_a_conflict(self, ann: Party, ben: Party, key: Key) -> None:
+        with ann.begin(engine="marked") as unit:
+            unit.update(ann.accounts, key, SET, {":n": 1})
+            ben.changes(key, 2)
+
+    def test_of_readers_are_enough_past_whatever_mark(self, books: Books, units_world: UnitsWorld, ben: Party) -> None:
+        left_by_killed_processes(units_world, books)
+        for item in books.everything()["accounts"]:
+            ben.units.get(ben.accounts, {"id": item["id"]})
+        ben.units.get_all([(ben.accounts, {"id": item["id"]}) for item in books.everything()["accounts"]])
+        assert used_by(ben) == {("GetItem", "accounts"), ("GetItem", "units")}
+        assert granted("ReadBesideUnits") == {"GetItem", "DescribeTable"}
+
+    def test_of_readers_are_not_enough_to_be_serializable(
+        self, books: Books, units_world: UnitsWorld, ben: Party
+    ) -> None:
+        left_by_killed_processes(units_world, books)
+        for item in books.everything()["accounts"]:
+            ben.units.get(ben.accounts, {"id": item["id"]}, isolation=SERIALIZABLE)
+        assert not {action for action, _ in used_by(ben)} <= granted("ReadBesideUnits")
+
+    def test_of_the_sweeper_are_what_it_uses(self, books: Books, units_world: UnitsWorld, ben: Party) -> None:
+        left_by_killed_processes(units_world, books)
+        for _ in range(2):
+            books.clock.advance(LATER_S)
+            ben.units.sweep()
+        used = used_by(ben)
+        # A unit that changes too much for an expression puts the item, and one that deletes deletes it.
+        assert {action for action, use in used if use == "units"} == granted("SweepRecords")
+        assert {action for action, use in used if use == "accounts"} | {"PutItem"} == granted("FinishItems")
+
+
+@IN_MEMORY
+@THREADS
+def test_the_rows_of_the_table_are_those_of_the_page(
+    books: Books, units_world: UnitsWorld, ann: Party, keys: list[Key]
+) -> None:
+    left_by_killed_processes(units_world, books)
+    natively(ann, keys)
+    for _ in range(2):
+        seen = books.everything()["units"]
+        books.clock.advance(LATER_S)
+        ann.units.sweep()
+        seen += books.everything()["units"]
+    told = {
+        names.partition("`")[2].partition("`")[0].rstrip("."): set(re.findall(r"`(\w+)`", attributes))
+        for names, attributes, *_ in rows(PAGE, "What it holds")[2:]
+    }
+    states = {"pending", "committed", "rolledBack"}
+    for row in seen:
+        (kind,) = [each for each in told if row["row"].startswith(each)]
+        assert set(row) - {"unit", "row"} <= told[kind] - states, row["row"]
+    assert {row["row"][:2] for row in seen} == {"he", "w#", "re"}
+
+
+def test_what_a_sweep_tells_is_told() -> None:
+    told = {names.strip("`") for names, *_ in rows(PAGE, "Sweeping")[2:]}
+    assert told == set(Swept.__dataclass_fields__)
+
+
+@IN_MEMORY
+@THREADS
+def test_the_function_of_the_page_sweeps(
+    books: Books, units_world: UnitsWorld, ann: Party, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left_by_killed_processes(units_world, books)
+    books.clock.advance(LATER_S)
+    (source,) = blocks(PAGE, "python")
+    monkeypatch.setattr("ticketlock.units.Units", {"units": ann.units}.__getitem__)
+    names: dict[str, Any] = {}
+    exec(source, names)
+    assert names["handler"]({}, None)["rolled_back"] == 1
+
+
+def test_the_page_is_found() -> None:
+    for page in ("docs/units.md", "docs/table.md", "docs/operations.md", "README.md"):
+        assert "units-table.md" in text(page), page
