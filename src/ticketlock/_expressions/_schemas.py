@@ -132,11 +132,7 @@ def check_item(item: Item, schema: Schema, most_bytes: int = MAX_ITEM_BYTES) -> 
         ItemTooBig: all of it is too big.
     """
     for key in schema.keys:
-        if key.name not in item:
-            raise ItemInvalid(
-                f"the attribute {key.name!r} is missing: it is {key} of {schema.table!r}, of type {key.kind}"
-            )
-        _check_key(item[key.name], key)
+        check_key(item, key, schema.table)
     for key in schema.index_keys:
         if key.name in item:
             _check_key(item[key.name], key)
@@ -146,6 +142,17 @@ def check_item(item: Item, schema: Schema, most_bytes: int = MAX_ITEM_BYTES) -> 
         if levels > MAX_LEVELS:
             raise ItemInvalid(f"the attribute {name!r} has {levels} levels of nested values; allowed: {MAX_LEVELS}")
     _check_size(item, schema, most_bytes)
+
+
+def check_key(item: Item, key: KeyAttribute, table: str) -> None:
+    """Check that DynamoDB will take an attribute of a table's key.
+
+    Raises:
+        ItemInvalid: it is missing, of the wrong type, empty or too long.
+    """
+    if key.name not in item:
+        raise ItemInvalid(f"the attribute {key.name!r} is missing: it is {key} of {table!r}, of type {key.kind}")
+    _check_key(item[key.name], key)
 
 
 def _check_key(value: Value, key: KeyAttribute) -> None:

@@ -34,7 +34,7 @@ class Statement:
 
     kind: Kind
     table: UnitTable
-    key: Item
+    key: Attributes
     item: Attributes | None
     parameters: Mapping[str, Any]
     expressions: Expressions
@@ -52,7 +52,7 @@ class Statement:
                 key = PYTHON.back(self.key) or {}
                 raise ConditionFailed(self.table.name, key, self.parameters["ConditionExpression"])
             if self.change is not None:
-                return self.change.applied_to(image, canonical_item(dict(self.key)))
+                return self.change.applied_to(image, self.key)
         return {"put": self.item, "delete": None, "check": image}[self.kind]
 
 

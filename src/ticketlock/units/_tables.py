@@ -4,11 +4,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ticketlock._expressions._errors import ItemInvalid, ItemTooBig
-from ticketlock._expressions._schemas import Schema, check_item
+from ticketlock._expressions._schemas import Schema, check_item, check_key
 from ticketlock._expressions._values import MAX_ITEM_BYTES
 from ticketlock._expressions._values import Item as Attributes
 from ticketlock.errors import InvalidUnitRequest, ItemTooLarge
-from ticketlock.wire._attributes import Item
 from ticketlock.wire._item_requests import DescribeTable
 from ticketlock.wire._requests import ForkingSteps, Reply
 
@@ -30,21 +29,20 @@ class UnitTable:
         """The attributes of its key."""
         return self.schema.key_names
 
-    def key_of(self, field: str, given: Item) -> Item:
-        """The key in an item or a key.
+    def key_of(self, field: str, given: Attributes) -> Attributes:
+        """The key in an item or a key, which is in its canonical form.
 
         Raises:
             InvalidUnitRequest: an attribute of it is missing, or of another type, or empty, or too long.
         """
         for each in self.schema.keys:
-            part = {each.name: dict(given[each.name])} if each.name in given else {}
             try:
-                check_item(part, Schema(self.name, (each,)))
+                check_key(given, each, self.name)
             except ItemInvalid as error:
                 raise InvalidUnitRequest(f"{field}.{each.name}", given.get(each.name), error.message) from error
         return {name: given[name] for name in self.key_names}
 
-    def key_alone(self, field: str, given: Item) -> Item:
+    def key_alone(self, field: str, given: Attributes) -> Attributes:
         """A key that is given without anything else.
 
         Raises:

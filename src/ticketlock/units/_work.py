@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 
 from ticketlock._expressions._values import Item as Attributes
-from ticketlock._expressions._values import canonical_item
 from ticketlock.units._marks import Marks
 from ticketlock.units._statements import Statement
 from ticketlock.units._tables import UnitTable
@@ -64,6 +63,10 @@ class Work:
     cuts: int = 0
 
     def place(self, table: UnitTable, key: Item) -> Place:
-        """What the unit knows of an item; a place of its own, if it is new."""
-        name = (table.name, *(part for kind in canonical_item(dict(key)).values() for part in map(str, *kind.items())))
+        """What the unit knows of an item; a place of its own, if it is new.
+
+        Args:
+            key: in its canonical form.
+        """
+        name = (table.name, *(str(part) for value in key.values() for pair in value.items() for part in pair))
         return self.places.setdefault(name, Place(table, key))
