@@ -1,5 +1,6 @@
 """What the tests ask of the evaluator, in Python's own values."""
 
+import re
 from typing import Any
 
 from ticketlock._expressions._expressions import Expressions
@@ -43,6 +44,12 @@ def expressions(values: dict[str, Any], names: dict[str, str] | None = None, **t
     if names:
         request["ExpressionAttributeNames"] = {f"#{name}": stands_for for name, stands_for in names.items()}
     return Expressions(request)
+
+
+def with_values(kind: str, text: str, values: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of a request: an expression, and those of the values that it uses."""
+    used = {name: values[name] for name in re.findall(r":\w+", text) if name in values}
+    return {kind: text, **({"ExpressionAttributeValues": used} if used else {})}
 
 
 def holds(condition: str, item: Item | None = None, **values: Any) -> bool:

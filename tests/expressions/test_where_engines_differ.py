@@ -3,7 +3,7 @@
 import uuid
 
 import pytest
-from expressions.asked import item_of, wire
+from expressions.asked import item_of, wire, with_values
 from expressions.beside import Beside
 from kit.engines import Engine
 
@@ -91,8 +91,7 @@ def test_what_an_engine_does_otherwise_is_told(engine: Engine, kind: str, told: 
     beside = Beside(engine)
     otherwise = set()
     for text in told:
-        used = {name: value for name, value in {**VALUES, **_CHOICES}.items() if is_used(name, text)}
-        found = beside.ask(ITEM, {kind: text, **({"ExpressionAttributeValues": used} if used else {})})
+        found = beside.ask(ITEM, with_values(kind, text, {**VALUES, **_CHOICES}))
         if not found.are_alike():
             otherwise.add(text)
     assert otherwise == {text for text, engines in told.items() if engine.name in engines}
@@ -106,7 +105,3 @@ def test_an_update_that_only_takes_away_makes_an_item_on_these_alone(engine: Eng
     client.update_item(**table, Key=key, UpdateExpression=update, **values)
     found = client.get_item(**table, Key=key, ConsistentRead=True)
     assert ("Item" in found) == (engine.name in {"moto", "ministack", "dynoxide"})
-
-
-def is_used(name: str, text: str) -> bool:
-    return name in text.replace(",", " ").replace(")", " ").replace("(", " ").split()

@@ -179,7 +179,7 @@ def test_a_parameter_that_it_does_not_take_is_named(
     getattr(client, verb)(**good)
     with pytest.raises(InvalidUnitRequest) as raised:
         getattr(client, verb)(**{**good, parameter: value})
-    assert raised.value.field == parameter or (raised.value.field, parameter) == ("key", "Key")
+    assert raised.value.field == parameter
 
 
 @pytest.mark.parametrize("missing", ["TableName", "Key"])

@@ -1,6 +1,7 @@
 """What is peculiar to units of tasks: ``async with``, cancellation, a client of one event loop."""
 
 import asyncio
+import itertools
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -182,32 +183,35 @@ def test_a_commit_whose_task_is_cancelled_goes_on_to_its_end_before_the_units_ar
     assert [tables.balance(name) for name in names] == [90, 110]
 
 
-def test_a_task_that_is_cancelled_at_any_moment_leaves_all_or_nothing(
-    tables: OwnTables, run: Any, names: list[str]
-) -> None:
-    """Cancelled when it has passed the loop's queue of callbacks so many times."""
+def test_a_task_that_is_cancelled_at_any_moment_leaves_all_or_nothing(tables: OwnTables, names: list[str]) -> None:
+    """Before each of its requests is sent, and when its reply has come."""
 
-    async def work(units: aio.Units, accounts: UnitTable) -> int:
-        async def transfer() -> None:
-            async with units.begin() as unit:
-                await move(unit, accounts, names, 1)
+    async def is_cancelled_at(moment: int) -> bool:
+        moments = itertools.count(1)
 
-        cancelled = 0
-        for turns in range(0, 60, 2):
+        def cancel(**_: Any) -> None:
+            if next(moments) == moment:
+                moving.cancel()
+
+        async with own_client(tables) as dynamodb, aio.Units(tables.units_name, client=dynamodb) as units:
+            accounts = await units.table(tables.accounts)
+
+            async def transfer() -> None:
+                async with units.begin() as unit:
+                    await move(unit, accounts, names)
+
+            for event in ("before-call", "after-call"):
+                dynamodb.meta.events.register(f"{event}.dynamodb", cancel)
             moving = asyncio.create_task(transfer())
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            moving.cancel()
-            await asyncio.wait({moving})
-            cancelled += moving.cancelled()
-            if not moving.cancelled():
-                # The one before may have committed meanwhile, after its task was cancelled.
-                assert moving.exception() is None or isinstance(moving.exception(), UnitConflict)
-        return cancelled
+            await asyncio.wait({moving}, timeout=PATIENCE_S)
+        return moving.cancelled()
 
-    assert run(work) > 5
-    one, other = (tables.balance(name) for name in names)
-    assert one + other == 200
+    ends = []
+    for moment in range(1, 8):
+        is_cancelled = asyncio.run(is_cancelled_at(moment))
+        ends.append((is_cancelled, *(tables.balance(name) for name in names)))
+    # Two reads and the commit, two moments each: the reply to the last read is cancelled at where the commit begins.
+    assert ends == [(True, 100, 100)] * 3 + [(True, 90, 110), (True, 80, 120), (True, 70, 130), (False, 60, 140)]
 
 
 def test_access_is_checked(run: Any) -> None:
@@ -309,13 +313,12 @@ class TestOpening:
         with pytest.raises(ValueError, match="total_max_attempts"):
             asyncio.run(main())
 
-    @pytest.mark.parametrize(("field", "options"), [("table_name", {}), ("client", {"client": object()})])
-    def test_what_is_wrong_is_named(self, tables: OwnTables, field: str, options: dict[str, Any]) -> None:
+    @pytest.mark.parametrize("wrong", [{"table_name": ""}, {"client": object()}], ids=["table_name", "client"])
+    def test_what_is_wrong_is_named(self, tables: OwnTables, wrong: dict[str, Any]) -> None:
         async def main() -> None:
-            given = options or {"client_options": {"endpoint_url": tables.engine.endpoint_url}}
-            async with aio.Units("", **given):
+            async with aio.Units(**{"table_name": tables.units_name, **wrong}):
                 pass
 
         with pytest.raises(InvalidUnitRequest) as raised:
             asyncio.run(main())
-        assert raised.value.field in (field, "table_name")
+        assert [raised.value.field] == list(wrong)
