@@ -276,7 +276,10 @@ class RequestNotApplied(TableError):
 
 
 class OutcomeUnknown(TableError):
-    """No answer within the retries: the request may or may not be applied. Repeating the call is harmless."""
+    """No answer within the retries: the request may or may not be applied.
+
+    To repeat the call is harmless, but for a unit of work without a name: look at its items first.
+    """
 
 
 def _named(table: str, key: collections.abc.Mapping[str, object]) -> str:

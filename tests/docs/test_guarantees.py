@@ -58,12 +58,13 @@ def test_each_example_of_what_is_not_promised_is_linked_where_it_stands() -> Non
     assert [link for link in links if link[0] not in functions_of(ROOT / link[1])] == []
 
 
-def test_each_example_has_a_row() -> None:
-    examples = functions_of(ROOT / "tests/docs/test_what_is_not_promised.py")
+@pytest.mark.parametrize("file", ["test_what_is_not_promised.py", "test_what_units_do_not_promise.py"])
+def test_each_example_has_a_row(file: str) -> None:
+    examples = functions_of(ROOT / "tests/docs" / file)
     assert {name for name in examples if name.startswith("test_")} - set(re.findall(r"test_\w+", text(PAGE))) == set()
 
 
-@pytest.mark.parametrize("heading", re.findall(r"^## (\d\. .*)$", text(PAGE), re.MULTILINE))
+@pytest.mark.parametrize("heading", re.findall(r"^## (\d\. .*|Units of work)$", text(PAGE), re.MULTILINE))
 def test_make_test_asks_every_guarantee_and_every_row_of_it(heading: str) -> None:
     section = text(PAGE).partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     assert asked_first(section)

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
+from kit.deaths import dies
 from kit.pages import blocks, rows, text
-from kit.units import Books, Key, Killed, Lost, Party, UnitsWorld, some_account, some_name
+from kit.units import Books, Key, Killed, Party, UnitsWorld, some_account, some_name
 
 from ticketlock.errors import UnitConflict
 from ticketlock.testing import Sent
@@ -78,11 +79,11 @@ def natively(party: Party, keys: list[Key]) -> None:
 
 
 def left_by_killed_processes(world: UnitsWorld, books: Books) -> None:
-    """Between its two marks, before its first new value, and when it has closed its record but not deleted its rows."""
-    for how, number in ((Lost.KILLED_AFTER, 1), (Lost.KILLED_BEFORE, 3), (Lost.KILLED_AFTER, 4)):
+    """After two of three marks; before the first new value; with a closed record whose rows stand yet."""
+    for number, is_sent in ((2, True), (3, False), (4, True)):
         ann = world.party()
         own = [books.account() for _ in range(3)]
-        ann.loses(how, number, operation="UpdateItem")
+        dies(ann, number, is_sent=is_sent)
         with pytest.raises(Killed):
             marked(ann, own)
 

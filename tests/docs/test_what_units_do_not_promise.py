@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
+from kit.deaths import dies
 from kit.units import (
     KEYS,
     THREADS_ONLY,
@@ -15,6 +16,7 @@ from kit.units import (
     Killed,
     Lost,
     Party,
+    UnitsWorld,
     dumped,
     make_table,
     some_account,
@@ -23,6 +25,7 @@ from kit.units import (
 
 from ticketlock.errors import OutcomeUnknown, UnitConflict, UnitContended
 from ticketlock.units import UNCOMMITTED, Unit
+from ticketlock.units._packing import Entry, packed
 
 pytestmark = [pytest.mark.parametrize("units_engine", ["memory"], indirect=True), THREADS_ONLY]
 
@@ -38,11 +41,11 @@ def both_to_zero(party: Party, keys: list[Key], unit: Unit) -> None:
         unit.update(party.accounts, key, SET, ZERO)
 
 
-def killed(party: Party, do: Callable[[Unit], object], how: Lost, number: int) -> Unit:
+def killed(party: Party, do: Callable[[Unit], object], number: int, *, is_sent: bool) -> Unit:
     """A unit of two items, whose process is no more at one of its updates: of two marks, the decision, two ends."""
     unit = party.begin(engine="marked")
     do(unit)
-    party.loses(how, number, operation="UpdateItem")
+    dies(party, number, is_sent=is_sent)
     with pytest.raises(Killed):
         unit.commit()
     return unit
@@ -50,7 +53,7 @@ def killed(party: Party, do: Callable[[Unit], object], how: Lost, number: int) -
 
 def half_finished(party: Party, keys: list[Key]) -> list[Key]:
     """A unit is committed, which sets both to zero, and has done so with one: that one, and the other."""
-    killed(party, partial(both_to_zero, party, keys), Lost.KILLED_BEFORE, 5)
+    killed(party, partial(both_to_zero, party, keys), 5, is_sent=False)
     return sorted(keys, key=party.books.balance)
 
 
@@ -183,7 +186,7 @@ def test_an_item_that_time_to_live_deletes_under_a_mark_is_gone_though_its_unit_
 def test_whoever_writes_an_item_waits_for_the_lease_of_a_unit_that_was_killed_before_its_decision(
     books: Books, ann: Party, ben: Party, both: list[Key]
 ) -> None:
-    killed(ann, partial(both_to_zero, ann, both), Lost.KILLED_AFTER, 1)
+    killed(ann, partial(both_to_zero, ann, both), 1, is_sent=True)
     (marked,) = [key for key in both if "_tluMark" in (books.raw("accounts", key) or {})]
     books.clock.advance(1)
     with pytest.raises(UnitContended):
@@ -230,7 +233,7 @@ def test_a_row_that_something_on_the_way_sends_again_after_its_answer_stays(
 def test_a_record_that_is_deleted_by_hand_takes_away_what_was_not_finished(
     books: Books, ann: Party, ben: Party, both: list[Key]
 ) -> None:
-    unit = killed(ann, partial(both_to_zero, ann, both), Lost.KILLED_BEFORE, 5)
+    unit = killed(ann, partial(both_to_zero, ann, both), 5, is_sent=False)
     assert balances(ben, both) == [0, 0]
     head = dumped({"unit": unit.id, "row": "head"})
     books.onlooker.delete_item(TableName=books.tables["units"], Key=head)
@@ -248,6 +251,32 @@ def test_units_under_two_tables_of_units_take_each_other_for_ended_and_write_ove
     with eve.begin() as unit:
         unit.update(eve.accounts, unfinished, ADD, TEN)
     assert books.balance(unfinished) == before + 10
+
+
+def test_units_of_two_prefixes_do_not_see_each_others_marks(
+    books: Books, units_world: UnitsWorld, ann: Party, both: list[Key]
+) -> None:
+    _, unfinished = half_finished(ann, both)
+    before = books.balance(unfinished)
+    eve = units_world.party(prefix="my")
+    with eve.begin() as unit:
+        unit.update(eve.accounts, unfinished, ADD, TEN)
+    assert books.balance(unfinished) == before + 10
+
+
+def test_whoever_may_write_the_table_of_units_decides_what_a_unit_writes(
+    books: Books, ann: Party, ben: Party, both: list[Key]
+) -> None:
+    unit = killed(ann, partial(both_to_zero, ann, both), 5, is_sent=False)
+    forged = [Entry(ann.accounts.name, dumped(key), "id", "change", dumped({"balance": 1_000_000})) for key in both]
+    books.onlooker.update_item(
+        TableName=books.tables["units"],
+        Key=dumped({"unit": unit.id, "row": "head"}),
+        UpdateExpression="SET writes = :forged",
+        ExpressionAttributeValues={":forged": {"B": packed(forged)[0]}},
+    )
+    ben.units.sweep()
+    assert sorted(map(books.balance, both)) == [0, 1_000_000]
 
 
 # Rivals.

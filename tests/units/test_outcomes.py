@@ -1,6 +1,7 @@
 """What has become of a name, or of a unit: told for good, whoever asks, and whatever is still on its way."""
 
 import pytest
+from kit.deaths import dies
 from kit.units import THREADS_ONLY, Books, Key, Killed, Lost, Party, some_name
 
 from ticketlock.errors import InvalidUnitRequest, OutcomeUnknown, UnitConflict, UnitRolledBack
@@ -103,7 +104,7 @@ class TestOfAUnit:
     ) -> None:
         unit = takes_ten(ann, account, engine="marked")
         unit.update(ann.accounts, other, TAKE, TEN)
-        ann.loses(Lost.KILLED_AFTER, 1, operation="UpdateItem")
+        dies(ann, 1, is_sent=True)
         with pytest.raises(Killed):
             unit.commit()
         assert ben.units.outcome(unit=unit.id) is Outcome.PENDING

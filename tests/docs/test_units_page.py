@@ -1,0 +1,60 @@
+"""The numbers of docs/units.md and of what it refers to are those of the code."""
+
+import re
+
+from kit.pages import defaults, text
+
+from ticketlock import aio
+from ticketlock.units import Units, _commit, _heads, _meeting, _rows, _settings, _sweeping, _verbs
+from ticketlock.wire import _item_requests
+
+DAY_S = 24 * 3_600
+
+
+def says(page: str, sentence: str) -> bool:
+    """Whether it stands on the page, which may break it anywhere."""
+    return re.search(re.escape(sentence).replace(r"\ ", r"\s+"), text(page)) is not None
+
+
+def test_how_much_a_request_takes() -> None:
+    assert (_commit.MOST_ACTIONS, _verbs._MOST_BYTES, _item_requests.MOST_TOGETHER) == (100, 4 * 1_024**2, 100)
+    assert says("docs/units.md", "**Up to 100 items and 4 MB**")
+    assert says("docs/units.md", "reads up to 100 items of one instant in one request; of more, each 100")
+
+
+def test_what_units_add_to_items() -> None:
+    added = f"Items up to 400 KB less {_verbs._VERSION_BYTES} bytes; less {_verbs._MARK_BYTES} bytes where"
+    assert says("docs/units.md", added)
+
+
+def test_for_how_long_units_wait_for_each_other() -> None:
+    assert defaults(Units)["timeout"] == defaults(aio.Units)["timeout"] == 10
+    assert says("docs/units.md", f"rolls that back after {_meeting.GRACE_MS / 1_000} s; it waits for an older one")
+    assert says("docs/units.md", "up to its `timeout` (10 s)")
+    assert _heads.LEASE_MS == 60_000
+    for page, told in (
+        ("docs/units.md", "until its lease is over, a minute after its last sign of life"),
+        ("docs/guarantees.md", "60 s after its last sign of life"),
+        ("docs/units-table.md", "a minute, renewed"),
+        ("docs/features.md", "its lease of 60 s"),
+        ("docs/decisions/0036-units-of-work.md", "60 s, renewed at its half"),
+    ):
+        assert says(page, told), page
+
+
+def test_for_how_long_it_is_kept() -> None:
+    assert _rows.RECEIPT_IS_KEPT_S == 30 * DAY_S
+    assert says("docs/units.md", "which is kept for 30 days")
+    assert _heads.CLOSED_IS_KEPT_S == DAY_S
+    assert says("docs/units-table.md", "a day after it was closed")
+
+
+def test_when_a_sweep_looks_again() -> None:
+    assert _sweeping.COPIES_COME_WITHIN_MS == 10 * 60_000
+    assert says("docs/units.md", "It looks again ten minutes after a unit has ended")
+
+
+def test_the_attributes_that_units_add() -> None:
+    marks = _settings.Marks(defaults(Units)["prefix"])
+    assert says("docs/units.md", f"`{marks.version}`, the unit that wrote it last")
+    assert says("docs/units.md", f"`{marks.mark}`")
