@@ -24,10 +24,12 @@ class AtOpcode:
 
     Attributes:
         passed: how many it has come to.
+        where: the function in which it was done.
     """
 
     def __init__(self, number: int, do: Callable[[], object], rooms: Iterable[str] = OF_A_LOCK) -> None:
         self.passed = 0
+        self.where = ""
         self._rooms = tuple(str(_ROOT / room) for room in rooms)
         self._number = number
         self._do = do
@@ -47,6 +49,7 @@ class AtOpcode:
         if event in ("call", "opcode") and not self._is_left_out(frame):
             self.passed += 1
             if self.passed == self._number:
+                self.where = frame.f_code.co_qualname
                 self._do()
         return self._trace
 

@@ -20,7 +20,7 @@ class Unit:
 
     Use it in ``async with``. It belongs to one task at a time. A task that is cancelled inside leaves nothing behind:
     the unit rolls back. Of a task that is cancelled at the end, while the unit commits, the commit goes on to its own
-    end, which ``Units.close`` waits for.
+    end, which ``Units.close`` waits for. The unit is over from then on.
 
     Attributes:
         id: its name in what it writes.

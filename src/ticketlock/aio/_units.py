@@ -11,7 +11,7 @@ from ticketlock._decorating import Key
 from ticketlock.aio._make_client import make_client
 from ticketlock.aio._to_the_end import ToTheEnd
 from ticketlock.aio._unit import Unit
-from ticketlock.errors import ClientClosed
+from ticketlock.errors import ClientClosed, TicketLockError
 from ticketlock.units._access import Denied, check_access
 from ticketlock.units._heads import Heads
 from ticketlock.units._interrupts import ending
@@ -55,7 +55,14 @@ class UnitsTable(AsyncPerformer):
 
         async def follow(steps: ForkingSteps[T]) -> T:
             self._check_is_open(steps)
-            return await self.drive(ending(verbs, self._driver, steps))
+            try:
+                return await self.drive(ending(verbs, self._driver, steps))
+            except TicketLockError:
+                raise
+            except BaseException:
+                # Perhaps before its first step.
+                verbs.abandon()
+                raise
 
         return follow
 

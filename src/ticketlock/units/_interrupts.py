@@ -14,11 +14,7 @@ def ending(verbs: Verbs, driver: Driver, steps: ForkingSteps[T]) -> Actions[T]:
     """
     try:
         return (yield from driver.follow(steps))
-    except TicketLockError:
-        raise
-    except GeneratorExit:
-        # Nobody performs anything any more.
-        verbs.abandon()
+    except (TicketLockError, GeneratorExit):
         raise
     except BaseException:
         yield from driver.follow(verbs.give_up())

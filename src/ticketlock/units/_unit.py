@@ -19,7 +19,8 @@ class Unit:
     """One unit of work: reads and statements on items of any tables, which are committed together or not at all.
 
     Use it in ``with``: the end of the block commits; what is raised inside rolls back, and goes on. It belongs to one
-    thread at a time. Every statement is evaluated at once, on the item as the unit has it.
+    thread at a time. Every statement is evaluated at once, on the item as the unit has it. What a signal handler raises
+    within a method goes on, and the unit is over: ``UnitFinished`` says from then on what became of it.
 
     Attributes:
         id: its name in what it writes.
@@ -60,6 +61,8 @@ class Unit:
         self, wanted: Sequence[tuple[UnitTable, Mapping[str, Any]]], *, isolation: Isolation | None = None
     ) -> list[dict[str, Any] | None]:
         """Several items of one instant, up to 100 of them in one request; of more, each 100.
+
+        At ``UNCOMMITTED`` each is read by itself, 100 of them in one request.
 
         Args:
             wanted: tables with keys.
@@ -177,7 +180,7 @@ class Unit:
             UnitContended: another unit was in the way until the time-out; nothing was written, run it again.
             UnitRolledBack: somebody else has rolled it back; nothing was written, run it again.
             UnitTooLarge: there is too much of it; nothing was written.
-            UnitFinished: it was rolled back before.
+            UnitFinished: it was rolled back before, or an interrupt has left its outcome unknown.
             OutcomeUnknown: no answer came; it may or may not be committed. Of a unit with a name, ``Units.outcome``
                 finds out which.
             TableError: another one; nothing was written.
@@ -188,7 +191,7 @@ class Unit:
         """Forget everything; nothing was written. A second time does nothing.
 
         Raises:
-            UnitFinished: it is committed.
+            UnitFinished: it is committed, or may be.
         """
         self._follow(self._verbs.rollback())
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ticketlock._decorating import Key
+from ticketlock.errors import TicketLockError
 from ticketlock.units._access import Denied, check_access
 from ticketlock.units._heads import Heads
 from ticketlock.units._interrupts import ending
@@ -44,7 +45,18 @@ class UnitsTable(Performer):
 
     def follows(self, verbs: Verbs) -> Callable[[ForkingSteps[Any]], Any]:
         """What performs the steps of one unit, which is over where they are interrupted."""
-        return lambda steps: self.drive(ending(verbs, self._driver, steps))
+
+        def follow(steps: ForkingSteps[T]) -> T:
+            try:
+                return self.drive(ending(verbs, self._driver, steps))
+            except TicketLockError:
+                raise
+            except BaseException:
+                # Perhaps before its first step.
+                verbs.abandon()
+                raise
+
+        return follow
 
 
 class Units:

@@ -1,0 +1,197 @@
+"""A unit that is interrupted at any opcode of its own leaves all of it or nothing at once, and says rightly which.
+
+Each test has an exception raised at one opcode after the other: every 61st, or some. A step of 1 asks all of them.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pytest
+from kit.opcodes import OF_A_UNIT, AtOpcode
+from kit.places import meanwhile, outcome
+from kit.units import KEYS, MARK, Interrupt, loaded, make_table, new_version
+
+from ticketlock import UnitConflict, UnitFinished
+from ticketlock.testing import ManualClock, MemoryDynamoDB
+from ticketlock.units import Unit, Units, create_units_table
+
+pytestmark = [
+    # What is raised while a generator is thrown away, Python reports and forgets.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.timeout(1_200),
+]
+
+NAMES = ("a", "b", "c")
+SET = "SET balance = :balance"
+OLD, NEW, OTHERS = [1, 1, None], [2, 2, 2], [5, 1, None]
+
+
+@dataclass
+class Scene:
+    """Two accounts and one that is not there, and two processes; all in memory."""
+
+    clock: ManualClock = field(default_factory=ManualClock)
+
+    def __post_init__(self) -> None:
+        self.memory = MemoryDynamoDB(clock=self.clock)
+        create_units_table("units", client=self.memory.client)
+        make_table(self.memory.client, "accounts", KEYS["accounts"])
+        for name in NAMES[:2]:
+            item = {"id": {"S": name}, "balance": {"N": "1"}, "_tluVersion": {"S": new_version()}}
+            self.memory.client.put_item(TableName="accounts", Item=item)
+        self.units, self.others = self._units(), self._units()
+        self.accounts = self.units.table("accounts")
+
+    def _units(self) -> Units:
+        return Units("units", client=self.memory.client, clocks=self.clock, sleep=self.clock.sleep)
+
+    def raw(self) -> list[dict[str, Any]]:
+        return sorted(map(loaded, self.memory.items("accounts")), key=lambda item: str(item["id"]))
+
+    def balances(self) -> list[Any]:
+        """As a reader finds them, at this very moment."""
+        accounts = self.others.table("accounts")
+        found = self.others.get_all([(accounts, {"id": name}) for name in NAMES])
+        return [item and item["balance"] for item in found]
+
+    def says(self, unit: Unit) -> str:
+        try:
+            unit.get(self.accounts, {"id": "a"})
+        except UnitFinished as finished:
+            return next(each for each in ("rolled back", "unknown", "committed") if f"{each}:" in str(finished))
+        return "open"
+
+    def next_commits(self) -> None:
+        accounts = self.others.table("accounts")
+        with self.others.begin() as unit:
+            for name in NAMES:
+                unit.put(accounts, {"id": name, "balance": 7})
+        assert [item["balance"] for item in self.raw()] == [7, 7, 7]
+
+
+def state(scene: Scene, unit: Unit) -> None:
+    unit.get_all([(scene.accounts, {"id": name}) for name in NAMES])
+    for name in NAMES:
+        unit.update(scene.accounts, {"id": name}, SET, {":balance": 2})
+
+
+@dataclass
+class Work:
+    """What is interrupted: the unit, and what it does."""
+
+    unit: Unit
+    do: Callable[[], object]
+
+
+def statements(scene: Scene) -> Work:
+    unit = scene.units.begin()
+    return Work(unit, lambda: state(scene, unit))
+
+
+def native(scene: Scene) -> Work:
+    unit = scene.units.begin()
+    state(scene, unit)
+    return Work(unit, unit.commit)
+
+
+def marked(scene: Scene) -> Work:
+    unit = scene.units.begin(engine="marked")
+    state(scene, unit)
+    return Work(unit, unit.commit)
+
+
+def marked_at_the_end_of_a_block(scene: Scene) -> Work:
+    unit = scene.units.begin(engine="marked")
+    state(scene, unit)
+    return Work(unit, lambda: unit.__exit__(None, None, None))
+
+
+def marked_in_vain(scene: Scene) -> Work:
+    """Another one has changed what it has read."""
+    work = marked(scene)
+    with scene.others.begin() as other:
+        other.update(scene.others.table("accounts"), {"id": "a"}, SET, {":balance": 5})
+    return work
+
+
+MANY = pytest.mark.verify("thousands of opcodes, each of a unit of its own; make test asks some of them")
+
+
+@pytest.fixture(params=[pytest.param(61, marks=MANY), 401], ids=["more opcodes", "some opcodes"])
+def step(request: pytest.FixtureRequest) -> int:
+    step: int = request.param
+    return step
+
+
+def interrupt() -> None:
+    raise Interrupt
+
+
+@dataclass
+class Interrupted:
+    """What was interrupted, and where.
+
+    Attributes:
+        passed: how many opcodes it came to.
+        where: the function.
+    """
+
+    passed: int
+    where: str
+    scene: Scene
+    unit: Unit
+
+    @property
+    def had_not_begun(self) -> bool:
+        """Whether it is as one that was not asked at all: nothing but the method itself was called."""
+        return self.where.startswith("Unit.") or self.where.endswith("follow")
+
+
+def interrupted(begin: Callable[[Scene], Work], number: int) -> Interrupted:
+    """On a thread of its own: of what a trace raises, the interpreter has the thread believe that it is handled yet."""
+    scene = Scene()
+    work = begin(scene)
+    with suppress(Interrupt, UnitConflict), AtOpcode(number, interrupt, OF_A_UNIT) as at:
+        work.do()
+    return Interrupted(at.passed, at.where, scene, work.unit)
+
+
+def each_interrupted(begin: Callable[[Scene], Work], step: int) -> Iterator[Interrupted]:
+    number = 1 + step // 2
+    while True:
+        it = outcome(meanwhile(partial(interrupted, begin, number)))
+        if it.passed < number:
+            break
+        yield it
+        number += step
+    assert number > 2_000
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [statements, native, marked, marked_at_the_end_of_a_block, marked_in_vain],
+    ids=lambda each: each.__name__,
+)
+def test_an_exception_raised_anywhere_leaves_all_or_nothing_at_once_and_the_next_unit_commits(
+    begin: Callable[[Scene], Work], step: int
+) -> None:
+    old = OTHERS if begin is marked_in_vain else OLD
+    may_be: dict[str, list[list[Any]]] = {
+        "rolled back": [old],
+        "open": [old],
+        "unknown": [old, NEW],
+        "committed": [NEW],
+    }
+    for it in each_interrupted(begin, step):
+        try:
+            balances, says = it.scene.balances(), it.scene.says(it.unit)
+            assert balances in may_be[says]
+            assert not any(MARK in item for item in it.scene.raw())
+            assert says != "open" or it.had_not_begun
+            it.scene.next_commits()
+        except BaseException as error:
+            error.add_note(f"opcode {it.passed}, in {it.where}")
+            raise
