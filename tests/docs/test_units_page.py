@@ -5,7 +5,8 @@ import re
 from kit.pages import defaults, text
 
 from ticketlock import aio
-from ticketlock.units import Units, _commit, _heads, _meeting, _rows, _settings, _sweeping, _verbs
+from ticketlock.units import Units, _commit, _heads, _meeting, _rows, _sweeping, _verbs
+from ticketlock.units._marks import Marks
 from ticketlock.wire import _item_requests
 
 DAY_S = 24 * 3_600
@@ -55,6 +56,6 @@ def test_when_a_sweep_looks_again() -> None:
 
 
 def test_the_attributes_that_units_add() -> None:
-    marks = _settings.Marks(defaults(Units)["prefix"])
+    marks = Marks(defaults(Units)["prefix"])
     assert says("docs/units.md", f"`{marks.version}`, the unit that wrote it last")
     assert says("docs/units.md", f"`{marks.mark}`")

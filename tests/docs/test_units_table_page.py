@@ -82,7 +82,7 @@ def left_by_killed_processes(world: UnitsWorld, books: Books) -> None:
     """After two of three marks; before the first new value; with a closed record whose rows stand yet."""
     for number, is_sent in ((2, True), (3, False), (4, True)):
         ann = world.party()
-        own = [books.account() for _ in range(3)]
+        own: list[Key] = [books.account() for _ in range(3)]
         dies(ann, number, is_sent=is_sent)
         with pytest.raises(Killed):
             marked(ann, own)
