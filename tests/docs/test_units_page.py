@@ -20,7 +20,7 @@ def says(page: str, sentence: str) -> bool:
 def test_how_much_a_request_takes() -> None:
     assert (_commit.MOST_ACTIONS, _verbs._MOST_BYTES, _item_requests.MOST_TOGETHER) == (100, 4 * 1_024**2, 100)
     assert says("docs/units.md", "**Up to 100 items and 4 MB**")
-    assert says("docs/units.md", "reads up to 100 items of one instant in one request; of more, each 100")
+    assert says("docs/units.md", "reads up to 100 items of one instant in one request")
 
 
 def test_what_units_add_to_items() -> None:
