@@ -7,6 +7,7 @@ import ast
 import re
 import signal
 from collections.abc import Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -67,6 +68,8 @@ def test_the_python_of_a_page_runs(page: str, request: pytest.FixtureRequest, mo
         if OF_UNITS in text(page):
             make_tables(dynamodb)
             create_units_table("units", client=dynamodb)
+            for name in ("orders", "accounts", "units"):
+                request.addfinalizer(partial(dynamodb.delete_table, TableName=name))
         monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", endpoint)
     blocks = python_blocks(page)
     assert blocks

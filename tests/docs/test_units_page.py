@@ -5,7 +5,8 @@ import re
 from kit.pages import defaults, text
 
 from ticketlock import aio
-from ticketlock.units import Units, _commit, _heads, _meeting, _rows, _settings, _sweeping, _verbs
+from ticketlock.units import Units, _commit, _heads, _meeting, _rows, _sweeping, _verbs
+from ticketlock.units._marks import Marks
 from ticketlock.wire import _item_requests
 
 DAY_S = 24 * 3_600
@@ -19,7 +20,7 @@ def says(page: str, sentence: str) -> bool:
 def test_how_much_a_request_takes() -> None:
     assert (_commit.MOST_ACTIONS, _verbs._MOST_BYTES, _item_requests.MOST_TOGETHER) == (100, 4 * 1_024**2, 100)
     assert says("docs/units.md", "**Up to 100 items and 4 MB**")
-    assert says("docs/units.md", "reads up to 100 items of one instant in one request; of more, each 100")
+    assert says("docs/units.md", "reads up to 100 items of one instant in one request")
 
 
 def test_what_units_add_to_items() -> None:
@@ -55,6 +56,6 @@ def test_when_a_sweep_looks_again() -> None:
 
 
 def test_the_attributes_that_units_add() -> None:
-    marks = _settings.Marks(defaults(Units)["prefix"])
+    marks = Marks(defaults(Units)["prefix"])
     assert says("docs/units.md", f"`{marks.version}`, the unit that wrote it last")
     assert says("docs/units.md", f"`{marks.mark}`")

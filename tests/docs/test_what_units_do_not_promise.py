@@ -283,7 +283,7 @@ def test_whoever_may_write_the_table_of_units_decides_what_a_unit_writes(
 
 
 def test_a_slow_unit_may_lose_to_quick_ones_at_every_try(ann: Party, ben: Party, account: Key) -> None:
-    tried = []
+    tried: list[str] = []
 
     @ann.units.transactional(tries=5)
     def slow(*, unit: Unit) -> None:

@@ -14,8 +14,7 @@ from kit.engines import (
 )
 from kit.units import MARK, THREADS_ONLY, Books, Key, Party, some_account
 
-from ticketlock._expressions._schemas import size_of
-from ticketlock._expressions._values import MAX_ITEM_BYTES
+from ticketlock._expressions._values import MAX_ITEM_BYTES, size_of
 from ticketlock.errors import InvalidUnitRequest, ItemTooLarge
 from ticketlock.units import COMMITTED
 

@@ -78,6 +78,17 @@ class TestOfAName:
         assert ben.units.outcome(name=name) is Outcome.COMMITTED
         assert books.balance(account) == 90
 
+    @THREADS_ONLY
+    def test_that_is_committed_while_it_is_asked_for_is_committed(
+        self, books: Books, ann: Party, ben: Party, account: Key
+    ) -> None:
+        name = some_name()
+        unit = takes_ten(ann, account, name=name)
+        # It was not used when it was looked for.
+        ben.line.between["PutItem"] = unit.commit
+        assert ben.units.outcome(name=name) is Outcome.COMMITTED
+        assert books.balance(account) == 90
+
 
 class TestOfAUnit:
     def test_that_was_committed_by_marks(self, ann: Party, ben: Party, account: Key) -> None:

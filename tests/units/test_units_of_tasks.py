@@ -209,9 +209,10 @@ def test_a_task_that_is_cancelled_at_any_request_finds_the_unit_over_and_leaves_
             moving = asyncio.create_task(transfer(unit, accounts))
             await asyncio.wait({moving})
             if moving.cancelled():
-                for use in (lambda: unit.get(accounts, {"id": names[0]}), lambda: move(unit, accounts, names)):
-                    with pytest.raises(UnitFinished):
-                        await use()
+                with pytest.raises(UnitFinished):
+                    await unit.get(accounts, {"id": names[0]})
+                with pytest.raises(UnitFinished):
+                    await move(unit, accounts, names)
         return moving.cancelled()
 
     moved = []

@@ -21,12 +21,13 @@ from property.failures import again, told
 from property.units.explore import KEYS, left_to_itself
 from property.units.machines import Machine, Strand
 from property.units.mishaps import NONE
-from property.units.scripts import PYTHON, Plan, one_try, unit_id, value_of, verbs_of
+from property.units.scripts import Plan, one_try, unit_id, value_of, verbs_of
 from property.units.witness import Key
 from property.units.world import MARKS, WRITES, AtWork, UnitsWorld
 
 from ticketlock.units._reading import COMMITTED
 from ticketlock.units._rows import row_key
+from ticketlock.units._values import PYTHON
 from ticketlock.units._verbs import Engine, Terms
 from ticketlock.wire._actions import Actions
 

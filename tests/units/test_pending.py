@@ -1,0 +1,57 @@
+"""What plain readers find of a unit that has marked its items and is not decided: what was committed before it."""
+
+from typing import Any
+
+import pytest
+from kit.deaths import dies
+from kit.units import MARK, THREADS_ONLY, VERSION, Books, Key, Killed, Party, UnitsWorld, some_account
+
+pytestmark = THREADS_ONLY
+
+
+@pytest.fixture
+def before(books: Books, account: Key, other: Key) -> dict[str, Any]:
+    """The two accounts as they stand there."""
+    return {str(key["id"]): books.raw("accounts", key) for key in (account, other)}
+
+
+@pytest.fixture
+def made(units_world: UnitsWorld, before: dict[str, Any]) -> Key:
+    """A unit has marked both, which it changes and deletes, and a third one that it makes; its process is no more."""
+    ann, key = units_world.party(), some_account()
+    changed, deleted = before
+    unit = ann.begin(engine="marked")
+    unit.update(ann.accounts, {"id": changed}, "SET balance = :n", {":n": 0})
+    unit.delete(ann.accounts, {"id": deleted})
+    unit.put(ann.accounts, {**key, "balance": 7})
+    dies(ann, 3, is_sent=False)
+    with pytest.raises(Killed):
+        unit.commit()
+    return key
+
+
+def test_items_are_as_they_were_and_have_a_mark(books: Books, before: dict[str, Any], made: Key) -> None:
+    assert made["id"] not in before
+    for name, item in before.items():
+        found = books.raw("accounts", {"id": name}) or {}
+        assert found.pop(MARK)["kind"] == "write"
+        assert found == item
+
+
+def test_of_an_item_that_is_to_be_made_the_key_and_the_mark_stand_there(books: Books, made: Key) -> None:
+    found = books.raw("accounts", made) or {}
+    assert found.pop(MARK)["kind"] == "insert"
+    assert found == made
+    assert VERSION not in found
+
+
+def test_cleaned_it_is_no_item_and_a_scan_may_leave_it_out(books: Books, ben: Party, made: Key) -> None:
+    found = books.raw("accounts", made)
+    assert found is not None
+    assert ben.units.clean(found) is None
+    pages = books.onlooker.get_paginator("scan").paginate(
+        TableName=books.tables["accounts"], **ben.units.VISIBLE.parameters
+    )
+    seen = [item["id"]["S"] for page in pages for item in page["Items"]]
+    assert seen
+    assert made["id"] not in seen

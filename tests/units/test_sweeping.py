@@ -1,0 +1,148 @@
+"""Sweeps: what they do and tell, beside each other, and when they are killed themselves."""
+
+import random
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+from kit.deaths import dies
+from kit.engines import engine_names, first_on
+from kit.units import MARK, THREADS_ONLY, Books, Key, Killed, Party, UnitsWorld, some_account
+
+from ticketlock.units import Swept
+
+pytestmark = [
+    THREADS_ONLY,
+    pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True),
+]
+
+# Nothing packs it: it does not fit into the record.
+LONG = random.Random(0).randbytes(8_000)
+LEASE_S, COPIES_S, MARGIN_S = 60, 600, 5
+Left = Callable[[UnitsWorld, list[Key]], None]
+
+
+@pytest.fixture
+def keys(books: Books) -> list[Key]:
+    return [books.account(), books.account(), some_account()]
+
+
+def killed(world: UnitsWorld, keys: list[Key], number: int, *, is_sent: bool) -> None:
+    """A unit that sets the first two to zero and makes the third, and dies at one of its updates."""
+    ann = world.party()
+    unit = ann.begin(engine="marked")
+    for key in keys[:2]:
+        unit.update(ann.accounts, key, "SET balance = :n, noise = :noise", {":n": 0, ":noise": LONG})
+    unit.put(ann.accounts, {**keys[2], "balance": 0})
+    dies(ann, number, is_sent=is_sent)
+    with pytest.raises(Killed):
+        unit.commit()
+
+
+def before_its_decision(world: UnitsWorld, keys: list[Key]) -> None:
+    """All three are marked."""
+    killed(world, keys, 3, is_sent=False)
+
+
+def after_its_decision(world: UnitsWorld, keys: list[Key]) -> None:
+    """None has its new value."""
+    killed(world, keys, 3, is_sent=True)
+
+
+def balances(books: Books, keys: list[Key]) -> list[object]:
+    found = [books.item("accounts", key) for key in keys]
+    return [item and item["balance"] for item in found]
+
+
+def marks(books: Books, keys: list[Key]) -> int:
+    return sum(MARK in (books.raw("accounts", key) or {}) for key in keys)
+
+
+def rows(books: Books) -> list[str]:
+    return [row["row"][:2] for row in books.everything()["units"]]
+
+
+def test_a_unit_that_is_on_its_way_is_left_alone(
+    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+) -> None:
+    before_its_decision(units_world, keys)
+    assert marks(books, keys) == 3
+    assert ben.units.sweep().open >= 1
+    assert marks(books, keys) == 3
+
+
+def test_one_whose_lease_is_over_is_rolled_back_and_its_marks_are_taken_off(
+    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+) -> None:
+    empty(books)
+    before_its_decision(units_world, keys)
+    books.clock.advance(LEASE_S + MARGIN_S)
+    assert ben.units.sweep() == Swept(rolled_back=1, finished=3, closed=0, open=1)
+    assert (marks(books, keys), balances(books, keys)) == (0, [100, 100, None])
+    books.clock.advance(COPIES_S + MARGIN_S)
+    assert ben.units.sweep() == Swept(closed=1)
+    assert rows(books) == ["he"]
+    assert ben.units.sweep() == Swept()
+
+
+def test_one_that_was_committed_is_finished_at_once_and_closed_ten_minutes_after_its_end(
+    books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+) -> None:
+    empty(books)
+    after_its_decision(units_world, keys)
+    assert ben.units.sweep() == Swept(finished=3, open=1)
+    assert (marks(books, keys), balances(books, keys)) == (0, [0, 0, 0])
+    books.clock.advance(COPIES_S - MARGIN_S)
+    assert ben.units.sweep() == Swept(open=1)
+    books.clock.advance(2 * MARGIN_S)
+    assert ben.units.sweep() == Swept(closed=1)
+    assert rows(books) == ["he"]
+
+
+@pytest.mark.parametrize("left", [before_its_decision, after_its_decision])
+@pytest.mark.parametrize("operation", ["GetItem", "BatchGetItem", "UpdateItem", "DeleteItem", "PutItem"])
+def test_two_sweeps_beside_each_other_do_what_one_does(
+    books: Books,
+    units_world: UnitsWorld,
+    ann: Party,
+    ben: Party,
+    keys: list[Key],
+    left: Left,
+    operation: str,
+) -> None:
+    left(units_world, keys)
+    books.clock.advance(LEASE_S + MARGIN_S)
+    for _ in range(2):
+        ann.line.between[operation] = ben.units.sweep
+        ann.units.sweep()
+        books.clock.advance(COPIES_S + MARGIN_S)
+    ann.units.sweep()
+    assert marks(books, keys) == 0
+    assert balances(books, keys) == ([0, 0, 0] if left is after_its_decision else [100, 100, None])
+    assert "w#" not in rows(books)
+
+
+@pytest.mark.parametrize("left", [before_its_decision, after_its_decision])
+def test_a_sweep_that_is_killed_at_any_of_its_requests_is_gone_on_with_by_the_next(
+    books: Books, units_world: UnitsWorld, ann: Party, keys: list[Key], left: Left
+) -> None:
+    left(units_world, keys)
+    books.clock.advance(LEASE_S + MARGIN_S)
+    for operation in ("UpdateItem", "DeleteItem", "PutItem", "BatchGetItem"):
+        for is_sent in (False, True):
+            dying = units_world.party()
+            dies(dying, 1, operation, is_sent=is_sent)
+            with suppress(Killed):
+                dying.units.sweep()
+    books.clock.advance(COPIES_S + MARGIN_S)
+    ann.units.sweep()
+    assert marks(books, keys) == 0
+    assert balances(books, keys) == ([0, 0, 0] if left is after_its_decision else [100, 100, None])
+    assert "w#" not in rows(books)
+
+
+def empty(books: Books) -> None:
+    """Forget what other tests have left."""
+    for row in books.everything()["units"]:
+        key = {name: {"S": row[name]} for name in ("unit", "row")}
+        books.onlooker.delete_item(TableName=books.tables["units"], Key=key)
