@@ -78,6 +78,8 @@ class Expressions:
         self._check_used(parsed)
 
     def _check_defined(self, parsed: Parsed) -> None:
+        if parsed.names <= self._names.keys() and parsed.values <= self._values.keys():
+            return
         for missing in sorted(parsed.names - self._names.keys()):
             raise ExpressionInvalid(
                 f"Invalid {parsed.kind}: An expression attribute name used in the document path is not defined; "
@@ -90,10 +92,12 @@ class Expressions:
             )
 
     def _check_used(self, parsed: Iterable[Parsed]) -> None:
-        names = frozenset[str]().union(*(each.names for each in parsed))
-        values = frozenset[str]().union(*(each.values for each in parsed))
-        for which, defined, used in (("Names", self._names, names), ("Values", self._values, values)):
-            if idle := sorted(defined.keys() - used):
+        idle_names, idle_values = set(self._names), set(self._values)
+        for each in parsed:
+            idle_names -= each.names
+            idle_values -= each.values
+        for which, idle in (("Names", sorted(idle_names)), ("Values", sorted(idle_values))):
+            if idle:
                 _check_syntax(which, idle)
                 raise ExpressionInvalid(
                     f"Value provided in ExpressionAttribute{which} unused in expressions: keys: {{{', '.join(idle)}}}"
@@ -114,10 +118,13 @@ class Expressions:
 
     def steps(self, path: Path) -> Steps:
         """The names and numbers on a path, without placeholders."""
-        names = self._names
+        names, steps = self._names, path.steps
         if not names:
-            return path.steps
-        return tuple(names[step] if isinstance(step, str) and step[0] == "#" else step for step in path.steps)
+            return steps
+        if len(steps) == 1 and isinstance(steps[0], str):
+            # As nearly all are.
+            return (names[steps[0]],) if steps[0][0] == "#" else steps
+        return tuple(names[step] if isinstance(step, str) and step[0] == "#" else step for step in steps)
 
     def _all_steps(self, paths: Iterable[Path]) -> tuple[Steps, ...]:
         return tuple(self.steps(path) for path in paths)

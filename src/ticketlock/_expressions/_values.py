@@ -68,14 +68,15 @@ def _canonical(value: Any, level: int) -> Value:
         raise ExpressionInvalid(TOO_DEEP)
     ((kind, content),) = value.items()
     if kind == "S" and isinstance(content, str):
-        _check_text(content)
+        if not content.isascii():
+            _check_text(content)
         return {"S": content}
+    if kind == "N" and isinstance(content, str):
+        return {"N": canonical_number(content)}
     if kind in ("BOOL", "NULL") and isinstance(content, bool):
         return {kind: content}
     if kind == "B" and isinstance(content, bytes | bytearray):
         return {"B": bytes(content)}
-    if kind == "N" and isinstance(content, str):
-        return {"N": canonical_number(content)}
     if kind == "M" and isinstance(content, dict):
         return {"M": _canonical_members(content, level + 1)}
     if kind == "L" and isinstance(content, list | tuple):

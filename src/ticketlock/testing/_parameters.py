@@ -1,6 +1,7 @@
 """What requests may ask for. Whatever is not here is an error: a test must not pass because something was ignored."""
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from botocore.exceptions import ParamValidationError
@@ -61,6 +62,14 @@ _CHOICES_OF_ALL: Mapping[str, tuple[str, ...]] = {
 }
 
 
+@cache
+def _asked(operation: str) -> tuple[tuple[str, ...], frozenset[str], Mapping[str, tuple[str, ...]]]:
+    """What an operation must have, what it may have, and the choices for the values of some."""
+    required = _REQUIRED[operation]
+    known = frozenset({*required, *_OPTIONAL.get(operation, ())})
+    return required, known, {**_CHOICES_OF_ALL, **_CHOICES.get(operation, {})}
+
+
 def check(operation: str, parameters: Mapping[str, Any]) -> None:
     """Refuse what is missing, and what is not known.
 
@@ -68,12 +77,12 @@ def check(operation: str, parameters: Mapping[str, Any]) -> None:
         ParamValidationError: a parameter is missing.
         NotImplementedError: a parameter, or its value, is not known.
     """
-    for missing in (name for name in _REQUIRED[operation] if name not in parameters):
+    required, known, choices = _asked(operation)
+    for missing in (name for name in required if name not in parameters):
         raise ParamValidationError(report=f'Missing required parameter in input: "{missing}"')
-    known = {*_REQUIRED[operation], *_OPTIONAL.get(operation, ())}
-    for name in sorted(parameters.keys() - known):
+    if not parameters.keys() <= known:
+        name = min(parameters.keys() - known)
         raise NotImplementedError(f"MemoryDynamoDB does not know the parameter {name} of {operation}")
-    choices = {**_CHOICES_OF_ALL, **_CHOICES.get(operation, {})}
     for name, value in parameters.items():
         if name in choices and value not in choices[name]:
             raise NotImplementedError(f"MemoryDynamoDB does not know {name}={value!r} of {operation}")

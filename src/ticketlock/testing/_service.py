@@ -166,6 +166,9 @@ class Service:
         return status, reply
 
     def _fault(self, operation: str) -> Fault | None:
+        if not self.faults and self.outage is None:
+            return None
+
         def meets(fault: Fault | None) -> bool:
             return fault is None or fault not in _MEET or operation in _MEET[fault]
 

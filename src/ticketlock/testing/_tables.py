@@ -44,6 +44,7 @@ class Table:
         self.name = name
         self.key_names = key_names
         self.key_kinds = key_kinds
+        self._key_set = frozenset(key_names)
         self.ttl_attribute = ttl_attribute
         self.watches: list[_Watch] = []
         self._partitions: dict[KeyPart, _Partition] = {}
@@ -89,7 +90,7 @@ class Table:
         Raises:
             Refused: ValidationException.
         """
-        if not is_item and given.keys() != set(self.key_names):
+        if not is_item and given.keys() != self._key_set:
             raise invalid("The provided key element does not match the schema")
         parts: list[KeyPart] = []
         for position, name in enumerate(self.key_names):

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -229,10 +230,15 @@ def _has_broken_off(response: Any) -> bool:
 
 def date_ms(response: Any) -> int | None:
     """The service's Date in a reply or an error's reply, in milliseconds since the epoch; None where there is none."""
-    headers = response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
-    date = headers.get("date")
+    date = response.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
+    return _date_ms(date) if date else None
+
+
+# Within a second all replies have the same one.
+@lru_cache(maxsize=8)
+def _date_ms(date: str) -> int | None:
     try:
-        return int(parsedate_to_datetime(date).timestamp()) * 1_000 if date else None
+        return int(parsedate_to_datetime(date).timestamp()) * 1_000
     except ValueError:
         # Something in between has written it.
         return None

@@ -76,15 +76,18 @@ class Machine(clocks.Machine):
     def ready(self) -> list[Strand]:
         """Which of its strands may go on now."""
         now_ms = self.time.now_ms
-        if self.paused_until_ms > now_ms:
+        if not self.strands or self.paused_until_ms > now_ms:
             return []
-        return [each for each in self.strands if not each.left and self._is_ready(each, now_ms)]
-
-    @staticmethod
-    def _is_ready(strand: Strand, now_ms: float) -> bool:
-        if strand.pending is None:
-            return strand.wakes_at_ms <= now_ms
-        return strand.pending.is_over or not strand.pending.is_at_work
+        return [
+            each
+            for each in self.strands
+            if not each.left
+            and (
+                each.wakes_at_ms <= now_ms
+                if each.pending is None
+                else each.pending.is_over or not each.pending.is_at_work
+            )
+        ]
 
     def ready_at_ms(self) -> float:
         """When one of its strands may go on, if nothing happens to it."""

@@ -196,17 +196,19 @@ class UnitsWorld:
     @property
     def is_over(self) -> bool:
         """Whether nobody has anything left to do."""
-        return not self.at_work and all(machine.is_over for machine in self.machines)
+        return not self.at_work and not any(machine.strands for machine in self.machines)
 
     def go(self) -> bool:
         """Let one thing happen; False when nobody has anything left to do, and nothing is left to arrive."""
-        due = [which for which, copy in enumerate(self.late) if copy.arrives_ms <= self.time.now_ms]
-        if due:
-            self._late_one_arrives(due[0])
+        due = self._first_due() if self.late else None
+        if due is not None:
+            self._late_one_arrives(due)
         elif self.is_over and not self.late:
             return False
         elif not self._something_fails():
-            ready: list[Any] = [(machine, strand) for machine in self.machines for strand in machine.ready()]
+            ready: list[Any] = [
+                (machine, strand) for machine in self.machines if machine.strands for strand in machine.ready()
+            ]
             ready += self.at_work
             if not ready or self.chance.pick(12) == 11:
                 self._let_time_pass([1, 5, 20, 100, 700][self.chance.pick(5)] if ready else 0)
@@ -216,6 +218,9 @@ class UnitsWorld:
                     self._now = ready[self.chance.pick(len(ready))]
                 self._go_on(self._now)
         return True
+
+    def _first_due(self) -> int | None:
+        return next((at for at, copy in enumerate(self.late) if copy.arrives_ms <= self.time.now_ms), None)
 
     def _go_on(self, who: Any) -> None:
         self.witness.step += 1
