@@ -193,53 +193,6 @@ def test_a_commit_whose_task_is_cancelled_goes_on_to_its_end_before_the_units_ar
     assert [tables.balance(name) for name in names] == [90, 110]
 
 
-@pytest.mark.parametrize("way", ["native", "marked"])
-def test_a_task_that_is_cancelled_at_any_request_finds_the_unit_over_and_leaves_all_or_nothing(
-    tables: OwnTables, way: Literal["native", "marked"]
-) -> None:
-    """A commit goes on to its end, before the units are closed; a statement does not."""
-
-    async def cancelled_at(number: int, names: list[str]) -> bool:
-        sent = 0
-
-        def count(**_: Any) -> None:
-            nonlocal sent
-            sent += 1
-            if sent == number:
-                moving.cancel()
-
-        async def transfer(unit: aio.Unit, accounts: UnitTable) -> None:
-            async with unit:
-                await move(unit, accounts, names)
-                await unit.put(accounts, {"id": f"{names[0]}-new", "balance": 1})
-
-        async with own_client(tables) as dynamodb, aio.Units(tables.units_name, client=dynamodb) as units:
-            accounts = await units.table(tables.accounts)
-            unit = units.begin(engine=way)
-            dynamodb.meta.events.register("before-call.dynamodb", count)
-            moving = asyncio.create_task(transfer(unit, accounts))
-            await asyncio.wait({moving})
-            if moving.cancelled():
-                for use in (lambda: unit.get(accounts, {"id": names[0]}), lambda: move(unit, accounts, names)):
-                    with pytest.raises(UnitFinished):
-                        await use()
-        return moving.cancelled()
-
-    moved = []
-    for number in range(1, 100):
-        names = [some_name(), some_name()]
-        for name in names:
-            tables.write({"id": name, "balance": 100, "_tluVersion": new_version()})
-        if not asyncio.run(cancelled_at(number, names)):
-            break
-        found = [tables.stored(name) for name in (*names, f"{names[0]}-new")]
-        assert not any("_tluMark" in item for item in found if item is not None)
-        moved.append([item and item["balance"] for item in found])
-    statements = 3
-    assert moved == [[100, 100, None]] * statements + [[90, 110, 1]] * (number - 1 - statements)
-    assert number > {"native": 4, "marked": 11}[way]
-
-
 def test_a_task_that_is_cancelled_at_any_moment_leaves_all_or_nothing(
     tables: OwnTables, run: Any, names: list[str]
 ) -> None:
@@ -282,6 +235,54 @@ def test_no_task_is_left_when_the_units_are_closed(tables: OwnTables, names: lis
         return asyncio.all_tasks() - {asyncio.current_task()}
 
     assert asyncio.run(main()) == set()
+
+
+@pytest.mark.parametrize("way", ["native", "marked"])
+def test_a_task_that_is_cancelled_at_any_request_finds_the_unit_over_and_leaves_all_or_nothing(
+    tables: OwnTables, way: Literal["native", "marked"]
+) -> None:
+    """A commit goes on to its end, before the units are closed; a statement does not."""
+
+    async def cancelled_at(number: int, names: list[str]) -> bool:
+        sent = 0
+
+        def count(**_: Any) -> None:
+            nonlocal sent
+            sent += 1
+            if sent == number:
+                moving.cancel()
+
+        async def transfer(unit: aio.Unit, accounts: UnitTable) -> None:
+            async with unit:
+                await move(unit, accounts, names)
+                await unit.put(accounts, {"id": f"{names[0]}-new", "balance": 1})
+
+        async with own_client(tables) as dynamodb, aio.Units(tables.units_name, client=dynamodb) as units:
+            accounts = await units.table(tables.accounts)
+            unit = units.begin(engine=way)
+            dynamodb.meta.events.register("before-call.dynamodb", count)
+            moving = asyncio.create_task(transfer(unit, accounts))
+            await asyncio.wait({moving})
+            if moving.cancelled():
+                with pytest.raises(UnitFinished):
+                    await unit.get(accounts, {"id": names[0]})
+                with pytest.raises(UnitFinished):
+                    await move(unit, accounts, names)
+        return moving.cancelled()
+
+    moved = []
+    for number in range(1, 100):
+        names = [some_name(), some_name()]
+        for name in names:
+            tables.write({"id": name, "balance": 100, "_tluVersion": new_version()})
+        if not asyncio.run(cancelled_at(number, names)):
+            break
+        found = [tables.stored(name) for name in (*names, f"{names[0]}-new")]
+        assert not any("_tluMark" in item for item in found if item is not None)
+        moved.append([item and item["balance"] for item in found])
+    statements = 3
+    assert moved == [[100, 100, None]] * statements + [[90, 110, 1]] * (number - 1 - statements)
+    assert number > {"native": 4, "marked": 11}[way]
 
 
 class TestTransactional:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from ticketlock._checks import text
 from ticketlock._expressions._errors import ItemInvalid, ItemTooBig
 from ticketlock._expressions._schemas import Schema, check_item
 from ticketlock._expressions._values import MAX_ITEM_BYTES
@@ -11,6 +12,9 @@ from ticketlock.errors import InvalidUnitRequest, ItemTooLarge
 from ticketlock.wire._attributes import Item
 from ticketlock.wire._item_requests import DescribeTable
 from ticketlock.wire._requests import ForkingSteps, Reply
+
+NAME_BYTES = 1_024
+"""Of a table; an ARN is one, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +88,10 @@ class Tables:
         """A table by its name.
 
         Raises:
+            InvalidUnitRequest: it is no name.
             TableNotFound: there is none.
         """
+        text("name", name, NAME_BYTES, InvalidUnitRequest)
         if name not in self._known:
             reply: Reply = yield DescribeTable(name)
             description: Any = reply.item

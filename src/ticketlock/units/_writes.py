@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ticketlock._expressions._values import MAX_ITEM_BYTES, size_of
 from ticketlock._expressions._values import Item as Attributes
 from ticketlock.units import _facts as only_if
 from ticketlock.units._finishing import change
@@ -99,10 +100,15 @@ def with_version(update: str) -> str:
 
 
 def fits_an_expression(parameters: Mapping[str, Any]) -> bool:
-    """Whether a blind update with what we add is no longer than DynamoDB takes, and its placeholders are not ours."""
+    """Whether a blind update with what we add is no longer than DynamoDB takes, and its placeholders are not ours.
+
+    What fills half of an item by itself is not sent without a look at the other half.
+    """
     names = {*parameters.get("ExpressionAttributeNames", {}), *parameters.get("ExpressionAttributeValues", {})}
     longest = max(len(with_version(parameters["UpdateExpression"]).encode()), _condition_bytes(parameters))
-    return longest <= _EXPRESSION_BYTES and not names & {"#version", "#mark", ":unit"}
+    values_bytes = size_of(parameters.get("ExpressionAttributeValues", {}))
+    fits = longest <= _EXPRESSION_BYTES and values_bytes <= MAX_ITEM_BYTES // 2
+    return fits and not names & {"#version", "#mark", ":unit"}
 
 
 def _condition_bytes(parameters: Mapping[str, Any]) -> int:
