@@ -35,7 +35,7 @@ from ticketlock.units._statements import Given, Kind, refusing, statement
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._values import Python
 from ticketlock.units._work import OURS_BYTES, Place, Work
-from ticketlock.units._writes import fits_an_expression
+from ticketlock.units._writes import may_be_sent_blindly
 from ticketlock.wire._attributes import Item
 from ticketlock.wire._item_requests import MOST_TOGETHER
 from ticketlock.wire._requests import ForkingSteps, Reply
@@ -220,7 +220,7 @@ class Verbs:
             return None, None
         place = self._work.place(made.table, made.key)
         is_new = not place.is_read and place.blind is None
-        if blind and is_new and fits_an_expression(made.parameters):
+        if blind and is_new and may_be_sent_blindly(made):
             place.blind = made
             return None, None
         yield from self._read([place])
