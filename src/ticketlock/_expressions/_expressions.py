@@ -25,6 +25,7 @@ from ticketlock._expressions._tree import (
     Path,
     Update,
     Value,
+    paths_in,
 )
 from ticketlock._expressions._values import MAX_NAME_BYTES, ORDERED_TYPES, Item, canonical, copy_of_item, order_of
 from ticketlock._expressions._values import Value as Found
@@ -127,6 +128,12 @@ class Expressions:
 
     def _all_steps(self, paths: Iterable[Path]) -> tuple[Steps, ...]:
         return tuple(self.steps(path) for path in paths)
+
+    @property
+    def looks_at(self) -> frozenset[str]:
+        """The attributes, at the top of an item, that its condition and its update name."""
+        paths = (*paths_in(self._condition), *paths_in(self.update))
+        return frozenset(str(steps[0]) for steps in self._all_steps(paths))
 
     def value(self, value: Value) -> Found:
         """What a ``:value`` stands for."""

@@ -3,7 +3,9 @@
 Placeholders stay as they are written (``#name``, ``:value``): one tree serves all requests with the same text.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
 
 from ticketlock._expressions._demands import Demand
 
@@ -177,3 +179,15 @@ class Parsed:
     values: frozenset[str]
     demands: tuple[Demand, ...]
     distinct: tuple[tuple[str, Path, tuple[Path, ...]], ...]
+
+
+def paths_in(tree: Any) -> Iterator[Path]:
+    """Every path in a condition, an update, or a part of one."""
+    if isinstance(tree, Path):
+        yield tree
+    elif isinstance(tree, tuple):
+        for each in tree:
+            yield from paths_in(each)
+    elif is_dataclass(tree):
+        for each in fields(tree):
+            yield from paths_in(getattr(tree, each.name))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ticketlock._expressions._schemas import KeyAttribute, Schema
-from ticketlock.errors import TableRefused
+from ticketlock.errors import InvalidUnitRequest, TableRefused
 from ticketlock.units._rows import KEY
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.wire._actions import Actions, Call
@@ -66,9 +66,11 @@ def check_access(units_table: str, known: Tables, tables: Iterable[Any]) -> Fork
     """Try all of it on the units' own table, and on others.
 
     Raises:
-        InvalidUnitRequest: a table is of another ``Units``.
+        InvalidUnitRequest: they are no tables, or one is of another ``Units``.
         TableNotFound, RequestNotApplied: nothing is known of the rest.
     """
+    if not isinstance(tables, Iterable):
+        raise InvalidUnitRequest("tables", tables, "a list of what `table` has returned")
     keys = tuple(KeyAttribute(name, "S", role) for name, role in zip(KEY, ("HASH", "RANGE"), strict=True))
     own = UnitTable(units_table, Schema(units_table, keys))
     denied = []

@@ -14,6 +14,10 @@ MOST_ACTIONS = 100
 """https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html"""
 
 
+MOST_BYTES = 4 * 1_024 * 1_024
+"""As above: of all items, each as it stands or as it will be, whichever is larger."""
+
+
 @dataclass(slots=True)
 class Fate:
     """What a commit has come to, for whoever breaks it off.

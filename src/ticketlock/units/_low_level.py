@@ -11,6 +11,7 @@ from ticketlock._expressions._values import Item as Attributes
 from ticketlock._expressions._values import copy_of_item
 from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units._statements import refusing
+from ticketlock.units._tables import NAME_BYTES
 from ticketlock.units._values import LOW_LEVEL, expression
 from ticketlock.units._verbs import Verbs
 from ticketlock.wire._item_requests import MOST_TOGETHER
@@ -19,7 +20,6 @@ from ticketlock.wire._requests import ForkingSteps
 Reply = dict[str, Any]
 Parameters = Mapping[str, Any]
 
-_NAME_BYTES = 1_024
 _NAMES, _VALUES = "ExpressionAttributeNames", "ExpressionAttributeValues"
 _PROJECTION = ("ProjectionExpression", _NAMES)
 _CONDITION = ("ConditionExpression", _NAMES, _VALUES, "ReturnValues")
@@ -55,7 +55,7 @@ class _Shape:
         for name in self.required:
             if given.get(name) is None:
                 raise InvalidUnitRequest(name, None, f"a parameter that {self.name} needs")
-        text("TableName", given["TableName"], _NAME_BYTES, InvalidUnitRequest)
+        text("TableName", given["TableName"], NAME_BYTES, InvalidUnitRequest)
         boolean("ConsistentRead", given.get("ConsistentRead", True), InvalidUnitRequest)
         if given.get("ReturnValues", "NONE") not in self.returns and "ReturnValues" in given:
             raise InvalidUnitRequest("ReturnValues", given["ReturnValues"], f"one of {', '.join(self.returns)}")

@@ -7,6 +7,7 @@ unit that is rolled back has written no data, and one that is committed can be f
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from ticketlock._expressions._schemas import size_of_update
@@ -21,7 +22,7 @@ from ticketlock.errors import (
     UnitRolledBack,
 )
 from ticketlock.units import _facts as only_if
-from ticketlock.units._commit import MOST_ACTIONS, Commit, conflict, receipt_write
+from ticketlock.units._commit import MOST_ACTIONS, MOST_BYTES, Commit, conflict, receipt_write
 from ticketlock.units._finishing import close, finish, unmark
 from ticketlock.units._heads import LEASE_MS, Head, Heads, with_writes
 from ticketlock.units._marks import Mark, Marks
@@ -38,6 +39,8 @@ from ticketlock.wire._table_time import Moment
 _log = logging.getLogger("ticketlock")
 
 _OURS_BYTES = 256
+_HEAD_BYTES = 16 * 1_024
+"""Room for the unit's head, a receipt and a lock."""
 _AT_ONCE = 200
 """Requests between two looks at the lease."""
 _MARKS_TOGETHER = MOST_ACTIONS - 1
@@ -75,7 +78,8 @@ class MarkedCommit:
         room = MOST_ACTIONS - 1 - (commit.name is not None) - (commit.lock_check is not None)
         only_read = [place for place in places if not place.writes]
         # What is only read is checked in the deciding write, as far as there is room; the rest is marked.
-        self._checked, marked = only_read[:room], only_read[room:]
+        self._checked = next(_together(only_read, room), [])
+        marked = only_read[len(self._checked) :]
         self._marked = [place for place in places if place.writes] + marked
         self._has_read_marks = bool(marked)
         self._entries = [entry_of(place, marks) for place in self._marked]
@@ -202,7 +206,7 @@ class MarkedCommit:
         alone = [place for place in left if self._has_version(place)]
         together = [place for place in left if not self._has_version(place)]
         batches: list[tuple[Request, list[Place]]] = [(self._mark(place), [place]) for place in alone[:_AT_ONCE]]
-        for batch in _cut(together[: _AT_ONCE * _MARKS_TOGETHER], _MARKS_TOGETHER):
+        for batch in islice(_together(together, _MARKS_TOGETHER), _AT_ONCE):
             # A late copy would mark what somebody has deleted meanwhile: not once the unit has ended.
             writes = (*(self._mark(place) for place in batch), self._heads.is_pending(self._head))
             batches.append((TransactWrite(writes), batch))
@@ -385,6 +389,20 @@ class MarkedCommit:
 
 def _is_committed(row: Item | None) -> bool:
     return row is not None and Head.of(row).state == "committed"
+
+
+def _together(places: Sequence[Place], most: int) -> Iterator[list[Place]]:
+    """Those that fit into one transaction, beside a head: DynamoDB counts the items as they stand, too."""
+    batch: list[Place] = []
+    left_bytes = MOST_BYTES - _HEAD_BYTES
+    for place in places:
+        if len(batch) == most or place.size_bytes > left_bytes:
+            yield batch
+            batch, left_bytes = [], MOST_BYTES - _HEAD_BYTES
+        batch.append(place)
+        left_bytes -= place.size_bytes
+    if batch:
+        yield batch
 
 
 def _cut(whole: Sequence[Any], most: int) -> Iterator[Any]:

@@ -12,7 +12,8 @@ from ticketlock.wire._attributes import Item
 INSERT = "insert"
 """The kind of the mark in an item that is not there yet."""
 
-_PREFIX_BYTES = 32
+_PREFIX_BYTES = 16
+"""With a longer one both attributes would not fit the room that is left for them in an item."""
 _PARTS_A_PATH = ".[]"
 
 

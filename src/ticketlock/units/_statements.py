@@ -9,7 +9,7 @@ from ticketlock._expressions._errors import ExpressionInvalid, ItemInvalid
 from ticketlock._expressions._expressions import Expressions
 from ticketlock._expressions._updates import ItemUpdate
 from ticketlock._expressions._values import Item as Attributes
-from ticketlock._expressions._values import canonical_item
+from ticketlock._expressions._values import canonical_item, size_of
 from ticketlock.errors import ConditionFailed, InvalidUnitRequest
 from ticketlock.units._marks import Marks
 from ticketlock.units._tables import UnitTable
@@ -17,6 +17,9 @@ from ticketlock.units._values import PYTHON, Phrase, expression
 from ticketlock.wire._attributes import Item
 
 Kind = Literal["put", "update", "delete", "check"]
+
+_SUBSTITUTED_BYTES = 2 * 1_024 * 1_024
+"""https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-expression-parameters"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +106,19 @@ def statement(kind: Kind, table: UnitTable, given: Given, marks: Marks) -> State
     if kind == "update" and given.update is None:
         raise InvalidUnitRequest("update", None, "an update expression")
     parameters = given.parameters()
+    _check_substituted(parameters)
     with refusing(kind):
         expressions = Expressions(parameters)
         change = ItemUpdate(expressions, table.key_names) if kind == "update" else None
-    if change is not None:
-        marks.check_free_of_ours("update", change.paths)
+    marks.check_free_of_ours("condition" if change is None else "update", sorted(expressions.looks_at))
     return Statement(kind, table, key, target if kind == "put" else None, parameters, expressions, change)
+
+
+def _check_substituted(parameters: Mapping[str, Any]) -> None:
+    names, values = parameters.get("ExpressionAttributeNames", {}), parameters.get("ExpressionAttributeValues", {})
+    size = size_of(values) + sum(len(name.encode()) for name in names.values())
+    if size > _SUBSTITUTED_BYTES:
+        raise InvalidUnitRequest("values", f"{size:,} bytes", f"with the names {_SUBSTITUTED_BYTES:,} bytes in total")
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from ticketlock._checks import text
 from ticketlock._expressions._errors import ItemInvalid, ItemTooBig
 from ticketlock._expressions._schemas import Schema, check_item, check_key
 from ticketlock._expressions._values import MAX_ITEM_BYTES
@@ -10,6 +11,9 @@ from ticketlock._expressions._values import Item as Attributes
 from ticketlock.errors import InvalidUnitRequest, ItemTooLarge
 from ticketlock.wire._item_requests import DescribeTable
 from ticketlock.wire._requests import ForkingSteps, Reply
+
+NAME_BYTES = 1_024
+"""Of a table; an ARN is one, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +86,10 @@ class Tables:
         """A table by its name.
 
         Raises:
+            InvalidUnitRequest: it is no name.
             TableNotFound: there is none.
         """
+        text("name", name, NAME_BYTES, InvalidUnitRequest)
         if name not in self._known:
             reply: Reply = yield DescribeTable(name)
             description: Any = reply.item

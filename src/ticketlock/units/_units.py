@@ -71,7 +71,7 @@ class Units:
     Args:
         table_name: a table of the units' own, as ``create_units_table`` makes it.
         client: a DynamoDB client of your own: no retries (``total_max_attempts`` 1), time-outs of at most 5 s.
-        prefix: what the attributes begin with that units add to your items.
+        prefix: what the attributes begin with that units add to your items: 1 to 16 bytes, without ``.[]``.
         timeout: for how long a unit waits for others that are in its way.
         clocks: where the time comes from.
         sleep: how to wait, in seconds.

@@ -2,13 +2,13 @@
 
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from ticketlock._checks import boolean
 from ticketlock._expressions._values import Item as Attributes
-from ticketlock._expressions._values import canonical_item, size_of
+from ticketlock._expressions._values import canonical_item
 from ticketlock.errors import (
     InvalidUnitRequest,
     OutcomeUnknown,
@@ -16,7 +16,7 @@ from ticketlock.errors import (
     UnitFinished,
     UnitTooLarge,
 )
-from ticketlock.units._commit import MOST_ACTIONS, Commit, Fate, conflict
+from ticketlock.units._commit import MOST_ACTIONS, MOST_BYTES, Commit, Fate, conflict
 from ticketlock.units._heads import Heads
 from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._marks import Marks
@@ -35,20 +35,16 @@ from ticketlock.units._rows import NEVER_USED, Receipt, read_receipt
 from ticketlock.units._statements import Given, Kind, field_of_target, refusing, statement
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._values import Python
-from ticketlock.units._work import Place, Work
-from ticketlock.units._writes import fits_an_expression
+from ticketlock.units._work import OURS_BYTES, Place, Work
+from ticketlock.units._writes import may_be_sent_blindly
 from ticketlock.wire._attributes import Item
 from ticketlock.wire._item_requests import MOST_TOGETHER
 from ticketlock.wire._requests import ForkingSteps, Reply
 
 _log = logging.getLogger("ticketlock")
 
-_MOST_BYTES = 4 * 1_024 * 1_024
-"""https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html"""
 _VERSION_BYTES = 64
 """Room for the id of the unit that wrote an item, and the attribute's name."""
-_MARK_BYTES = 128
-"""Room for both of our attributes."""
 
 
 class HeldLock(Protocol):
@@ -165,6 +161,8 @@ class Verbs:
             if place.blind is not None:
                 # If it is refused it stays as it was: the unit cannot be committed without it.
                 image = place.blind.applied_to(image)
+                if image is not None:
+                    place.table.check_item(image, "statement", _VERSION_BYTES)
                 place.blind, place.is_written = None, True
             seen = None if item is None or marks.is_placeholder(item) else item
             place.is_read, place.seen, place.cut, place.image = True, seen, self._work.cuts, image
@@ -232,7 +230,7 @@ class Verbs:
             return None, None
         place = self._work.place(made.table, made.key)
         is_new = not place.is_read and place.blind is None
-        if blind and is_new and fits_an_expression(made.parameters):
+        if blind and is_new and may_be_sent_blindly(made):
             place.blind = made
             return None, None
         yield from self._read([place])
@@ -276,8 +274,8 @@ class Verbs:
         if self._fits_one_request(touched):
             yield from commit_natively(touched, marks, self._terms_of_commit(), self._meeting)
             return
-        self._check_may_mark(touched)
         yield from self._read([place for place in touched if place.blind is not None])
+        self._check_may_mark(touched)
         yield from self._commit_by_marks(touched)
 
     def _commit_by_marks(self, places: Sequence[Place]) -> ForkingSteps[None]:
@@ -293,18 +291,18 @@ class Verbs:
             terms.born_ms,
             name=terms.name,
             receipt=self._receipt or NEVER_USED,
-            lock_check=terms.under.condition_check() if terms.under is not None else None,
+            lock_check=_check_of(terms.under) if terms.under is not None else None,
             fate=self._fate,
         )
 
     def _fits_one_request(self, touched: Sequence[Place]) -> bool:
         count = len(touched) + (self.terms.name is not None) + (self.terms.under is not None)
-        size = sum(size_of(image) for place in touched if (image := place.image) is not None)
-        fits = count <= MOST_ACTIONS and size <= _MOST_BYTES
+        size = sum(place.size_bytes for place in touched)
+        fits = count <= MOST_ACTIONS and size <= MOST_BYTES
         if self.terms.engine == "native" and not fits:
             raise UnitTooLarge(
                 f"the unit writes and checks {count} items of {size:,} bytes; one request of DynamoDB takes "
-                f"{MOST_ACTIONS} of {_MOST_BYTES:,}: leave `engine` to the unit"
+                f"{MOST_ACTIONS} of {MOST_BYTES:,}: leave `engine` to the unit"
             )
         return fits and self.terms.engine != "marked"
 
@@ -316,7 +314,7 @@ class Verbs:
                 raise InvalidUnitRequest("table", place.table.name, f"{allowed}, or at most {MOST_ACTIONS} items")
             for image in (place.image, image_of(place.seen, self._work.marks)):
                 if image is not None:
-                    place.table.check_item(image, "mark", _MARK_BYTES)
+                    place.table.check_item(image, "mark", OURS_BYTES)
 
     def _validate(self, places: Sequence[Place]) -> ForkingSteps[None]:
         """That all that was read stands there still, at one instant; what one request brought is so."""
@@ -376,3 +374,18 @@ class Verbs:
         with refusing("key"):
             key = canonical_item(dict(given))
         return self._work.place(own, own.key_alone("key", key))
+
+
+def _check_of(under: HeldLock) -> Mapping[str, Any]:
+    """The check that a lock is held, which others have made.
+
+    Raises:
+        InvalidUnitRequest: it is none: the unit would be committed without it.
+    """
+    found: Any = under.condition_check()
+    only = found.get("ConditionCheck") if isinstance(found, Mapping) and len(found) == 1 else None
+    wanted = {"TableName": str, "Key": Mapping, "ConditionExpression": str}
+    if not isinstance(only, Mapping) or not all(isinstance(only.get(name), kind) for name, kind in wanted.items()):
+        allowed = "a held lock, whose `condition_check()` is the ConditionCheck of a TransactWriteItems"
+        raise InvalidUnitRequest("under", found, allowed)
+    return found  # type: ignore[no-any-return]

@@ -1,12 +1,19 @@
 """What a unit has read and is about to write. No I/O, no clock: its verbs are steps, and evaluated at once."""
 
 from dataclasses import dataclass, field
+from typing import cast
 
 from ticketlock._expressions._values import Item as Attributes
+from ticketlock._expressions._values import size_of
 from ticketlock.units._marks import Marks
 from ticketlock.units._statements import Statement
 from ticketlock.units._tables import UnitTable
 from ticketlock.wire._attributes import Item
+
+OURS_BYTES = 128
+"""Room in an item for both of our attributes."""
+_ACTION_BYTES = 1_024
+"""Names, a condition, our attributes: the documentation speaks of items, an emulator counts the whole request."""
 
 Name = tuple[str, ...]
 """An item, as one of many: its table's name, and its key's values with their types."""
@@ -36,6 +43,13 @@ class Place:
     is_checked: bool = False
     cut: int = 0
     blind: Statement | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """How it counts in a transaction: as it stands, or as it will be, with room for what its action says beside."""
+        seen = size_of(cast("Attributes", self.seen)) if self.seen is not None else 0
+        image = size_of(self.image) if self.image is not None else 0
+        return max(seen, image) + _ACTION_BYTES
 
     @property
     def is_touched(self) -> bool:

@@ -5,11 +5,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from ticketlock._expressions._tokens import MAX_EXPRESSION_BYTES
+from ticketlock._expressions._values import MAX_ITEM_BYTES, size_of
 from ticketlock._expressions._values import Item as Attributes
 from ticketlock.units import _facts as only_if
 from ticketlock.units._finishing import change
 from ticketlock.units._marks import Marks
 from ticketlock.units._reading import image_of
+from ticketlock.units._statements import Statement
 from ticketlock.units._work import Place
 from ticketlock.wire._attributes import Item
 from ticketlock.wire._conditions import every
@@ -98,11 +100,20 @@ def with_version(update: str) -> str:
     return f"{ours} {update}"
 
 
-def fits_an_expression(parameters: Mapping[str, Any]) -> bool:
-    """Whether a blind update with what we add is no longer than DynamoDB takes, and its placeholders are not ours."""
+def may_be_sent_blindly(update: Statement) -> bool:
+    """Whether an update with what we add is no longer than DynamoDB takes, and its placeholders are not ours.
+
+    What fills half of an item by itself is not sent without a look at the other half, nor the key of an index, of which
+    the value may not fit.
+    """
+    parameters = update.parameters
     names = {*parameters.get("ExpressionAttributeNames", {}), *parameters.get("ExpressionAttributeValues", {})}
     longest = max(len(with_version(parameters["UpdateExpression"]).encode()), _condition_bytes(parameters))
-    return longest <= MAX_EXPRESSION_BYTES and not names & {"#version", "#mark", ":unit"}
+    values_bytes = size_of(parameters.get("ExpressionAttributeValues", {}))
+    fits = longest <= MAX_EXPRESSION_BYTES and values_bytes <= MAX_ITEM_BYTES // 2
+    keys = {key.name for key in update.table.schema.index_keys}
+    touched = set(update.change.paths) if update.change is not None else set()
+    return fits and not names & {"#version", "#mark", ":unit"} and not touched & keys
 
 
 def _condition_bytes(parameters: Mapping[str, Any]) -> int:

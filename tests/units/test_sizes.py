@@ -1,0 +1,222 @@
+"""How large items, statements and units may be: just below each bound, at it, and above; nothing is written then."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from kit.engines import first_on, wide_engine_names
+from kit.units import MARK, Books, Key, Party, some_account
+
+from ticketlock._expressions._values import size_of
+from ticketlock.errors import InvalidUnitRequest, ItemTooLarge, UnitTooLarge
+from ticketlock.units import Unit
+
+KB = 1_024
+ITEM, TRANSACTION, SUBSTITUTED = 400 * KB, 4 * KB * KB, 2 * KB * KB
+VERSION_ROOM, MARK_ROOM = 64, 128
+SET = "SET padding = :padding"
+
+pytestmark = pytest.mark.parametrize("units_engine", first_on("memory", wide_engine_names()), indirect=True)
+
+
+def padded(key: Key, size: int) -> dict[str, Any]:
+    """An item of so many bytes."""
+    bare = size_of({"id": {"S": key["id"]}, "padding": {"S": ""}})
+    return {**key, "padding": "x" * (size - bare)}
+
+
+def writes(party: Party) -> list[str]:
+    return [each for each in party.line.operations if each not in ("GetItem", "TransactGetItems", "BatchGetItem")]
+
+
+class TestAnItem:
+    """It has room for what units add: the version, and by marks the mark as well."""
+
+    @pytest.mark.parametrize(("way", "room"), [("native", VERSION_ROOM), ("marked", MARK_ROOM)])
+    def test_up_to_its_bound_is_written(self, books: Books, ann: Party, way: str, room: int) -> None:
+        for less in (1, 0):
+            item = padded(some_account(), ITEM - room - less)
+            with ann.begin(engine=way) as unit:
+                unit.put(ann.accounts, item)
+            assert books.item("accounts", {"id": item["id"]}) == item
+            with ann.begin(engine=way) as unit:
+                unit.update(ann.accounts, {"id": item["id"]}, SET, {":padding": item["padding"]})
+            assert books.version({"id": item["id"]}) == unit.id
+
+    @pytest.mark.parametrize(("way", "room"), [("native", VERSION_ROOM), ("marked", MARK_ROOM)])
+    def test_above_it_is_refused(self, books: Books, ann: Party, account: Key, way: str, room: int) -> None:
+        before = books.everything()
+
+        def put_it() -> None:
+            with ann.begin(engine=way) as unit:
+                unit.update(ann.accounts, account, "SET balance = :n", {":n": 1})
+                unit.put(ann.accounts, padded(some_account(), ITEM - room + 1))
+
+        with pytest.raises(ItemTooLarge, match="padding") as refused:
+            put_it()
+        assert refused.value.phase == ("statement" if way == "native" else "mark")
+        assert writes(ann) == []
+        assert books.everything() == before
+
+    def test_that_has_no_room_for_a_mark_is_deleted_in_one_request_only(self, books: Books, ann: Party) -> None:
+        key = some_account()
+        books.write("accounts", padded(key, ITEM - MARK_ROOM + 1))
+        with pytest.raises(ItemTooLarge) as refused, ann.begin(engine="marked") as unit:
+            unit.delete(ann.accounts, key)
+        assert refused.value.phase == "mark"
+        assert writes(ann) == []
+        with ann.begin() as unit:
+            unit.delete(ann.accounts, key)
+        assert books.raw("accounts", key) is None
+
+    @pytest.mark.parametrize("way", ["native", "marked"])
+    def test_that_a_blind_update_surely_makes_too_large_is_refused_at_its_line(
+        self, books: Books, ann: Party, account: Key, way: str
+    ) -> None:
+        before = books.everything()
+        unit = ann.begin(engine=way)
+        with pytest.raises(ItemTooLarge):
+            unit.update(ann.accounts, account, SET, {":padding": "x" * ITEM}, blind=True)
+        unit.commit()
+        assert books.everything() == before
+
+    def test_that_a_blind_update_makes_too_large_is_found_before_anything_is_marked(
+        self, books: Books, ann: Party, account: Key
+    ) -> None:
+        """It would be refused after the unit was committed."""
+        large = some_account()
+        books.write("accounts", {**padded(large, 250 * KB)})
+        before = books.everything()
+        unit = ann.begin(engine="marked")
+        unit.update(ann.accounts, account, "SET balance = :n", {":n": 1})
+        unit.update(ann.accounts, large, "SET more = :more", {":more": "x" * 190 * KB}, blind=True)
+        with pytest.raises(ItemTooLarge):
+            unit.commit()
+        assert writes(ann) == []
+        assert books.everything() == before
+
+    def test_that_a_blind_update_makes_too_large_is_found_by_a_later_statement(self, books: Books, ann: Party) -> None:
+        large = some_account()
+        books.write("accounts", padded(large, 250 * KB))
+        unit = ann.begin()
+        unit.update(ann.accounts, large, "SET more = :more", {":more": "x" * 190 * KB}, blind=True)
+        with pytest.raises(ItemTooLarge):
+            unit.get(ann.accounts, large)
+
+
+class TestAUnitOfFourMegabytes:
+    """Eleven items, each as it stands or as it will be, with room for what a request says beside."""
+
+    COUNT, ROOM = 11, 1_024
+
+    def keys(self) -> list[Key]:
+        return [some_account() for _ in range(self.COUNT)]
+
+    def put(self, ann: Party, unit: Unit, keys: Sequence[Key], total: int) -> None:
+        share = total // self.COUNT
+        sizes = [share] * (self.COUNT - 1) + [total - share * (self.COUNT - 1)]
+        for key, size in zip(keys, sizes, strict=True):
+            unit.put(ann.accounts, padded(key, size - self.ROOM))
+
+    @pytest.mark.parametrize("less", [1, 0])
+    def test_up_to_the_bound_is_committed_in_one_request(self, books: Books, ann: Party, less: int) -> None:
+        keys = self.keys()
+        with ann.begin(engine="native") as unit:
+            self.put(ann, unit, keys, TRANSACTION - less)
+        assert writes(ann) == ["TransactWriteItems"]
+        assert {books.version(key) for key in keys} == {unit.id}
+
+    def test_above_it_is_committed_by_marks(self, books: Books, ann: Party) -> None:
+        keys = self.keys()
+        with ann.begin() as unit:
+            self.put(ann, unit, keys, TRANSACTION + 1)
+        assert {books.version(key) for key in keys} == {unit.id}
+        assert not any(MARK in (books.raw("accounts", key) or {}) for key in keys)
+        assert "DeleteItem" in writes(ann)
+
+    def test_above_it_is_refused_where_one_request_was_asked_for(self, books: Books, ann: Party) -> None:
+        before = books.everything()
+        unit = ann.begin(engine="native")
+        self.put(ann, unit, self.keys(), TRANSACTION + 1)
+        with pytest.raises(UnitTooLarge, match="4,194,305"):
+            unit.commit()
+        assert writes(ann) == []
+        assert books.everything() == before
+
+    @pytest.mark.parametrize("does", ["deletes", "shrinks", "reads"])
+    def test_counts_what_stands_there(self, books: Books, ann: Party, account: Key, does: str) -> None:
+        """Also the requests that mark what no unit has written, and the one that decides."""
+        keys = self.keys()
+        for key in keys:
+            books.write("accounts", padded(key, 390 * KB))
+        with ann.begin() as unit:
+            unit.update(ann.accounts, account, "SET balance = :n", {":n": 1})
+            for key in keys:
+                {
+                    "deletes": lambda key: unit.delete(ann.accounts, key),
+                    "shrinks": lambda key: unit.update(ann.accounts, key, SET, {":padding": ""}),
+                    "reads": lambda key: unit.get(ann.accounts, key),
+                }[does](key)
+        assert books.balance(account) == 1
+        found = [books.item("accounts", key) for key in keys]
+        left: dict[str, Any] = {"deletes": None, "shrinks": "", "reads": padded(keys[0], 390 * KB)["padding"]}
+        assert [item and item["padding"] for item in found] == [left[does]] * self.COUNT
+        assert not any(MARK in (books.raw("accounts", key) or {}) for key in keys)
+
+
+class TestAStatement:
+    @pytest.mark.parametrize("way", ["native", "marked"])
+    @pytest.mark.parametrize("blind", [False, True], ids=["read", "blind"])
+    @pytest.mark.parametrize(
+        ("field", "of_bytes"),
+        [
+            ("update", lambda size: {"update": f"SET {'b' * (size - 9)} = :n"}),
+            ("condition", lambda size: {"condition": f"attribute_not_exists({'c' * (size - 22)})"}),
+        ],
+        ids=["update", "condition"],
+    )
+    def test_of_expressions_of_four_kilobytes_is_as_far_as_it_goes(
+        self, ann: Party, way: str, blind: bool, field: str, of_bytes: Callable[[int], Any]
+    ) -> None:
+        given = {"update": "SET a = :n", "values": {":n": 1}, "blind": blind}
+        for size in (4_095, 4_096):
+            with ann.begin(engine=way) as unit:
+                unit.update(ann.accounts, some_account(), **{**given, **of_bytes(size)})
+        before = len(ann.line.sent)
+        unit = ann.begin(engine=way)
+        with pytest.raises(InvalidUnitRequest, match="4,097") as refused:
+            unit.update(ann.accounts, some_account(), **{**given, **of_bytes(4_097)})
+        assert refused.value.field == field
+        assert len(ann.line.sent) == before
+
+    @pytest.mark.parametrize("blind", [False, True], ids=["read", "blind"])
+    def test_of_values_of_two_megabytes_is_as_far_as_it_goes(self, ann: Party, blind: bool) -> None:
+        condition = "attribute_not_exists(a) OR a <> :large"
+        text = "x" * (SUBSTITUTED - size_of({":n": {"N": "1"}, ":large": {"S": ""}}))
+        with ann.begin() as unit:
+            values = {":n": 1, ":large": text}
+            unit.update(ann.accounts, some_account(), "SET a = :n", values, condition=condition, blind=blind)
+        before = len(ann.line.sent)
+        unit, values = ann.begin(), {":n": 1, ":large": text + "x"}
+        with pytest.raises(InvalidUnitRequest, match="2,097,153") as refused:
+            unit.update(ann.accounts, some_account(), "SET a = :n", values, condition=condition, blind=blind)
+        assert refused.value.field == "values"
+        assert len(ann.line.sent) == before
+
+    @pytest.mark.parametrize("way", ["native", "marked"])
+    def test_may_nest_values_in_32_levels(self, books: Books, ann: Party, way: str) -> None:
+        key, deep = some_account(), "SET v" + ".a" * 29 + " = :v"
+        with ann.begin(engine=way) as unit:
+            unit.put(ann.accounts, {**key, "v": nested(30)})
+            unit.update(ann.accounts, key, deep, {":v": nested(3)})
+        before = books.everything()
+        unit = ann.begin(engine=way)
+        with pytest.raises(InvalidUnitRequest, match="Nesting Levels"):
+            unit.update(ann.accounts, key, deep, {":v": nested(4)})
+        unit.commit()
+        assert books.everything() == before
+
+
+def nested(levels: int) -> Any:
+    """A value of so many levels."""
+    return "x" if levels == 1 else {"a": nested(levels - 1)}
