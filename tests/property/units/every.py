@@ -134,6 +134,9 @@ _MIXED_INSERTS = Kind(
     "a marked insert and a native one", (appends("marked", *_X), appends("native", *_X)), 4, in_steps=True, exist=False
 )
 _DELETE = Kind("a marked delete and an update", (_DELETES, appends("marked", *_X)), 3, is_append_only=False)
+_INSERT_DELETE = Kind(
+    "a marked insert and a delete", (appends("marked", X), _DELETES), 3, exist=False, is_append_only=False
+)
 _FINISH = Kind(
     "a decided unit that died, and two who finish it",
     (appends("marked", *_XY), appends("native", *_YX)),
@@ -172,6 +175,8 @@ KINDS = (
     _with_faults(_MIXED_INSERTS),
     _DELETE,
     _with_faults(_DELETE),
+    _INSERT_DELETE,
+    _with_faults(_INSERT_DELETE),
     _FINISH,
     _with_faults(_FINISH),
     _ROLL_BACK,

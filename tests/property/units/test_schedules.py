@@ -64,6 +64,7 @@ CAUGHT_BY_EVERY = (
     ("two marked units", "a mark without the version"),
     ("two marked units", "the mark of a pending unit is taken off"),
     ("a marked unit and cuts", "a cut by plain reads"),
+    ("a marked unit and cuts", "a cut without a second look at the heads"),
     ("a marked unit and cuts", "dirty committed reads"),
 )
 
