@@ -57,7 +57,7 @@ def searched(asked: argparse.Namespace) -> Searched:
         if asked.variant is None:
             return Searched(explore_units.run, units, nullcontext(), True, {"units": True})
         variant = VARIANTS[asked.variant]
-        run = partial(explore_units.run, mishaps=variant.shown_by, caps=variant.caps)
+        run = partial(explore_units.run, mishaps=variant.shown_by, caps=variant.caps, cast=variant.cast)
         return Searched(run, units, variant.instead(), True, {"variant": variant.name})
     locks: Mapping[str, Run] = {kind.name: partial(every.run, kind) for kind in every.KINDS}
     if asked.lock is None:

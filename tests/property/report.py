@@ -112,12 +112,15 @@ class Report:
 
     def counts(
         self, title: str, new: Callable[[], C], parts: Iterable[tuple[str, Future[C]]], *, asked: int | None = None
-    ) -> None:
+    ) -> C:
         """How many schedules, and what they found.
 
         Args:
             new: what has found nothing yet.
             asked: how many there have to be at least, told in one line; None for a line of each part.
+
+        Returns:
+            All that was found.
         """
         total = new()
         table = Table("", "schedules", *total.counted, "broken", title=title)
@@ -135,6 +138,7 @@ class Report:
         self.failures += total.broken
         if asked is not None and total.schedules + len(total.broken) < asked:
             self.failures.append(f"{title}: {total.schedules:,} schedules were run, and {asked:,} asked for")
+        return total
 
 
 def _row(name: str, found: Counts) -> tuple[str, ...]:

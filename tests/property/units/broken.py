@@ -1,15 +1,16 @@
 """Units that are broken on purpose: each lacks one of its precautions, and breaks a promise."""
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
-from unittest.mock import patch
 
 from property.chance import Seeded
 from property.failures import FAILURES, kind_of
+from property.on_purpose import BrokenOnPurpose, asking_less
+from property.units import changes
+from property.units.casts import CHECKS, CUTS, INSERTS, SLEEPERS, TOKENS, Cast
 from property.units.explore import Caps, run
 from property.units.mishaps import RATES, Mishaps
 
@@ -40,11 +41,14 @@ OFTEN = Mishaps({name: 3 * rate for name, rate in RATES.items()})
 STUCK = Mishaps({"pause": 60, "crash": 8, "outage": 20})
 LATE = Mishaps({"late": 200, "pause": 20})
 ASLEEP = Mishaps({"reply_lost": 60, "late": 40, "pause": 40, "freeze": 10, "expire": 40, "crash": 10, "outage": 10})
+HALF_WAY = Mishaps({"half_way": 100, "pause": 30})
+TWICE = Mishaps({"twice": 150, "late": 50})
+DAYS = Mishaps({"throttled": 60, "overslept": 200, "crash": 10, "expire": 150})
 CUT_OFF = Mishaps({"late": 100, "reply_lost": 100, "outage": 30, "abandoned": 60})
 
 
 @dataclass(frozen=True)
-class Variant:
+class Variant(BrokenOnPurpose):
     """One change.
 
     Attributes:
@@ -53,6 +57,7 @@ class Variant:
         changes: what is replaced: module or class, attribute, value.
         shown_by: the mishaps in which it shows; None for a mixture drawn for each schedule.
         caps: how much fits where it shows; None for a mixture as well.
+        cast: who there is where it shows; the same.
     """
 
     name: str
@@ -60,19 +65,7 @@ class Variant:
     changes: tuple[tuple[Any, str, Any], ...]
     shown_by: Mishaps | None = None
     caps: Caps | None = None
-
-    def __post_init__(self) -> None:
-        for module, attribute, _ in self.changes:
-            if not hasattr(module, attribute):
-                raise AttributeError(f"{self.name}: {module.__name__} has no {attribute} to be replaced")
-
-    @contextmanager
-    def instead(self) -> Iterator[None]:
-        """Within the block units are like this."""
-        with ExitStack() as stack:
-            for module, attribute, value in self.changes:
-                stack.enter_context(patch.object(module, attribute, value))
-            yield
+    cast: Cast | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +81,7 @@ def first_broken(variant: Variant, seeds: Iterable[int]) -> Caught | None:
     with variant.instead():
         for seed in seeds:
             try:
-                run(Seeded(seed), variant.shown_by, variant.caps)
+                run(Seeded(seed), variant.shown_by, variant.caps, variant.cast)
             except FAILURES as failure:
                 if kind_of(failure) in variant.caught_by:
                     return Caught(seed, kind_of(failure))
@@ -103,17 +96,7 @@ ISOLATION = ("serialisable", "history")
 READS = ("cuts", "committed reads", "dirty")
 
 
-def without(original: Callable[..., Write], *facts: str) -> Callable[..., Write]:
-    """A write that asks for less."""
-
-    def write(*args: Any, **kwargs: Any) -> Write:
-        made = original(*args, **kwargs)
-        condition = made.condition
-        for fact in facts:
-            condition = condition.replace(fact, ALWAYS)
-        return replace(made, condition=condition)
-
-    return write
+without = partial(asking_less, ALWAYS)
 
 
 # Checks.
@@ -145,13 +128,23 @@ class MarkedThatValidatesFirst(MarkedCommit):
 
 
 class MarkedWithoutTheHead(MarkedCommit):
-    """Marks what is absent without a look at the head."""
+    """Marks what is absent without a look at the head.
+
+    A copy of the mark comes late: the unit is finished, and another one has deleted the item. It is marked once more,
+    as absent as it was before, and whoever meets the mark writes the deleted value again.
+    """
 
     def _batches(self, left: Sequence[Place]) -> Any:
         return [(self._mark(place), [place]) for place in left]
 
 
 class MarkedPastTheLease(MarkedCommit):
+    """Marks however late.
+
+    A process sleeps before it sends a mark again. Its unit is rolled back meanwhile, and closed after ten minutes, when
+    no copy comes any more. It wakes, marks, and dies: nobody looks at the record again, and the mark stays.
+    """
+
     def _mark(self, place: Place) -> Write:
         return replace(super()._mark(place), not_after_local_ms=None)
 
@@ -181,7 +174,10 @@ class MarkedThatClosesBefore(MarkedCommit):
 
 
 def pass_by_without_order(self: Meeting, met: Marked) -> ForkingSteps[None]:
-    """Everybody rolls back whom they meet."""
+    """Everybody rolls back whom they meet.
+
+    Two that meet may do so for ever: who is the oldest is no safer than others.
+    """
     while (pending := (yield from self.resolve(met))) is not None:
         head, now = pending
         yield self._heads.roll_back(head.unit, now.latest_ms, by=self._age[1])
@@ -213,7 +209,11 @@ class MarkedThatTellsTheRefusal(MarkedCommit):
 
 
 def of_one_instant_by_one_look(self: Reading, batch: Sequence[Wanted]) -> ForkingSteps[Any]:
-    """The heads are read once, after the items."""
+    """The heads are read once, after the items.
+
+    The items are read when a unit has marked one and not the other yet. It marks that too, and is committed; then its
+    head is read. One item is read as the unit writes it, the other as it was before.
+    """
     items = yield from self._together(batch)
     units = {met.mark.unit for each, item in zip(batch, items, strict=True) if (met := self._met(each, item))}
     after = {}
@@ -355,12 +355,15 @@ VARIANTS: Mapping[str, Variant] = {
             "native checks that ignore marks",
             by(*ISOLATION),
             ((_native, "check", without(_writes.check, _facts.UNMARKED)),),
+            HALF_WAY,
+            cast=CHECKS,
         ),
         Variant(
             "commit checks that ignore marks",
             by(*ISOLATION),
             ((_marked, "check", without(_writes.check, _facts.UNMARKED)),),
-            STUCK,
+            HALF_WAY,
+            cast=replace(CHECKS, engines=("marked",)),
         ),
         Variant(
             "native writes that ignore the version",
@@ -369,9 +372,10 @@ VARIANTS: Mapping[str, Variant] = {
         ),
         Variant(
             "an insert's mark without the check on the head",
-            by("atomicity", "nothing left", *ISOLATION),
+            by("atomicity", "nothing left", *READS, *ISOLATION),
             ((_verbs, "MarkedCommit", MarkedWithoutTheHead),),
-            LATE,
+            TWICE,
+            cast=INSERTS,
         ),
         Variant(
             "a mark without the version",
@@ -414,6 +418,7 @@ VARIANTS: Mapping[str, Variant] = {
             by(*READS, *ISOLATION),
             ((_reading, "_tells", tells_of_gone),),
             STUCK,
+            cast=CUTS,
         ),
         Variant(
             "gone taken for rolled back, by its coordinator",
@@ -433,7 +438,8 @@ VARIANTS: Mapping[str, Variant] = {
             "a cut without a second look at the heads",
             by("cuts", *ISOLATION),
             ((Reading, "_of_one_instant", of_one_instant_by_one_look),),
-            STUCK,
+            Mishaps({"pause": 60}),
+            cast=CUTS,
         ),
         Variant("a cut by plain reads", by("cuts", *ISOLATION), ((Reading, "_together", one_by_one),)),
         Variant(
@@ -457,9 +463,53 @@ VARIANTS: Mapping[str, Variant] = {
             by("nothing left"),
             ((_verbs, "MarkedCommit", MarkedThatClosesAtOnce),),
         ),
-        Variant("marks after the lease", by("nothing left"), ((_verbs, "MarkedCommit", MarkedPastTheLease),), ASLEEP),
+        Variant(
+            "marks after the lease",
+            by("nothing left"),
+            ((_verbs, "MarkedCommit", MarkedPastTheLease),),
+            DAYS,
+            cast=SLEEPERS,
+        ),
         Variant("told before it is decided", by("told"), ((_verbs, "MarkedCommit", MarkedThatTellsBefore),), CUT_OFF),
-        Variant("wound without order", by("liveness"), ((Meeting, "pass_by", pass_by_without_order),)),
+        Variant("wound without order", by("order"), ((Meeting, "pass_by", pass_by_without_order),)),
+        Variant(
+            "a commit that makes a record where there is none",
+            by("atomicity", *READS, *ISOLATION),
+            ((Heads, "commit", changes.commit_that_creates),),
+            DAYS,
+            cast=SLEEPERS,
+        ),
+        Variant(
+            "a record that is made again",
+            by("atomicity", "told", *READS, *ISOLATION),
+            ((Heads, "open", changes.open_again),),
+            TWICE,
+        ),
+        Variant(
+            "a token that is outlived",
+            by("atomicity"),
+            ((TransactWrite, "repeatable_for_ms", changes.FOR_EVER_MS),),
+            Mishaps({"reply_lost": 100, "overslept": 200}),
+            cast=TOKENS,
+        ),
+        Variant(
+            "a refusal that blocks the rollback",
+            by("let go"),
+            ((_verbs, "MarkedCommit", changes.MarkedThatStaysWhenRefused),),
+            Mishaps({"refused": 60}),
+        ),
+        Variant(
+            "a sweep to which every age is enough",
+            by("alive", "nothing left"),
+            ((_sweeping, "_sweep_one", changes.sweep_of_any_age),),
+            OFTEN,
+        ),
+        Variant(
+            "a network that doubles what is answered",
+            by("nothing left", "atomicity"),
+            (),
+            Mishaps({"doubled": 60}),
+        ),
         Variant(
             "a name that is taken whatever stands there",
             by("exactly once"),

@@ -18,7 +18,8 @@ from kit.invariants import Broken
 from property.chance import Chance
 from property.enumerated import all_schedules, told_in_short
 from property.failures import again, told
-from property.units.explore import KEYS, left_to_itself
+from property.units.casts import KEYS
+from property.units.explore import left_to_itself
 from property.units.machines import Machine, Strand
 from property.units.mishaps import NONE
 from property.units.scripts import PYTHON, Plan, one_try, unit_id, value_of, verbs_of

@@ -10,16 +10,14 @@ from kit.invariants import Broken
 from property.chance import Chance
 from property.failures import told
 from property.units import scripts
-from property.units.mishaps import Mishaps, mixed
-from property.units.witness import Key
+from property.units.casts import KEYS, Cast, drawn_cast
+from property.units.mishaps import A_DAY_MS, Mishaps, mixed
 from property.units.world import LOCKS, MARKS, TABLES, UNITS, UnitsWorld
 
 from ticketlock.units import _heads, _marked, _packing, _reading, _sweeping, _verbs
 
-KEYS: tuple[Key, ...] = (("accounts", "a"), ("lines", "1"), ("accounts", "b"), ("lines", "2"), ("accounts", "c"))
 _CALM_AFTER = 1_500
 _MOST_STEPS = 15_000
-_A_DAY_MS = 24 * 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,28 +62,22 @@ def drawn_caps(chance: Chance) -> Caps:
     )
 
 
-def begun(chance: Chance, mishaps: Mishaps, caps: Caps) -> UnitsWorld:
+def begun(chance: Chance, mishaps: Mishaps, caps: Caps, cast: Cast | None = None) -> UnitsWorld:
     """A world with its machines, about to begin."""
-    keys = list(KEYS[: [2, 3, 3, 4, 5][chance.pick(5)]])
-    world = UnitsWorld(chance, mishaps, keys, chance.pick(2) == 0, cuts_are_whole=caps.together is None)
+    cast = cast or drawn_cast(chance)
+    keys = list(KEYS[: cast.keys])
+    world = UnitsWorld(chance, mishaps, keys, cast.is_append_only, cuts_are_whole=caps.together is None)
     world.memory.put_item(TableName=LOCKS, Item={"pk": {"S": "lock"}, "token": {"N": "0"}})
-    names = ["n1", "n2"][: [0, 1, 2][chance.pick(3)]]
-    rounds = [1, 1, 2, 3][chance.pick(4)]
-    for number in range([2, 2, 3, 3, 4, 5][chance.pick(6)]):
-        world.add("abcdef"[number], scripts.client(rounds, names))
-    for name, script, one_of in (
-        ("reader", scripts.reader(2 * rounds), 3),
-        ("sweeper", scripts.sweeper(2), 4),
-        ("asker", scripts.asker(3, names), 3),
-        ("plain", scripts.plain_writer(3), 4),
-        ("grantor", scripts.grantor(3), 4),
-    ):
-        if chance.pick(one_of) == one_of - 1:
-            world.add(name, script)
+    for number in range(cast.clients):
+        world.add("abcdef"[number], scripts.client(cast))
+    for name, rounds in cast.beside.items():
+        world.add(name, scripts.BESIDE_CLIENTS[name](rounds, cast.names))
     return world
 
 
-def run(chance: Chance, mishaps: Mishaps | None = None, caps: Caps | None = None) -> UnitsWorld:
+def run(
+    chance: Chance, mishaps: Mishaps | None = None, caps: Caps | None = None, cast: Cast | None = None
+) -> UnitsWorld:
     """One schedule, to its end.
 
     Raises:
@@ -95,7 +87,7 @@ def run(chance: Chance, mishaps: Mishaps | None = None, caps: Caps | None = None
     caps = caps or drawn_caps(chance)
     log: list[str] = [f"0: {caps}, {mishaps.rates}"]
     with caps.set(), told(log):
-        world = begun(chance, mishaps, caps)
+        world = begun(chance, mishaps, caps, cast)
         log += world.witness.log
         world.witness.log = log
         _to_its_end(world)
@@ -127,7 +119,7 @@ def left_to_itself(world: UnitsWorld, *, with_unit: bool | None = None) -> None:
     _one_more(world, "last reader", scripts.final_reader)
     if world.chance.pick(2) if with_unit is None else with_unit:
         _one_more(world, "last unit", scripts.final_unit)
-    world.time.now_ms += _A_DAY_MS
+    world.time.now_ms += A_DAY_MS
     _one_more(world, "first sweep", scripts.one_sweep)
     world.time.now_ms += 10 * 60_000 + 5_000
     _one_more(world, "second sweep", scripts.one_sweep)

@@ -35,6 +35,8 @@ class Strand:
 
     Attributes:
         parent, at: whose part it is, and which.
+        repeats: while it sleeps before it sends a write again: which.
+        is_unanswered: whether that may have been applied.
         left: how many parts of its own are not over.
         results: of those, in their order.
     """
@@ -44,6 +46,8 @@ class Strand:
     at: int = 0
     pending: Pending | None = None
     wakes_at_ms: float = 0
+    repeats: Call | None = None
+    is_unanswered: bool = False
     left: int = 0
     results: list[Any] = field(default_factory=list)
 

@@ -1,11 +1,16 @@
-"""What goes wrong in the simulated world of units."""
+"""What goes wrong in the simulated world of units.
+
+A machine that has ``overslept`` stood still between two attempts of a write, for longer than the service remembers the
+token of a transaction; one that is ``half_way`` stands still when its unit is committed, and not finished. What is
+``refused`` the service does not like for its contents: only what a unit sends before it is committed.
+"""
 
 from collections.abc import Mapping
 
 from property.chance import Chance
 
-ON_A_REQUEST = ("request_lost", "reply_lost", "late", "twice", "throttled", "conflict", "doubled")
-ON_ANYTHING = ("crash", "pause", "freeze", "jump", "expire", "outage")
+ON_A_REQUEST = ("request_lost", "reply_lost", "late", "twice", "throttled", "conflict", "doubled", "refused")
+ON_ANYTHING = ("crash", "pause", "freeze", "jump", "expire", "outage", "overslept", "half_way")
 ON_A_TRANSACTION = ("abandoned",)
 ONLY_ON_WRITES = ("late", "twice", "doubled")
 
@@ -23,13 +28,24 @@ RATES = {
     "expire": 1,
     "abandoned": 15,
     "outage": 2,
+    "refused": 3,
+    "overslept": 4,
+    "half_way": 6,
 }
 """How often, in thousandths of the choices, where it happens at all."""
 
-PAUSES_MS = (500, 3_000, 30_000, 70_000, 4 * 60_000, 11 * 60_000, 3 * 3_600_000, 26 * 3_600_000)
+A_DAY_MS = 24 * 3_600_000
+PAUSES_MS = (500, 3_000, 30_000, 70_000, 4 * 60_000, 11 * 60_000, 3 * 3_600_000, 26 * 3_600_000, 3 * A_DAY_MS)
+OVERSLEPT_MS = PAUSES_MS[5:]
 OUTAGES_MS = (3_000, 12_000, 30_000, 90_000)
 IN_AN_OUTAGE = ("request_lost", "reply_lost", "late", "throttled")
 JUMPS_MS = (0, 90_000, -90_000, 240_000)
+
+
+BESIDE = ("token forgotten", "signature expired", "asleep for days", "written beside units", "ended by another")
+"""What nobody draws: it comes about by what is drawn, by who is there, and by time."""
+STRIKES = (*RATES, *BESIDE)
+"""All of it: a search in which one of them never struck has not looked there."""
 
 
 class Mishaps:

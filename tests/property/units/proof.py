@@ -1,6 +1,7 @@
 """The part of ``make proof`` that searches units: everything broken, every schedule up to a bound, random schedules."""
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -11,7 +12,11 @@ from property.report import HUNTED, Report, chunks
 from property.units.broken import VARIANTS, Caught, first_broken
 from property.units.every import KINDS, Kind, every
 from property.units.explore import run
+from property.units.mishaps import STRIKES
 from property.units.world import UnitsWorld
+
+ENOUGH = 1_000
+"""Schedules in which everything should have gone wrong."""
 
 
 @dataclass
@@ -20,6 +25,7 @@ class Found:
 
     Attributes:
         aborts: tries of units that did not end with a commit, as far as they were told.
+        struck: how many times what went wrong.
         broken: each with the command that shows it again.
     """
 
@@ -28,6 +34,7 @@ class Found:
     commits: int = 0
     aborts: int = 0
     broken: list[str] = field(default_factory=list)
+    struck: Counter[str] = field(default_factory=Counter)
 
     def saw(self, world: UnitsWorld) -> None:
         """A schedule that came to its end."""
@@ -35,6 +42,7 @@ class Found:
         self.steps += world.witness.step
         self.commits += len(world.witness.committed)
         self.aborts += world.witness.aborts
+        self.struck += world.struck
 
     def add(self, other: "Found") -> None:
         self.schedules += other.schedules
@@ -42,6 +50,12 @@ class Found:
         self.commits += other.commits
         self.aborts += other.aborts
         self.broken += other.broken
+        self.struck += other.struck
+
+    @property
+    def never_struck(self) -> list[str]:
+        """What should have gone wrong somewhere, and has not; nothing in a search that is too short to tell."""
+        return [each for each in STRIKES if not self.struck[each]] if self.schedules >= ENOUGH else []
 
     @property
     def counted(self) -> Mapping[str, str]:
@@ -94,9 +108,11 @@ def search(report: Report, pool: Executor, schedules: int) -> None:
         Found,
         [(kind.name, pool.submit(all_of, kind)) for kind in KINDS],
     )
-    report.counts(
+    found = report.counts(
         "Units: random schedules of up to ten machines, with faults",
         Found,
         [("", pool.submit(random_ones, seeds)) for seeds in chunks(schedules)],
         asked=schedules,
     )
+    report.console.print(", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in found.struck.most_common()))
+    report.failures += [f"in {found.schedules:,} schedules never went wrong: {name}" for name in found.never_struck]

@@ -6,9 +6,11 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 from kit.invariants import Broken
+from property.units.casts import Cast
 from property.units.machines import Machine
+from property.units.mishaps import BESIDE
 from property.units.witness import COMMITTED as TOLD_COMMITTED
-from property.units.witness import REPEATED, Key, Record, Value
+from property.units.witness import NOT_COMMITTED, REPEATED, Key, Record, Value
 from property.units.world import ELEMENTS, LOCKS, MARKS, UNITS, Beside, UnitsWorld
 
 from ticketlock.errors import (
@@ -102,33 +104,29 @@ def verbs_of(world: UnitsWorld, terms: Terms) -> Verbs:
 # Units.
 
 
-def client(rounds: int, names: Sequence[str]) -> Script:
+def client(cast: Cast) -> Script:
     """Runs units, one after the other, each again after a conflict."""
 
     def script(world: UnitsWorld, machine: Machine) -> Actions[None]:
-        for _ in range(rounds):
-            plan = drawn_plan(world, names)
+        for _ in range(cast.rounds):
+            plan = drawn_plan(world, cast)
             born_ms = machine.read().wall_ms
             for _ in range(plan.tries):
                 if (yield from one_try(world, machine, plan, born_ms)):
                     break
-            yield Sleep([0, 10, 1_000, 40_000, 400_000][world.chance.pick(5)])
+            yield Sleep(cast.rests_ms[world.chance.pick(len(cast.rests_ms))])
 
     return script
 
 
-def drawn_plan(world: UnitsWorld, names: Sequence[str]) -> Plan:
-    pick = world.chance.pick
-    verbs = ["append", "append", "append", "get", "get all", "blind", "check"]
-    if not world.is_append_only:
-        verbs += ["put", "delete", "delete"]
+def drawn_plan(world: UnitsWorld, cast: Cast) -> Plan:
+    pick, verbs, names = world.chance.pick, cast.verbs, cast.names
     statements = []
     for _ in range([1, 2, 2, 3, 4][pick(5)]):
         verb = verbs[pick(len(verbs))]
         count = 1 if verb != "get all" else 1 + pick(len(world.keys))
         statements.append((verb, tuple(some(world, count))))
-    engines: list[Engine | None] = ["marked", "native", None, "marked"]
-    engine = engines[pick(4)]
+    engine = cast.engines[pick(len(cast.engines))]
     name = names[pick(len(names))] if names and pick(3) == 2 else None
     return Plan(tuple(statements), engine, name, pick(6) == 5, [10_000, 1_000, 0][pick(3)], [3, 1, 2][pick(3)])
 
@@ -148,6 +146,8 @@ def one_try(world: UnitsWorld, machine: Machine, plan: Plan, born_ms: int) -> Ac
     terms = Terms(unit, born_ms, plan.timeout_ms, SERIALIZABLE, plan.name, under, plan.engine)
     record = Record(unit, world.numbers, witness.step, world.time.now_ms, name=plan.name)
     record.fence = under.token if under is not None else None
+    record.machine, record.born_ms = machine.name, born_ms
+    quiet = _troubles(world)
     witness.begins(record)
     verbs = verbs_of(world, terms)
     own = OwnUnit(world, machine, verbs, record)
@@ -158,6 +158,7 @@ def one_try(world: UnitsWorld, machine: Machine, plan: Plan, born_ms: int) -> Ac
         record.knows_name_at = witness.step
         for verb, keys in () if verbs.repeated else plan.statements:
             yield from own.states(verb, keys)
+            yield from _thinks(world)
         yield from machine.driver.follow(verbs.commit())
         told = REPEATED if verbs.repeated else TOLD_COMMITTED
     except InvalidUnitRequest:
@@ -168,6 +169,8 @@ def one_try(world: UnitsWorld, machine: Machine, plan: Plan, born_ms: int) -> Ac
             told = "given up"
         witness.sees_end(record, told)
         _in_time(world, began_ms, f"{unit} was told {told}")
+        if _troubles(world) == quiet:
+            _has_let_go(world, unit, told)
         return not isinstance(error, _ONCE_MORE)
     witness.sees_end(record, told)
     _in_time(world, began_ms, f"{unit} was told {told}")
@@ -178,6 +181,25 @@ def _in_time(world: UnitsWorld, began_ms: float, what: str) -> None:
     took_ms = world.time.now_ms - max(began_ms, world.calm_since_ms)
     if took_ms > LONGEST_MS:
         raise Broken(f"liveness: {what} after {took_ms / 1_000:.0f} s in which nothing failed")
+
+
+def _thinks(world: UnitsWorld) -> Actions[None]:
+    """What a unit's own code does between two statements takes a while, now and then."""
+    ms = [0, 0, 0, 20, 1_000][world.chance.pick(5)]
+    if ms:
+        yield Sleep(ms)
+
+
+def _troubles(world: UnitsWorld) -> int:
+    """How much has gone wrong but for refusals."""
+    return sum(count for name, count in world.struck.items() if name != "refused" and name not in BESIDE)
+
+
+def _has_let_go(world: UnitsWorld, unit: str, told: str) -> None:
+    """Whoever is told that a unit is not committed, while its requests are answered, has rolled it back."""
+    head = world.head(unit)
+    if head is not None and head["state"]["S"] == "pending" and told in NOT_COMMITTED:
+        raise Broken(f"let go: {unit} was told {told}, and whoever meets its marks waits for its lease")
 
 
 class OwnUnit:
@@ -285,37 +307,51 @@ def _nothing(state: Value) -> Value:
 # Beside units.
 
 
-def reader(rounds: int) -> Script:
+def watcher(rounds: int, _: Sequence[str] = ()) -> Script:
+    """Reads all items together, again and again."""
+
+    def script(world: UnitsWorld, machine: Machine) -> Actions[None]:
+        for _ in range(rounds):
+            yield from _read_beside(world, machine, world.keys, COMMITTED)
+
+    return script
+
+
+def reader(rounds: int, _: Sequence[str] = ()) -> Script:
     """Reads items and cuts outside of units."""
 
     def script(world: UnitsWorld, machine: Machine) -> Actions[None]:
         for _ in range(rounds):
-            pick, witness, began = world.chance.pick, world.witness, world.witness.step
+            pick = world.chance.pick
             keys = some(world, 1 + pick(len(world.keys)))
-            level = [COMMITTED, COMMITTED, UNCOMMITTED][pick(3)]
-            wall_ms, began_ms = machine.read().wall_ms, world.time.now_ms
-            verbs = verbs_of(world, Terms(unit_id(world, wall_ms), wall_ms, 10_000, level))
-            wanted = [(world.table_of(each), world.key_of(each)) for each in keys]
-            try:
-                items = yield from machine.driver.follow(verbs.get(wanted, level, PYTHON))
-            except TableError:
-                continue
-            _in_time(world, began_ms, f"{machine.name} read")
-            found = {key: value_of(item) for key, item in zip(keys, items, strict=True)}
-            who = f"the reader {machine.name}"
-            if level is COMMITTED:
-                witness.sees_cut(who, found, began, is_one_instant=world.cuts_are_whole)
-                if world.cuts_are_whole:
-                    witness.sees_plain_read(who, found, began)
-            else:
-                for key, value in found.items():
-                    witness.sees_uncommitted(who, key, value)
+            yield from _read_beside(world, machine, keys, [COMMITTED, COMMITTED, UNCOMMITTED][pick(3)])
             yield Sleep([0, 10, 1_000, 40_000][pick(4)])
 
     return script
 
 
-def sweeper(rounds: int) -> Script:
+def _read_beside(world: UnitsWorld, machine: Machine, keys: Sequence[Key], level: Isolation) -> Actions[None]:
+    witness, began = world.witness, world.witness.step
+    wall_ms, began_ms = machine.read().wall_ms, world.time.now_ms
+    verbs = verbs_of(world, Terms(unit_id(world, wall_ms), wall_ms, 10_000, level))
+    wanted = [(world.table_of(each), world.key_of(each)) for each in keys]
+    try:
+        items = yield from machine.driver.follow(verbs.get(wanted, level, PYTHON))
+    except TableError:
+        return
+    _in_time(world, began_ms, f"{machine.name} read")
+    found = {key: value_of(item) for key, item in zip(keys, items, strict=True)}
+    who = f"the reader {machine.name}"
+    if level is COMMITTED:
+        witness.sees_cut(who, found, began, is_one_instant=world.cuts_are_whole)
+        if world.cuts_are_whole:
+            witness.sees_plain_read(who, found, began)
+    else:
+        for key, value in found.items():
+            witness.sees_uncommitted(who, key, value)
+
+
+def sweeper(rounds: int, _: Sequence[str] = ()) -> Script:
     """Sweeps now and then."""
 
     def script(world: UnitsWorld, machine: Machine) -> Actions[None]:
@@ -351,7 +387,7 @@ def asker(rounds: int, names: Sequence[str]) -> Script:
     return script
 
 
-def plain_writer(rounds: int) -> Script:
+def plain_writer(rounds: int, _: Sequence[str] = ()) -> Script:
     """Writes beside units as they ask for it: only what nobody has marked, at the version that it saw."""
 
     def script(world: UnitsWorld, machine: Machine) -> Actions[None]:
@@ -400,7 +436,7 @@ def _plain_write(world: UnitsWorld, machine: Machine, key: Key) -> Actions[None]
     record.told, record.told_at = TOLD_COMMITTED, witness.step
 
 
-def grantor(rounds: int) -> Script:
+def grantor(rounds: int, _: Sequence[str] = ()) -> Script:
     """Grants the lock to somebody else, with a new token."""
 
     def script(world: UnitsWorld, _machine: Machine) -> Actions[None]:
@@ -419,6 +455,17 @@ def grantor(rounds: int) -> Script:
                 continue
 
     return script
+
+
+BESIDE_CLIENTS: Mapping[str, Callable[[int, Sequence[str]], Script]] = {
+    "reader": reader,
+    "watcher": watcher,
+    "sweeper": sweeper,
+    "asker": asker,
+    "plain": plain_writer,
+    "grantor": grantor,
+}
+"""What each is called; of how many rounds, and with which names in use."""
 
 
 # In the end.

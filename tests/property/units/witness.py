@@ -34,6 +34,8 @@ NOT_COMMITTED = frozenset(
 )
 """Whoever is told one of these has written nothing, and will not."""
 COMMITTED, REPEATED = "committed", "repeated"
+CLOCKS_DIFFER_MS = 1_000
+"""The clocks of the service's servers."""
 
 
 @dataclass(eq=False)
@@ -52,6 +54,8 @@ class Record:
         fence: the token that it is under.
         told: how it ended, as far as it was told.
         is_plain: whether it is a write beside units.
+        machine: the name of that which runs it.
+        born_ms: when its first try began, by that machine's wall clock.
     """
 
     id: str
@@ -68,6 +72,13 @@ class Record:
     told_at: float = inf
     is_plain: bool = False
     is_gone: bool = False
+    machine: str = ""
+    born_ms: int = 0
+
+    @property
+    def age(self) -> tuple[int, str]:
+        """The oldest unit is the least."""
+        return self.born_ms, self.id
 
     @property
     def is_read_only(self) -> bool:
@@ -211,6 +222,23 @@ class UnitWitness:
                 self.rolled_back.add(unit)
                 if unit in self.committed:
                     raise Broken(f"told: {unit} is told to be rolled back, and it is committed")
+
+    def sees_rollback(self, unit: str, by: str | None, lease_left_ms: float | None) -> None:
+        """A unit is rolled back: by itself, by an older one, or because its lease is over; the oldest by nobody else.
+
+        Args:
+            lease_left_ms: how long its lease would have run still, where that is the reason.
+        """
+        victim = self.records.get(unit)
+        if victim is None:
+            raise Broken(f"atomicity: {unit} is rolled back, and nobody has begun it")
+        if lease_left_ms is not None and lease_left_ms > CLOCKS_DIFFER_MS:
+            raise Broken(f"alive: {unit} is rolled back, and its lease runs for another {lease_left_ms:.0f} ms")
+        if by is None:
+            return
+        other = self.records.get(by)
+        if other is None or other.age > victim.age:
+            raise Broken(f"order: {unit}, born at {victim.born_ms}, is rolled back by {by}, which is younger")
 
     # Reads.
 

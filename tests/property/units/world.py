@@ -4,6 +4,7 @@ Between any two moments of a request, and between any two steps of a transaction
 on, time may pass, and something may fail. Nothing waits: a schedule of days takes milliseconds.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import inf
@@ -15,6 +16,7 @@ from property.clocks import TrueTime
 from property.faults import SKEWS_MS
 from property.units.machines import Machine, Pending, Strand
 from property.units.mishaps import (
+    A_DAY_MS,
     IN_AN_OUTAGE,
     JUMPS_MS,
     NONE,
@@ -23,6 +25,7 @@ from property.units.mishaps import (
     ON_ANYTHING,
     ONLY_ON_WRITES,
     OUTAGES_MS,
+    OVERSLEPT_MS,
     PAUSES_MS,
     Mishaps,
 )
@@ -49,6 +52,7 @@ ELEMENTS = "list"
 
 _TRANSACTIONS = frozenset({"transact_write_items", "transact_get_items"})
 WRITES = frozenset({"put_item", "update_item", "delete_item", "transact_write_items"})
+_COMMITS = frozenset({"transact_write_items"})
 _TIMED_OUT_MS = 2_000
 # AWS refuses a request that arrives more than five minutes after the time it was signed with:
 # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv.html
@@ -101,6 +105,7 @@ class UnitsWorld:
         is_append_only: whether nothing is deleted, or put in the place of what stands there.
         cuts_are_whole: whether one request reads whatever is read together.
         in_steps: whether others go on between two steps of a transaction; None for either, drawn for each.
+        struck: how many times what went wrong.
     """
 
     chance: Chance
@@ -128,6 +133,7 @@ class UnitsWorld:
         self.scripts: dict[str, Callable[[UnitsWorld, Machine], Actions[None]]] = {}
         self._now: Any = None
         self.calm_since_ms: float = inf
+        self.struck: Counter[str] = Counter()
 
     def _create(self, name: str, keys: tuple[str, ...]) -> None:
         self.memory.create_table(
@@ -184,6 +190,10 @@ class UnitsWorld:
         """An item as it stands there."""
         table = self.memory._service.tables[key[0]]
         return table.get((key[1], "") if key[0] == "accounts" else ("p", key[1]))
+
+    def head(self, unit: str) -> dict[str, Any] | None:
+        """A unit's head as it stands there."""
+        return self.memory._service.tables[UNITS].get((unit, "head"))
 
     def final(self) -> dict[Key, Value]:
         """What stands in the items."""
@@ -262,8 +272,10 @@ class UnitsWorld:
         elif pending.is_over:
             self._resume(machine, strand, pending.answer, pending.error)
         elif self.time.now_ms - pending.signed_ms > _LATEST_MS:
+            self.struck["signature expired"] += 1
             self._fails(pending, _answered("InvalidSignatureException", pending.call.operation))
         elif not self._befalls(machine, pending):
+            self.struck["ended by another"] += self._is_of_another(machine, pending.call)
             self._perform(pending.call, pending)
 
     # What is done.
@@ -279,7 +291,10 @@ class UnitsWorld:
                 raise
             self._ended(machine, strand, failed)
             return
-        strand.pending = None
+        was, strand.pending = strand.pending, None
+        is_again = was is not None and error is not None and isinstance(action, Sleep)
+        strand.repeats = was.call if is_again and was is not None and was.call.operation in WRITES else None
+        strand.is_unanswered = isinstance(error, ReadTimeoutError)
         if isinstance(action, Sleep):
             strand.wakes_at_ms = self.time.now_ms + max(0.0, action.ms)
         elif isinstance(action, Fork):
@@ -341,6 +356,7 @@ class UnitsWorld:
             self._answers(work)
         elif not quietly and self.mishaps.which(ON_A_TRANSACTION, self.chance) and work.pending is not None:
             self.witness.tells(f"{work.which.operation} is abandoned by its sender")
+            self.struck["abandoned"] += 1
             self._fails(work.pending, ReadTimeoutError(endpoint_url="world"))
             work.pending = None
 
@@ -358,6 +374,7 @@ class UnitsWorld:
         if isinstance(call, Beside):
             if call.record is not None:
                 self.witness.sees_commit(call.record.id, self.witness.step)
+                self.struck["written beside units"] += 1
             if call.token is not None:
                 self.witness.token = max(self.witness.token, call.token)
         elif call.parameters["TableName"] == UNITS:
@@ -374,9 +391,14 @@ class UnitsWorld:
         if key["row"]["S"] != "head":
             return
         unit = key["unit"]["S"]
-        head = self.memory._service.tables[UNITS].get((unit, "head"))
-        if head is not None and head["state"]["S"] == "committed" and unit not in self.witness.committed:
+        head = self.head(unit)
+        state = None if head is None else head["state"]["S"]
+        if state == "committed" and unit not in self.witness.committed:
             self.witness.sees_commit(unit, self.witness.step)
+        lease = asked.get("ExpressionAttributeValues", {}).get(":seen_lease")
+        if head is not None and state == "rolledBack" and "finalMs" in asked.get("UpdateExpression", ""):
+            by = head["by"]["S"] if "by" in head else None
+            self.witness.sees_rollback(unit, by, int(lease["N"]) - self.time.now_ms if lease is not None else None)
 
     # What fails.
 
@@ -396,6 +418,8 @@ class UnitsWorld:
             return False
         if fault == "conflict" and call.operation not in (WRITES | _TRANSACTIONS):
             return False
+        if fault == "refused" and not _may_be_refused(call):
+            return False
         self.befalls(fault, machine, pending)
         return True
 
@@ -406,6 +430,7 @@ class UnitsWorld:
             late_by_ms: after which time the copy that it leaves arrives; None for any.
         """
         call = pending.call
+        self.struck[fault] += 1
         self.witness.tells(f"{machine.name}'s {_told(call)}: {fault}")
         if fault == "request_lost":
             self._fails(pending, ConnectTimeoutError(endpoint_url="world"))
@@ -413,6 +438,8 @@ class UnitsWorld:
             self._fails(pending, _answered("ThrottlingException", call.operation))
         elif fault == "conflict":
             self._fails(pending, _conflict(call))
+        elif fault == "refused":
+            self._fails(pending, _answered("ValidationException", call.operation))
         elif fault == "reply_lost":
             self._perform(call, None)
             self._fails(pending, ReadTimeoutError(endpoint_url="world"))
@@ -425,6 +452,20 @@ class UnitsWorld:
                 self._perform(call, pending if fault == "doubled" else None)
             if fault != "doubled":
                 self._fails(pending, ReadTimeoutError(endpoint_url="world"))
+
+    def _is_half_way(self, machine: Machine) -> bool:
+        """Whether its unit is committed, and not finished."""
+        own = [each for each in self.witness.records.values() if each.machine == machine.name and each.told is None]
+        return any(each.id in self.witness.committed and self.head(each.id) is not None for each in own)
+
+    def _is_of_another(self, machine: Machine, call: Call) -> bool:
+        """Whether it ends or finishes what another machine has begun."""
+        asked = call.parameters
+        if call.operation not in WRITES - _TRANSACTIONS or isinstance(call, Beside):
+            return False
+        unit = asked.get("ExpressionAttributeValues", {}).get(":unit", asked.get("Key", {}).get("unit", {}))
+        record = self.witness.records.get(unit.get("S", ""))
+        return record is not None and record.machine != machine.name
 
     def late_one_arrives(self, which: int) -> None:
         """A copy of a request arrives after everybody has forgotten it."""
@@ -440,6 +481,13 @@ class UnitsWorld:
             return False
         self.witness.step += 1
         victims = [each for each in self.machines if not each.is_over]
+        awake = [each for each in victims if each.paused_until_ms <= self.time.now_ms]
+        if fault == "overslept":
+            victims = [each for each in awake if any(strand.repeats is not None for strand in each.strands)]
+        elif fault == "half_way":
+            victims = [each for each in awake if self._is_half_way(each)]
+        if fault == "expire" or victims:
+            self.struck[fault] += 1
         if fault == "expire":
             self.memory.expire()
         elif victims:
@@ -459,7 +507,13 @@ class UnitsWorld:
             ms = OUTAGES_MS[self.chance.pick(len(OUTAGES_MS))]
             victim.outage_until_ms, told = self.time.now_ms + ms, f"{victim.outage} for {ms} ms"
         else:
-            ms = PAUSES_MS[self.chance.pick(len(PAUSES_MS))]
+            choices = OVERSLEPT_MS if fault == "overslept" else PAUSES_MS
+            ms = choices[self.chance.pick(len(choices))]
+            self.struck["asleep for days"] += ms > A_DAY_MS
+            self.struck["token forgotten"] += fault == "overslept" and any(
+                each.is_unanswered and each.repeats is not None and each.repeats.operation in _COMMITS
+                for each in victim.strands
+            )
             (victim.freeze if fault == "freeze" else victim.pause)(ms)
             told = f"{fault} for {ms} ms"
         self.witness.tells(f"{victim.name}: {told}")
@@ -504,6 +558,15 @@ def _written_by(call: Call) -> str | None:
         for asked in action.values()
     )
     return token if len(token) == 26 and not heads else None
+
+
+def _may_be_refused(call: Call) -> bool:
+    """Whether it has contents that the service may not like; what comes after a unit's decision has not."""
+    asked = call.parameters
+    if call.operation == "put_item":
+        return asked["TableName"] == UNITS or MARKS.mark in asked["Item"]
+    is_mark = call.operation == "update_item" and asked.get("UpdateExpression") == "SET #mark = :mark"
+    return (is_mark or call.operation in _COMMITS) and not isinstance(call, Beside)
 
 
 def _told(call: Call) -> str:

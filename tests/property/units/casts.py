@@ -1,0 +1,83 @@
+"""Who there is in the simulated world of units, and what they do."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from property.chance import Chance
+from property.units.witness import Key
+
+from ticketlock.units._verbs import Engine
+
+KEYS: tuple[Key, ...] = (("accounts", "a"), ("lines", "1"), ("accounts", "b"), ("lines", "2"), ("accounts", "c"))
+APPENDING = ("append", "append", "append", "get", "get all", "blind", "check")
+DELETING = (*APPENDING, "put", "delete", "delete")
+RESTS_MS = ((0, 10, 1_000, 40_000, 400_000), (0, 0, 0, 10, 100))
+NO_REST = RESTS_MS[1]
+ENGINES: tuple[Engine | None, ...] = ("marked", "native", None, "marked")
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """Who there is.
+
+    Attributes:
+        keys: how many items.
+        clients, rounds: how many machines run units, and how many each.
+        verbs: of their statements; what deletes, or puts in the place of what stands there, for a world in which not
+            only elements are appended.
+        engines: theirs.
+        names: that they use, for exactly once.
+        rests_ms: how long they rest between two units.
+        beside: who else there is, and how many rounds it has.
+    """
+
+    keys: int
+    clients: int
+    rounds: int
+    verbs: Sequence[str] = APPENDING
+    engines: Sequence[Engine | None] = ENGINES
+    names: Sequence[str] = ()
+    beside: Mapping[str, int] = field(default_factory=dict)
+    rests_ms: Sequence[int] = RESTS_MS[0]
+
+    @property
+    def is_append_only(self) -> bool:
+        """Whether nothing is deleted, or put in the place of what stands there."""
+        return set(self.verbs) <= set(APPENDING)
+
+
+# Small ones, each for what hardly happens among many.
+
+CUTS = Cast(2, 2, 3, verbs=("append",), engines=("marked",), beside={"watcher": 20}, rests_ms=NO_REST)
+"""Somebody reads both items together, again and again, while units mark one after the other."""
+INSERTS = Cast(1, 3, 4, verbs=("put", "delete"), engines=("marked",))
+"""Items come and go: their absence has no version."""
+CHECKS = Cast(2, 3, 4, verbs=("append", "get", "check"), engines=("marked", "native"), rests_ms=NO_REST)
+"""Each item is written by one, and only read by another at the same time."""
+SLEEPERS = Cast(2, 1, 4, verbs=("append",), engines=("marked",), beside={"sweeper": 12})
+"""Nobody passes by for days but whoever sweeps."""
+TOKENS = Cast(2, 2, 3, verbs=("blind", "blind", "append"), engines=("native",))
+"""What is appended blindly knows no version: only its token tells that it was applied."""
+SMALL = (CUTS, INSERTS, CHECKS, SLEEPERS, TOKENS)
+
+
+def drawn_cast(chance: Chance) -> Cast:
+    """A crowd, or now and then a small one."""
+    pick = chance.pick
+    if pick(6) == 5:
+        return SMALL[pick(len(SMALL))]
+    keys, verbs = [2, 3, 3, 4, 5][pick(5)], [APPENDING, DELETING][pick(2)]
+    names, rounds = ("n1", "n2")[: [0, 1, 2][pick(3)]], [1, 1, 2, 3][pick(4)]
+    clients = [2, 2, 3, 3, 4, 5][pick(6)]
+    beside = {
+        name: its_rounds
+        for name, its_rounds, one_of in (
+            ("reader", 2 * rounds, 3),
+            ("sweeper", 2, 4),
+            ("asker", 3, 3),
+            ("plain", 3, 4),
+            ("grantor", 3, 4),
+        )
+        if pick(one_of) == one_of - 1
+    }
+    return Cast(keys, clients, rounds, verbs, ENGINES, names, beside, RESTS_MS[pick(2)])
