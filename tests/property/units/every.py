@@ -22,13 +22,13 @@ from property.units.casts import KEYS
 from property.units.explore import left_to_itself
 from property.units.machines import Machine, Strand
 from property.units.mishaps import NONE
-from property.units.scripts import PYTHON, Plan, one_try, unit_id, value_of, verbs_of
+from property.units.scripts import Plan, one_try, read_beside
 from property.units.witness import Key
 from property.units.world import MARKS, WRITES, AtWork, UnitsWorld
 
 from ticketlock.units._reading import COMMITTED
 from ticketlock.units._rows import row_key
-from ticketlock.units._verbs import Engine, Terms
+from ticketlock.units._verbs import Engine
 from ticketlock.wire._actions import Actions
 
 X, Y = KEYS[:2]
@@ -198,13 +198,7 @@ def _runs(plan: Plan, world: UnitsWorld, machine: Machine) -> Actions[None]:
 
 def _reads(reads: Reads, world: UnitsWorld, machine: Machine) -> Actions[None]:
     for keys in reads.of:
-        wall_ms, began = machine.read().wall_ms, world.witness.step
-        verbs = verbs_of(world, Terms(unit_id(world, wall_ms), wall_ms, 10_000, COMMITTED))
-        wanted = [(world.table_of(each), world.key_of(each)) for each in keys]
-        items = yield from machine.driver.follow(verbs.get(wanted, COMMITTED, PYTHON))
-        found = {key: value_of(item) for key, item in zip(keys, items, strict=True)}
-        world.witness.sees_cut(f"{machine.name} at {began}", found, began, is_one_instant=True)
-        world.witness.sees_plain_read(machine.name, found, began)
+        yield from read_beside(world, machine, keys, COMMITTED)
 
 
 # One schedule.
