@@ -120,7 +120,7 @@ class Report:
             asked: how many there have to be at least, told in one line; None for a line of each part.
 
         Returns:
-            What all parts have found.
+            All that was found.
         """
         total = new()
         table = Table("", "schedules", *total.counted, "broken", title=title)

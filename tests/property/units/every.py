@@ -22,14 +22,13 @@ from property.units.casts import KEYS
 from property.units.explore import left_to_itself
 from property.units.machines import Machine, Strand
 from property.units.mishaps import NONE
-from property.units.scripts import Plan, one_try, unit_id, value_of, verbs_of
+from property.units.scripts import Plan, one_try, read_beside
 from property.units.witness import Key
 from property.units.world import MARKS, WRITES, AtWork, UnitsWorld
 
 from ticketlock.units._reading import COMMITTED
 from ticketlock.units._rows import row_key
-from ticketlock.units._values import PYTHON
-from ticketlock.units._verbs import Engine, Terms
+from ticketlock.units._verbs import Engine
 from ticketlock.wire._actions import Actions
 
 X, Y = KEYS[:2]
@@ -136,6 +135,9 @@ _MIXED_INSERTS = Kind(
     "a marked insert and a native one", (appends("marked", *_X), appends("native", *_X)), 4, in_steps=True, exist=False
 )
 _DELETE = Kind("a marked delete and an update", (_DELETES, appends("marked", *_X)), 3, is_append_only=False)
+_INSERT_DELETE = Kind(
+    "a marked insert and a delete", (appends("marked", X), _DELETES), 3, exist=False, is_append_only=False
+)
 _FINISH = Kind(
     "a decided unit that died, and two who finish it",
     (appends("marked", *_XY), appends("native", *_YX)),
@@ -174,6 +176,8 @@ KINDS = (
     _with_faults(_MIXED_INSERTS),
     _DELETE,
     _with_faults(_DELETE),
+    _INSERT_DELETE,
+    _with_faults(_INSERT_DELETE),
     _FINISH,
     _with_faults(_FINISH),
     _ROLL_BACK,
@@ -194,13 +198,7 @@ def _runs(plan: Plan, world: UnitsWorld, machine: Machine) -> Actions[None]:
 
 def _reads(reads: Reads, world: UnitsWorld, machine: Machine) -> Actions[None]:
     for keys in reads.of:
-        wall_ms, began = machine.read().wall_ms, world.witness.step
-        verbs = verbs_of(world, Terms(unit_id(world, wall_ms), wall_ms, 10_000, COMMITTED))
-        wanted = [(world.table_of(each), world.key_of(each)) for each in keys]
-        items = yield from machine.driver.follow(verbs.get(wanted, COMMITTED, PYTHON))
-        found = {key: value_of(item) for key, item in zip(keys, items, strict=True)}
-        world.witness.sees_cut(f"{machine.name} at {began}", found, began, is_one_instant=True)
-        world.witness.sees_plain_read(machine.name, found, began)
+        yield from read_beside(world, machine, keys, COMMITTED)
 
 
 # One schedule.

@@ -3,15 +3,18 @@
 from dataclasses import replace
 
 import pytest
+from property.chance import Seeded
 from property.failures import FAILURES, kind_of
-from property.report import HUNTED
 from property.units.broken import VARIANTS, Variant, by, first_broken
 from property.units.every import KINDS, Kind, every
+from property.units.explore import run
 from property.units.proof import ENOUGH, all_of, random_ones
 
 from ticketlock.units import _native
 
 A_TEST = 100
+HUNTED = 2_000
+"""Schedules in which a variant has to be caught."""
 
 
 @pytest.mark.parametrize(
@@ -46,6 +49,15 @@ def test_broken_units_are_caught_by_a_promise_that_they_break(name: str) -> None
     assert first_broken(VARIANTS[name], range(HUNTED)) is not None
 
 
+def test_what_catches_broken_units_is_shown_again_by_its_seed() -> None:
+    variant = VARIANTS["a mark without the version"]
+    caught = first_broken(variant, range(HUNTED))
+    assert caught is not None
+    with variant.instead(), pytest.raises(FAILURES) as failure:
+        run(Seeded(caught.seed), variant.shown_by, variant.caps, variant.cast)
+    assert kind_of(failure.value) == caught.promise
+
+
 def test_an_error_that_nobody_expected_does_not_count_as_caught() -> None:
     raises = Variant("raises", by("atomicity", "serialisable"), ((_native, "check", None), (_native, "write", None)))
     assert first_broken(raises, range(5)) is None
@@ -58,6 +70,7 @@ CAUGHT_BY_EVERY = (
     ("two marked units", "a mark without the version"),
     ("two marked units", "the mark of a pending unit is taken off"),
     ("a marked unit and cuts", "a cut by plain reads"),
+    ("a marked unit and cuts", "a cut without a second look at the heads"),
     ("a marked unit and cuts", "dirty committed reads"),
 )
 
@@ -83,3 +96,11 @@ def test_every_schedule_of_two_units_catches_broken_ones(of: str, name: str) -> 
     with VARIANTS[name].instead(), pytest.raises(FAILURES) as failure:
         list(every(replace(kind, preemptions=2)))
     assert kind_of(failure.value) in VARIANTS[name].caught_by
+
+
+def test_every_schedule_with_a_late_copy_catches_a_mark_that_comes_after_its_unit_has_ended() -> None:
+    kind = next(kind for kind in KINDS if kind.name == "a marked insert and a delete, one fault")
+    variant = VARIANTS["an insert's mark without the check on the head"]
+    with variant.instead(), pytest.raises(FAILURES) as failure:
+        list(every(kind))
+    assert kind_of(failure.value) in variant.caught_by
