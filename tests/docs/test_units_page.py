@@ -5,7 +5,7 @@ import re
 from kit.pages import defaults, text
 
 from ticketlock import aio
-from ticketlock.units import Units, _commit, _heads, _meeting, _rows, _sweeping, _verbs
+from ticketlock.units import Units, _commit, _heads, _meeting, _rows, _sweeping, _verbs, _work
 from ticketlock.units._marks import Marks
 from ticketlock.wire import _item_requests
 
@@ -18,13 +18,13 @@ def says(page: str, sentence: str) -> bool:
 
 
 def test_how_much_a_request_takes() -> None:
-    assert (_commit.MOST_ACTIONS, _verbs._MOST_BYTES, _item_requests.MOST_TOGETHER) == (100, 4 * 1_024**2, 100)
+    assert (_commit.MOST_ACTIONS, _commit.MOST_BYTES, _item_requests.MOST_TOGETHER) == (100, 4 * 1_024**2, 100)
     assert says("docs/units.md", "**Up to 100 items and 4 MB**")
     assert says("docs/units.md", "reads up to 100 items of one instant in one request")
 
 
 def test_what_units_add_to_items() -> None:
-    added = f"Items up to 400 KB less {_verbs._VERSION_BYTES} bytes; less {_verbs._MARK_BYTES} bytes where"
+    added = f"Items up to 400 KB less {_verbs._VERSION_BYTES} bytes; less {_work.OURS_BYTES} bytes where"
     assert says("docs/units.md", added)
 
 

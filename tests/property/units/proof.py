@@ -27,7 +27,6 @@ class Found:
         aborts: tries of units that did not end with a commit, as far as they were told.
         struck: how many times what went wrong.
         broken: each with the command that shows it again.
-        struck: how many times what went wrong.
     """
 
     schedules: int = 0
@@ -61,11 +60,6 @@ class Found:
     @property
     def counted(self) -> Mapping[str, str]:
         return {"steps": f"{self.steps:,}", "commits": f"{self.commits:,}", "aborts": f"{self.aborts:,}"}
-
-    @property
-    def never_struck(self) -> list[str]:
-        """What should have gone wrong somewhere, and has not; nothing in a search that is too short to tell."""
-        return [each for each in STRIKES if not self.struck[each]] if self.schedules >= ENOUGH else []
 
     @property
     def is_idle(self) -> bool:
