@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from kit.engines import first_on, wide_engine_names
+from kit.engines import first_on, roomy_engine_names
 from kit.units import MARK, Books, Key, Party, some_account
 
 from ticketlock._expressions._values import size_of
@@ -16,7 +16,7 @@ ITEM, TRANSACTION, SUBSTITUTED = 400 * KB, 4 * KB * KB, 2 * KB * KB
 VERSION_ROOM, MARK_ROOM = 64, 128
 SET = "SET padding = :padding"
 
-pytestmark = pytest.mark.parametrize("units_engine", first_on("memory", wide_engine_names()), indirect=True)
+pytestmark = pytest.mark.parametrize("units_engine", first_on("memory", roomy_engine_names()), indirect=True)
 
 
 def padded(key: Key, size: int) -> dict[str, Any]:
