@@ -388,4 +388,5 @@ def _check_of(under: HeldLock) -> Mapping[str, Any]:
     if not isinstance(only, Mapping) or not all(isinstance(only.get(name), kind) for name, kind in wanted.items()):
         allowed = "a held lock, whose `condition_check()` is the ConditionCheck of a TransactWriteItems"
         raise InvalidUnitRequest("under", found, allowed)
-    return found  # type: ignore[no-any-return]
+    check: Mapping[str, Any] = found
+    return check
