@@ -7,7 +7,7 @@ from typing import Any
 import boto3
 import pytest
 from boto3.dynamodb.conditions import Attr
-from kit.units import VERSION, Books, Key, Party, UnitsWorld, some_account, some_line
+from kit.units import MARK, THREADS_ONLY, VERSION, Books, Key, Killed, Lost, Party, UnitsWorld, some_account, some_line
 
 from ticketlock.errors import InvalidUnitRequest, TableNotFound
 from ticketlock.units import Units
@@ -199,6 +199,22 @@ class TestAPrefixThatItemsUseAlready:
             unit.update(theirs.accounts, key, SET, ONE)
         assert refused.value.field == "prefix"
         assert books.everything() == before
+
+    @THREADS_ONLY
+    def test_keeps_no_sweep_from_other_units(self, units_world: UnitsWorld, books: Books, ben: Party) -> None:
+        left = []
+        for balance in (1, 2):
+            ann, key = units_world.party(), books.account(100)
+            # Before it decides.
+            ann.loses(Lost.KILLED_BEFORE, 4)
+            with pytest.raises(Killed), ann.begin(engine="marked") as unit:
+                unit.update(ann.accounts, key, SET, {":n": balance})
+            assert MARK in (books.raw("accounts", key) or {})
+            left.append(key)
+        books.write("accounts", {**left[0], MARK: "mine"})
+        books.clock.advance(700)
+        ben.units.sweep()
+        assert [MARK in (books.raw("accounts", key) or {}) for key in left] == [True, False]
 
     def test_another_one_may_be_chosen(self, books: Books, theirs: Party) -> None:
         key = some_account()

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kit.units import MARK, Books, Interrupt, Key, Lost, Party, UnitsWorld, some_account
+from kit.units import MARK, THREADS_ONLY, Books, Interrupt, Key, Lost, Party, UnitsWorld, some_account
 
 from ticketlock import UnitFinished
 from ticketlock.units import Unit
@@ -146,6 +146,26 @@ def test_what_was_raised_is_what_the_caller_gets(ann: Party, account: Key, engin
             unit.update(ann.accounts, account, SET, {":balance": 2})
         raised.append(caught.value)
     assert [(error.__cause__, error.__context__) for error in raised] == [(None, None)] * 2
+
+
+@THREADS_ONLY
+@ENGINE
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit, TimeoutError, RuntimeError])
+def test_whatever_is_raised_in_a_statement_or_a_commit_is_raised_and_the_unit_is_over(
+    books: Books, ann: Party, account: Key, engine: str, kind: type[BaseException]
+) -> None:
+    def handle_a_signal() -> None:
+        raise raised
+
+    for operation in ("GetItem", "UpdateItem" if engine == "marked" else "TransactWriteItems"):
+        raised = kind()
+        ann.line.between[operation] = handle_a_signal
+        with pytest.raises(kind) as caught, ann.begin(engine=engine) as unit:
+            unit.update(ann.accounts, account, SET, {":balance": 2})
+        assert caught.value is raised
+        with pytest.raises(UnitFinished):
+            unit.get(ann.accounts, account)
+    assert books.balance(account) == 100
 
 
 def test_a_unit_whose_statement_was_interrupted_is_rolled_back(books: Books, ann: Party, account: Key) -> None:

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ticketlock.errors import TableError
+from ticketlock.errors import InvalidUnitRequest, TableError
 from ticketlock.units._finishing import close, finish, unmark
 from ticketlock.units._heads import Head, Heads
 from ticketlock.units._marks import Marks
@@ -47,7 +47,8 @@ def sweep(heads: Heads, marks: Marks) -> ForkingSteps[Swept]:
             if row is not None:
                 try:
                     swept = yield from _sweep_one(Head.of(row), page.now, heads, marks, swept)
-                except TableError as error:
+                except (TableError, InvalidUnitRequest) as error:
+                    # The latter of an item in which somebody else has written what is ours.
                     swept = replace(swept, open=swept.open + 1)
                     _log.warning("the unit %s is left to the next sweep: %s", row["unit"]["S"], error)
         after = page.last_key
