@@ -11,43 +11,16 @@ right, a pause takes the longest of ``PAUSES_MS`` and begins when a request is u
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 
 from property.chance import Chance
 from property.clocks import Machine
-from property.failures import FAILURES, again, told
+from property.enumerated import all_schedules, told_in_short
+from property.failures import again, told
 from property.faults import ON_A_REQUEST, PAUSES_MS, Faults, may_befall
 from property.scripts import dead, holder, left_to_itself
 from property.world import World
-
-
-@dataclass
-class Enumerated:
-    """Choices in their order: the first of each at first, then the next list, until none is left."""
-
-    picked: list[int] = field(default_factory=list)
-    choices: list[int] = field(default_factory=list)
-    at: int = 0
-
-    def pick(self, choices: int) -> int:
-        if choices == 1:
-            return 0
-        if self.at == len(self.picked):
-            self.picked.append(0)
-            self.choices.append(choices)
-        self.at += 1
-        return self.picked[self.at - 1]
-
-    def next(self) -> bool:
-        """Go on to the next list; False when that was the last."""
-        self.at = 0
-        while self.picked and self.picked[-1] + 1 == self.choices[-1]:
-            self.picked.pop()
-            self.choices.pop()
-        if not self.picked:
-            return False
-        self.picked[-1] += 1
-        return True
 
 
 @dataclass(frozen=True)
@@ -173,12 +146,4 @@ def every(kind: Kind) -> Iterator[World]:
     Raises:
         Broken, Unexpected: a promise was broken, or something else was raised; its notes say by which choices.
     """
-    chance = Enumerated()
-    while True:
-        try:
-            yield run(kind, chance)
-        except FAILURES as failure:
-            failure.add_note(again(kind=kind.name, choices=" ".join(map(str, chance.picked))))
-            raise
-        if not chance.next():
-            return
+    return all_schedules(partial(run, kind), lambda picked: again(kind=kind.name, choices=told_in_short(picked)))

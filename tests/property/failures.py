@@ -1,5 +1,6 @@
 """What ends a schedule before its end: a broken promise, or an error that nobody expected; and how it is seen again."""
 
+import shlex
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -52,8 +53,14 @@ def story_of(failure: Exception) -> str:
     return "\n".join([str(failure), *getattr(failure, "__notes__", ())])
 
 
-def again(**arguments: int | str | None) -> str:
+def again(**arguments: bool | int | str | None) -> str:
     """The command that shows a failure again, and makes its schedule shorter."""
-    given = {name: value for name, value in arguments.items() if value is not None}
-    words = (f'--{name} "{value}"' if isinstance(value, str) else f"--{name} {value}" for name, value in given.items())
-    return f"make replay ARGS='{' '.join(words)}'"
+    given = {name: value for name, value in arguments.items() if value is not None and value is not False}
+    words = []
+    for name, value in given.items():
+        if value is True:
+            words.append(f"--{name}")
+        else:
+            words.append(f'--{name} "{value}"' if isinstance(value, str) else f"--{name} {value}")
+    # An apostrophe would end what the shell is given as one word.
+    return f"make replay ARGS={shlex.quote(' '.join(words))}"

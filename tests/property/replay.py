@@ -5,13 +5,15 @@
     make replay ARGS='--ruled 3'                                     a search by Hypothesis
     make replay ARGS='--from 0 --to 999'                             a search for a random one
 
-With ``--lock NAME`` a broken lock is in the place of the real one.
+With ``--lock NAME`` a broken lock is in the place of the real one. With ``--units`` it is the world of units in place
+of that of locks, and with ``--variant NAME`` units that are broken.
 """
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 
 from property import every, explore
@@ -19,10 +21,51 @@ from property.broken import BROKEN_LOCKS
 from property.chance import Chance, Recorded, Seeded, shrunk
 from property.failures import FAILURES, again, kind_of, story_of
 from property.stateful import told_by_hypothesis
+from property.units import every as every_of_units
+from property.units import explore as explore_units
+from property.units.broken import VARIANTS
+from property.units.world import UnitsWorld
 from property.world import World
 
-Run = Callable[[Chance], World]
+Run = Callable[[Chance], World | UnitsWorld]
 """Runs one schedule to its end."""
+
+
+@dataclass(frozen=True)
+class Searched:
+    """One of the worlds, with what is broken in it.
+
+    Attributes:
+        run: a random schedule.
+        kinds: one of every schedule, by its kind.
+        instead: within it what is broken is in the place of the real one.
+        is_units: whether it is that of units.
+        named: what names it in a command.
+    """
+
+    run: Run
+    kinds: Mapping[str, Run]
+    instead: AbstractContextManager[None]
+    is_units: bool
+    named: Mapping[str, str | bool]
+
+
+def searched(asked: argparse.Namespace) -> Searched:
+    """The world that is asked for."""
+    if asked.units or asked.variant is not None:
+        units: Mapping[str, Run] = {kind.name: partial(every_of_units.run, kind) for kind in every_of_units.KINDS}
+        if asked.variant is None:
+            return Searched(explore_units.run, units, nullcontext(), True, {"units": True})
+        variant = VARIANTS[asked.variant]
+        run = partial(explore_units.run, mishaps=variant.shown_by, caps=variant.caps, cast=variant.cast)
+        return Searched(run, units, variant.instead(), True, {"variant": variant.name})
+    locks: Mapping[str, Run] = {kind.name: partial(every.run, kind) for kind in every.KINDS}
+    if asked.lock is None:
+        return Searched(explore.run, locks, nullcontext(), False, {})
+    lock = next(lock for lock in BROKEN_LOCKS if lock.name == asked.lock)
+    return Searched(
+        partial(explore.run, faults=lock.shown_by, limits=lock.caps), locks, lock.instead(), False, {"lock": lock.name}
+    )
 
 
 def broken_by(run: Run, picked: Sequence[int]) -> str | None:
@@ -45,7 +88,7 @@ def shown_again(run: Run, chance: Chance, picked: Sequence[int]) -> str:
     except FAILURES as failure:
         first = failure
     else:
-        return f"{world.steps} steps, {world.witness.grants} grants, every promise kept"
+        return f"{_counted(world)}, every promise kept"
     fewer = shrunk(picked, lambda tried: broken_by(run, tried) == kind_of(first))
     told = [str(first), f"after {len(fewer):,} choices in place of {len(picked):,}:"]
     try:
@@ -55,41 +98,49 @@ def shown_again(run: Run, chance: Chance, picked: Sequence[int]) -> str:
     return "\n".join(told)
 
 
+def _counted(world: World | UnitsWorld) -> str:
+    if isinstance(world, UnitsWorld):
+        return f"{world.witness.step} steps, {len(world.witness.committed)} commits"
+    return f"{world.steps} steps, {world.witness.grants} grants"
+
+
 def main() -> None:
     """Show it again; prints what is seen."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--units", action="store_true")
     parser.add_argument("--seed", type=int)
-    parser.add_argument("--kind", choices=[kind.name for kind in every.KINDS])
+    parser.add_argument("--kind", help="one of every schedule: its kind")
     parser.add_argument("--choices", default="", help="numbers, in their order; those that are left out are 0")
     parser.add_argument("--ruled", type=int, metavar="SEED")
     parser.add_argument("--from", dest="first", type=int, default=0)
     parser.add_argument("--to", dest="last", type=int, default=999)
-    parser.add_argument("--lock", choices=[lock.name for lock in BROKEN_LOCKS])
+    parser.add_argument("--lock", metavar="NAME", choices=[lock.name for lock in BROKEN_LOCKS])
+    parser.add_argument("--variant", metavar="NAME", choices=list(VARIANTS))
     asked = parser.parse_args()
-    lock = next((lock for lock in BROKEN_LOCKS if lock.name == asked.lock), None)
-    run: Run = explore.run
-    if lock is not None:
-        run = partial(explore.run, faults=lock.shown_by, limits=lock.caps)
-    with lock.instead() if lock is not None else nullcontext():
+    which = searched(asked)
+    if asked.kind is not None and asked.kind not in which.kinds:
+        parser.error(f"--kind {asked.kind!r} is none of {', '.join(map(repr, which.kinds))}")
+    if named := [name for name in ("lock", "ruled") if which.is_units and getattr(asked, name) is not None]:
+        parser.error(f"--{named[0]} is of the world of locks")
+    with which.instead:
         if asked.seed is not None:
             chance = Seeded(asked.seed)
-            print(shown_again(run, chance, chance.picked))
+            print(shown_again(which.run, chance, chance.picked))
         elif asked.kind is not None:
-            kind = next(kind for kind in every.KINDS if kind.name == asked.kind)
             picked = [int(each) for each in asked.choices.split()]
-            print(shown_again(partial(every.run, kind), Recorded(picked), picked))
+            print(shown_again(which.kinds[asked.kind], Recorded(picked), picked))
         elif asked.ruled is not None:
             print(told_by_hypothesis(asked.ruled) or "every promise kept")
         else:
-            _search(run, range(asked.first, asked.last + 1), asked.lock)
+            _search(which, range(asked.first, asked.last + 1))
 
 
-def _search(run: Run, seeds: Sequence[int], lock: str | None) -> None:
+def _search(which: Searched, seeds: Sequence[int]) -> None:
     for seed in seeds:
         try:
-            run(Seeded(seed))
+            which.run(Seeded(seed))
         except FAILURES as failure:
-            sys.exit(f"{failure}\n{again(seed=seed, lock=lock)}")
+            sys.exit(f"{failure}\n{again(seed=seed, **which.named)}")
     print(f"{len(seeds):,} schedules, every promise kept")
 
 

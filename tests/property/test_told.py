@@ -3,6 +3,7 @@
 import shlex
 import sys
 from concurrent.futures import Future
+from typing import Any
 
 import pytest
 from kit.invariants import Broken
@@ -13,13 +14,18 @@ from property.every import KINDS, every
 from property.explore import begun, first_broken, run
 from property.failures import Unexpected, again, kind_of
 from property.faults import Faults
-from property.proof import Found, Report, all_of, random_ones
+from property.proof import Found, all_of, random_ones
+from property.report import Report
 from property.stateful import Schedules, told_by_hypothesis
+from property.units import broken as units
+from property.units import every as every_of_units
 
 from ticketlock.locks import _grants
 
 pytestmark = pytest.mark.verify("searches in which something fails; `make test` asks the searches themselves")
 
+VARIANTS = units.VARIANTS
+DIRTY = VARIANTS["dirty committed reads"]
 REVIVING = next(lock for lock in BROKEN_LOCKS if lock.name == "a heartbeat that revives")
 ROTTEN = BrokenLock(
     "rotten",
@@ -42,6 +48,12 @@ def shown(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 def test_the_command_that_shows_a_broken_lock_again_is_read_as_it_is_meant(lock: BrokenLock) -> None:
     _, _, arguments = shlex.split(again(seed=17, lock=lock.name))
     assert shlex.split(arguments.removeprefix("ARGS=")) == ["--seed", "17", "--lock", lock.name]
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_the_command_that_shows_broken_units_again_is_read_as_it_is_meant(name: str) -> None:
+    _, _, arguments = shlex.split(again(seed=17, variant=name))
+    assert shlex.split(arguments.removeprefix("ARGS=")) == ["--seed", "17", "--variant", name]
 
 
 def test_a_lock_that_only_fails_is_not_caught() -> None:
@@ -81,6 +93,33 @@ def test_what_one_of_every_schedule_breaks_is_shown_again(
     assert told.startswith(str(broken.value))
 
 
+def test_what_one_of_every_schedule_of_units_breaks_is_shown_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kind = next(kind for kind in every_of_units.KINDS if kind.name == "a marked unit and cuts")
+    with DIRTY.instead():
+        with pytest.raises(Broken) as broken:
+            list(every_of_units.every(kind))
+        *_, command = broken.value.__notes__
+        told = shown(command, monkeypatch, capsys)
+    assert told.startswith(str(broken.value))
+
+
+def test_a_seed_of_units_that_breaks_nothing_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert shown(again(units=True, seed=0), monkeypatch, capsys).endswith("commits, every promise kept\n")
+
+
+@pytest.mark.parametrize("asked", [{"kind": "two marked units"}, {"units": True, "ruled": 3}])
+def test_a_world_is_not_asked_for_what_the_other_one_has(
+    asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        shown(again(**asked), monkeypatch, capsys)
+    assert "error: --" in capsys.readouterr().err
+
+
 def test_what_hypothesis_breaks_is_a_short_story_and_found_again_by_its_seed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -116,7 +155,7 @@ def test_a_part_that_ran_as_asked_and_broke_nothing_is_well() -> None:
 def reported(found: Found, asked: int | None) -> list[str]:
     report, part = Report(), Future[Found]()
     part.set_result(found)
-    report.counts("A part", [("", part)], asked=asked)
+    report.counts("A part", Found, [("", part)], asked=asked)
     return report.failures
 
 

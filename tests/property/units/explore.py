@@ -91,7 +91,7 @@ def run(
         log += world.witness.log
         world.witness.log = log
         _to_its_end(world)
-        _left_to_itself(world)
+        left_to_itself(world)
     return world
 
 
@@ -109,11 +109,15 @@ def _one_more(world: UnitsWorld, name: str, script: scripts.Script) -> None:
     _to_its_end(world)
 
 
-def _left_to_itself(world: UnitsWorld) -> None:
-    """Nothing fails any more: what was left is read, passed by, and swept."""
+def left_to_itself(world: UnitsWorld, *, with_unit: bool | None = None) -> None:
+    """Nothing fails any more: what was left is read, passed by, and swept.
+
+    Args:
+        with_unit: whether one more unit writes everything before; None for either, drawn for each.
+    """
     world.calm()
     _one_more(world, "last reader", scripts.final_reader)
-    if world.chance.pick(2):
+    if world.chance.pick(2) if with_unit is None else with_unit:
         _one_more(world, "last unit", scripts.final_unit)
     world.time.now_ms += A_DAY_MS
     _one_more(world, "first sweep", scripts.one_sweep)

@@ -312,7 +312,7 @@ def watcher(rounds: int, _: Sequence[str] = ()) -> Script:
 
     def script(world: UnitsWorld, machine: Machine) -> Actions[None]:
         for _ in range(rounds):
-            yield from _read_beside(world, machine, world.keys, COMMITTED)
+            yield from read_beside(world, machine, world.keys, COMMITTED)
 
     return script
 
@@ -324,13 +324,13 @@ def reader(rounds: int, _: Sequence[str] = ()) -> Script:
         for _ in range(rounds):
             pick = world.chance.pick
             keys = some(world, 1 + pick(len(world.keys)))
-            yield from _read_beside(world, machine, keys, [COMMITTED, COMMITTED, UNCOMMITTED][pick(3)])
+            yield from read_beside(world, machine, keys, [COMMITTED, COMMITTED, UNCOMMITTED][pick(3)])
             yield Sleep([0, 10, 1_000, 40_000][pick(4)])
 
     return script
 
 
-def _read_beside(world: UnitsWorld, machine: Machine, keys: Sequence[Key], level: Isolation) -> Actions[None]:
+def read_beside(world: UnitsWorld, machine: Machine, keys: Sequence[Key], level: Isolation) -> Actions[None]:
     witness, began = world.witness, world.witness.step
     wall_ms, began_ms = machine.read().wall_ms, world.time.now_ms
     verbs = verbs_of(world, Terms(unit_id(world, wall_ms), wall_ms, 10_000, level))

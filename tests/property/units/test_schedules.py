@@ -1,12 +1,20 @@
-"""A part of the search of `python -m property.units.search`: every promise of units is kept on every schedule."""
+"""A part of the search of units that ``make proof`` makes: every promise is kept; broken units break one."""
+
+from dataclasses import replace
 
 import pytest
+from property.chance import Seeded
+from property.failures import FAILURES, kind_of
 from property.units.broken import VARIANTS, Variant, by, first_broken
-from property.units.search import ENOUGH, HUNTED, searched, shown
+from property.units.every import KINDS, Kind, every
+from property.units.explore import run
+from property.units.proof import ENOUGH, all_of, random_ones
 
 from ticketlock.units import _native
 
 A_TEST = 100
+HUNTED = 2_000
+"""Schedules in which a variant has to be caught."""
 
 
 @pytest.mark.parametrize(
@@ -14,7 +22,7 @@ A_TEST = 100
     [0, 100, *(pytest.param(first, marks=pytest.mark.verify("more of the same")) for first in range(200, 2_000, 100))],
 )
 def test_random_schedules_of_units_with_faults_keep_every_promise(first: int) -> None:
-    found = searched(range(first, first + A_TEST))
+    found = random_ones(range(first, first + A_TEST))
     assert found.broken == []
     assert found.commits > 3 * A_TEST
     assert found.aborts > A_TEST
@@ -22,7 +30,7 @@ def test_random_schedules_of_units_with_faults_keep_every_promise(first: int) ->
 
 @pytest.mark.verify("a thousand schedules")
 def test_everything_that_may_go_wrong_does_somewhere_in_a_search() -> None:
-    found = searched(range(ENOUGH))
+    found = random_ones(range(ENOUGH))
     assert found.never_struck == []
     assert found.broken == []
 
@@ -58,9 +66,54 @@ def test_what_catches_broken_units_is_shown_again_by_its_seed() -> None:
     variant = VARIANTS["a mark without the version"]
     caught = first_broken(variant, range(HUNTED))
     assert caught is not None
-    assert shown(caught.seed, shorter=False, variant=variant).startswith(f"{caught.promise}: ")
+    with variant.instead(), pytest.raises(FAILURES) as failure:
+        run(Seeded(caught.seed), variant.shown_by, variant.caps, variant.cast)
+    assert kind_of(failure.value) == caught.promise
 
 
 def test_an_error_that_nobody_expected_does_not_count_as_caught() -> None:
     raises = Variant("raises", by("atomicity", "serialisable"), ((_native, "check", None), (_native, "write", None)))
     assert first_broken(raises, range(5)) is None
+
+
+WITHOUT_FAULT = [kind for kind in KINDS if not kind.faults]
+CAUGHT_BY_EVERY = (
+    ("two native units that read what the other writes", "native: what was read is not checked"),
+    ("two marked units that read what the other writes", "marked: what was read is not checked"),
+    ("two marked units", "a mark without the version"),
+    ("two marked units", "the mark of a pending unit is taken off"),
+    ("a marked unit and cuts", "a cut by plain reads"),
+    ("a marked unit and cuts", "a cut without a second look at the heads"),
+    ("a marked unit and cuts", "dirty committed reads"),
+)
+
+
+@pytest.mark.parametrize("kind", WITHOUT_FAULT, ids=lambda kind: kind.name)
+def test_every_schedule_of_two_units_with_one_preemption_keeps_every_promise(kind: Kind) -> None:
+    found = all_of(replace(kind, preemptions=1))
+    assert found.broken == []
+    assert found.commits >= found.schedules > 10
+
+
+@pytest.mark.verify("some seconds each, and up to half a minute")
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_every_schedule_of_two_units_keeps_every_promise(kind: Kind) -> None:
+    found = all_of(kind)
+    assert found.broken == []
+    assert found.commits >= found.schedules > 50
+
+
+@pytest.mark.parametrize(("of", "name"), CAUGHT_BY_EVERY)
+def test_every_schedule_of_two_units_catches_broken_ones(of: str, name: str) -> None:
+    kind = next(kind for kind in KINDS if kind.name == of)
+    with VARIANTS[name].instead(), pytest.raises(FAILURES) as failure:
+        list(every(replace(kind, preemptions=2)))
+    assert kind_of(failure.value) in VARIANTS[name].caught_by
+
+
+def test_every_schedule_with_a_late_copy_catches_a_mark_that_comes_after_its_unit_has_ended() -> None:
+    kind = next(kind for kind in KINDS if kind.name == "a marked insert and a delete, one fault")
+    variant = VARIANTS["an insert's mark without the check on the head"]
+    with variant.instead(), pytest.raises(FAILURES) as failure:
+        list(every(kind))
+    assert kind_of(failure.value) in variant.caught_by

@@ -104,6 +104,7 @@ class UnitsWorld:
         keys: the items that units use.
         is_append_only: whether nothing is deleted, or put in the place of what stands there.
         cuts_are_whole: whether one request reads whatever is read together.
+        in_steps: whether others go on between two steps of a transaction; None for either, drawn for each.
         struck: how many times what went wrong.
     """
 
@@ -112,6 +113,7 @@ class UnitsWorld:
     keys: list[Key]
     is_append_only: bool
     cuts_are_whole: bool = True
+    in_steps: bool | None = None
     time: TrueTime = field(default_factory=TrueTime)
 
     def __post_init__(self) -> None:
@@ -149,16 +151,26 @@ class UnitsWorld:
 
     # Who and what there is.
 
-    def add(self, name: str, script: Callable[["UnitsWorld", Machine], Actions[None]]) -> None:
-        """Another machine, which does as the script says, with clocks of any kind."""
-        rate = 1 + (self.chance.pick(9) - 4) / 4_000
-        machine = Machine(self.time, name, rate, [0, 0, 0, 300, -300, 240_000, -240_000][self.chance.pick(7)])
+    def add(
+        self, name: str, script: Callable[["UnitsWorld", Machine], Actions[None]], rate: float | None = None
+    ) -> Machine:
+        """Another machine, which does as the script says.
+
+        Args:
+            rate: how fast its local clock goes; None for clocks of any kind.
+        """
+        wall_is_off_ms = 0
+        if rate is None:
+            rate = 1 + (self.chance.pick(9) - 4) / 4_000
+            wall_is_off_ms = [0, 0, 0, 300, -300, 240_000, -240_000][self.chance.pick(7)]
+        machine = Machine(self.time, name, rate, wall_is_off_ms)
         machine.driver = Driver(UNITS, TIME_CHECK, machine, 8_000, jitter=self.jitter)
         self.scripts[name] = script
         self.machines.append(machine)
         strand = Strand(script(self, machine))
         machine.strands.append(strand)
         self._resume(machine, strand)
+        return machine
 
     def jitter(self) -> float:
         return self.chance.pick(8) / 8 if not self.mishaps.are_none else 0.5
@@ -202,7 +214,7 @@ class UnitsWorld:
         """Let one thing happen; False when nobody has anything left to do, and nothing is left to arrive."""
         due = self._first_due() if self.late else None
         if due is not None:
-            self._late_one_arrives(due)
+            self.late_one_arrives(due)
         elif self.is_over and not self.late:
             return False
         elif not self._something_fails():
@@ -211,18 +223,19 @@ class UnitsWorld:
             ]
             ready += self.at_work
             if not ready or self.chance.pick(12) == 11:
-                self._let_time_pass([1, 5, 20, 100, 700][self.chance.pick(5)] if ready else 0)
+                self.let_time_pass([1, 5, 20, 100, 700][self.chance.pick(5)] if ready else 0)
             else:
                 # Mostly one goes on for a while: else hardly anything is whole between two steps of another one.
                 if self._now not in ready or self.chance.pick(4) == 3:
                     self._now = ready[self.chance.pick(len(ready))]
-                self._go_on(self._now)
+                self.go_on(self._now)
         return True
 
     def _first_due(self) -> int | None:
         return next((at for at, copy in enumerate(self.late) if copy.arrives_ms <= self.time.now_ms), None)
 
-    def _go_on(self, who: Any) -> None:
+    def go_on(self, who: Any) -> None:
+        """Let a machine's strand go on, or a transaction in the service."""
         self.witness.step += 1
         if isinstance(who, AtWork):
             self._work_goes_on(who)
@@ -238,7 +251,8 @@ class UnitsWorld:
             machine.outage_until_ms = 0
             machine.read_at_ms = min(machine.read_at_ms, self.time.now_ms)
 
-    def _let_time_pass(self, ms: float = 0) -> None:
+    def let_time_pass(self, ms: float = 0) -> None:
+        """So long; or, with 0, until somebody is ready or a copy arrives."""
         self.witness.step += 1
         if ms == 0:
             ready_at = [machine.ready_at_ms() for machine in self.machines if not machine.is_over]
@@ -310,7 +324,7 @@ class UnitsWorld:
             self.at_work.append(work)
             if pending is not None:
                 pending.is_at_work = True
-            if not self.chance.pick(2):
+            if not (self.chance.pick(2) if self.in_steps is None else self.in_steps):
                 while work in self.at_work:
                     self._work_goes_on(work, quietly=True)
             return
@@ -406,6 +420,16 @@ class UnitsWorld:
             return False
         if fault == "refused" and not _may_be_refused(call):
             return False
+        self.befalls(fault, machine, pending)
+        return True
+
+    def befalls(self, fault: str, machine: Machine, pending: Pending, late_by_ms: float | None = None) -> None:
+        """One of the faults of requests befalls one that a machine has on its way.
+
+        Args:
+            late_by_ms: after which time the copy that it leaves arrives; None for any.
+        """
+        call = pending.call
         self.struck[fault] += 1
         self.witness.tells(f"{machine.name}'s {_told(call)}: {fault}")
         if fault == "request_lost":
@@ -420,14 +444,14 @@ class UnitsWorld:
             self._perform(call, None)
             self._fails(pending, ReadTimeoutError(endpoint_url="world"))
         else:
-            late_by_ms = _LATE_BY_MS[self.chance.pick(len(_LATE_BY_MS))] * (1 + self.chance.pick(10)) / 10
+            if late_by_ms is None:
+                late_by_ms = _LATE_BY_MS[self.chance.pick(len(_LATE_BY_MS))] * (1 + self.chance.pick(10)) / 10
             # Signed when it was sent.
             self.late.append(Late(call, pending.signed_ms, self.time.now_ms + late_by_ms))
             if fault != "late":
                 self._perform(call, pending if fault == "doubled" else None)
             if fault != "doubled":
                 self._fails(pending, ReadTimeoutError(endpoint_url="world"))
-        return True
 
     def _is_half_way(self, machine: Machine) -> bool:
         """Whether its unit is committed, and not finished."""
@@ -443,7 +467,8 @@ class UnitsWorld:
         record = self.witness.records.get(unit.get("S", ""))
         return record is not None and record.machine != machine.name
 
-    def _late_one_arrives(self, which: int) -> None:
+    def late_one_arrives(self, which: int) -> None:
+        """A copy of a request arrives after everybody has forgotten it."""
         self.witness.step += 1
         copy = self.late.pop(which)
         if self.time.now_ms - copy.signed_ms <= _LATEST_MS:
@@ -476,7 +501,7 @@ class UnitsWorld:
             victim.set_wall(off_ms)
             told = f"its wall clock is off by {off_ms} ms"
         elif fault == "crash":
-            self.crash(victim)
+            self._crashes(victim)
         elif fault == "outage":
             victim.outage = IN_AN_OUTAGE[self.chance.pick(len(IN_AN_OUTAGE))]
             ms = OUTAGES_MS[self.chance.pick(len(OUTAGES_MS))]
@@ -493,18 +518,22 @@ class UnitsWorld:
             told = f"{fault} for {ms} ms"
         self.witness.tells(f"{victim.name}: {told}")
 
-    def crash(self, victim: Machine) -> None:
+    def _crashes(self, victim: Machine) -> None:
         """A machine is gone; what it has sent may arrive, and another one may go on in its place."""
         for strand in victim.strands:
             pending = strand.pending
             if pending is not None and not pending.is_over and not pending.is_at_work and self.chance.pick(2):
                 self._perform(pending.call, None)
+        self.crash(victim)
+        if self.chance.pick(3) < 2 and len(self.machines) < 9:
+            self.add(f"{victim.name}'", self.scripts[victim.name])
+
+    def crash(self, victim: Machine) -> None:
+        """A machine is gone; its transactions in the service go on."""
         for work in self.at_work:
             if any(work.pending is strand.pending for strand in victim.strands):
                 work.pending = None
         victim.crash()
-        if self.chance.pick(3) < 2 and len(self.machines) < 9:
-            self.add(f"{victim.name}'", self.scripts[victim.name])
 
 
 def elements(item: Mapping[str, Any]) -> Value:

@@ -1,0 +1,357 @@
+"""Every schedule of two units on two items, as far as a bound: all orders of their requests, a fault at every place.
+
+A step is a request that is performed and answered; where the kind says so, each step of a transaction inside the
+service is one. Whoever goes on goes on until it sleeps, unless it is preempted; how often that happens is bounded, and
+so is the number of faults, as for locks (``property.every``). Time passes when all sleep. A copy of a request that is
+late arrives at any place, or never.
+
+What is never varied: every clock is right, a pause is longer than a lease and begins when a request is under way,
+requests that one unit has under way at once are performed in their order, and time to live is far off.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from kit.invariants import Broken
+from property.chance import Chance
+from property.enumerated import all_schedules, told_in_short
+from property.failures import again, told
+from property.units.casts import KEYS
+from property.units.explore import left_to_itself
+from property.units.machines import Machine, Strand
+from property.units.mishaps import NONE
+from property.units.scripts import Plan, one_try, read_beside
+from property.units.witness import Key
+from property.units.world import MARKS, WRITES, AtWork, UnitsWorld
+
+from ticketlock.units._reading import COMMITTED
+from ticketlock.units._rows import row_key
+from ticketlock.units._verbs import Engine
+from ticketlock.wire._actions import Actions
+
+X, Y = KEYS[:2]
+ON_A_WRITE = ("late", "twice")
+ON_A_MACHINE = ("crash", "pause")
+_PAUSE_MS = 70_000
+_MOST_STEPS = 3_000
+_NEVER_MS = float("inf")
+# Which asks for the time of the table alone.
+_TIME_KEY = row_key("0", "0")
+
+
+class _Dull:
+    """Chooses what is dullest."""
+
+    def pick(self, _choices: int) -> int:
+        return 0
+
+
+@dataclass(frozen=True)
+class Reads:
+    """Reads outside of units, one after the other, each as last committed.
+
+    Attributes:
+        of: the items that are read together.
+    """
+
+    of: tuple[tuple[Key, ...], ...]
+
+
+Part = Plan | Reads
+
+
+def unit(engine: Engine, *statements: tuple[str, tuple[Key, ...]]) -> Plan:
+    """A unit, which has three tries."""
+    return Plan(statements, engine, None, False, 10_000, 3)
+
+
+def appends(engine: Engine, *keys: Key) -> Plan:
+    """A unit that appends to items in this order."""
+    return unit(engine, *(("append", (key,)) for key in keys))
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One exhaustive search.
+
+    Attributes:
+        of: what the machines do, beside each other.
+        preemptions: how often at most a machine is interrupted that could go on.
+        faults: how many at most: a write that is late, or is applied and comes once more, both without an answer; a
+            crash, a pause.
+        in_steps: whether others go on between two steps of a transaction.
+        exist: whether the items stand there before.
+        before: what another machine has left: nothing, or it died when its unit had marked both items, and its lease is
+            over, or when it was decided.
+        is_append_only: whether nothing is deleted.
+    """
+
+    name: str
+    of: tuple[Part, Part]
+    preemptions: int
+    faults: int = 0
+    in_steps: bool = False
+    exist: bool = True
+    before: str | None = None
+    is_append_only: bool = True
+
+    @property
+    def writers(self) -> int:
+        """How many of them write."""
+        return sum(isinstance(part, Plan) and any(verb != "get all" for verb, _ in part.statements) for part in self.of)
+
+
+def _with_faults(kind: Kind, preemptions: int = 0) -> Kind:
+    return replace(kind, name=f"{kind.name}, one fault", preemptions=preemptions, faults=1, in_steps=False)
+
+
+_XY, _YX, _X = (X, Y), (Y, X), (X,)
+_DELETES = unit("marked", ("delete", (X,)), ("append", (Y,)))
+_READS = unit("native", ("get all", (X, Y)))
+_READS_ONE_BY_ONE = unit("native", ("get all", (X,)), ("get all", (Y,)))
+_CUTS, _READS_X_Y_X = Reads(((X, Y), (X, Y))), Reads(((X,), (Y,), (X,)))
+
+
+def _skewed(engine: Engine) -> tuple[Plan, Plan]:
+    """Two units of which each writes what the other one reads."""
+    return unit(engine, ("get all", (X,)), ("append", (Y,))), unit(engine, ("get all", (Y,)), ("append", (X,)))
+
+
+_NATIVE = Kind("two native units", (appends("native", *_XY), appends("native", *_YX)), 4, in_steps=True)
+_NATIVE_READER = Kind("a native unit and one that reads at once", (appends("native", *_XY), _READS), 4, in_steps=True)
+_NATIVE_READS = Kind(
+    "a native unit and one that reads one by one", (appends("native", *_XY), _READS_ONE_BY_ONE), 4, in_steps=True
+)
+_NATIVE_SKEW = Kind("two native units that read what the other writes", _skewed("native"), 3, in_steps=True)
+_MARKED_SKEW = Kind("two marked units that read what the other writes", _skewed("marked"), 3)
+_MARKED = Kind("two marked units", (appends("marked", *_XY), appends("marked", *_YX)), 3)
+_MIXED = Kind("a marked unit and a native one", (appends("marked", *_XY), appends("native", *_YX)), 3, in_steps=True)
+_CUT = Kind("a marked unit and cuts", (appends("marked", *_XY), _CUTS), 3, in_steps=True)
+_COMMITTED = Kind("a marked unit and committed reads", (appends("marked", *_XY), _READS_X_Y_X), 4)
+_INSERTS = Kind("two marked inserts", (appends("marked", *_X), appends("marked", *_X)), 4, exist=False)
+_MIXED_INSERTS = Kind(
+    "a marked insert and a native one", (appends("marked", *_X), appends("native", *_X)), 4, in_steps=True, exist=False
+)
+_DELETE = Kind("a marked delete and an update", (_DELETES, appends("marked", *_X)), 3, is_append_only=False)
+_INSERT_DELETE = Kind(
+    "a marked insert and a delete", (appends("marked", X), _DELETES), 3, exist=False, is_append_only=False
+)
+_FINISH = Kind(
+    "a decided unit that died, and two who finish it",
+    (appends("marked", *_XY), appends("native", *_YX)),
+    2,
+    before="decided",
+)
+_ROLL_BACK = Kind(
+    "a marked unit that died, and two who roll it back",
+    (appends("marked", *_XY), appends("native", *_YX)),
+    2,
+    before="marked",
+)
+
+KINDS = (
+    _NATIVE,
+    _with_faults(_NATIVE, 1),
+    _NATIVE_READER,
+    _with_faults(_NATIVE_READER, 2),
+    _NATIVE_READS,
+    _with_faults(_NATIVE_READS, 1),
+    _NATIVE_SKEW,
+    _with_faults(_NATIVE_SKEW, 1),
+    _MARKED_SKEW,
+    _with_faults(_MARKED_SKEW),
+    _MARKED,
+    _with_faults(_MARKED),
+    _MIXED,
+    _with_faults(_MIXED),
+    _CUT,
+    _with_faults(_CUT),
+    _COMMITTED,
+    _with_faults(_COMMITTED),
+    _INSERTS,
+    _with_faults(_INSERTS),
+    _MIXED_INSERTS,
+    _with_faults(_MIXED_INSERTS),
+    _DELETE,
+    _with_faults(_DELETE),
+    _INSERT_DELETE,
+    _with_faults(_INSERT_DELETE),
+    _FINISH,
+    _with_faults(_FINISH),
+    _ROLL_BACK,
+    _with_faults(_ROLL_BACK),
+)
+
+
+def _script(part: Part) -> Callable[[UnitsWorld, Machine], Actions[None]]:
+    return partial(_reads, part) if isinstance(part, Reads) else partial(_runs, part)
+
+
+def _runs(plan: Plan, world: UnitsWorld, machine: Machine) -> Actions[None]:
+    born_ms = machine.read().wall_ms
+    for _ in range(plan.tries):
+        if (yield from one_try(world, machine, plan, born_ms)):
+            return
+
+
+def _reads(reads: Reads, world: UnitsWorld, machine: Machine) -> Actions[None]:
+    for keys in reads.of:
+        yield from read_beside(world, machine, keys, COMMITTED)
+
+
+# One schedule.
+
+
+@dataclass
+class _Left:
+    preemptions: int
+    faults: int
+
+
+def run(kind: Kind, chance: Chance) -> UnitsWorld:
+    """One schedule of two machines.
+
+    Raises:
+        Broken, Unexpected: a promise was broken, or something else was raised; its note tells what happened before.
+    """
+    log: list[str] = []
+    with told(log):
+        world = UnitsWorld(_Dull(), NONE, [X, Y], kind.is_append_only, in_steps=kind.in_steps)
+        world.witness.log = log
+        _what_was_before(world, kind)
+        before = len(world.witness.committed)
+        machines = [world.add(name, _script(part), rate=1) for name, part in zip("ab", kind.of, strict=True)]
+        if not kind.faults:
+            world.calm()
+        _to_their_end(world, kind, chance, machines)
+        if not kind.faults and len(world.witness.committed) < before + kind.writers:
+            raise Broken("liveness: nothing failed, and a unit was not committed in all of its tries")
+        left_to_itself(world, with_unit=False)
+    return world
+
+
+def _what_was_before(world: UnitsWorld, kind: Kind) -> None:
+    def are_marked() -> bool:
+        return all(MARKS.mark in (world.stored(key) or {}) for key in world.keys)
+
+    if kind.exist:
+        world.add("first", _script(appends("native", X, Y)), rate=1)
+        while world.go():
+            pass
+    if kind.before is not None:
+        dead, decided = world.add("dead", _script(appends("marked", X, Y)), rate=1), len(world.witness.committed) + 1
+        while not (are_marked() if kind.before == "marked" else len(world.witness.committed) == decided):
+            world.go()
+        world.crash(dead)
+        world.time.now_ms += _PAUSE_MS
+
+
+def _to_their_end(world: UnitsWorld, kind: Kind, chance: Chance, machines: list[Machine]) -> None:
+    left = _Left(kind.preemptions, kind.faults)
+    last = world.witness.step + _MOST_STEPS
+    # Of two that are alike the first begins: its place is the other's.
+    current: Any = machines[chance.pick(2)]
+    while True:
+        _hear(world)
+        ready = _ready(world)
+        if not ready and world.is_over:
+            break
+        if world.witness.step > last:
+            raise Broken(f"liveness: after {_MOST_STEPS} steps somebody is still at work")
+        if not ready:
+            world.let_time_pass()
+            continue
+        others = [each for each in ready if each is not current]
+        if current not in ready:
+            current = others[chance.pick(len(others))]
+            continue
+        faults = _possible(current) if left.faults else ()
+        picked = chance.pick(1 + len(world.late) + len(faults) + (len(others) if left.preemptions else 0))
+        if picked == 0:
+            _goes_on(world, current)
+        elif picked <= len(world.late):
+            world.late_one_arrives(picked - 1)
+        elif picked <= len(world.late) + len(faults):
+            left.faults -= 1
+            _meets(world, current, faults[picked - len(world.late) - 1])
+        else:
+            left.preemptions -= 1
+            current = others[picked - len(world.late) - len(faults) - 1]
+    while world.late:
+        if chance.pick(2):
+            world.late.pop()
+        else:
+            world.late_one_arrives(0)
+    while world.go():
+        pass
+
+
+def _hear(world: UnitsWorld) -> None:
+    """Whatever a machine does by itself: it hears answers, wakes, asks for the time, until it sends something."""
+    for machine in world.machines:
+        while quiet := [strand for strand in machine.ready() if _is_quiet(strand)]:
+            world.go_on((machine, quiet[0]))
+
+
+def _is_quiet(strand: Strand) -> bool:
+    pending = strand.pending
+    return pending is None or pending.is_over or pending.call.parameters.get("Key") == _TIME_KEY
+
+
+def _ready(world: UnitsWorld) -> list[Any]:
+    """Who may go on: machines that send something or have a transaction at work, and transactions that nobody hears."""
+    ready: list[Any] = [each for each in world.machines if each.ready() or _works_of(world, each)]
+    return ready + [work for work in world.at_work if work.pending is None]
+
+
+def _works_of(world: UnitsWorld, machine: Machine) -> list[AtWork]:
+    return [
+        work
+        for work in world.at_work
+        if work.pending is not None and any(strand.pending is work.pending for strand in machine.strands)
+    ]
+
+
+def _goes_on(world: UnitsWorld, who: Any) -> None:
+    if isinstance(who, AtWork):
+        world.go_on(who)
+    elif strands := who.ready():
+        world.go_on((who, strands[0]))
+    else:
+        world.go_on(_works_of(world, who)[0])
+
+
+def _possible(who: Any) -> tuple[str, ...]:
+    """The faults that may meet a machine now, each where it makes a difference."""
+    if isinstance(who, AtWork):
+        return ()
+    strands = who.ready()
+    is_write = bool(strands) and strands[0].pending.call.operation in WRITES
+    return (*(ON_A_WRITE if is_write else ()), *ON_A_MACHINE)
+
+
+def _meets(world: UnitsWorld, machine: Machine, fault: str) -> None:
+    world.calm_since_ms = world.time.now_ms
+    if fault in ON_A_WRITE:
+        pending = machine.ready()[0].pending
+        assert pending is not None
+        world.befalls(fault, machine, pending, _NEVER_MS)
+    elif fault == "crash":
+        world.crash(machine)
+    else:
+        machine.pause(_PAUSE_MS)
+        world.calm_since_ms += _PAUSE_MS
+    world.witness.tells(f"{machine.name}: {fault}")
+
+
+def every(kind: Kind) -> Iterator[UnitsWorld]:
+    """All schedules of a kind.
+
+    Raises:
+        Broken, Unexpected: a promise was broken, or something else was raised; its notes say by which choices.
+    """
+    return all_schedules(
+        partial(run, kind), lambda picked: again(units=True, kind=kind.name, choices=told_in_short(picked))
+    )
