@@ -46,6 +46,10 @@ def test_each_kind_of_schedules_of_units_is_told_with_its_bounds() -> None:
     assert [[what.partition(":")[0], fair, faulty] for what, fair, _, faulty, _ in table[2:]] == there_are
 
 
+def test_the_broken_units_are_as_many_as_there_are() -> None:
+    assert numbers_of("", "units: broken ones") == numbers_of("Seen", "units: broken ones") == [len(VARIANTS)]
+
+
 def test_the_broken_units_that_the_page_replays_are_there() -> None:
     assert set(re.findall(r'--variant "([^"]+)"', text(PAGE))) <= VARIANTS.keys()
 
