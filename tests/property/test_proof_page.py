@@ -46,6 +46,15 @@ def test_each_kind_of_schedules_of_units_is_told_with_its_bounds() -> None:
     assert [[what.partition(":")[0], fair, faulty] for what, fair, _, faulty, _ in table[2:]] == there_are
 
 
+def test_the_broken_units_are_told_with_a_promise_that_they_break() -> None:
+    told = [row for row in rows(PAGE, "The simulated world of units") if len(row) == 2]
+    begins = told.index(["caught by", "what is broken"])
+    caught = {name: promise for promise, names in told[begins + 2 :] for name in names.split("; ")}
+    assert caught.keys() == VARIANTS.keys()
+    assert all(promise in VARIANTS[name].caught_by for name, promise in caught.items())
+    assert numbers_of("Seen", "units: broken ones")[0] == len(VARIANTS)
+
+
 def test_the_broken_units_that_the_page_replays_are_there() -> None:
     assert set(re.findall(r'--variant "([^"]+)"', text(PAGE))) <= VARIANTS.keys()
 

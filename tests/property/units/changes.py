@@ -1,19 +1,269 @@
-"""What more is changed in units that are broken on purpose: precautions against what comes late, or again."""
+"""What is changed in units that are broken on purpose: each lacks one of its precautions."""
 
 import math
+import uuid
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from ticketlock.errors import TableRefused, TicketLockError
-from ticketlock.units import _sweeping
+from property.on_purpose import asking_less
+
+from ticketlock.errors import (
+    OutcomeUnknown,
+    TableError,
+    TableRefused,
+    TicketLockError,
+    UnitForgotten,
+    UnitRolledBack,
+)
+from ticketlock.units import _commit, _finishing, _native, _reading, _sweeping
 from ticketlock.units._heads import Head, Heads
 from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._marks import Marks
-from ticketlock.wire._requests import ForkingSteps, Write
+from ticketlock.units._meeting import Marked, Meeting
+from ticketlock.units._reading import Reading, Wanted
+from ticketlock.units._work import Place
+from ticketlock.wire._item_requests import Get
+from ticketlock.wire._requests import ForkingSteps, Pause, Reply, TransactWrite, Write
 from ticketlock.wire._table_time import Moment
 
 ALWAYS = "attribute_not_exists(nothing)"
 LONGEST_MS = 2**63 - 1
+
+without = partial(asking_less, ALWAYS)
+
+
+def native_without_checks(places: Sequence[Place], marks: Marks, commit: Any, meeting: Meeting) -> ForkingSteps[None]:
+    return _COMMIT_NATIVELY([each for each in places if each.writes] or places, marks, commit, meeting)
+
+
+_COMMIT_NATIVELY = _native.commit_natively
+
+
+class MarkedWithoutChecks(MarkedCommit):
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._checked = []
+
+
+class MarkedThatValidatesFirst(MarkedCommit):
+    """Looks at what was read, and commits in a request of its own."""
+
+    def _decide(self) -> ForkingSteps[None]:
+        for place in self._checked:
+            reply: Reply = yield Get(place.table.name, place.key)
+            if not _reading.is_as_seen(reply.item, place.seen, self._marks):
+                raise _commit.conflict([place])
+        self._checked = []
+        yield from super()._decide()
+
+
+class MarkedWithoutTheHead(MarkedCommit):
+    """Marks what is absent without a look at the head.
+
+    A copy of the mark comes late: the unit is finished, and another one has deleted the item. It is marked once more,
+    as absent as it was before, and whoever meets the mark writes the deleted value again.
+    """
+
+    def _batches(self, left: Sequence[Place]) -> Any:
+        return [(self._mark(place), [place]) for place in left]
+
+
+class MarkedPastTheLease(MarkedCommit):
+    """Marks however late.
+
+    A process sleeps before it sends a mark again. Its unit is rolled back meanwhile, and closed after ten minutes, when
+    no copy comes any more. It wakes, marks, and dies: nobody looks at the record again, and the mark stays.
+    """
+
+    def _mark(self, place: Place) -> Write:
+        return replace(super()._mark(place), not_after_local_ms=None)
+
+
+class MarkedThatTellsBefore(MarkedCommit):
+    """Tells of its end before the record says so."""
+
+    def _abort(self, error: Any) -> ForkingSteps[bool]:
+        yield from self._unmark_all()
+        if isinstance(error, OutcomeUnknown):
+            raise UnitRolledBack(str(error))
+        return False
+
+
+class MarkedThatClosesAtOnce(MarkedCommit):
+    def _note(self, reply: Reply) -> None:
+        pass
+
+
+class MarkedThatClosesBefore(MarkedCommit):
+    """Closed before the new values are written."""
+
+    def _finish(self) -> ForkingSteps[None]:
+        reply: Reply = yield Pause(0)
+        yield from _finishing.close(self._heads, self._head, reply.now.latest_ms)
+        yield from super()._finish()
+
+
+def pass_by_without_order(self: Meeting, met: Marked) -> ForkingSteps[None]:
+    """Everybody rolls back whom they meet.
+
+    Two that meet may do so for ever: who is the oldest is no safer than others.
+    """
+    while (pending := (yield from self.resolve(met))) is not None:
+        head, now = pending
+        yield self._heads.roll_back(head.unit, now.latest_ms, by=self._age[1])
+
+
+def tells_of_gone(head: Head | None) -> bool:
+    """What is gone, or closed, did not commit: what was read stands."""
+    return head is None or head.is_closed or head.state != "committed"
+
+
+class MarkedThatIsToldOfGone(MarkedCommit):
+    """A record that is gone was rolled back."""
+
+    def _ended(self, row: Any) -> Any:
+        error = super()._ended(row)
+        return UnitRolledBack(str(error)) if isinstance(error, UnitForgotten) else error
+
+
+class MarkedThatTellsTheRefusal(MarkedCommit):
+    """Tells why it was refused, whatever may come late."""
+
+    @property
+    def _may_decide_late(self) -> bool:
+        return False
+
+    @_may_decide_late.setter
+    def _may_decide_late(self, _: bool) -> None:
+        pass
+
+
+def of_one_instant_by_one_look(self: Reading, batch: Sequence[Wanted]) -> ForkingSteps[Any]:
+    """The heads are read once, after the items.
+
+    The items are read when a unit has marked one and not the other yet. It marks that too, and is committed; then its
+    head is read. One item is read as the unit writes it, the other as it was before.
+    """
+    items = yield from self._together(batch)
+    units = {met.mark.unit for each, item in zip(batch, items, strict=True) if (met := self._met(each, item))}
+    after = {}
+    for unit in sorted(units):
+        reply: Reply = yield self._heads.read(unit)
+        after[unit] = Head.of(reply.item) if reply.item is not None else None
+    return items, after
+
+
+def one_by_one(self: Reading, batch: Sequence[Wanted]) -> ForkingSteps[Any]:
+    """A cut by plain reads."""
+    items = []
+    for each in batch:
+        reply: Reply = yield Get(each.table.name, each.key)
+        items.append(self._checked(reply.item))
+    return items
+
+
+def images_dirty(self: Reading, batch: Sequence[Wanted], items: Any, heads: Any) -> ForkingSteps[Any]:
+    """What a pending unit is about to write is taken for committed."""
+    told = {unit: None if head is None else replace(head, state="committed") for unit, head in heads.items()}
+    return (yield from _IMAGES(self, batch, items, told))
+
+
+def images_as_they_stand(self: Reading, _batch: Any, items: Any, _records: Any) -> ForkingSteps[Any]:
+    """What stands in the item, whatever its unit has become."""
+    yield from ()
+    return [_reading.image_of(item, self._marks) for item in items]
+
+
+_IMAGES = Reading._images
+
+
+def new_token(original: Callable[..., Any]) -> Callable[..., Any]:
+    def calls(self: TransactWrite, table: str, _identity: str) -> Any:
+        return original(replace(self, token=uuid.uuid4().hex), table, "")
+
+    return calls
+
+
+def commits_natively_taking_refusals(
+    places: Sequence[Place], marks: Marks, commit: Any, meeting: Meeting
+) -> ForkingSteps[None]:
+    """A refusal is of the last attempt, whatever became of those before."""
+    steps = _COMMIT_NATIVELY(places, marks, commit, meeting)
+    request = next(steps)
+    while True:
+        try:
+            reply = yield request
+            if isinstance(reply, Reply) and not reply.applied:
+                reply = replace(reply, repeated=False, items=tuple(_unversioned(item, commit) for item in reply.items))
+        except TableError as error:
+            request = _next(partial(steps.throw, error))
+        else:
+            request = _next(partial(steps.send, reply))
+        if request is None:
+            return
+
+
+def _unversioned(item: Any, commit: Any) -> Any:
+    if item is None or item.get("_tluVersion", {}).get("S") != commit.unit:
+        return item
+    return {**item, "_tluVersion": {"S": "0" * 26}}
+
+
+def _next(go: Callable[[], Any]) -> Any:
+    try:
+        return go()
+    except StopIteration:
+        return None
+
+
+def roll_back_of_any(self: Heads, unit: str, now_ms: int, **more: Any) -> Write:
+    made = _ROLL_BACK(self, unit, now_ms, **more)
+    return replace(made, condition="attribute_exists(#state)")
+
+
+_ROLL_BACK = Heads.roll_back
+
+
+def commit_with_time_to_live(self: Heads, head: Head, now_ms: int) -> Write:
+    made = _COMMIT(self, head, now_ms)
+    return replace(
+        made,
+        update=f"{made.update}, #ttl = :until",
+        values={**made.values, ":until": {"N": str(now_ms // 1_000)}},
+    )
+
+
+_COMMIT = Heads.commit
+
+
+def unmark_of_pending(self: Meeting, met: Marked) -> ForkingSteps[Any]:
+    """Whoever meets a mark of a pending unit takes it off."""
+    found = yield from _RESOLVE(self, met)
+    if found is not None:
+        yield self._unmark(met)
+    return None
+
+
+_RESOLVE = Meeting.resolve
+
+
+def unmark_unconditionally(entry_table: str, key: Any, key_name: str, mark: Any, marks: Marks) -> Write:
+    """A placeholder is deleted, whatever stands there by now."""
+    made = _finishing.unmark(entry_table, key, key_name, mark, marks)
+    return replace(made, condition=ALWAYS) if mark.kind == "insert" else made
+
+
+def finish_without_mark(entry: Any, unit: str, marks: Marks) -> Write:
+    made = _FINISH(entry, unit, marks)
+    return replace(made, condition=ALWAYS)
+
+
+_FINISH = _finishing.finish
+
+
+# What comes late, or again.
 
 
 def commit_that_creates(self: Heads, head: Head, now_ms: int) -> Write:
@@ -24,9 +274,6 @@ def commit_that_creates(self: Heads, head: Head, now_ms: int) -> Write:
     """
     made = _COMMIT(self, head, now_ms)
     return replace(made, condition=f"attribute_not_exists(#unit) OR ({made.condition})")
-
-
-_COMMIT = Heads.commit
 
 
 def open_again(self: Heads, head: Head) -> Write:
