@@ -1,14 +1,13 @@
 """What is peculiar to units of tasks: ``async with``, cancellation, a client of one event loop."""
 
 import asyncio
-import itertools
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
-from kit.units import some_name
+from kit.units import new_version, some_name
 from units.own_tables import OwnTables
 
 from ticketlock import ClientClosed, ConditionFailed, InvalidUnitRequest, UnitConflict, UnitFinished, aio
@@ -183,35 +182,52 @@ def test_a_commit_whose_task_is_cancelled_goes_on_to_its_end_before_the_units_ar
     assert [tables.balance(name) for name in names] == [90, 110]
 
 
-def test_a_task_that_is_cancelled_at_any_moment_leaves_all_or_nothing(tables: OwnTables, names: list[str]) -> None:
-    """Before each of its requests is sent, and when its reply has come."""
+@pytest.mark.parametrize("way", ["native", "marked"])
+def test_a_task_that_is_cancelled_at_any_request_finds_the_unit_over_and_leaves_all_or_nothing(
+    tables: OwnTables, way: Literal["native", "marked"]
+) -> None:
+    """A commit goes on to its end, before the units are closed; a statement does not."""
 
-    async def is_cancelled_at(moment: int) -> bool:
-        moments = itertools.count(1)
+    async def cancelled_at(number: int, names: list[str]) -> bool:
+        sent = 0
 
-        def cancel(**_: Any) -> None:
-            if next(moments) == moment:
+        def count(**_: Any) -> None:
+            nonlocal sent
+            sent += 1
+            if sent == number:
                 moving.cancel()
+
+        async def transfer(unit: aio.Unit, accounts: UnitTable) -> None:
+            async with unit:
+                await move(unit, accounts, names)
+                await unit.put(accounts, {"id": f"{names[0]}-new", "balance": 1})
 
         async with own_client(tables) as dynamodb, aio.Units(tables.units_name, client=dynamodb) as units:
             accounts = await units.table(tables.accounts)
-
-            async def transfer() -> None:
-                async with units.begin() as unit:
+            unit = units.begin(engine=way)
+            dynamodb.meta.events.register("before-call.dynamodb", count)
+            moving = asyncio.create_task(transfer(unit, accounts))
+            await asyncio.wait({moving})
+            if moving.cancelled():
+                with pytest.raises(UnitFinished):
+                    await unit.get(accounts, {"id": names[0]})
+                with pytest.raises(UnitFinished):
                     await move(unit, accounts, names)
-
-            for event in ("before-call", "after-call"):
-                dynamodb.meta.events.register(f"{event}.dynamodb", cancel)
-            moving = asyncio.create_task(transfer())
-            await asyncio.wait({moving}, timeout=PATIENCE_S)
         return moving.cancelled()
 
-    ends = []
-    for moment in range(1, 8):
-        is_cancelled = asyncio.run(is_cancelled_at(moment))
-        ends.append((is_cancelled, *(tables.balance(name) for name in names)))
-    # Two reads and the commit, two moments each: the reply to the last read is cancelled at where the commit begins.
-    assert ends == [(True, 100, 100)] * 3 + [(True, 90, 110), (True, 80, 120), (True, 70, 130), (False, 60, 140)]
+    moved = []
+    for number in range(1, 100):
+        names = [some_name(), some_name()]
+        for name in names:
+            tables.write({"id": name, "balance": 100, "_tluVersion": new_version()})
+        if not asyncio.run(cancelled_at(number, names)):
+            break
+        found = [tables.stored(name) for name in (*names, f"{names[0]}-new")]
+        assert not any("_tluMark" in item for item in found if item is not None)
+        moved.append([item and item["balance"] for item in found])
+    statements = 3
+    assert moved == [[100, 100, None]] * statements + [[90, 110, 1]] * (number - 1 - statements)
+    assert number > {"native": 4, "marked": 11}[way]
 
 
 def test_access_is_checked(run: Any) -> None:
