@@ -5,10 +5,9 @@ unit that is rolled back has written no data, and one that is committed can be f
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Any
 
 from ticketlock._expressions._schemas import size_of_update
 from ticketlock._expressions._values import MAX_ITEM_BYTES
@@ -22,7 +21,8 @@ from ticketlock.errors import (
     UnitRolledBack,
 )
 from ticketlock.units import _facts as only_if
-from ticketlock.units._commit import MOST_ACTIONS, MOST_BYTES, Commit, conflict, receipt_write
+from ticketlock.units._batches import cut, that_fit_together
+from ticketlock.units._commit import MOST_ACTIONS, Commit, conflict, receipt_write
 from ticketlock.units._finishing import close, finish, unmark
 from ticketlock.units._heads import LEASE_MS, Head, Heads, with_writes
 from ticketlock.units._marks import Mark, Marks
@@ -39,8 +39,6 @@ from ticketlock.wire._table_time import Moment
 _log = logging.getLogger("ticketlock")
 
 _OURS_BYTES = 256
-_HEAD_BYTES = 16 * 1_024
-"""Room for the unit's head, a receipt and a lock."""
 _AT_ONCE = 200
 """Requests between two looks at the lease."""
 _MARKS_TOGETHER = MOST_ACTIONS - 1
@@ -78,7 +76,7 @@ class MarkedCommit:
         room = MOST_ACTIONS - 1 - (commit.name is not None) - (commit.lock_check is not None)
         only_read = [place for place in places if not place.writes]
         # What is only read is checked in the deciding write, as far as there is room; the rest is marked.
-        self._checked = next(_together(only_read, room), [])
+        self._checked = next(that_fit_together(only_read, room), [])
         marked = only_read[len(self._checked) :]
         self._marked = [place for place in places if place.writes] + marked
         self._has_read_marks = bool(marked)
@@ -206,7 +204,7 @@ class MarkedCommit:
         alone = [place for place in left if self._has_version(place)]
         together = [place for place in left if not self._has_version(place)]
         batches: list[tuple[Request, list[Place]]] = [(self._mark(place), [place]) for place in alone[:_AT_ONCE]]
-        for batch in islice(_together(together, _MARKS_TOGETHER), _AT_ONCE):
+        for batch in islice(that_fit_together(together, _MARKS_TOGETHER), _AT_ONCE):
             # A late copy would mark what somebody has deleted meanwhile: not once the unit has ended.
             writes = (*(self._mark(place) for place in batch), self._heads.is_pending(self._head))
             batches.append((TransactWrite(writes), batch))
@@ -350,7 +348,7 @@ class MarkedCommit:
             unmark(place.table.name, place.key, place.table.key_names[0], self._kind_of(place), self._marks)
             for place in self._standing.values()
         ]
-        for batch in _cut(unmarked, _AT_ONCE):
+        for batch in cut(unmarked, _AT_ONCE):
             for reply in (yield Together(tuple(batch))):
                 if isinstance(reply, TableError):
                     _log.warning("a mark of the unit %s was not taken off yet: %s", self._head.unit, reply)
@@ -372,7 +370,7 @@ class MarkedCommit:
             _log.warning("the unit %s is committed, and not finished yet: %s", unit, error)
 
     def _all(self, requests: Sequence[Request]) -> ForkingSteps[None]:
-        for batch in _cut(requests, _AT_ONCE):
+        for batch in cut(requests, _AT_ONCE):
             failed = None
             for reply in (yield Together(tuple(batch))):
                 if isinstance(reply, TableError):
@@ -389,21 +387,3 @@ class MarkedCommit:
 
 def _is_committed(row: Item | None) -> bool:
     return row is not None and Head.of(row).state == "committed"
-
-
-def _together(places: Sequence[Place], most: int) -> Iterator[list[Place]]:
-    """Those that fit into one transaction, beside a head: DynamoDB counts the items as they stand, too."""
-    batch: list[Place] = []
-    left_bytes = MOST_BYTES - _HEAD_BYTES
-    for place in places:
-        if len(batch) == most or place.size_bytes > left_bytes:
-            yield batch
-            batch, left_bytes = [], MOST_BYTES - _HEAD_BYTES
-        batch.append(place)
-        left_bytes -= place.size_bytes
-    if batch:
-        yield batch
-
-
-def _cut(whole: Sequence[Any], most: int) -> Iterator[Any]:
-    return (whole[begin : begin + most] for begin in range(0, len(whole), most))

@@ -10,6 +10,7 @@ from enum import Enum
 
 from ticketlock._expressions._values import Item as Attributes
 from ticketlock._expressions._values import canonical_item
+from ticketlock.units._batches import cut
 from ticketlock.units._heads import Head, Heads
 from ticketlock.units._marks import Mark, Marks
 from ticketlock.units._meeting import Marked, Meeting, read_entries
@@ -63,7 +64,7 @@ class Reading:
     def eventually(self, wanted: Sequence[Wanted]) -> ForkingSteps[list[Attributes | None]]:
         """Images, each by itself: what stands in one of the copies of the item."""
         found: list[Attributes | None] = []
-        for batch in _cut(wanted):
+        for batch in cut(wanted, MOST_TOGETHER):
             if len(batch) == 1:
                 reply: Reply = yield Get(batch[0].table.name, batch[0].key, is_consistent=False)
             else:
@@ -74,7 +75,7 @@ class Reading:
     def committed(self, wanted: Sequence[Wanted]) -> ForkingSteps[list[Attributes | None]]:
         """Images; up to 100 of one instant, of more each 100."""
         images: list[Attributes | None] = []
-        for batch in _cut(wanted):
+        for batch in cut(wanted, MOST_TOGETHER):
             found = None
             while found is None:
                 items, heads = yield from self._of_one_instant(batch)
@@ -85,7 +86,7 @@ class Reading:
     def serializable(self, wanted: Sequence[Wanted]) -> ForkingSteps[list[Item | None]]:
         """Items with our attributes, as a unit may write them: those of units that have ended are finished first."""
         found: list[Item | None] = []
-        for batch in _cut(wanted):
+        for batch in cut(wanted, MOST_TOGETHER):
             while True:
                 items, heads = yield from self._of_one_instant(batch)
                 marked = [met for each, item in zip(batch, items, strict=True) if (met := self._met(each, item))]
@@ -182,7 +183,3 @@ def _same(before: Head | None, after: Head | None) -> bool:
 
 def _state(head: Head | None) -> str | None:
     return None if head is None or head.is_closed else head.state
-
-
-def _cut(wanted: Sequence[Wanted]) -> list[Sequence[Wanted]]:
-    return [wanted[begin : begin + MOST_TOGETHER] for begin in range(0, len(wanted), MOST_TOGETHER)]

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ticketlock.errors import InvalidUnitRequest, TableError
+from ticketlock.units._batches import cut
 from ticketlock.units._finishing import close, finish, unmark
 from ticketlock.units._heads import Head, Heads
 from ticketlock.units._marks import Marks
@@ -84,8 +85,7 @@ def _sweep_one(seen: Head, now: Moment, heads: Heads, marks: Marks, swept: Swept
 def _finish(head: Head, entries: Sequence[Entry], marks: Marks) -> ForkingSteps[int]:
     """Look at every item of a unit that has ended; how many had its mark."""
     count = 0
-    for begin in range(0, len(entries), MOST_TOGETHER):
-        batch = entries[begin : begin + MOST_TOGETHER]
+    for batch in cut(entries, MOST_TOGETHER):
         reply: Reply = yield GetMany([(entry.table, entry.key) for entry in batch])
         left = [
             _ended(head, entry, item, marks)
