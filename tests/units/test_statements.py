@@ -7,7 +7,7 @@ import pytest
 from boto3.dynamodb.conditions import Attr
 from kit.units import VERSION, Books, Key, Party, some_account, some_line
 
-from ticketlock.errors import ConditionFailed
+from ticketlock.errors import ConditionFailed, InvalidUnitRequest
 
 ENOUGH = "balance >= :n"
 
@@ -159,6 +159,21 @@ def test_a_condition_stands_beside_the_names_and_values_of_the_update(books: Boo
             condition=Attr("balance").gte(5) & Attr("id").begins_with("account-") & Attr("closed").not_exists(),
         )
     assert books.balance(account) == 95
+
+
+def test_an_update_that_does_not_fit_the_item_names_the_item_and_the_unit_goes_on(
+    books: Books, ann: Party, account: Key
+) -> None:
+    missing = some_account()
+    with ann.begin() as unit:
+        with pytest.raises(InvalidUnitRequest) as refused:
+            unit.update(ann.accounts, missing, "SET balance = balance + :n", {":n": 1})
+        unit.update(ann.accounts, account, "SET balance = :n", {":n": 1})
+    assert refused.value.field == "update"
+    assert missing["id"] in str(refused.value)
+    assert ann.accounts.name in str(refused.value)
+    assert books.balance(account) == 1
+    assert books.raw("accounts", missing) is None
 
 
 def test_what_follows_a_failed_condition_is_not_sent(books: Books, ann: Party, account: Key, other: Key) -> None:

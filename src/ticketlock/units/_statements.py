@@ -50,12 +50,15 @@ class Statement:
             ConditionFailed: its condition does not hold.
             InvalidUnitRequest: an expression is wrong, or does not fit the item.
         """
-        with refusing(self.kind):
+        try:
             if not self.expressions.condition_holds(image):
                 key = PYTHON.back(self.key) or {}
                 raise ConditionFailed(self.table.name, key, self.parameters["ConditionExpression"])
             if self.change is not None:
                 return self.change.applied_to(image, self.key)
+        except (ExpressionInvalid, ItemInvalid) as error:
+            item = f"the item {PYTHON.back(self.key)} of {self.table.name} as it is"
+            raise InvalidUnitRequest(self.kind, error.message, f"what DynamoDB takes for {item}") from error
         return {"put": self.item, "delete": None, "check": image}[self.kind]
 
 
