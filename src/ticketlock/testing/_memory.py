@@ -45,6 +45,8 @@ class MemoryDynamoDB:
         sent: the requests so far.
         faults: what becomes of the next requests, in order; None lets one pass.
         ongoing: the transactions that were begun with ``in_steps`` and are not over, oldest first.
+        comes_next: a function of how many items of a TransactWriteItems are left to be changed, which returns the
+            position of the one that is next: DynamoDB promises no order. The first, unless you set it.
         meta: what a client has there, as far as ``LockTable`` looks.
     """
 
@@ -61,6 +63,14 @@ class MemoryDynamoDB:
         self.meta = SimpleNamespace(config=config, region_name="us-east-1", endpoint_url=ENDPOINT)
         if lock_table is not None:
             self._service.tables.add(Table(lock_table, ("pk", "sk"), ttl_attribute="expiresAt"))
+
+    @property
+    def comes_next(self) -> Callable[[int], int]:
+        return self._service.tables.transactions.comes_next
+
+    @comes_next.setter
+    def comes_next(self, chosen: Callable[[int], int]) -> None:
+        self._service.tables.transactions.comes_next = chosen
 
     @property
     def client(self) -> "DynamoDBClient":

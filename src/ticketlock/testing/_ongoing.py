@@ -30,6 +30,10 @@ class _Known:
     at_ms: float
 
 
+def _the_first(_left: int) -> int:
+    return 0
+
+
 class Transactions:
     """The transactions of a service.
 
@@ -37,11 +41,15 @@ class Transactions:
         wall_ms: the service's time.
         take_ms: for how long each is at work on its items after it has changed them; its sender is answered at once: it
             meets a conflict as well if it writes again before.
+
+    Attributes:
+        comes_next: which of so many items that are left is changed next.
     """
 
     def __init__(self, wall_ms: Callable[[], int], take_ms: int = 0) -> None:
         self._wall_ms = wall_ms
         self._take_ms = take_ms
+        self.comes_next: Callable[[int], int] = _the_first
         self._known: dict[str, _Known] = {}
         self._at_work_until_ms: dict[Any, float] = {}
 

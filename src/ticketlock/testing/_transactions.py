@@ -2,7 +2,8 @@
 
 As DynamoDB's are described in "Distributed Transactions at Scale in Amazon DynamoDB"
 (https://www.usenix.org/conference/atc23/presentation/idziorek). One that writes is prepared item by item: its condition
-is looked at, and the item is taken. Then it is decided; then it is applied, item by item. Until its own item is applied
+is looked at, and the item is taken. Then it is decided; then it is applied, item by item, in no
+certain order. Until its own item is applied
 a plain read finds what stood there before: two of them may see half a transaction. Writes and other transactions find
 the item taken, and are refused. One that reads takes nothing: it reads all of its items, and then looks whether any of
 them was changed, or taken, meanwhile.
@@ -72,8 +73,9 @@ def transact_write_items(tables: Tables, parameters: Parameters) -> Steps:
         # Refused, or nobody goes on with it: the items that it took are free again.
         transactions.was_refused(token, taken)
         raise
-    for plan in plans:
+    while plans:
         yield
+        plan = plans.pop(transactions.comes_next(len(plans)))
         plan.carry_out()
         transactions.has_changed(plan.item)
     transactions.was_completed(token)

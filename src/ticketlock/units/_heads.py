@@ -9,7 +9,7 @@ from ticketlock.units._packing import INLINE_BYTES, Entry, packed, unpacked
 from ticketlock.units._rows import row_key
 from ticketlock.wire._attributes import TIME_TO_LIVE, Item, integer, number
 from ticketlock.wire._conditions import every
-from ticketlock.wire._item_requests import Get
+from ticketlock.wire._item_requests import Get, GetTogether
 from ticketlock.wire._requests import Attributes, Scan, Write
 
 LEASE_MS = 60_000
@@ -111,6 +111,10 @@ class Heads:
     def read(self, unit: str) -> Get:
         """Read a head."""
         return Get(self.table, head_key(unit))
+
+    def read_together(self, units: Sequence[str]) -> GetTogether:
+        """Read up to 100 heads, as of one instant in the order of all transactions."""
+        return GetTogether([(self.table, head_key(unit)) for unit in units])
 
     def scan(self, after: Attributes | None) -> Scan:
         """A page of the heads that may not be forgotten yet."""

@@ -101,17 +101,20 @@ class Reading:
     def _of_one_instant(self, batch: Sequence[Wanted]) -> ForkingSteps[tuple[list[Item | None], Records]]:
         """Items as of one instant, and what had become of the units that have marked them, at that instant.
 
-        A unit that is pending afterwards was pending at that instant, and one that was committed before was so, too; of
-        one that was committed in between it is not known: the items are read again.
+        The heads are read in a transaction, too: the service may be done with what a deciding transaction has checked,
+        and let others write it, before it has changed the head, which a plain read would still find pending. A unit
+        that is pending afterwards was pending at that instant, and one that was committed before was so, too; of one
+        that was committed in between it is not known: the items are read again.
         """
         before: Records = {}
         while True:
             items = yield from self._together(batch)
             units = {met.mark.unit for each, item in zip(batch, items, strict=True) if (met := self._met(each, item))}
             after: Records = {}
-            for unit in sorted(units):
-                reply: Reply = yield self._heads.read(unit)
-                after[unit] = Head.of(reply.item) if reply.item is not None else None
+            if units:
+                reply: Reply = yield self._heads.read_together(sorted(units))
+                heads = (Head.of(row) if row is not None else None for row in reply.items)
+                after = dict(zip(sorted(units), heads, strict=True))
             if all(_tells(after[unit]) or (unit in before and _same(before[unit], after[unit])) for unit in units):
                 return items, after
             before = after

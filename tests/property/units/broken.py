@@ -10,7 +10,7 @@ from property.on_purpose import BrokenOnPurpose
 from property.units import changes
 from property.units.casts import CHECKS, CUTS, INSERTS, NO_REST, SLEEPERS, TOKENS, Cast
 from property.units.explore import Caps, run
-from property.units.mishaps import RATES, Mishaps
+from property.units.mishaps import NONE, RATES, Mishaps
 
 from ticketlock.units import (
     _facts,
@@ -207,6 +207,13 @@ VARIANTS: Mapping[str, Variant] = {
             ((Reading, "_of_one_instant", changes.of_one_instant_by_one_look),),
             Mishaps({"pause": 60}),
             cast=CUTS,
+        ),
+        Variant(
+            "heads read beside transactions",
+            by("cuts", *ISOLATION),
+            ((Heads, "read_together", changes.heads_read_plainly),),
+            NONE,
+            cast=replace(CHECKS, beside={"watcher": 20}),
         ),
         Variant("a cut by plain reads", by("cuts", *ISOLATION), ((Reading, "_together", changes.one_by_one),)),
         Variant(

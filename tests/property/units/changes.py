@@ -18,14 +18,14 @@ from ticketlock.errors import (
     UnitRolledBack,
 )
 from ticketlock.units import _commit, _finishing, _native, _reading, _sweeping
-from ticketlock.units._heads import Head, Heads
+from ticketlock.units._heads import Head, Heads, head_key
 from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Marked, Meeting
 from ticketlock.units._reading import Reading, Wanted
 from ticketlock.units._work import Place
 from ticketlock.wire._item_requests import Get
-from ticketlock.wire._requests import ForkingSteps, Pause, Reply, TransactWrite, Write
+from ticketlock.wire._requests import ForkingSteps, Pause, Reply, Request, TransactWrite, Write
 from ticketlock.wire._table_time import Moment
 
 ALWAYS = "attribute_not_exists(nothing)"
@@ -153,6 +153,19 @@ def of_one_instant_by_one_look(self: Reading, batch: Sequence[Wanted]) -> Forkin
         reply: Reply = yield self._heads.read(unit)
         after[unit] = Head.of(reply.item) if reply.item is not None else None
     return items, after
+
+
+def heads_read_plainly(self: Heads, units: Sequence[str]) -> Request:
+    """The heads are read beside transactions.
+
+    A marked unit has read an item, and is decided: the service is done with the check of that item, and not yet with
+    the head. Another unit writes the item. A reader finds that, and beside it the mark of the first unit, whose head
+    still says pending: it has seen the second unit and not the first, which must come before it.
+    """
+    return Get(self.table, head_key(units[0])) if len(units) == 1 else _READ_TOGETHER(self, units)
+
+
+_READ_TOGETHER = Heads.read_together
 
 
 def one_by_one(self: Reading, batch: Sequence[Wanted]) -> ForkingSteps[Any]:

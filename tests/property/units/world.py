@@ -118,6 +118,8 @@ class UnitsWorld:
 
     def __post_init__(self) -> None:
         self.memory = MemoryDynamoDB(lock_table=None, clock=self.time)
+        if self.in_steps is None:
+            self.memory.comes_next = lambda left: self.chance.pick(left) if left > 1 else 0
         for name, keys in TABLES.items():
             self._create(name, keys)
         # What was sent is not asked for: it would only grow.
@@ -542,9 +544,11 @@ def elements(item: Mapping[str, Any]) -> Value:
 
 
 def _written_by(call: Call) -> str | None:
-    """The unit that commits natively by a transaction, if one does."""
+    """The unit that a transaction decides, if it does: natively, or by its head."""
     for action in call.parameters["TransactItems"]:
         for asked in action.values():
+            if asked["TableName"] == UNITS and "#state = :committed" in asked.get("UpdateExpression", ""):
+                return str(asked["Key"]["unit"]["S"])
             if asked["TableName"] not in (UNITS, LOCKS):
                 unit = asked.get("ExpressionAttributeValues", {}).get(":unit") or asked.get("Item", {}).get(
                     MARKS.version
