@@ -2,14 +2,16 @@
 
 import os
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any
 
 import pytest
 from kit.engines import engine_names, first_on, wide_engine_names
 from kit.units import MARK, THREADS_ONLY, Books, Key, Killed, Lost, Party, UnitsWorld, some_account
 
-from ticketlock.errors import UnitContended, UnitRolledBack
+from ticketlock.errors import RequestNotApplied, UnitContended, UnitRolledBack
 from ticketlock.units import SERIALIZABLE
+from ticketlock.wire._requests import ForkingSteps, Together, TransactWrite
 
 LEASE_S = 60
 COPIES_S = 600
@@ -75,6 +77,28 @@ def test_more_than_a_hundred_items_are_committed_by_marks_with_two_writes_each_a
 
 
 @THREADS_ONLY
+def test_transactions_of_one_unit_which_all_check_its_record_are_sent_one_after_the_other(ann: Party) -> None:
+    """Side by side they would meet each other's conflicts."""
+    beside: list[int] = []
+
+    def noted(steps: ForkingSteps[None]) -> ForkingSteps[None]:
+        request = next(steps)
+        while True:
+            if isinstance(request, Together):
+                beside.append(sum(isinstance(each, TransactWrite) for each in request.requests))
+            reply = yield request
+            try:
+                request = steps.send(reply)
+            except StopIteration:
+                return
+
+    unit = ann.begin(engine="marked")
+    for _ in range(2 * 99 + 1):
+        unit.put(ann.accounts, {**some_account(), "balance": 1})
+    unit._follow(noted(unit._verbs.commit()))
+    assert [count for count in beside if count] == [1, 1, 1]
+
+
 def test_a_pending_unit_is_invisible(books: Books, ann: Party, ben: Party, account: Key) -> None:
     new, seen = some_account(), []
 
@@ -219,6 +243,46 @@ class TestAnotherUnitsMark:
         assert [books.balance(key) for key in keys] == [5, 100]
         sweep(ann)
         assert is_clean(books, keys)
+
+    def test_of_a_younger_one_is_rolled_back_by_a_unit_that_has_no_time_to_wait(
+        self, books: Books, ann: Party, ben: Party, keys: list[Key]
+    ) -> None:
+        older = ben.begin(timeout=0)
+        older.update(ben.accounts, keys[0], SET, {":balance": 5})
+        books.clock.advance(1)
+        with pytest.raises(UnitRolledBack):
+            self.meets(ann, keys, older.commit)
+        assert books.balance(keys[0]) == 5
+
+    def test_that_is_not_taken_off_in_time_leaves_no_doubt_about_the_unit_that_met_it(
+        self, books: Books, ann: Party, ben: Party, keys: list[Key]
+    ) -> None:
+        def collide() -> None:
+            books.clock.advance(LEASE_S + 3)
+            ben.loses(Lost.REPLY, 1, inf, "UpdateItem")
+            with pytest.raises(RequestNotApplied):
+                ben.changes(keys[0], 5)
+
+        with pytest.raises(UnitRolledBack):
+            self.meets(ann, keys, collide)
+
+    def test_is_waited_for_under_a_lease_that_is_renewed(
+        self, books: Books, ann: Party, ben: Party, keys: list[Key], account: Key
+    ) -> None:
+        def collide() -> None:
+            books.clock.advance(1)
+            (head,) = [row for row in books.everything()["units"] if row.get("state") == "pending"]
+            books.write("units", {**head, "leaseUntilMs": head["leaseUntilMs"] + 1_000_000})
+            waits = ben.begin(engine="marked", timeout=5 * LEASE_S)
+            for key in (account, keys[0]):
+                waits.update(ben.accounts, key, SET, {":balance": 5})
+            with pytest.raises(UnitContended):
+                waits.commit()
+
+        self.meets(ann, keys, collide)
+        renewed = [sent for sent in ben.line.sent if "#lease = :lease" in sent.parameters.get("UpdateExpression", "")]
+        assert len(renewed) >= 5
+        assert [books.balance(key) for key in keys] == [9, 9]
 
     def test_is_read_past_at_once(self, ann: Party, ben: Party, keys: list[Key]) -> None:
         seen = []

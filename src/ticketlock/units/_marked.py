@@ -198,13 +198,14 @@ class MarkedCommit:
             done = set(map(id, placed))
             left = [place for place in left if id(place) not in done]
             for each in met:
-                yield from self._meeting.pass_by(each)
+                yield from self._meeting.pass_by(each, self._keep_lease)
 
     def _batches(self, left: Sequence[Place]) -> list[tuple[Request, list[Place]]]:
         alone = [place for place in left if self._has_version(place)]
         together = [place for place in left if not self._has_version(place)]
         batches: list[tuple[Request, list[Place]]] = [(self._mark(place), [place]) for place in alone[:_AT_ONCE]]
-        for batch in islice(that_fit_together(together, _MARKS_TOGETHER), _AT_ONCE):
+        # One after the other: each takes the head, and meets a conflict where another one does.
+        for batch in islice(that_fit_together(together, _MARKS_TOGETHER), 1):
             # A late copy would mark what somebody has deleted meanwhile: not once the unit has ended.
             writes = (*(self._mark(place) for place in batch), self._heads.is_pending(self._head))
             batches.append((TransactWrite(writes), batch))
@@ -303,7 +304,7 @@ class MarkedCommit:
         if conflicts:
             raise conflict(conflicts)
         for each in met:
-            yield from self._meeting.pass_by(each)
+            yield from self._meeting.pass_by(each, self._keep_lease)
 
     def _ended(self, row: Item | None) -> TicketLockError:
         """Somebody else has ended it."""

@@ -6,10 +6,10 @@ Stearns, Lewis, "System Level Concurrency Control for Distributed Database Syste
 one, so no two wait for each other, and the oldest is never rolled back.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ticketlock.errors import TableError, UnitContended
+from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError, TableRefused, UnitContended
 from ticketlock.units._finishing import finish, unmark
 from ticketlock.units._heads import Head, Heads, entries_of
 from ticketlock.units._marks import Mark, Marks
@@ -73,25 +73,30 @@ class Meeting:
             if head.state == "pending":
                 return head, reply.now
             if head.state == "rolledBack":
-                yield self._unmark(met)
+                yield from self._ends(self._unmark(met))
                 return None
-            entry = yield from self.entry_of(head, met)
-            if entry is not None:
-                yield finish(entry, head.unit, self._marks)
+            entries = yield from read_entries(self._heads, head)
+            if entries is not None:
+                yield from self._ends(finish(_entry_of(entries, head, met), head.unit, self._marks))
                 return None
         # It has ended, and every item of it was as it should be: a mark that stands there yet has come late.
         again: Reply = yield Get(met.table, met.key)
         if again.item is not None and self._marks.mark_of(again.item) == met.mark:
-            yield self._unmark(met)
+            yield from self._ends(self._unmark(met))
         return None
 
-    def entry_of(self, head: Head, met: Marked) -> ForkingSteps[Entry | None]:
-        """What a committed unit writes to an item; None where its rows are gone."""
-        entries = yield from read_entries(self._heads, head)
-        return next((each for each in entries or () if each.is_of(met.table, met.key)), None)
+    def _ends(self, request: Write) -> ForkingSteps[None]:
+        """Do what another unit has left to be done: whether it happens now or comes late says nothing of this one."""
+        try:
+            yield request
+        except OutcomeUnknown as error:
+            raise RequestNotApplied(f"what another unit has left was not ended in time: {error}") from error
 
-    def pass_by(self, met: Marked) -> ForkingSteps[None]:
+    def pass_by(self, met: Marked, meanwhile: Callable[[], ForkingSteps[None]] | None = None) -> ForkingSteps[None]:
         """Wait until a unit's mark is off, or roll the unit back where this one is older.
+
+        Args:
+            meanwhile: what is to be done before each look.
 
         Raises:
             UnitContended: the time-out is over.
@@ -99,14 +104,19 @@ class Meeting:
         first_ms: int | None = None
         look_ms: float = _FIRST_LOOK_MS
         while (pending := (yield from self.resolve(met))) is not None:
+            if meanwhile is not None:
+                yield from meanwhile()
             head, now = pending
+            is_older = self._age < head.age
             first_ms = now.local_ms if first_ms is None else first_ms
             self._began_ms = now.local_ms if self._began_ms is None else self._began_ms
             if now.earliest_ms > head.lease_until_ms:
-                yield self._heads.roll_back(head.unit, now.latest_ms, lease_seen_ms=head.lease_until_ms)
-            elif self._age < head.age and now.local_ms - first_ms >= GRACE_MS:
-                yield self._heads.roll_back(head.unit, now.latest_ms, by=self._age[1])
-            elif now.local_ms - self._began_ms >= self._timeout_ms:
+                yield from self._ends(
+                    self._heads.roll_back(head.unit, now.latest_ms, lease_seen_ms=head.lease_until_ms)
+                )
+            elif is_older and now.local_ms - first_ms >= GRACE_MS:
+                yield from self._ends(self._heads.roll_back(head.unit, now.latest_ms, by=self._age[1]))
+            elif not is_older and now.local_ms - self._began_ms >= self._timeout_ms:
                 raise UnitContended(f"the unit {head.unit} was in the way for {self._timeout_ms / 1_000} s")
             else:
                 yield Pause(look_ms * (0.5 + self._jitter() / 2))
@@ -114,6 +124,17 @@ class Meeting:
 
     def _unmark(self, met: Marked) -> Write:
         return unmark(met.table, met.key, met.key_name, met.mark, self._marks)
+
+
+def _entry_of(entries: Sequence[Entry], head: Head, met: Marked) -> Entry:
+    for each in entries:
+        if each.is_of(met.table, met.key):
+            return each
+    # Nothing is undone of what it has committed.
+    raise TableRefused(
+        f"the unit {head.unit} is committed, and its mark stands in an item of {met.table} that it does not write: "
+        f"{dict(met.key)}; do all use the table by one name?"
+    )
 
 
 def read_entries(heads: Heads, head: Head) -> ForkingSteps[list[Entry] | None]:
