@@ -9,7 +9,7 @@ import pytest
 from kit.engines import engine_names, first_on, wide_engine_names
 from kit.units import MARK, THREADS_ONLY, Books, Key, Killed, Lost, Party, UnitsWorld, some_account
 
-from ticketlock.errors import RequestNotApplied, UnitContended, UnitRolledBack
+from ticketlock.errors import OutcomeUnknown, RequestNotApplied, UnitContended, UnitRolledBack
 from ticketlock.units import SERIALIZABLE
 from ticketlock.wire._requests import ForkingSteps, Together, TransactWrite
 
@@ -259,9 +259,12 @@ class TestAnotherUnitsMark:
     ) -> None:
         def collide() -> None:
             books.clock.advance(LEASE_S + 3)
+            unit = ben.begin(engine="native")
+            unit.update(ben.accounts, keys[0], SET, {":balance": 5})
             ben.loses(Lost.REPLY, 1, inf, "UpdateItem")
-            with pytest.raises(RequestNotApplied):
-                ben.changes(keys[0], 5)
+            with pytest.raises(RequestNotApplied) as told:
+                unit.commit()
+            assert not isinstance(told.value, OutcomeUnknown)
 
         with pytest.raises(UnitRolledBack):
             self.meets(ann, keys, collide)
@@ -271,7 +274,8 @@ class TestAnotherUnitsMark:
     ) -> None:
         def collide() -> None:
             books.clock.advance(1)
-            (head,) = [row for row in books.everything()["units"] if row.get("state") == "pending"]
+            mark = (books.raw("accounts", keys[0]) or {})[MARK]
+            head = books.raw("units", {"unit": mark["unit"], "row": "head"}) or {}
             books.write("units", {**head, "leaseUntilMs": head["leaseUntilMs"] + 1_000_000})
             waits = ben.begin(engine="marked", timeout=5 * LEASE_S)
             for key in (account, keys[0]):
