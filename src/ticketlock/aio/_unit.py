@@ -9,7 +9,7 @@ from ticketlock.units._low_level import LowLevelVerbs, Reply
 from ticketlock.units._reading import Isolation
 from ticketlock.units._tables import UnitTable
 from ticketlock.units._values import PYTHON
-from ticketlock.units._verbs import Verbs
+from ticketlock.units._verbs import Verbs, item_after, item_before
 from ticketlock.wire._requests import ForkingSteps
 
 Follow = Callable[[ForkingSteps[Any]], Coroutine[Any, Any, Any]]
@@ -64,8 +64,10 @@ class Unit:
         names: Mapping[str, str] | None = None,
     ) -> dict[str, Any] | None:
         """Put an item in the place of whatever has its key; returns the item that it replaces."""
-        before, _ = await self._follow(self._verbs.put(table, item, condition, values, names, PYTHON))
-        return PYTHON.back(before)
+        found: dict[str, Any] | None = await self._follow(
+            item_before(self._verbs.put(table, item, condition, values, names, PYTHON))
+        )
+        return found
 
     async def update(
         self,
@@ -80,8 +82,8 @@ class Unit:
     ) -> dict[str, Any] | None:
         """Change an item; returns the item after it."""
         steps = self._verbs.update(table, key, update, condition, values, names, PYTHON, blind=blind)
-        _, after = await self._follow(steps)
-        return PYTHON.back(after)
+        found: dict[str, Any] | None = await self._follow(item_after(steps))
+        return found
 
     async def delete(
         self,
@@ -93,8 +95,10 @@ class Unit:
         names: Mapping[str, str] | None = None,
     ) -> dict[str, Any] | None:
         """Delete an item, if there is one; returns the item that is deleted."""
-        before, _ = await self._follow(self._verbs.delete(table, key, condition, values, names, PYTHON))
-        return PYTHON.back(before)
+        found: dict[str, Any] | None = await self._follow(
+            item_before(self._verbs.delete(table, key, condition, values, names, PYTHON))
+        )
+        return found
 
     async def check(
         self,
@@ -105,8 +109,10 @@ class Unit:
         names: Mapping[str, str] | None = None,
     ) -> dict[str, Any] | None:
         """Make sure that a condition holds for an item, now and at the instant of the commit; returns the item."""
-        before, _ = await self._follow(self._verbs.check(table, key, condition, values, names, PYTHON))
-        return PYTHON.back(before)
+        found: dict[str, Any] | None = await self._follow(
+            item_before(self._verbs.check(table, key, condition, values, names, PYTHON))
+        )
+        return found
 
     async def commit(self) -> None:
         """Write everything, or nothing; a second time does nothing."""

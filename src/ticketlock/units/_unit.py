@@ -9,7 +9,7 @@ from ticketlock.units._low_level import LowLevelVerbs
 from ticketlock.units._reading import Isolation
 from ticketlock.units._tables import UnitTable
 from ticketlock.units._values import PYTHON
-from ticketlock.units._verbs import Verbs
+from ticketlock.units._verbs import Verbs, item_after, item_before
 from ticketlock.wire._requests import ForkingSteps
 
 Follow = Callable[[ForkingSteps[Any]], Any]
@@ -97,8 +97,10 @@ class Unit:
             ItemTooLarge: DynamoDB would not take the item.
             UnitContended, TableError: as of ``get``: the item is read first.
         """
-        before, _ = self._follow(self._verbs.put(table, item, condition, values, names, PYTHON))
-        return PYTHON.back(before)
+        found: dict[str, Any] | None = self._follow(
+            item_before(self._verbs.put(table, item, condition, values, names, PYTHON))
+        )
+        return found
 
     def update(
         self,
@@ -127,8 +129,9 @@ class Unit:
         Raises:
             ConditionFailed, InvalidUnitRequest, ItemTooLarge, UnitContended, TableError: as of ``put``.
         """
-        _, after = self._follow(self._verbs.update(table, key, update, condition, values, names, PYTHON, blind=blind))
-        return PYTHON.back(after)
+        steps = self._verbs.update(table, key, update, condition, values, names, PYTHON, blind=blind)
+        found: dict[str, Any] | None = self._follow(item_after(steps))
+        return found
 
     def delete(
         self,
@@ -148,8 +151,10 @@ class Unit:
         Returns:
             The item that is deleted; None where there was none.
         """
-        before, _ = self._follow(self._verbs.delete(table, key, condition, values, names, PYTHON))
-        return PYTHON.back(before)
+        found: dict[str, Any] | None = self._follow(
+            item_before(self._verbs.delete(table, key, condition, values, names, PYTHON))
+        )
+        return found
 
     def check(
         self,
@@ -168,8 +173,10 @@ class Unit:
         Returns:
             The item; None where there is none.
         """
-        before, _ = self._follow(self._verbs.check(table, key, condition, values, names, PYTHON))
-        return PYTHON.back(before)
+        found: dict[str, Any] | None = self._follow(
+            item_before(self._verbs.check(table, key, condition, values, names, PYTHON))
+        )
+        return found
 
     def commit(self) -> None:
         """Write everything, or nothing; a second time does nothing.

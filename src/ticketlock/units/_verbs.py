@@ -34,7 +34,7 @@ from ticketlock.units._reading import (
 from ticketlock.units._rows import NEVER_USED, Receipt, read_receipt
 from ticketlock.units._statements import Given, Kind, field_of_target, refusing, statement
 from ticketlock.units._tables import Tables, UnitTable
-from ticketlock.units._values import Python
+from ticketlock.units._values import PYTHON, Python
 from ticketlock.units._work import OURS_BYTES, Place, Work
 from ticketlock.units._writes import may_be_sent_blindly
 from ticketlock.wire._attributes import Item
@@ -85,6 +85,18 @@ State = Literal["open", "committing", "committed", "rolled back", "unknown"]
 _TOLD = {"committing": "on its way to be committed", "unknown": "over, and its outcome unknown"}
 Both = tuple[Attributes | None, Attributes | None]
 """An item before a statement and after it, in AttributeValues; None where there is none, or it was not looked at."""
+
+
+def item_before(steps: ForkingSteps[Both]) -> ForkingSteps[dict[str, Any] | None]:
+    """The item before a statement, in Python values: a step of it, so that an interrupt here ends the unit too."""
+    before, _ = yield from steps
+    return PYTHON.back(before)
+
+
+def item_after(steps: ForkingSteps[Both]) -> ForkingSteps[dict[str, Any] | None]:
+    """The same of the item after it."""
+    _, after = yield from steps
+    return PYTHON.back(after)
 
 
 class Verbs:
