@@ -230,6 +230,15 @@ def test_a_task_that_is_cancelled_at_any_request_finds_the_unit_over_and_leaves_
     assert number > {"native": 4, "marked": 11}[way]
 
 
+def test_all_tasks_that_ask_for_a_table_at_once_get_the_same(tables: OwnTables, names: list[str]) -> None:
+    async def main() -> None:
+        async with units_of(tables) as units:
+            for accounts in await asyncio.gather(*(units.table(tables.accounts) for _ in range(3))):
+                assert await units.get(accounts, {"id": names[0]}) == {"id": names[0], "balance": 100}
+
+    asyncio.run(main())
+
+
 def test_access_is_checked(run: Any) -> None:
     async def work(units: aio.Units, accounts: UnitTable) -> list[Any]:
         return await units.check_access([accounts])

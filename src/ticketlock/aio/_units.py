@@ -108,14 +108,14 @@ class Units:
         self._performer = UnitsTable(table_name, None, self._clocks)
         self._settings = Settings(table_name, Marks(prefix), timeout)
         self.VISIBLE: Visible = visible(self._settings.marks)
-        self._tables = Tables()
+        self._tables = Tables(table_name)
         self._client = client
         self._client_options = client_options or {}
         self._exit = AsyncExitStack()
         self._to_the_end = ToTheEnd()
 
     async def table(self, name: str) -> UnitTable:
-        """A table of yours, by its name: DynamoDB is asked for its key, once."""
+        """A table of yours, by its name or its ARN: DynamoDB is asked for its key, once."""
         return await self._performer.follow(self._tables.table(name))
 
     def begin(

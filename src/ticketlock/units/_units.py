@@ -99,12 +99,13 @@ class Units:
             self._performer = UnitsTable(table_name, client=client, clocks=self._clocks, sleep=sleep)
         self._settings = Settings(table_name, Marks(prefix), timeout)
         self.VISIBLE: Visible = visible(self._settings.marks)
-        self._tables = Tables()
+        self._tables = Tables(table_name)
 
     def table(self, name: str) -> UnitTable:
-        """A table of yours, by its name: DynamoDB is asked for its key, once.
+        """A table of yours, by its name or its ARN: DynamoDB is asked for its key, once.
 
         Raises:
+            InvalidUnitRequest: it is of another account or Region, or the units' own.
             TableNotFound: there is none.
             TableError: it could not be asked for.
         """

@@ -116,9 +116,9 @@ class Verbs:
             self._receipt = Receipt.of(reply.item)
             self.repeated = self._receipt.is_committed
 
-    def table(self, name: str) -> ForkingSteps[UnitTable]:
-        """A table by its name."""
-        return (yield from self._tables.table(name))
+    def table(self, given: str) -> ForkingSteps[UnitTable]:
+        """A table by its name or its ARN, as the low-level API takes them."""
+        return (yield from self._tables.table(given, "TableName"))
 
     # Reading.
 
