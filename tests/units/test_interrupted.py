@@ -186,3 +186,54 @@ def test_a_unit_whose_outcome_is_unknown_is_not_rolled_back(ann: Party, account:
         unit.commit()
     with pytest.raises(UnitFinished, match="unknown"):
         unit.rollback()
+
+
+class TestABlockInWhichAnInterruptWasCaught:
+    """Its caller believes that the unit goes on."""
+
+    @WHERE
+    def test_of_a_statement_does_not_end_as_if_it_were_committed(
+        self, books: Books, ann: Party, account: Key, other: Key, where: Lost
+    ) -> None:
+        def work() -> None:
+            with ann.begin() as unit:
+                unit.update(ann.accounts, account, SET, {":balance": 2})
+                ann.loses(where, 1)
+                with pytest.raises(Interrupt):
+                    unit.get(ann.accounts, other)
+
+        with pytest.raises(UnitFinished, match="ended without an error, but its unit .* is rolled back"):
+            work()
+        assert books.balance(account) == 100
+
+    def test_of_a_commit_says_that_its_outcome_is_unknown(self, ann: Party, account: Key) -> None:
+        def work() -> None:
+            with ann.begin() as unit:
+                unit.update(ann.accounts, account, SET, {":balance": 2})
+                ann.loses(Lost.INTERRUPTED_AFTER, 1)
+                with pytest.raises(Interrupt):
+                    unit.commit()
+
+        with pytest.raises(UnitFinished, match="its outcome unknown"):
+            work()
+
+    def test_ends_silently_if_the_caller_has_rolled_back(self, books: Books, ann: Party, account: Key) -> None:
+        with ann.begin() as unit:
+            ann.loses(Lost.INTERRUPTED_BEFORE, 1)
+            with pytest.raises(Interrupt):
+                unit.update(ann.accounts, account, SET, {":balance": 2})
+            unit.rollback()
+        assert books.balance(account) == 100
+
+    @THREADS_ONLY
+    def test_returns_no_result_of_the_function(self, books: Books, ann: Party, account: Key) -> None:
+        @ann.units.transactional()
+        def work(*, unit: Unit) -> str:
+            ann.loses(Lost.INTERRUPTED_BEFORE, 1)
+            with pytest.raises(Interrupt):
+                unit.update(ann.accounts, account, SET, {":balance": 2})
+            return "done"
+
+        with pytest.raises(UnitFinished):
+            work()
+        assert books.balance(account) == 100

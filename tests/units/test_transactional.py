@@ -118,6 +118,20 @@ def test_what_another_try_may_do_better_runs_again_until_the_last_try(units: Uni
     assert len(set(tried)) == 3
 
 
+def test_what_is_raised_after_the_function_has_committed_by_hand_does_not_run_again(
+    tables: OwnTables, units: Units, accounts: UnitTable, name: str
+) -> None:
+    @units.transactional()
+    def count(*, unit: Unit) -> None:
+        add_one(unit, accounts, name)
+        unit.commit()
+        raise UnitConflict([("carts", {"id": "of another unit"})])
+
+    with pytest.raises(UnitConflict, match="of another unit"):
+        count()
+    assert tables.balance(name) == 101
+
+
 @pytest.mark.parametrize(
     "error",
     [

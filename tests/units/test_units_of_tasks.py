@@ -230,6 +230,49 @@ def test_a_task_that_is_cancelled_at_any_request_finds_the_unit_over_and_leaves_
     assert number > {"native": 4, "marked": 11}[way]
 
 
+class TestABlockInWhichATimeOutWasCaught:
+    """Its caller believes that the unit goes on."""
+
+    @pytest.mark.parametrize("operation", ["GetItem", "TransactWriteItems"])
+    @pytest.mark.parametrize("how", ["block", "decorator"])
+    def test_does_not_end_as_if_it_were_committed(
+        self, tables: OwnTables, names: list[str], operation: str, how: str
+    ) -> None:
+        async def main() -> None:
+            may_go_on = asyncio.Event()
+
+            async def hold_back(**_: Any) -> None:
+                caught.reschedule(asyncio.get_running_loop().time())
+                await may_go_on.wait()
+
+            async with own_client(tables) as dynamodb, aio.Units(tables.units_name, client=dynamodb) as units:
+                accounts = await units.table(tables.accounts)
+
+                async def work(*, unit: aio.Unit) -> str:
+                    nonlocal caught
+                    await move(unit, accounts, names)
+                    dynamodb.meta.events.register(f"before-call.dynamodb.{operation}", hold_back)
+                    with pytest.raises(TimeoutError):
+                        async with asyncio.timeout(None) as caught:
+                            await (unit.commit() if held_is_the_commit else unit.get(accounts, {"id": some_name()}))
+                    return "done"
+
+                async def in_a_block() -> None:
+                    async with units.begin() as unit:
+                        await work(unit=unit)
+
+                caught, held_is_the_commit = asyncio.timeout(None), operation == "TransactWriteItems"
+                try:
+                    with pytest.raises(UnitFinished, match="ended without an error, but its unit"):
+                        await (in_a_block() if how == "block" else units.transactional()(work)())
+                finally:
+                    may_go_on.set()
+
+        asyncio.run(main())
+        moved = [90, 110] if operation == "TransactWriteItems" else [100, 100]
+        assert [tables.balance(name) for name in names] == moved
+
+
 def test_all_tasks_that_ask_for_a_table_at_once_get_the_same(tables: OwnTables, names: list[str]) -> None:
     async def main() -> None:
         async with units_of(tables) as units:
@@ -280,6 +323,22 @@ class TestTransactional:
 
         assert run(work) == ["done", None]
         assert tables.balance(names[0]) == 101
+
+    def test_what_is_raised_after_the_function_has_committed_by_hand_does_not_run_again(
+        self, tables: OwnTables, run: Any, names: list[str]
+    ) -> None:
+        async def work(units: aio.Units, accounts: UnitTable) -> None:
+            @units.transactional()
+            async def transfer(*, unit: aio.Unit) -> None:
+                await move(unit, accounts, names)
+                await unit.commit()
+                raise UnitConflict([("carts", {"id": "of another unit"})])
+
+            await transfer()
+
+        with pytest.raises(UnitConflict, match="of another unit"):
+            run(work)
+        assert [tables.balance(name) for name in names] == [90, 110]
 
     def test_the_last_conflict_is_raised(self, run: Any) -> None:
         tried = []

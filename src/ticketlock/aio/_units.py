@@ -131,7 +131,7 @@ class Units:
         terms = self._settings.terms(
             self._clocks, name=name, isolation=isolation, under=under, timeout=timeout, engine=engine
         )
-        return self._unit(terms)
+        return self._unit(terms)[0]
 
     def transactional(
         self,
@@ -162,8 +162,9 @@ class Units:
             async def call(*args: Any, **kwargs: Any) -> Any:
                 tries = calls.tries(self._settings, self._clocks, args, kwargs)
                 while True:
+                    unit, verbs = self._unit(tries.terms)
                     try:
-                        async with self._unit(tries.terms) as unit:
+                        async with unit:
                             if unit.repeated:
                                 return None
                             result: Any = function(*args, **{**kwargs, unit_as: unit})
@@ -172,7 +173,7 @@ class Units:
                             TRANSACTIONAL.check_is_over(function, result)
                             return result
                     except AGAIN:
-                        if tries.is_the_last():
+                        if not verbs.may_run_again or tries.is_the_last():
                             raise
                     await self._performer.drive(tries.wait())
 
@@ -228,6 +229,6 @@ class Units:
     async def __aexit__(self, *_: object) -> None:
         await asyncio.shield(self.close())
 
-    def _unit(self, terms: Terms) -> Unit:
+    def _unit(self, terms: Terms) -> tuple[Unit, Verbs]:
         verbs = Verbs(terms, self._settings.units_table, self._tables, self._settings.marks)
-        return Unit(verbs, self._performer.follows(verbs), self._to_the_end)
+        return Unit(verbs, self._performer.follows(verbs), self._to_the_end), verbs

@@ -181,12 +181,14 @@ class Unit:
             UnitContended: another unit was in the way until the time-out; nothing was written, run it again.
             UnitRolledBack: somebody else has rolled it back; nothing was written, run it again.
             UnitTooLarge: there is too much of it; nothing was written.
-            UnitFinished: it was rolled back before, or an interrupt has left its outcome unknown.
+            UnitFinished: it was rolled back before, or an interrupt has left its outcome unknown. The end of the block
+                raises it, too, if an interrupt has ended the unit inside and was caught there.
             OutcomeUnknown: no answer came; it may or may not be committed. Of a unit with a name, ``Units.outcome``
                 finds out which.
             TableError: another one; nothing was written.
         """
-        self._follow(self._verbs.commit())
+        with self._verbs.telling():
+            self._follow(self._verbs.commit())
 
     def rollback(self) -> None:
         """Forget everything; nothing was written. A second time does nothing.

@@ -137,7 +137,7 @@ class Units:
         terms = self._settings.terms(
             self._clocks, name=name, isolation=isolation, under=under, timeout=timeout, engine=engine
         )
-        return self._unit(terms)
+        return self._unit(terms)[0]
 
     def transactional(
         self,
@@ -155,7 +155,8 @@ class Units:
 
         What the function raises rolls back, and goes on. After ``UnitConflict``, ``UnitRolledBack`` and
         ``UnitContended`` the function runs again, in a new unit of the age of the first: what it does beside the unit
-        it must be able to do twice. It waits before that: up to 25 ms, twice as long each time, at most a second.
+        it must be able to do twice. It waits before that: up to 25 ms, twice as long each time, at most a second. If
+        its own unit is committed by then, or may be, the error is raised.
 
         Args:
             tries: how many times it runs at most; then the last error is raised.
@@ -185,15 +186,16 @@ class Units:
             def call(*args: Any, **kwargs: Any) -> Any:
                 tries = calls.tries(self._settings, self._clocks, args, kwargs)
                 while True:
+                    unit, verbs = self._unit(tries.terms)
                     try:
-                        with self._unit(tries.terms) as unit:
+                        with unit:
                             if unit.repeated:
                                 return None
                             result = function(*args, **{**kwargs, unit_as: unit})
                             TRANSACTIONAL.check_is_over(function, result)
                             return result
                     except AGAIN:
-                        if tries.is_the_last():
+                        if not verbs.may_run_again or tries.is_the_last():
                             raise
                     self._performer.drive(tries.wait())
 
@@ -264,6 +266,6 @@ class Units:
         """
         return self._performer.follow(sweep(Heads(self._settings.units_table), self._settings.marks))
 
-    def _unit(self, terms: Terms) -> Unit:
+    def _unit(self, terms: Terms) -> tuple[Unit, Verbs]:
         verbs = Verbs(terms, self._settings.units_table, self._tables, self._settings.marks)
-        return Unit(verbs, self._performer.follows(verbs))
+        return Unit(verbs, self._performer.follows(verbs)), verbs

@@ -2,7 +2,8 @@
 
 import logging
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -14,6 +15,7 @@ from ticketlock.errors import (
     OutcomeUnknown,
     TicketLockError,
     UnitFinished,
+    UnitForgotten,
     UnitTooLarge,
 )
 from ticketlock.units._commit import MOST_ACTIONS, MOST_BYTES, Commit, Fate, conflict
@@ -107,6 +109,7 @@ class Verbs:
         self._reading = Reading(marks, self._heads, self._meeting)
         self._receipt: Receipt | None = None
         self._fate = Fate()
+        self._is_told = False
         self._marked: MarkedCommit | None = None
 
     def begin(self) -> ForkingSteps[None]:
@@ -257,7 +260,7 @@ class Verbs:
             yield from self.begin()
             if not self.repeated:
                 yield from self._commit()
-        except OutcomeUnknown:
+        except (OutcomeUnknown, UnitForgotten):
             self.state = "unknown"
             raise
         except TicketLockError:
@@ -332,20 +335,42 @@ class Verbs:
             raise conflict(changed)
 
     def leave(self, error: BaseException | None) -> ForkingSteps[None]:
-        """The end of a block: what is raised inside rolls back."""
-        if self.state != "open":
-            return
-        if error is None:
+        """The end of a block: what is raised inside rolls back.
+
+        Raises:
+            UnitFinished: the block has ended well, and the unit has not, and nobody was told so.
+        """
+        if self.state == "open" and error is None:
             yield from self.commit()
-        else:
+        elif self.state == "open":
             yield from self.rollback()
+        elif error is None and self.state != "committed" and not self._is_told:
+            became = _TOLD.get(self.state, self.state)
+            raise UnitFinished(
+                f"the block has ended without an error, but its unit {self.terms.unit} is {became}: an interrupt or a "
+                "cancellation of one of its methods was caught in the block"
+            )
 
     def rollback(self) -> ForkingSteps[None]:
         """Forget everything; nothing was written."""
         yield from ()
         if self.state != "rolled back":
             self._check_open()
-        self.state = "rolled back"
+        self.state, self._is_told = "rolled back", True
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Within the block the unit commits for a caller of its own, who is told if it does not."""
+        try:
+            yield
+        except TicketLockError:
+            self._is_told = self.state != "open"
+            raise
+
+    @property
+    def may_run_again(self) -> bool:
+        """Whether nothing of it was written, and nothing will be."""
+        return self.state in ("open", "rolled back")
 
     # Interrupts.
 
