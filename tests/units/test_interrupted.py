@@ -202,7 +202,7 @@ class TestABlockInWhichAnInterruptWasCaught:
                 with pytest.raises(Interrupt):
                     unit.get(ann.accounts, other)
 
-        with pytest.raises(UnitFinished, match="ended without an error, but its unit .* is rolled back"):
+        with pytest.raises(UnitFinished, match=r"ended without an error, but its unit .* is rolled back"):
             work()
         assert books.balance(account) == 100
 

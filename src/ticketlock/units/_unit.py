@@ -95,6 +95,7 @@ class Unit:
             ConditionFailed: the condition does not hold; nothing of the statement is in the unit, which may go on.
             InvalidUnitRequest: names the field that is wrong, and what is allowed.
             ItemTooLarge: DynamoDB would not take the item.
+            UnitConflict: others have changed the item since the unit read it at a lower level; the unit is over.
             UnitContended, TableError: as of ``get``: the item is read first.
         """
         before, _ = self._follow(self._verbs.put(table, item, condition, values, names, PYTHON))

@@ -140,7 +140,7 @@ class Verbs:
         if level is SERIALIZABLE:
             yield from self._read(places)
             for place in places:
-                place.is_checked = True
+                place.is_checked, place.glimpse = True, None
             return [python.back(place.image) for place in places]
         yield from self._read([place for place in places if place.blind is not None])
         # DynamoDB takes each key once.
@@ -148,6 +148,8 @@ class Verbs:
         read = self._reading.eventually if level is UNCOMMITTED else self._reading.committed
         found = yield from read([Wanted(place.table, place.key) for place in unread.values()])
         images = dict(zip(unread, found, strict=True))
+        for name, place in unread.items():
+            place.glimpse = (images[name],)
         return [python.back(place.image if place.is_read else images[id(place)]) for place in places]
 
     def _read(self, places: Sequence[Place]) -> ForkingSteps[None]:
@@ -237,6 +239,7 @@ class Verbs:
             place.blind = made
             return None, None
         yield from self._read([place])
+        self._check_as_glimpsed(place)
         before = place.image
         # Whether its condition holds is known of the item as it was read: what follows depends on it.
         place.is_checked = True
@@ -246,6 +249,13 @@ class Verbs:
         place.image = after
         place.is_written |= kind != "check"
         return before, after
+
+    def _check_as_glimpsed(self, place: Place) -> None:
+        """Refuse to go on with what is not as the caller saw it, at whatever level: what follows may rest on that."""
+        glimpse, place.glimpse = place.glimpse, None
+        if glimpse is not None and glimpse[0] != image_of(place.seen, self._work.marks):
+            self.state = "rolled back"
+            raise conflict([place])
 
     # Ends.
 
