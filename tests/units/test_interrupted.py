@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from kit.units import MARK, THREADS_ONLY, Books, Interrupt, Key, Lost, Party, UnitsWorld, some_account
 
-from ticketlock import UnitFinished
+from ticketlock import InvalidUnitRequest, UnitFinished
 from ticketlock.units import Unit
 
 LEASE_S, COPIES_S = 60, 600
@@ -236,4 +236,36 @@ class TestABlockInWhichAnInterruptWasCaught:
 
         with pytest.raises(UnitFinished):
             work()
+        assert books.balance(account) == 100
+
+
+@THREADS_ONLY
+@ENGINE
+class TestASignalHandlerThatUsesTheUnit:
+    def test_is_refused_and_the_unit_goes_on(self, books: Books, ann: Party, account: Key, engine: str) -> None:
+        refused = []
+
+        def handle_a_signal() -> None:
+            for use in (lambda: unit.get(ann.accounts, account), unit.commit, unit.rollback):
+                with pytest.raises((InvalidUnitRequest, UnitFinished)) as raised:
+                    use()
+                refused.append(type(raised.value))
+
+        with ann.begin(engine=engine) as unit:
+            ann.line.between["GetItem"] = handle_a_signal
+            unit.update(ann.accounts, account, SET, {":balance": 2})
+            ann.line.between["UpdateItem" if engine == "marked" else "TransactWriteItems"] = handle_a_signal
+        assert refused == [InvalidUnitRequest] * 3 + [UnitFinished] * 3
+        assert books.balance(account) == 2
+
+    def test_and_raises_what_it_was_told_ends_the_unit(
+        self, books: Books, ann: Party, account: Key, engine: str
+    ) -> None:
+        for operation in ("GetItem", "UpdateItem" if engine == "marked" else "TransactWriteItems"):
+            ann.line.between[operation] = lambda: unit.get(ann.accounts, account)
+            with pytest.raises((InvalidUnitRequest, UnitFinished)), ann.begin(engine=engine) as unit:
+                unit.update(ann.accounts, account, SET, {":balance": 2})
+            with pytest.raises(UnitFinished, match=r"rolled back:|unknown:"):
+                unit.get(ann.accounts, account)
+            assert MARK not in (books.raw("accounts", account) or {})
         assert books.balance(account) == 100

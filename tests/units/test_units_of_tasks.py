@@ -273,6 +273,47 @@ class TestABlockInWhichATimeOutWasCaught:
         assert [tables.balance(name) for name in names] == moved
 
 
+class TestTasksThatUseOneUnitAtOnce:
+    def test_are_refused_but_one_and_nothing_is_committed(self, tables: OwnTables, run: Any, names: list[str]) -> None:
+        async def work(units: aio.Units, accounts: UnitTable) -> None:
+            more: Any = ("SET balance = balance + :n", {":n": 1})
+            async with units.begin() as unit:
+                await asyncio.gather(*(unit.update(accounts, {"id": name}, *more) for name in (*names, names[0])))
+
+        with pytest.raises(InvalidUnitRequest, match="one thread or task at a time"):
+            run(work)
+        assert [tables.balance(name) for name in names] == [100, 100]
+
+    @pytest.mark.parametrize("end", ["commit", "rollback", "end of the block"])
+    def test_end_it_while_a_statement_is_under_way(self, tables: OwnTables, names: list[str], end: str) -> None:
+        async def main() -> None:
+            is_on_its_way, may_go_on = asyncio.Event(), asyncio.Event()
+
+            async def hold_back(**_: Any) -> None:
+                is_on_its_way.set()
+                await may_go_on.wait()
+
+            async with own_client(tables) as dynamodb, aio.Units(tables.units_name, client=dynamodb) as units:
+                accounts, unit = await units.table(tables.accounts), units.begin()
+                dynamodb.meta.events.register("before-call.dynamodb.GetItem", hold_back)
+                moving = asyncio.create_task(move(unit, accounts, names))
+                await asyncio.wait_for(is_on_its_way.wait(), PATIENCE_S)
+                ends = {"commit": unit.commit, "rollback": unit.rollback}
+                with pytest.raises(InvalidUnitRequest, match="one thread or task at a time"):
+                    await (ends[end]() if end in ends else unit.__aexit__(None, None, None))
+                may_go_on.set()
+                if end in ends:
+                    await moving
+                    await unit.commit()
+                else:
+                    with pytest.raises(UnitFinished, match="rolled back"):
+                        await moving
+
+        asyncio.run(main())
+        moved = [100, 100] if end == "end of the block" else [90, 110]
+        assert [tables.balance(name) for name in names] == moved
+
+
 def test_all_tasks_that_ask_for_a_table_at_once_get_the_same(tables: OwnTables, names: list[str]) -> None:
     async def main() -> None:
         async with units_of(tables) as units:

@@ -2,6 +2,7 @@
 
 import logging
 import random
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ from ticketlock.units._reading import (
     is_as_seen,
 )
 from ticketlock.units._rows import NEVER_USED, Receipt, read_receipt
-from ticketlock.units._statements import Given, Kind, field_of_target, refusing, statement
+from ticketlock.units._statements import Given, Kind, Statement, field_of_target, refusing, statement
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._values import Python
 from ticketlock.units._work import OURS_BYTES, Place, Work
@@ -110,6 +111,7 @@ class Verbs:
         self._receipt: Receipt | None = None
         self._fate = Fate()
         self._is_told = False
+        self._in_use = threading.Lock()
         self._marked: MarkedCommit | None = None
 
     def begin(self) -> ForkingSteps[None]:
@@ -129,7 +131,12 @@ class Verbs:
         self, wanted: Sequence[tuple[Any, Any]], isolation: Isolation | None, python: Python
     ) -> ForkingSteps[list[Any]]:
         """Items with the unit's own writes, None where there is none: those that it has not read yet of one instant."""
-        self._check_open()
+        with self._alone():
+            return (yield from self._get(wanted, isolation, python))
+
+    def _get(
+        self, wanted: Sequence[tuple[Any, Any]], isolation: Isolation | None, python: Python
+    ) -> ForkingSteps[list[Any]]:
         level = self.terms.isolation if isolation is None else isolation
         if not isinstance(level, Isolation):
             raise InvalidUnitRequest("isolation", isolation, "UNCOMMITTED, COMMITTED or SERIALIZABLE")
@@ -228,8 +235,11 @@ class Verbs:
         """
         item, phrase = python.item(field_of_target(kind), target), python.condition(condition)
         given = Given(item, phrase, python.values(values), python.names(names), update)
-        self._check_open()
-        made = statement(kind, self._tables.check_own(table), given, self._work.marks)
+        with self._alone():
+            made = statement(kind, self._tables.check_own(table), given, self._work.marks)
+            return (yield from self._evaluated(made, blind=blind))
+
+    def _evaluated(self, made: Statement, *, blind: bool) -> ForkingSteps[Both]:
         yield from self.begin()
         if self.repeated:
             return None, None
@@ -239,6 +249,8 @@ class Verbs:
             place.blind = made
             return None, None
         yield from self._read([place])
+        # Its block may have ended meanwhile, by an error in another task.
+        self._check_open()
         self._check_as_glimpsed(place)
         before = place.image
         # Whether its condition holds is known of the item as it was read: what follows depends on it.
@@ -247,7 +259,7 @@ class Verbs:
         if after is not None:
             made.table.check_item(after, "statement", _VERSION_BYTES)
         place.image = after
-        place.is_written |= kind != "check"
+        place.is_written |= made.kind != "check"
         return before, after
 
     def _check_as_glimpsed(self, place: Place) -> None:
@@ -263,7 +275,10 @@ class Verbs:
         """Write everything, or nothing."""
         if self.state == "committed":
             return
-        self._check_open()
+        with self._alone():
+            yield from self._commit_or_end()
+
+    def _commit_or_end(self) -> ForkingSteps[None]:
         # From now on: a commit whose caller is not there any more may be on its way still.
         self.state = "committing"
         try:
@@ -350,10 +365,14 @@ class Verbs:
         Raises:
             UnitFinished: the block has ended well, and the unit has not, and nobody was told so.
         """
-        if self.state == "open" and error is None:
-            yield from self.commit()
-        elif self.state == "open":
-            yield from self.rollback()
+        if self.state == "open":
+            try:
+                if error is None:
+                    yield from self.commit()
+            finally:
+                # What is raised may leave another of its verbs under way, whose statement is not in the unit then.
+                if self.state == "open":
+                    self.state = "rolled back"
         elif error is None and self.state != "committed" and not self._is_told:
             became = _TOLD.get(self.state, self.state)
             raise UnitFinished(
@@ -365,8 +384,9 @@ class Verbs:
         """Forget everything; nothing was written."""
         yield from ()
         if self.state != "rolled back":
-            self._check_open()
-        self.state, self._is_told = "rolled back", True
+            with self._alone():
+                self.state = "rolled back"
+        self._is_told = True
 
     @contextmanager
     def telling(self) -> Iterator[None]:
@@ -399,6 +419,24 @@ class Verbs:
             except TicketLockError as error:
                 _log.warning("the interrupted unit %s is left to its lease: %s", self.terms.unit, error)
             self.state = self._fate.became
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Within the block one verb is under way: beside another, a statement would be lost.
+
+        Raises:
+            InvalidUnitRequest: another one is, in another thread or task, or in what a signal handler has interrupted.
+            UnitFinished: it is over.
+        """
+        if not self._in_use.acquire(blocking=False):
+            self._check_open()
+            allowed = "a unit for one thread or task at a time: one of its methods is under way, await that first"
+            raise InvalidUnitRequest("unit", self.terms.unit, allowed)
+        try:
+            self._check_open()
+            yield
+        finally:
+            self._in_use.release()
 
     def _check_open(self) -> None:
         if self.state != "open":
