@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, assert_type
 
 import pytest
 from kit.units import some_name
@@ -166,6 +166,14 @@ def test_a_call_whose_name_was_committed_before_does_not_run(
 
     assert [count(name, [1]), count(name, part=[1]), count(name, [2])] == [101, None, 102]
     assert tables.balance(name) == 102
+
+
+def test_only_a_call_with_a_name_may_return_none_by_its_type(units: Units) -> None:
+    def work(*, unit: Unit) -> str:
+        return unit.id
+
+    assert_type(units.transactional()(work)(), str)
+    assert_type(units.transactional(name=some_name())(work)(), str | None)
 
 
 def test_a_name_may_be_made_by_a_function_of_the_arguments(units: Units, accounts: UnitTable, name: str) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Literal
+from typing import Any, Literal, assert_type
 
 import pytest
 from aiobotocore.config import AioConfig
@@ -360,7 +360,7 @@ class TestTransactional:
                 await unit.update(accounts, {"id": account}, "SET balance = balance + :n", {":n": 1})
                 return "done"
 
-            return [await count(names[0]), await count(names[0])]
+            return [assert_type(await count(names[0]), str | None), await count(names[0])]
 
         assert run(work) == ["done", None]
         assert tables.balance(names[0]) == 101

@@ -5,7 +5,7 @@ import functools
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from inspect import isawaitable
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, overload
 
 from ticketlock._decorating import Key
 from ticketlock.aio._make_client import make_client
@@ -133,6 +133,28 @@ class Units:
         )
         return self._unit(terms)[0]
 
+    @overload
+    def transactional(
+        self,
+        *,
+        tries: int = 10,
+        unit_as: str = "unit",
+        name: None = None,
+        isolation: Isolation = SERIALIZABLE,
+        timeout: Seconds | None = None,
+    ) -> Callable[[Callable[..., Coroutine[Any, Any, R]]], Callable[..., Coroutine[Any, Any, R]]]: ...
+
+    @overload
+    def transactional(
+        self,
+        *,
+        tries: int = 10,
+        unit_as: str = "unit",
+        name: Key,
+        isolation: Isolation = SERIALIZABLE,
+        timeout: Seconds | None = None,
+    ) -> Callable[[Callable[..., Coroutine[Any, Any, R]]], Callable[..., Coroutine[Any, Any, R | None]]]: ...
+
     def transactional(
         self,
         *,
@@ -141,7 +163,7 @@ class Units:
         name: Key | None = None,
         isolation: Isolation = SERIALIZABLE,
         timeout: Seconds | None = None,
-    ) -> Callable[[Callable[..., Coroutine[Any, Any, R]]], Callable[..., Coroutine[Any, Any, R]]]:
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Decorate a coroutine function: each call is a unit; see ``ticketlock.units.Units.transactional``.
 
         Raises:
@@ -152,7 +174,7 @@ class Units:
         wishes = Wishes(tries, unit_as, name, isolation, timeout)
         wishes.check(self._settings, self._clocks)
 
-        def decorate(function: Callable[..., Coroutine[Any, Any, R]]) -> Callable[..., Coroutine[Any, Any, R]]:
+        def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
             if isinstance(function, staticmethod | classmethod):
                 return type(function)(decorate(function.__func__))
             TRANSACTIONAL.check_is_awaited(function)

@@ -3,7 +3,7 @@
 import functools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ticketlock._decorating import Key
 from ticketlock.errors import TicketLockError
@@ -139,6 +139,28 @@ class Units:
         )
         return self._unit(terms)[0]
 
+    @overload
+    def transactional(
+        self,
+        *,
+        tries: int = 10,
+        unit_as: str = "unit",
+        name: None = None,
+        isolation: Isolation = SERIALIZABLE,
+        timeout: Seconds | None = None,
+    ) -> Callable[[Callable[..., R]], Callable[..., R]]: ...
+
+    @overload
+    def transactional(
+        self,
+        *,
+        tries: int = 10,
+        unit_as: str = "unit",
+        name: Key,
+        isolation: Isolation = SERIALIZABLE,
+        timeout: Seconds | None = None,
+    ) -> Callable[[Callable[..., R]], Callable[..., R | None]]: ...
+
     def transactional(
         self,
         *,
@@ -147,7 +169,7 @@ class Units:
         name: Key | None = None,
         isolation: Isolation = SERIALIZABLE,
         timeout: Seconds | None = None,
-    ) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Decorate a function: each call is a unit, which commits when the function returns.
 
             @units.transactional(name="transfer-{transfer_id}")
@@ -176,7 +198,7 @@ class Units:
         wishes = Wishes(tries, unit_as, name, isolation, timeout)
         wishes.check(self._settings, self._clocks)
 
-        def decorate(function: Callable[..., R]) -> Callable[..., R]:
+        def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
             if isinstance(function, staticmethod | classmethod):
                 return type(function)(decorate(function.__func__))
             TRANSACTIONAL.check_begins_at_once(function)
