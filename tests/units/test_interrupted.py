@@ -1,6 +1,7 @@
 """A unit that is interrupted, by a signal handler or a cancellation, is over, and leaves all of it or nothing."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -243,10 +244,10 @@ class TestABlockInWhichAnInterruptWasCaught:
 @ENGINE
 class TestASignalHandlerThatUsesTheUnit:
     def test_is_refused_and_the_unit_goes_on(self, books: Books, ann: Party, account: Key, engine: str) -> None:
-        refused = []
+        refused: list[type[Exception]] = []
 
         def handle_a_signal() -> None:
-            for use in (lambda: unit.get(ann.accounts, account), unit.commit, unit.rollback):
+            for use in (partial(unit.get, ann.accounts, account), unit.commit, unit.rollback):
                 with pytest.raises((InvalidUnitRequest, UnitFinished)) as raised:
                     use()
                 refused.append(type(raised.value))

@@ -304,6 +304,7 @@ class TestRefusals:
     def test_an_argument_that_is_wrong_is_told_at_once(self, units: Units, field: str, value: Any) -> None:
         def work(account: str, *, unit: Unit) -> None: ...
 
+        transactional: Any = units.transactional
         with pytest.raises(InvalidUnitRequest) as raised:
-            units.transactional(**{field: value})(work)
+            transactional(**{field: value})(work)
         assert raised.value.field == field

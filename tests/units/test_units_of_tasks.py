@@ -239,7 +239,7 @@ class TestABlockInWhichATimeOutWasCaught:
         self, tables: OwnTables, names: list[str], operation: str, how: str
     ) -> None:
         async def main() -> None:
-            may_go_on = asyncio.Event()
+            may_go_on, caught = asyncio.Event(), asyncio.timeout(None)
 
             async def hold_back(**_: Any) -> None:
                 caught.reschedule(asyncio.get_running_loop().time())
@@ -249,11 +249,10 @@ class TestABlockInWhichATimeOutWasCaught:
                 accounts = await units.table(tables.accounts)
 
                 async def work(*, unit: aio.Unit) -> str:
-                    nonlocal caught
                     await move(unit, accounts, names)
                     dynamodb.meta.events.register(f"before-call.dynamodb.{operation}", hold_back)
                     with pytest.raises(TimeoutError):
-                        async with asyncio.timeout(None) as caught:
+                        async with caught:
                             await (unit.commit() if held_is_the_commit else unit.get(accounts, {"id": some_name()}))
                     return "done"
 
@@ -261,7 +260,7 @@ class TestABlockInWhichATimeOutWasCaught:
                     async with units.begin() as unit:
                         await work(unit=unit)
 
-                caught, held_is_the_commit = asyncio.timeout(None), operation == "TransactWriteItems"
+                held_is_the_commit = operation == "TransactWriteItems"
                 try:
                     with pytest.raises(UnitFinished, match="ended without an error, but its unit"):
                         await (in_a_block() if how == "block" else units.transactional()(work)())
