@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from kit.units import Books, Key, Party, some_account
 
-from ticketlock.errors import UnitFinished
+from ticketlock.errors import UnitConflict, UnitFinished
 from ticketlock.units import Unit
 
 TAKE = "SET balance = balance - :n"
@@ -67,6 +67,17 @@ def test_a_second_commit_does_nothing(books: Books, ann: Party, account: Key) ->
         unit.commit()
         assert ann.sends(unit.commit) == []
     assert books.balance(account) == 90
+
+
+def test_a_block_ends_silently_whose_commit_by_hand_has_failed_and_said_so(
+    books: Books, ann: Party, ben: Party, account: Key
+) -> None:
+    with ann.begin() as unit:
+        unit.update(ann.accounts, account, TAKE, TEN)
+        ben.changes(account, 1)
+        with pytest.raises(UnitConflict):
+            unit.commit()
+    assert books.balance(account) == 1
 
 
 def test_a_second_rollback_does_nothing(ann: Party) -> None:

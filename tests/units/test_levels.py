@@ -3,7 +3,7 @@
 import pytest
 from kit.units import Books, Key, Party, some_account
 
-from ticketlock.errors import UnitConflict
+from ticketlock.errors import UnitConflict, UnitFinished
 from ticketlock.units import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation
 
 LOWER = [UNCOMMITTED, COMMITTED]
@@ -30,6 +30,42 @@ class TestBelowSerializable:
         with pytest.raises(UnitConflict):
             unit.commit()
         assert books.balance(account) == 1
+
+    @pytest.mark.parametrize("way", ["native", "marked"])
+    def test_what_it_writes_is_as_an_earlier_read_saw_it(
+        self, books: Books, ann: Party, ben: Party, account: Key, level: Isolation, way: str
+    ) -> None:
+        unit = ann.begin(isolation=level, engine=way)
+        seen = unit.get(ann.accounts, account)
+        assert seen is not None
+        ben.changes(account, 500)
+        with pytest.raises(UnitConflict) as refused:
+            unit.put(ann.accounts, {**account, "balance": seen["balance"] + 1})
+        assert refused.value.keys == ((books.tables["accounts"], account),)
+        with pytest.raises(UnitFinished, match="rolled back"):
+            unit.commit()
+        assert books.balance(account) == 500
+
+    def test_what_it_makes_is_still_not_there(self, books: Books, ann: Party, level: Isolation) -> None:
+        key = some_account()
+        unit = ann.begin(isolation=level)
+        assert unit.get(ann.accounts, key) is None
+        books.write("accounts", {**key, "balance": 500})
+        with pytest.raises(UnitConflict):
+            unit.put(ann.accounts, {**key, "balance": 1})
+        assert books.balance(key) == 500
+
+    @pytest.mark.parametrize("again", [None, SERIALIZABLE], ids=["at the same level", "at SERIALIZABLE"])
+    def test_what_it_writes_may_be_read_anew_before(
+        self, books: Books, ann: Party, ben: Party, account: Key, level: Isolation, again: Isolation | None
+    ) -> None:
+        with ann.begin(isolation=level) as unit:
+            unit.get(ann.accounts, account)
+            ben.changes(account, 500)
+            seen = unit.get(ann.accounts, account, isolation=again)
+            assert seen is not None
+            unit.put(ann.accounts, {**account, "balance": seen["balance"] + 1})
+        assert books.balance(account) == 501
 
     def test_a_second_read_sees_what_was_committed_between(
         self, ann: Party, ben: Party, account: Key, level: Isolation

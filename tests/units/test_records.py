@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kit.units import THREADS_ONLY, Books, Key, Lost, Party, UnitsWorld
 
-from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError, UnitForgotten, UnitRolledBack
+from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError, UnitFinished, UnitForgotten, UnitRolledBack
 from ticketlock.units import Unit
 
 pytestmark = THREADS_ONLY
@@ -143,4 +143,6 @@ class TestADecisionWithoutAnAnswer:
         with pytest.raises(UnitForgotten):
             unit.commit()
         assert slept
+        with pytest.raises(UnitFinished, match="its outcome unknown"):
+            unit.rollback()
         assert books.balance(account) == 0

@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, assert_type
 
 import pytest
 from kit.units import some_name
@@ -118,6 +118,20 @@ def test_what_another_try_may_do_better_runs_again_until_the_last_try(units: Uni
     assert len(set(tried)) == 3
 
 
+def test_what_is_raised_after_the_function_has_committed_by_hand_does_not_run_again(
+    tables: OwnTables, units: Units, accounts: UnitTable, name: str
+) -> None:
+    @units.transactional()
+    def count(*, unit: Unit) -> None:
+        add_one(unit, accounts, name)
+        unit.commit()
+        raise UnitConflict([("carts", {"id": "of another unit"})])
+
+    with pytest.raises(UnitConflict, match="of another unit"):
+        count()
+    assert tables.balance(name) == 101
+
+
 @pytest.mark.parametrize(
     "error",
     [
@@ -152,6 +166,14 @@ def test_a_call_whose_name_was_committed_before_does_not_run(
 
     assert [count(name, [1]), count(name, part=[1]), count(name, [2])] == [101, None, 102]
     assert tables.balance(name) == 102
+
+
+def test_only_a_call_with_a_name_may_return_none_by_its_type(units: Units) -> None:
+    def work(*, unit: Unit) -> str:
+        return unit.id
+
+    assert_type(units.transactional()(work)(), str)
+    assert_type(units.transactional(name=some_name())(work)(), str | None)
 
 
 def test_a_name_may_be_made_by_a_function_of_the_arguments(units: Units, accounts: UnitTable, name: str) -> None:
@@ -282,6 +304,7 @@ class TestRefusals:
     def test_an_argument_that_is_wrong_is_told_at_once(self, units: Units, field: str, value: Any) -> None:
         def work(account: str, *, unit: Unit) -> None: ...
 
+        transactional: Any = units.transactional
         with pytest.raises(InvalidUnitRequest) as raised:
-            units.transactional(**{field: value})(work)
+            transactional(**{field: value})(work)
         assert raised.value.field == field

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Literal
+from typing import Any, Literal, assert_type
 
 import pytest
 from aiobotocore.config import AioConfig
@@ -230,6 +230,98 @@ def test_a_task_that_is_cancelled_at_any_request_finds_the_unit_over_and_leaves_
     assert number > {"native": 4, "marked": 11}[way]
 
 
+class TestABlockInWhichATimeOutWasCaught:
+    """Its caller believes that the unit goes on."""
+
+    @pytest.mark.parametrize("operation", ["GetItem", "TransactWriteItems"])
+    @pytest.mark.parametrize("how", ["block", "decorator"])
+    def test_does_not_end_as_if_it_were_committed(
+        self, tables: OwnTables, names: list[str], operation: str, how: str
+    ) -> None:
+        async def main() -> None:
+            may_go_on, caught = asyncio.Event(), asyncio.timeout(None)
+
+            async def hold_back(**_: Any) -> None:
+                caught.reschedule(asyncio.get_running_loop().time())
+                await may_go_on.wait()
+
+            async with own_client(tables) as dynamodb, aio.Units(tables.units_name, client=dynamodb) as units:
+                accounts = await units.table(tables.accounts)
+
+                async def work(*, unit: aio.Unit) -> str:
+                    await move(unit, accounts, names)
+                    dynamodb.meta.events.register(f"before-call.dynamodb.{operation}", hold_back)
+                    with pytest.raises(TimeoutError):
+                        async with caught:
+                            await (unit.commit() if held_is_the_commit else unit.get(accounts, {"id": some_name()}))
+                    return "done"
+
+                async def in_a_block() -> None:
+                    async with units.begin() as unit:
+                        await work(unit=unit)
+
+                held_is_the_commit = operation == "TransactWriteItems"
+                try:
+                    with pytest.raises(UnitFinished, match="ended without an error, but its unit"):
+                        await (in_a_block() if how == "block" else units.transactional()(work)())
+                finally:
+                    may_go_on.set()
+
+        asyncio.run(main())
+        moved = [90, 110] if operation == "TransactWriteItems" else [100, 100]
+        assert [tables.balance(name) for name in names] == moved
+
+
+class TestTasksThatUseOneUnitAtOnce:
+    def test_are_refused_but_one_and_nothing_is_committed(self, tables: OwnTables, run: Any, names: list[str]) -> None:
+        async def work(units: aio.Units, accounts: UnitTable) -> None:
+            more: Any = ("SET balance = balance + :n", {":n": 1})
+            async with units.begin() as unit:
+                await asyncio.gather(*(unit.update(accounts, {"id": name}, *more) for name in (*names, names[0])))
+
+        with pytest.raises(InvalidUnitRequest, match="one thread or task at a time"):
+            run(work)
+        assert [tables.balance(name) for name in names] == [100, 100]
+
+    @pytest.mark.parametrize("end", ["commit", "rollback", "end of the block"])
+    def test_end_it_while_a_statement_is_under_way(self, tables: OwnTables, names: list[str], end: str) -> None:
+        async def main() -> None:
+            is_on_its_way, may_go_on = asyncio.Event(), asyncio.Event()
+
+            async def hold_back(**_: Any) -> None:
+                is_on_its_way.set()
+                await may_go_on.wait()
+
+            async with own_client(tables) as dynamodb, aio.Units(tables.units_name, client=dynamodb) as units:
+                accounts, unit = await units.table(tables.accounts), units.begin()
+                dynamodb.meta.events.register("before-call.dynamodb.GetItem", hold_back)
+                moving = asyncio.create_task(move(unit, accounts, names))
+                await asyncio.wait_for(is_on_its_way.wait(), PATIENCE_S)
+                ends = {"commit": unit.commit, "rollback": unit.rollback}
+                with pytest.raises(InvalidUnitRequest, match="one thread or task at a time"):
+                    await (ends[end]() if end in ends else unit.__aexit__(None, None, None))
+                may_go_on.set()
+                if end in ends:
+                    await moving
+                    await unit.commit()
+                else:
+                    with pytest.raises(UnitFinished, match="rolled back"):
+                        await moving
+
+        asyncio.run(main())
+        moved = [100, 100] if end == "end of the block" else [90, 110]
+        assert [tables.balance(name) for name in names] == moved
+
+
+def test_all_tasks_that_ask_for_a_table_at_once_get_the_same(tables: OwnTables, names: list[str]) -> None:
+    async def main() -> None:
+        async with units_of(tables) as units:
+            for accounts in await asyncio.gather(*(units.table(tables.accounts) for _ in range(3))):
+                assert await units.get(accounts, {"id": names[0]}) == {"id": names[0], "balance": 100}
+
+    asyncio.run(main())
+
+
 def test_access_is_checked(run: Any) -> None:
     async def work(units: aio.Units, accounts: UnitTable) -> list[Any]:
         return await units.check_access([accounts])
@@ -267,10 +359,26 @@ class TestTransactional:
                 await unit.update(accounts, {"id": account}, "SET balance = balance + :n", {":n": 1})
                 return "done"
 
-            return [await count(names[0]), await count(names[0])]
+            return [assert_type(await count(names[0]), str | None), await count(names[0])]
 
         assert run(work) == ["done", None]
         assert tables.balance(names[0]) == 101
+
+    def test_what_is_raised_after_the_function_has_committed_by_hand_does_not_run_again(
+        self, tables: OwnTables, run: Any, names: list[str]
+    ) -> None:
+        async def work(units: aio.Units, accounts: UnitTable) -> None:
+            @units.transactional()
+            async def transfer(*, unit: aio.Unit) -> None:
+                await move(unit, accounts, names)
+                await unit.commit()
+                raise UnitConflict([("carts", {"id": "of another unit"})])
+
+            await transfer()
+
+        with pytest.raises(UnitConflict, match="of another unit"):
+            run(work)
+        assert [tables.balance(name) for name in names] == [90, 110]
 
     def test_the_last_conflict_is_raised(self, run: Any) -> None:
         tried = []

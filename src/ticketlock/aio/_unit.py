@@ -116,7 +116,8 @@ class Unit:
 
     async def commit(self) -> None:
         """Write everything, or nothing; a second time does nothing."""
-        await self._end(self._verbs.commit(), "to commit")
+        with self._verbs.telling():
+            await self._end(self._verbs.commit(), "to commit")
 
     async def rollback(self) -> None:
         """Forget everything; nothing was written. A second time does nothing."""

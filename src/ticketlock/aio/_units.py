@@ -5,7 +5,7 @@ import functools
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from inspect import isawaitable
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, overload
 
 from ticketlock._decorating import Key
 from ticketlock.aio._make_client import make_client
@@ -108,14 +108,14 @@ class Units:
         self._performer = UnitsTable(table_name, None, self._clocks)
         self._settings = Settings(table_name, Marks(prefix), timeout)
         self.VISIBLE: Visible = visible(self._settings.marks)
-        self._tables = Tables()
+        self._tables = Tables(table_name)
         self._client = client
         self._client_options = client_options or {}
         self._exit = AsyncExitStack()
         self._to_the_end = ToTheEnd()
 
     async def table(self, name: str) -> UnitTable:
-        """A table of yours, by its name: DynamoDB is asked for its key, once."""
+        """A table of yours, by its name or its ARN: DynamoDB is asked for its key, once."""
         return await self._performer.follow(self._tables.table(name))
 
     def begin(
@@ -131,7 +131,29 @@ class Units:
         terms = self._settings.terms(
             self._clocks, name=name, isolation=isolation, under=under, timeout=timeout, engine=engine
         )
-        return self._unit(terms)
+        return self._unit(terms)[0]
+
+    @overload
+    def transactional(
+        self,
+        *,
+        tries: int = 10,
+        unit_as: str = "unit",
+        name: None = None,
+        isolation: Isolation = SERIALIZABLE,
+        timeout: Seconds | None = None,
+    ) -> Callable[[Callable[..., Coroutine[Any, Any, R]]], Callable[..., Coroutine[Any, Any, R]]]: ...
+
+    @overload
+    def transactional(
+        self,
+        *,
+        tries: int = 10,
+        unit_as: str = "unit",
+        name: Key,
+        isolation: Isolation = SERIALIZABLE,
+        timeout: Seconds | None = None,
+    ) -> Callable[[Callable[..., Coroutine[Any, Any, R]]], Callable[..., Coroutine[Any, Any, R | None]]]: ...
 
     def transactional(
         self,
@@ -141,7 +163,7 @@ class Units:
         name: Key | None = None,
         isolation: Isolation = SERIALIZABLE,
         timeout: Seconds | None = None,
-    ) -> Callable[[Callable[..., Coroutine[Any, Any, R]]], Callable[..., Coroutine[Any, Any, R]]]:
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Decorate a coroutine function: each call is a unit; see ``ticketlock.units.Units.transactional``.
 
         Raises:
@@ -152,7 +174,7 @@ class Units:
         wishes = Wishes(tries, unit_as, name, isolation, timeout)
         wishes.check(self._settings, self._clocks)
 
-        def decorate(function: Callable[..., Coroutine[Any, Any, R]]) -> Callable[..., Coroutine[Any, Any, R]]:
+        def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
             if isinstance(function, staticmethod | classmethod):
                 return type(function)(decorate(function.__func__))
             TRANSACTIONAL.check_is_awaited(function)
@@ -162,8 +184,9 @@ class Units:
             async def call(*args: Any, **kwargs: Any) -> Any:
                 tries = calls.tries(self._settings, self._clocks, args, kwargs)
                 while True:
+                    unit, verbs = self._unit(tries.terms)
                     try:
-                        async with self._unit(tries.terms) as unit:
+                        async with unit:
                             if unit.repeated:
                                 return None
                             result: Any = function(*args, **{**kwargs, unit_as: unit})
@@ -172,7 +195,7 @@ class Units:
                             TRANSACTIONAL.check_is_over(function, result)
                             return result
                     except AGAIN:
-                        if tries.is_the_last():
+                        if not verbs.may_run_again or tries.is_the_last():
                             raise
                     await self._performer.drive(tries.wait())
 
@@ -228,6 +251,6 @@ class Units:
     async def __aexit__(self, *_: object) -> None:
         await asyncio.shield(self.close())
 
-    def _unit(self, terms: Terms) -> Unit:
+    def _unit(self, terms: Terms) -> tuple[Unit, Verbs]:
         verbs = Verbs(terms, self._settings.units_table, self._tables, self._settings.marks)
-        return Unit(verbs, self._performer.follows(verbs), self._to_the_end)
+        return Unit(verbs, self._performer.follows(verbs), self._to_the_end), verbs

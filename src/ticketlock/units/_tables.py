@@ -77,23 +77,42 @@ class UnitTable:
 
 
 class Tables:
-    """The tables of one ``Units``, each described once."""
+    """The tables of one ``Units``, each described once, and known by one name.
 
-    def __init__(self) -> None:
+    Args:
+        units_table: the units' own, which is no table of a user's.
+    """
+
+    def __init__(self, units_table: str) -> None:
+        self._units_table = units_table
         self._known: dict[str, UnitTable] = {}
+        self._arns: dict[str, str] = {}
 
-    def table(self, name: str) -> ForkingSteps[UnitTable]:
-        """A table by its name.
+    def table(self, given: str, field: str = "name") -> ForkingSteps[UnitTable]:
+        """A table by its name, or by its ARN: the same for both, since units tell items apart by their tables' names.
+
+        Args:
+            given: the one or the other.
+            field: what the caller calls it.
 
         Raises:
-            InvalidUnitRequest: it is no name.
+            InvalidUnitRequest: it is neither; or the ARN is one of another account or Region; or it is the units' own.
             TableNotFound: there is none.
         """
-        text("name", name, NAME_BYTES, InvalidUnitRequest)
+        text(field, given, NAME_BYTES, InvalidUnitRequest)
+        is_arn = given.startswith("arn:")
+        name = given.rpartition(":table/")[2] if is_arn else given
         if name not in self._known:
             reply: Reply = yield DescribeTable(name)
             description: Any = reply.item
-            self._known[name] = UnitTable(name, Schema.described(description))
+            # Whoever else asks for it meanwhile gets the same.
+            self._arns.setdefault(name, description.get("TableArn", ""))
+            self._known.setdefault(name, UnitTable(name, Schema.described(description)))
+        if is_arn and given != self._arns[name]:
+            allowed = f"a table of the client's own account and Region, where {name} is {self._arns[name]}"
+            raise InvalidUnitRequest(field, given, allowed)
+        if self._units_table in (name, self._arns[name]):
+            raise InvalidUnitRequest(field, given, "a table of yours: this one is the units' own")
         return self._known[name]
 
     def check_own(self, table: Any) -> UnitTable:

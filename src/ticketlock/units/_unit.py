@@ -95,6 +95,7 @@ class Unit:
             ConditionFailed: the condition does not hold; nothing of the statement is in the unit, which may go on.
             InvalidUnitRequest: names the field that is wrong, and what is allowed.
             ItemTooLarge: DynamoDB would not take the item.
+            UnitConflict: others have changed the item since the unit read it at a lower level; the unit is over.
             UnitContended, TableError: as of ``get``: the item is read first.
         """
         found: dict[str, Any] | None = self._follow(
@@ -188,12 +189,14 @@ class Unit:
             UnitContended: another unit was in the way until the time-out; nothing was written, run it again.
             UnitRolledBack: somebody else has rolled it back; nothing was written, run it again.
             UnitTooLarge: there is too much of it; nothing was written.
-            UnitFinished: it was rolled back before, or an interrupt has left its outcome unknown.
+            UnitFinished: it was rolled back before, or an interrupt has left its outcome unknown. The end of the block
+                raises it, too, if an interrupt has ended the unit inside and was caught there.
             OutcomeUnknown: no answer came; it may or may not be committed. Of a unit with a name, ``Units.outcome``
                 finds out which.
             TableError: another one; nothing was written.
         """
-        self._follow(self._verbs.commit())
+        with self._verbs.telling():
+            self._follow(self._verbs.commit())
 
     def rollback(self) -> None:
         """Forget everything; nothing was written. A second time does nothing.

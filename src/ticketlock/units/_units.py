@@ -3,7 +3,7 @@
 import functools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ticketlock._decorating import Key
 from ticketlock.errors import TicketLockError
@@ -99,12 +99,13 @@ class Units:
             self._performer = UnitsTable(table_name, client=client, clocks=self._clocks, sleep=sleep)
         self._settings = Settings(table_name, Marks(prefix), timeout)
         self.VISIBLE: Visible = visible(self._settings.marks)
-        self._tables = Tables()
+        self._tables = Tables(table_name)
 
     def table(self, name: str) -> UnitTable:
-        """A table of yours, by its name: DynamoDB is asked for its key, once.
+        """A table of yours, by its name or its ARN: DynamoDB is asked for its key, once.
 
         Raises:
+            InvalidUnitRequest: it is of another account or Region, or the units' own.
             TableNotFound: there is none.
             TableError: it could not be asked for.
         """
@@ -136,7 +137,29 @@ class Units:
         terms = self._settings.terms(
             self._clocks, name=name, isolation=isolation, under=under, timeout=timeout, engine=engine
         )
-        return self._unit(terms)
+        return self._unit(terms)[0]
+
+    @overload
+    def transactional(
+        self,
+        *,
+        tries: int = 10,
+        unit_as: str = "unit",
+        name: None = None,
+        isolation: Isolation = SERIALIZABLE,
+        timeout: Seconds | None = None,
+    ) -> Callable[[Callable[..., R]], Callable[..., R]]: ...
+
+    @overload
+    def transactional(
+        self,
+        *,
+        tries: int = 10,
+        unit_as: str = "unit",
+        name: Key,
+        isolation: Isolation = SERIALIZABLE,
+        timeout: Seconds | None = None,
+    ) -> Callable[[Callable[..., R]], Callable[..., R | None]]: ...
 
     def transactional(
         self,
@@ -146,7 +169,7 @@ class Units:
         name: Key | None = None,
         isolation: Isolation = SERIALIZABLE,
         timeout: Seconds | None = None,
-    ) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Decorate a function: each call is a unit, which commits when the function returns.
 
             @units.transactional(name="transfer-{transfer_id}")
@@ -154,7 +177,8 @@ class Units:
 
         What the function raises rolls back, and goes on. After ``UnitConflict``, ``UnitRolledBack`` and
         ``UnitContended`` the function runs again, in a new unit of the age of the first: what it does beside the unit
-        it must be able to do twice. It waits before that: up to 25 ms, twice as long each time, at most a second.
+        it must be able to do twice. It waits before that: up to 25 ms, twice as long each time, at most a second. If
+        its own unit is committed by then, or may be, the error is raised.
 
         Args:
             tries: how many times it runs at most; then the last error is raised.
@@ -174,7 +198,7 @@ class Units:
         wishes = Wishes(tries, unit_as, name, isolation, timeout)
         wishes.check(self._settings, self._clocks)
 
-        def decorate(function: Callable[..., R]) -> Callable[..., R]:
+        def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
             if isinstance(function, staticmethod | classmethod):
                 return type(function)(decorate(function.__func__))
             TRANSACTIONAL.check_begins_at_once(function)
@@ -184,15 +208,16 @@ class Units:
             def call(*args: Any, **kwargs: Any) -> Any:
                 tries = calls.tries(self._settings, self._clocks, args, kwargs)
                 while True:
+                    unit, verbs = self._unit(tries.terms)
                     try:
-                        with self._unit(tries.terms) as unit:
+                        with unit:
                             if unit.repeated:
                                 return None
                             result = function(*args, **{**kwargs, unit_as: unit})
                             TRANSACTIONAL.check_is_over(function, result)
                             return result
                     except AGAIN:
-                        if tries.is_the_last():
+                        if not verbs.may_run_again or tries.is_the_last():
                             raise
                     self._performer.drive(tries.wait())
 
@@ -263,6 +288,6 @@ class Units:
         """
         return self._performer.follow(sweep(Heads(self._settings.units_table), self._settings.marks))
 
-    def _unit(self, terms: Terms) -> Unit:
+    def _unit(self, terms: Terms) -> tuple[Unit, Verbs]:
         verbs = Verbs(terms, self._settings.units_table, self._tables, self._settings.marks)
-        return Unit(verbs, self._performer.follows(verbs))
+        return Unit(verbs, self._performer.follows(verbs)), verbs

@@ -2,7 +2,9 @@
 
 import logging
 import random
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -14,6 +16,7 @@ from ticketlock.errors import (
     OutcomeUnknown,
     TicketLockError,
     UnitFinished,
+    UnitForgotten,
     UnitTooLarge,
 )
 from ticketlock.units._commit import MOST_ACTIONS, MOST_BYTES, Commit, Fate, conflict
@@ -32,7 +35,7 @@ from ticketlock.units._reading import (
     is_as_seen,
 )
 from ticketlock.units._rows import NEVER_USED, Receipt, read_receipt
-from ticketlock.units._statements import Given, Kind, field_of_target, refusing, statement
+from ticketlock.units._statements import Given, Kind, Statement, field_of_target, refusing, statement
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._values import PYTHON, Python
 from ticketlock.units._work import OURS_BYTES, Place, Work
@@ -119,6 +122,8 @@ class Verbs:
         self._reading = Reading(marks, self._heads, self._meeting)
         self._receipt: Receipt | None = None
         self._fate = Fate()
+        self._is_told = False
+        self._in_use = threading.Lock()
         self._marked: MarkedCommit | None = None
 
     def begin(self) -> ForkingSteps[None]:
@@ -128,9 +133,9 @@ class Verbs:
             self._receipt = Receipt.of(reply.item)
             self.repeated = self._receipt.is_committed
 
-    def table(self, name: str) -> ForkingSteps[UnitTable]:
-        """A table by its name."""
-        return (yield from self._tables.table(name))
+    def table(self, given: str) -> ForkingSteps[UnitTable]:
+        """A table by its name or its ARN, as the low-level API takes them."""
+        return (yield from self._tables.table(given, "TableName"))
 
     # Reading.
 
@@ -138,7 +143,12 @@ class Verbs:
         self, wanted: Sequence[tuple[Any, Any]], isolation: Isolation | None, python: Python
     ) -> ForkingSteps[list[Any]]:
         """Items with the unit's own writes, None where there is none: those that it has not read yet of one instant."""
-        self._check_open()
+        with self._alone():
+            return (yield from self._get(wanted, isolation, python))
+
+    def _get(
+        self, wanted: Sequence[tuple[Any, Any]], isolation: Isolation | None, python: Python
+    ) -> ForkingSteps[list[Any]]:
         level = self.terms.isolation if isolation is None else isolation
         if not isinstance(level, Isolation):
             raise InvalidUnitRequest("isolation", isolation, "UNCOMMITTED, COMMITTED or SERIALIZABLE")
@@ -149,7 +159,7 @@ class Verbs:
         if level is SERIALIZABLE:
             yield from self._read(places)
             for place in places:
-                place.is_checked = True
+                place.is_checked, place.glimpse = True, None
             return [python.back(place.image) for place in places]
         yield from self._read([place for place in places if place.blind is not None])
         # DynamoDB takes each key once.
@@ -157,6 +167,8 @@ class Verbs:
         read = self._reading.eventually if level is UNCOMMITTED else self._reading.committed
         found = yield from read([Wanted(place.table, place.key) for place in unread.values()])
         images = dict(zip(unread, found, strict=True))
+        for name, place in unread.items():
+            place.glimpse = (images[name],)
         return [python.back(place.image if place.is_read else images[id(place)]) for place in places]
 
     def _read(self, places: Sequence[Place]) -> ForkingSteps[None]:
@@ -235,8 +247,11 @@ class Verbs:
         """
         item, phrase = python.item(field_of_target(kind), target), python.condition(condition)
         given = Given(item, phrase, python.values(values), python.names(names), update)
-        self._check_open()
-        made = statement(kind, self._tables.check_own(table), given, self._work.marks)
+        with self._alone():
+            made = statement(kind, self._tables.check_own(table), given, self._work.marks)
+            return (yield from self._evaluated(made, blind=blind))
+
+    def _evaluated(self, made: Statement, *, blind: bool) -> ForkingSteps[Both]:
         yield from self.begin()
         if self.repeated:
             return None, None
@@ -246,6 +261,9 @@ class Verbs:
             place.blind = made
             return None, None
         yield from self._read([place])
+        # Its block may have ended meanwhile, by an error in another task.
+        self._check_open()
+        self._check_as_glimpsed(place)
         before = place.image
         # Whether its condition holds is known of the item as it was read: what follows depends on it.
         place.is_checked = True
@@ -253,8 +271,15 @@ class Verbs:
         if after is not None:
             made.table.check_item(after, "statement", _VERSION_BYTES)
         place.image = after
-        place.is_written |= kind != "check"
+        place.is_written |= made.kind != "check"
         return before, after
+
+    def _check_as_glimpsed(self, place: Place) -> None:
+        """Refuse to go on with what is not as the caller saw it, at whatever level: what follows may rest on that."""
+        glimpse, place.glimpse = place.glimpse, None
+        if glimpse is not None and glimpse[0] != image_of(place.seen, self._work.marks):
+            self.state = "rolled back"
+            raise conflict([place])
 
     # Ends.
 
@@ -262,14 +287,17 @@ class Verbs:
         """Write everything, or nothing."""
         if self.state == "committed":
             return
-        self._check_open()
+        with self._alone():
+            yield from self._commit_or_end()
+
+    def _commit_or_end(self) -> ForkingSteps[None]:
         # From now on: a commit whose caller is not there any more may be on its way still.
         self.state = "committing"
         try:
             yield from self.begin()
             if not self.repeated:
                 yield from self._commit()
-        except OutcomeUnknown:
+        except (OutcomeUnknown, UnitForgotten):
             self.state = "unknown"
             raise
         except TicketLockError:
@@ -344,20 +372,47 @@ class Verbs:
             raise conflict(changed)
 
     def leave(self, error: BaseException | None) -> ForkingSteps[None]:
-        """The end of a block: what is raised inside rolls back."""
-        if self.state != "open":
-            return
-        if error is None:
-            yield from self.commit()
-        else:
-            yield from self.rollback()
+        """The end of a block: what is raised inside rolls back.
+
+        Raises:
+            UnitFinished: the block has ended well, and the unit has not, and nobody was told so.
+        """
+        if self.state == "open":
+            try:
+                if error is None:
+                    yield from self.commit()
+            finally:
+                # What is raised may leave another of its verbs under way, whose statement is not in the unit then.
+                if self.state == "open":
+                    self.state = "rolled back"
+        elif error is None and self.state != "committed" and not self._is_told:
+            became = _TOLD.get(self.state, self.state)
+            raise UnitFinished(
+                f"the block has ended without an error, but its unit {self.terms.unit} is {became}: an interrupt or a "
+                "cancellation of one of its methods was caught in the block"
+            )
 
     def rollback(self) -> ForkingSteps[None]:
         """Forget everything; nothing was written."""
         yield from ()
         if self.state != "rolled back":
-            self._check_open()
-        self.state = "rolled back"
+            with self._alone():
+                self.state = "rolled back"
+        self._is_told = True
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Within the block the unit commits for a caller of its own, who is told if it does not."""
+        try:
+            yield
+        except TicketLockError:
+            self._is_told = self.state != "open"
+            raise
+
+    @property
+    def may_run_again(self) -> bool:
+        """Whether nothing of it was written, and nothing will be."""
+        return self.state in ("open", "rolled back")
 
     # Interrupts.
 
@@ -376,6 +431,24 @@ class Verbs:
             except TicketLockError as error:
                 _log.warning("the interrupted unit %s is left to its lease: %s", self.terms.unit, error)
             self.state = self._fate.became
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Within the block one verb is under way: beside another, a statement would be lost.
+
+        Raises:
+            InvalidUnitRequest: another one is, in another thread or task, or in what a signal handler has interrupted.
+            UnitFinished: it is over.
+        """
+        if not self._in_use.acquire(blocking=False):
+            self._check_open()
+            allowed = "a unit for one thread or task at a time: one of its methods is under way, await that first"
+            raise InvalidUnitRequest("unit", self.terms.unit, allowed)
+        try:
+            self._check_open()
+            yield
+        finally:
+            self._in_use.release()
 
     def _check_open(self) -> None:
         if self.state != "open":

@@ -26,6 +26,7 @@ class Place:
     Attributes:
         table, key: which.
         is_read: whether ``seen`` is known.
+        glimpse: what a read below ``SERIALIZABLE`` saw last, alone in a tuple; None where there was no such read.
         seen: the item as it was read, with our attributes; None where there was none.
         image: the item as the unit has it now, without them.
         is_written: whether it differs by the unit's own statements.
@@ -37,6 +38,7 @@ class Place:
     table: UnitTable
     key: Item
     is_read: bool = False
+    glimpse: tuple[Attributes | None] | None = None
     seen: Item | None = None
     image: Attributes | None = None
     is_written: bool = False

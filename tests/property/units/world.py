@@ -123,7 +123,7 @@ class UnitsWorld:
         for name, keys in TABLES.items():
             self._create(name, keys)
         # What was sent is not asked for: it would only grow.
-        self.tables = Tables()
+        self.tables = Tables(UNITS)
         for name in ("accounts", "lines"):
             described: Any = self.memory.describe_table(TableName=name)["Table"]
             self.tables._known[name] = UnitTable(name, Schema.described(described))
