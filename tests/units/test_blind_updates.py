@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from boto3.dynamodb.conditions import Attr
-from kit.units import MARK, VERSION, Books, Key, Party, new_version
+from kit.units import MARK, VERSION, Books, Key, Party, new_version, some_account
 
 from ticketlock.errors import ConditionFailed
 
@@ -51,13 +51,32 @@ def test_a_choice_does_not_let_it_past_a_mark(books: Books, ann: Party, name: st
     assert books.raw("accounts", account) == {**account, "balance": 101, VERSION: unit.id}
 
 
-@pytest.mark.parametrize(("count", "sends"), [(149, "TransactWriteItems"), (150, "GetItem")])
+@pytest.mark.parametrize(("operators", "sends"), [(298, "TransactWriteItems"), (299, "GetItem")])
 def test_what_units_add_counts_among_the_operators_that_a_condition_may_have(
-    books: Books, ann: Party, account: Key, count: int, sends: str
+    books: Books, ann: Party, account: Key, operators: int, sends: str
 ) -> None:
-    """Up to 300: with so many comparisons, and what joins them, they are 299 with ours, and 301."""
-    condition = " OR ".join(["balance > :n"] * count)
+    """Up to 300, of which two are of units."""
+    negated = operators % 2 == 0
+    condition = "NOT " * negated + " OR ".join(["balance > :n"] * ((operators - negated + 1) // 2))
     with ann.begin() as unit:
         unit.update(ann.accounts, account, ADD, ONE, condition=condition, blind=True)
     assert ann.line.operations[0] == sends
     assert books.balance(account) == 101
+
+
+@pytest.mark.parametrize("update", ["REMOVE balance", "DELETE colours :red"])
+class TestOneThatOnlyTakesAway:
+    def test_makes_no_item(self, books: Books, ann: Party, update: str) -> None:
+        key = some_account()
+        values = {":red": {"red"}} if ":red" in update else None
+        with ann.begin() as unit:
+            unit.update(ann.accounts, key, update, values, blind=True)
+        assert books.raw("accounts", key) is None
+
+    def test_takes_it_away(self, books: Books, ann: Party, update: str) -> None:
+        account = books.account(colours={"red", "blue"})
+        values = {":red": {"red"}} if ":red" in update else None
+        with ann.begin() as unit:
+            unit.update(ann.accounts, account, update, values, blind=True)
+        left = {"colours": {"red", "blue"}} if values is None else {"balance": 100, "colours": {"blue"}}
+        assert books.item("accounts", account) == {**account, **left}

@@ -123,7 +123,8 @@ def may_be_sent_blindly(update: Statement) -> bool:
     """Whether DynamoDB takes an update with what we add, and does with it what the unit would.
 
     What we add must leave the expressions within their bounds, and its placeholders not be ours. What fills half of an
-    item by itself is not sent without a look at the other half, nor the key of an index, of which the value may not fit.
+    item by itself is not sent without a look at the other half, nor the key of an index, whose value may not fit.
+    What only takes away makes no item that is not there; with our version, which it sets, it would.
     """
     parameters = update.parameters
     names = {*parameters.get("ExpressionAttributeNames", {}), *parameters.get("ExpressionAttributeValues", {})}
@@ -135,7 +136,13 @@ def may_be_sent_blindly(update: Statement) -> bool:
         and not names & {"#version", "#mark", ":unit"}
         and not touched & keys
         and _is_taken(parameters)
+        and _makes_an_item(update)
     )
+
+
+def _makes_an_item(update: Statement) -> bool:
+    change = update.expressions.update
+    return change is not None and bool(change.assignments or change.additions)
 
 
 def _is_taken(parameters: Mapping[str, Any]) -> bool:
