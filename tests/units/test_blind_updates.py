@@ -45,7 +45,8 @@ def test_its_condition_may_be_compound(books: Books, ann: Party, account: Key, n
 @pytest.mark.parametrize("name", ["or", "a choice in text", "a choice of parentheses"])
 def test_a_choice_does_not_let_it_past_a_mark(books: Books, ann: Party, name: str) -> None:
     """One that came late, and is taken off first."""
-    account = books.account(**{MARK: {"unit": new_version(), "kind": "write"}})
+    account, mark = some_account(), {"unit": new_version(), "kind": "write"}
+    books.write("accounts", {**account, "balance": 100, VERSION: new_version(), MARK: mark})
     with ann.begin() as unit:
         unit.update(ann.accounts, account, ADD, ONE, condition=CONDITIONS[name][0], blind=True)
     assert books.raw("accounts", account) == {**account, "balance": 101, VERSION: unit.id}

@@ -45,6 +45,9 @@ def commit_natively(places: Sequence[Place], marks: Marks, commit: Commit, meeti
             if not (yield from _was_applied(places, marks, commit)):
                 raise _told(commit, unknown) from unknown
             break
+        except TableError:
+            commit.fate.became = "rolled back"
+            raise
         if reply.applied or any(_is_mine(item, marks, commit) for item in reply.items):
             break
         if reply.repeated:
