@@ -7,7 +7,20 @@ from typing import Any
 import boto3
 import pytest
 from boto3.dynamodb.conditions import Attr
-from kit.units import MARK, THREADS_ONLY, VERSION, Books, Key, Killed, Lost, Party, UnitsWorld, some_account, some_line
+from kit.units import (
+    MARK,
+    THREADS_ONLY,
+    VERSION,
+    Books,
+    Key,
+    Killed,
+    Lost,
+    Party,
+    UnitsWorld,
+    new_version,
+    some_account,
+    some_line,
+)
 
 from ticketlock.errors import InvalidUnitRequest, TableNotFound
 from ticketlock.units import Units
@@ -199,6 +212,14 @@ class TestAPrefixThatItemsUseAlready:
             unit.update(theirs.accounts, key, SET, ONE)
         assert refused.value.field == "prefix"
         assert books.everything() == before
+
+    @pytest.mark.parametrize("more", [{}, {"kind": "small"}, {"kind": 5}])
+    def test_is_refused_when_a_mark_is_none_of_units(self, books: Books, theirs: Party, more: dict[str, Any]) -> None:
+        key = some_account()
+        books.write("accounts", {**key, "myMark": {"unit": new_version(), **more}})
+        with pytest.raises(InvalidUnitRequest, match="myMark") as refused:
+            theirs.units.get(theirs.accounts, key)
+        assert refused.value.field == "prefix"
 
     @THREADS_ONLY
     def test_keeps_no_sweep_from_other_units(self, units_world: UnitsWorld, books: Books, ben: Party) -> None:

@@ -1,7 +1,21 @@
 """Of all units of one name one is committed: exactly once."""
 
+import uuid
+
 import pytest
-from kit.units import Books, Key, Party, some_account, some_name
+from kit.units import (
+    KEYS,
+    THREADS_ONLY,
+    Books,
+    Key,
+    Killed,
+    Lost,
+    Party,
+    UnitsWorld,
+    make_table,
+    some_account,
+    some_name,
+)
 
 from ticketlock.errors import UnitConflict, UnitRolledBack
 
@@ -135,3 +149,38 @@ def test_a_name_may_have_any_text(books: Books, ann: Party) -> None:
     with ann.begin(name=name):
         pass
     assert books.receipt(name) is not None
+
+
+def test_an_item_with_the_key_of_the_receipt_in_a_table_of_a_users_is_no_receipt(
+    books: Books, units_world: UnitsWorld, ann: Party
+) -> None:
+    name, table = some_name(), f"mine-{uuid.uuid4().hex}"
+    make_table(books.onlooker, table, KEYS["units"])
+    key = {"unit": f"name#{name}", "row": "receipt"}
+    with ann.begin() as unit:
+        unit.put(ann.units.table(table), {**key, "n": 0})
+    unit = ann.begin(name=name)
+    unit.update(ann.units.table(table), key, "SET n = :n", {":n": 1})
+    ben = units_world.party()
+    with ben.begin() as quicker:
+        quicker.update(ben.units.table(table), key, "SET n = :n", {":n": 5})
+    with pytest.raises(UnitConflict):
+        unit.commit()
+    books.onlooker.delete_table(TableName=table)
+    assert books.receipt(name) is None
+
+
+@THREADS_ONLY
+def test_all_attempts_of_a_commit_are_one_request(books: Books, ann: Party, ben: Party, account: Key) -> None:
+    """DynamoDB refuses another one with its token."""
+    ben.loses(Lost.KILLED_BEFORE, 2, operation="UpdateItem")
+    with ann.begin(name=some_name()) as unit:
+        unit.update(ann.accounts, account, TAKE, TEN)
+        # Ben marks it, and dies; his lease is over a minute later.
+        with pytest.raises(Killed), ben.begin(engine="marked") as marked:
+            marked.update(ben.accounts, account, TAKE, TEN)
+        ann.line.between["TransactWriteItems"] = lambda: books.clock.advance(70)
+    requests = [sent.parameters for sent in ann.line.sent if sent.operation == "TransactWriteItems"]
+    assert len(requests) == 2
+    assert requests[0] == requests[1]
+    assert books.balance(account) == 90

@@ -1,11 +1,13 @@
 """How large items, statements and units may be: just below each bound, at it, and above; nothing is written then."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import pytest
 from kit.engines import first_on, roomy_engine_names
-from kit.units import MARK, Books, Key, Party, some_account
+from kit.units import MARK, VERSION, Books, Key, Party, dumped, some_account, some_line
 
 from ticketlock._expressions._values import size_of
 from ticketlock.errors import InvalidUnitRequest, ItemTooLarge, UnitTooLarge
@@ -14,6 +16,8 @@ from ticketlock.units import Unit
 KB = 1_024
 ITEM, TRANSACTION, SUBSTITUTED = 400 * KB, 4 * KB * KB, 2 * KB * KB
 VERSION_ROOM, MARK_ROOM = 64, 128
+COUNTS_NO_BYTES = "ministack"
+"""The engine that takes transactions of more than 4 MB."""
 SET = "SET padding = :padding"
 
 pytestmark = pytest.mark.parametrize("units_engine", first_on("memory", roomy_engine_names()), indirect=True)
@@ -162,6 +166,81 @@ class TestAUnitOfFourMegabytes:
         left: dict[str, Any] = {"deletes": None, "shrinks": "", "reads": padded(keys[0], 390 * KB)["padding"]}
         assert [item and item["padding"] for item in found] == [left[does]] * self.COUNT
         assert not any(MARK in (books.raw("accounts", key) or {}) for key in keys)
+
+    def large(self, books: Books) -> list[Key]:
+        """Items that stand there, and do not fit together."""
+        keys = self.keys()
+        for key in keys:
+            books.write("accounts", padded(key, 390 * KB))
+        return keys
+
+    def test_that_was_only_read_one_by_one_is_held_together_by_marks(self, books: Books, ann: Party) -> None:
+        keys = self.large(books)
+        with ann.begin() as unit:
+            for key in keys:
+                unit.get(ann.accounts, key)
+        assert "TransactWriteItems" in writes(ann)
+        assert not any(MARK in (books.raw("accounts", key) or {}) for key in keys)
+
+    def test_that_was_only_read_is_refused_where_one_request_was_asked_for(self, books: Books, ann: Party) -> None:
+        keys = self.large(books)
+        unit = ann.begin(engine="native")
+        for key in keys:
+            unit.get(ann.accounts, key)
+        with pytest.raises(UnitTooLarge):
+            unit.commit()
+        assert writes(ann) == []
+
+    @pytest.mark.parametrize("way", [None, "marked"])
+    def test_by_what_its_blind_updates_find_there_is_committed(
+        self, books: Books, ann: Party, way: Literal["marked"] | None
+    ) -> None:
+        keys = self.large(books)
+        with ann.begin(engine=way) as unit:
+            for key in keys:
+                unit.update(ann.accounts, key, "ADD balance :n", {":n": 1}, blind=True)
+        found = [books.raw("accounts", key) or {} for key in keys]
+        assert [(item["balance"], item[VERSION], MARK in item) for item in found] == [(1, unit.id, False)] * self.COUNT
+
+    def test_by_what_its_blind_updates_find_there_is_refused_where_one_request_was_asked_for(
+        self, books: Books, ann: Party
+    ) -> None:
+        keys = self.large(books)
+        before = books.everything()
+        unit = ann.begin(engine="native")
+        for key in keys:
+            unit.update(ann.accounts, key, "ADD balance :n", {":n": 1}, blind=True)
+        is_refused = books.engine.name != COUNTS_NO_BYTES
+        with pytest.raises(UnitTooLarge) if is_refused else nullcontext():
+            unit.commit()
+        assert (books.everything() == before) is is_refused
+
+    @pytest.mark.parametrize("does", ["puts", "reads"])
+    def test_counts_the_item_of_its_lock(self, books: Books, ann: Party, account: Key, does: str) -> None:
+        lock = some_line()
+        books.write("lines", {**lock, "padding": "x" * 395 * KB})
+        keys = self.large(books)[:10]
+        with ann.begin(under=Held(books, lock)) as unit:
+            unit.update(ann.accounts, account, "SET balance = :n", {":n": 1})
+            for key in keys:
+                if does == "puts":
+                    unit.put(ann.accounts, padded(key, ITEM - MARK_ROOM))
+                else:
+                    unit.get(ann.accounts, key)
+        assert books.version(account) == unit.id
+        assert {books.version(key) for key in keys} == {unit.id if does == "puts" else None}
+
+
+@dataclass
+class Held:
+    """A lock that is an item of ours, however large."""
+
+    books: Books
+    key: Key
+
+    def condition_check(self) -> dict[str, Any]:
+        check = {"TableName": self.books.tables["lines"], "Key": dumped(self.key)}
+        return {"ConditionCheck": {**check, "ConditionExpression": "attribute_exists(pk)"}}
 
 
 class TestAStatement:

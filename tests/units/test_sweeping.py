@@ -1,13 +1,15 @@
 """Sweeps: what they do and tell, beside each other, and when they are killed themselves."""
 
 import random
+import uuid
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from kit.deaths import dies
 from kit.engines import engine_names, first_on
-from kit.units import MARK, THREADS_ONLY, Books, Key, Killed, Party, UnitsWorld, some_account
+from kit.units import MARK, THREADS_ONLY, Books, Key, Killed, Party, UnitsWorld, make_table, some_account
 
 from ticketlock.units import Swept
 
@@ -19,6 +21,7 @@ pytestmark = [
 # Nothing packs it: it does not fit into the record.
 LONG = random.Random(0).randbytes(8_000)
 LEASE_S, COPIES_S, MARGIN_S = 60, 600, 5
+HEAD = {"state": "pending", "rev": 0, "born": 0, "leaseUntilMs": 0, "attempt": "1", "pieces": 0}
 Left = Callable[[UnitsWorld, list[Key]], None]
 
 
@@ -139,6 +142,54 @@ def test_a_sweep_that_is_killed_at_any_of_its_requests_is_gone_on_with_by_the_ne
     assert marks(books, keys) == 0
     assert balances(books, keys) == ([0, 0, 0] if left is after_its_decision else [100, 100, None])
     assert "w#" not in rows(books)
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_a_table_that_is_deleted_does_not_keep_the_items_of_others_from_being_finished(
+    books: Books, units_world: UnitsWorld, ben: Party, account: Key, is_committed: bool
+) -> None:
+    empty(books)
+    ann, gone = units_world.party(), f"a-{uuid.uuid4().hex}"
+    make_table(books.onlooker, gone, {"id": "S"})
+    unit = ann.begin(engine="marked")
+    unit.put(ann.units.table(gone), some_account())
+    unit.update(ann.accounts, account, "SET balance = :n", {":n": 0})
+    # The first update marks, the second one decides.
+    dies(ann, 2, is_sent=is_committed)
+    with pytest.raises(Killed):
+        unit.commit()
+    books.onlooker.delete_table(TableName=gone)
+    books.clock.advance(LEASE_S + MARGIN_S)
+    assert ben.units.sweep() == Swept(rolled_back=not is_committed, finished=1, open=1)
+    assert books.item("accounts", account) == {**account, "balance": 0 if is_committed else 100}
+    books.clock.advance(COPIES_S + MARGIN_S)
+    assert ben.units.sweep() == Swept(closed=1)
+
+
+STRANGE: dict[str, dict[str, Any]] = {
+    "of somebody else": {"state": "new", "rev": 1},
+    "of a state that is none": {**HEAD, "state": "new"},
+    "with a number that is none": {**HEAD, "rev": "1"},
+    "under another key": {**HEAD, "row": "me"},
+    "with writes that are none": {**HEAD, "state": "committed", "finalMs": 1, "writes": b"?"},
+}
+
+
+@pytest.mark.parametrize("row", STRANGE)
+def test_a_strange_row_is_left_and_told_and_the_others_are_swept(
+    books: Books,
+    units_world: UnitsWorld,
+    ben: Party,
+    keys: list[Key],
+    row: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    empty(books)
+    for unit in "0z":
+        books.write("units", {"unit": unit, "row": "head", **STRANGE[row]})
+    after_its_decision(units_world, keys)
+    assert ben.units.sweep() == Swept(finished=3, open=3)
+    assert all(any(f'"unit": {{"S": "{unit}"}}' in message for message in caplog.messages) for unit in "0z")
 
 
 def empty(books: Books) -> None:

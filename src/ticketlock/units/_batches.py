@@ -3,13 +3,17 @@
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
+from ticketlock._expressions._values import MAX_ITEM_BYTES
 from ticketlock.units._commit import MOST_BYTES
 from ticketlock.units._work import Place
 
 T = TypeVar("T")
 
-_HEAD_BYTES = 16 * 1_024
-"""Room for the unit's head, a receipt and a lock."""
+SURELY_TOGETHER = MOST_BYTES // MAX_ITEM_BYTES
+"""Items that fit into one transaction, whatever their sizes."""
+
+_BESIDE_BYTES = 16 * 1_024 + MAX_ITEM_BYTES
+"""Room for the unit's head, a receipt and a lock, which may be as large as any item."""
 
 
 def cut(whole: Sequence[T], most: int) -> Iterator[Sequence[T]]:
@@ -17,14 +21,20 @@ def cut(whole: Sequence[T], most: int) -> Iterator[Sequence[T]]:
     return (whole[begin : begin + most] for begin in range(0, len(whole), most))
 
 
+def has_unknown_sizes(places: Sequence[Place]) -> bool:
+    """Whether they may exceed one transaction by what nobody has looked at."""
+    unknown = sum(place.blind is not None for place in places)
+    return unknown > 0 and sum(place.size_bytes for place in places) + unknown * MAX_ITEM_BYTES > MOST_BYTES
+
+
 def that_fit_together(places: Sequence[Place], most: int) -> Iterator[list[Place]]:
     """Those that fit into one transaction, beside a head: DynamoDB counts the items as they stand, too."""
     batch: list[Place] = []
-    left_bytes = MOST_BYTES - _HEAD_BYTES
+    left_bytes = MOST_BYTES - _BESIDE_BYTES
     for place in places:
         if len(batch) == most or place.size_bytes > left_bytes:
             yield batch
-            batch, left_bytes = [], MOST_BYTES - _HEAD_BYTES
+            batch, left_bytes = [], MOST_BYTES - _BESIDE_BYTES
         batch.append(place)
         left_bytes -= place.size_bytes
     if batch:

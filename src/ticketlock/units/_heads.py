@@ -1,12 +1,14 @@
 """The record of a marked unit: its head, on which everything is decided, and the rows of what it writes."""
 
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units import _facts as only_if
 from ticketlock.units._packing import INLINE_BYTES, Entry, packed, unpacked
-from ticketlock.units._rows import row_key
+from ticketlock.units._rows import KEY, row_key
 from ticketlock.wire._attributes import TIME_TO_LIVE, Item, integer, number
 from ticketlock.wire._conditions import every
 from ticketlock.wire._item_requests import Get, GetTogether
@@ -17,6 +19,7 @@ CLOSED_IS_KEPT_S = 24 * 3_600
 
 State = Literal["pending", "committed", "rolledBack"]
 
+_HEAD = "head"
 _NAMES = {"#unit": "unit", "#state": "state", "#rev": "rev", "#lease": "leaseUntilMs"}
 _STATES: Mapping[str, Any] = {
     ":pending": {"S": "pending"},
@@ -62,26 +65,41 @@ class Head:
 
     @classmethod
     def of(cls, row: Item) -> "Head":
-        """The head in a row."""
-        state: Any = row["state"]["S"]
-        return cls(
-            row["unit"]["S"],
-            state,
-            integer(row["born"]),
-            integer(row["leaseUntilMs"]),
-            integer(row["finalMs"]) if "finalMs" in row else 0,
-            "closed" in row,
-            row["by"]["S"] if "by" in row else None,
-            integer(row["rev"]),
-            row["attempt"]["S"],
-            integer(row["pieces"]),
-            bytes(row["writes"]["B"]) if "writes" in row else b"",
-        )
+        """The head in a row.
+
+        Raises:
+            InvalidUnitRequest: somebody else has written it.
+        """
+        try:
+            state: Any = row["state"]["S"]
+            if state in get_args(State) and row["row"]["S"] == _HEAD:
+                return cls(
+                    row["unit"]["S"],
+                    state,
+                    integer(row["born"]),
+                    integer(row["leaseUntilMs"]),
+                    integer(row["finalMs"]) if "finalMs" in row else 0,
+                    "closed" in row,
+                    row["by"]["S"] if "by" in row else None,
+                    integer(row["rev"]),
+                    row["attempt"]["S"],
+                    integer(row["pieces"]),
+                    bytes(row["writes"]["B"]) if "writes" in row else b"",
+                )
+        except (KeyError, ValueError):
+            pass
+        raise foreign_row(row)
+
+
+def foreign_row(row: Item) -> InvalidUnitRequest:
+    """Of a row of the units' own table that no unit has written."""
+    key = {name: dict(row[name]) for name in KEY}
+    return InvalidUnitRequest("units", key, "a table of their own, in which nobody else writes: this row is no unit's")
 
 
 def head_key(unit: str) -> Item:
     """The key of a unit's head."""
-    return row_key(unit, "head")
+    return row_key(unit, _HEAD)
 
 
 def piece_key(head: Head, at: int) -> Item:
@@ -98,8 +116,15 @@ def with_writes(head: Head, entries: Sequence[Entry]) -> tuple[Head, list[bytes]
 
 
 def entries_of(head: Head, pieces: Sequence[bytes]) -> list[Entry]:
-    """What its unit writes."""
-    return unpacked([head.inline] if head.pieces == 0 else pieces)
+    """What its unit writes.
+
+    Raises:
+        InvalidUnitRequest: somebody else has written it.
+    """
+    try:
+        return unpacked([head.inline] if head.pieces == 0 else pieces)
+    except (ValueError, zlib.error) as error:
+        raise foreign_row(head_key(head.unit)) from error
 
 
 class Heads:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from ticketlock._checks import text
 from ticketlock.errors import InvalidUnitRequest
@@ -76,9 +76,10 @@ class Marks:
         if found is None:
             return None
         fields: Any = found.get("M", {})
-        if not is_id(str(fields.get("unit", {}).get("S", ""))):
+        unit, kind = (fields.get(name, {}).get("S", "") for name in ("unit", "kind"))
+        if not is_id(str(unit)) or kind not in get_args(MarkKind):
             raise InvalidUnitRequest("prefix", self.prefix, f"one that no item uses: {self.mark} is {dict(found)}")
-        return Mark(fields["unit"]["S"], fields["kind"]["S"])
+        return Mark(unit, kind)
 
     def names(self, key_names: tuple[str, ...]) -> Mapping[str, str]:
         """What the placeholders of the conditions stand for."""

@@ -9,11 +9,10 @@ from ticketlock.errors import ConditionFailed, LockLost, OutcomeUnknown, TableEr
 from ticketlock.units._commit import Commit, conflict, receipt_write
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Marked, Meeting
-from ticketlock.units._rows import Receipt, read_receipt, receipt_key
+from ticketlock.units._rows import Receipt, read_receipt
 from ticketlock.units._values import PYTHON
 from ticketlock.units._work import Place
 from ticketlock.units._writes import check, write
-from ticketlock.wire._attributes import Item
 from ticketlock.wire._item_requests import Get
 from ticketlock.wire._requests import ForkingSteps, Pause, Reply, TransactWrite, Write
 from ticketlock.wire._table_time import Moment
@@ -32,11 +31,12 @@ def commit_natively(places: Sequence[Place], marks: Marks, commit: Commit, meeti
         TableError: another one; nothing was written.
     """
     lock = (commit.lock_check,) if commit.lock_check is not None else ()
+    writes = tuple(_action(place, commit.unit, marks) for place in places)
+    if commit.name is not None:
+        now: Moment = (yield Pause(0)).now
+        writes += receipt_write(commit, now.latest_ms)
     while True:
-        writes = tuple(_action(place, commit.unit, marks) for place in places)
-        if commit.name is not None:
-            now: Moment = (yield Pause(0)).now
-            writes += receipt_write(commit, now.latest_ms)
+        # The same each time, to the receipt's time: DynamoDB refuses another request with the token of one before.
         # From now on an interrupt leaves it unknown.
         commit.fate.became = "unknown"
         try:
@@ -45,7 +45,10 @@ def commit_natively(places: Sequence[Place], marks: Marks, commit: Commit, meeti
             if not (yield from _was_applied(places, marks, commit)):
                 raise _told(commit, unknown) from unknown
             break
-        if reply.applied or any(_is_mine(item, marks, commit) for item in reply.items):
+        except TableError:
+            commit.fate.became = "rolled back"
+            raise
+        if reply.applied or _has_mine(reply, places, marks, commit):
             break
         if reply.repeated:
             # An earlier attempt may be on its way still, or others have written after it.
@@ -92,29 +95,31 @@ def _refusal(reply: Reply, places: Sequence[Place], met: dict[int, Marked], comm
     return None
 
 
-def _is_mine(item: Item | None, marks: Marks, commit: Commit) -> bool:
-    """Whether an item has the unit's own version, or a receipt its id: then it was committed."""
-    if item is None:
-        return False
-    # A receipt's key is that of no item of a user's: they are in other tables.
-    is_receipt = commit.name is not None and receipt_key(commit.name).items() <= item.items()
-    return Receipt.of(item).unit == commit.unit if is_receipt else marks.version_of(item) == commit.unit
+def _has_mine(reply: Reply, places: Sequence[Place], marks: Marks, commit: Commit) -> bool:
+    """Whether what has refused it is of the unit itself: then an earlier attempt was committed.
+
+    The items of users come first, each with the unit's own version; then the receipt of a name.
+    """
+    if any(marks.version_in(item) == commit.unit for item in reply.items[: len(places)]):
+        return True
+    return commit.name is not None and any(
+        Receipt.of(item).unit == commit.unit for item in reply.items[len(places) : len(places) + 1]
+    )
 
 
 def _was_applied(places: Sequence[Place], marks: Marks, commit: Commit) -> ForkingSteps[bool]:
     """Ask for one thing that it has written; what is not found says nothing."""
-    if commit.name is not None:
-        asked = read_receipt(commit.units_table, commit.name)
-    else:
-        written = [place for place in places if place.writes and (place.blind or place.image is not None)]
-        if not written:
-            return False
-        asked = Get(written[0].table.name, written[0].key)
+    written = [place for place in places if place.writes and (place.blind or place.image is not None)]
     try:
-        reply: Reply = yield asked
+        if commit.name is not None:
+            receipt: Reply = yield read_receipt(commit.units_table, commit.name)
+            return Receipt.of(receipt.item).unit == commit.unit
+        if written:
+            reply: Reply = yield Get(written[0].table.name, written[0].key)
+            return marks.version_in(reply.item) == commit.unit
     except TableError:
-        return False
-    return _is_mine(reply.item, marks, commit)
+        pass
+    return False
 
 
 def _told(commit: Commit, unknown: OutcomeUnknown) -> OutcomeUnknown:

@@ -20,7 +20,7 @@ class Outcome(Enum):
         COMMITTED: everything was written.
         ROLLED_BACK: nothing was, and nothing will be.
         PENDING: it is on its way, and its lease is not over.
-        FORGOTTEN: there is no record of it.
+        FORGOTTEN: there is no record of it. It says nothing of a unit that has not begun its commit.
     """
 
     COMMITTED = "committed"

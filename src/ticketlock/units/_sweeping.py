@@ -3,8 +3,9 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
-from ticketlock.errors import InvalidUnitRequest, TableError
+from ticketlock.errors import InvalidUnitRequest, TableError, TableNotFound
 from ticketlock.units._batches import cut
 from ticketlock.units._finishing import close, finish, unmark
 from ticketlock.units._heads import Head, Heads
@@ -49,7 +50,7 @@ def sweep(heads: Heads, marks: Marks) -> ForkingSteps[Swept]:
                 try:
                     swept = yield from _sweep_one(Head.of(row), page.now, heads, marks, swept)
                 except (TableError, InvalidUnitRequest) as error:
-                    # The latter of an item in which somebody else has written what is ours.
+                    # The latter of an item or a row in which somebody else has written what is ours.
                     swept = replace(swept, open=swept.open + 1)
                     _log.warning("the unit %s is left to the next sweep: %s", row["unit"]["S"], error)
         after = page.last_key
@@ -84,6 +85,22 @@ def _sweep_one(seen: Head, now: Moment, heads: Heads, marks: Marks, swept: Swept
 
 def _finish(head: Head, entries: Sequence[Entry], marks: Marks) -> ForkingSteps[int]:
     """Look at every item of a unit that has ended; how many had its mark."""
+    count = 0
+    for table, of_table in groupby(sorted(entries, key=_table), _table):
+        try:
+            count += yield from _finish_in(list(of_table), head, marks)
+        except TableNotFound:
+            # Its items are gone, and the marks in them.
+            _log.warning("the table %s of the unit %s is not there any more", table, head.unit)
+    return count
+
+
+def _table(entry: Entry) -> str:
+    return entry.table
+
+
+def _finish_in(entries: Sequence[Entry], head: Head, marks: Marks) -> ForkingSteps[int]:
+    """The same of one table's."""
     count = 0
     for batch in cut(entries, MOST_TOGETHER):
         reply: Reply = yield GetMany([(entry.table, entry.key) for entry in batch])

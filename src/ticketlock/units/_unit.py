@@ -122,7 +122,7 @@ class Unit:
             values, names, condition: as of ``put``.
             blind: send it as it is, without reading the item first: two units that only count up do not conflict then.
                 Whether its condition holds is found out at the commit. One that DynamoDB might refuse for its size, or
-                for the key of an index, is read first all the same.
+                for the key of an index, or that only takes away, is read first all the same.
 
         Returns:
             The item after it; None of a blind one.

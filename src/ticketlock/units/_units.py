@@ -270,7 +270,7 @@ class Units:
 
         A name that no unit has been committed under is given up: a unit that is on its way with it ends with
         ``UnitRolledBack``, however late its request comes; another may be begun. A unit that was committed natively,
-        without a name, has left no record: it is FORGOTTEN.
+        without a name, has left no record: it is FORGOTTEN. That says nothing of one that has not begun its commit.
 
         Args:
             name, unit: one of them.

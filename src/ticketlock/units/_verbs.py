@@ -9,16 +9,18 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from ticketlock._checks import boolean
+from ticketlock._expressions._values import MAX_ITEM_BYTES, canonical_item
 from ticketlock._expressions._values import Item as Attributes
-from ticketlock._expressions._values import canonical_item
 from ticketlock.errors import (
     InvalidUnitRequest,
     OutcomeUnknown,
+    TableRefused,
     TicketLockError,
     UnitFinished,
     UnitForgotten,
     UnitTooLarge,
 )
+from ticketlock.units._batches import SURELY_TOGETHER, cut, has_unknown_sizes
 from ticketlock.units._commit import MOST_ACTIONS, MOST_BYTES, Commit, Fate, conflict
 from ticketlock.units._heads import Heads
 from ticketlock.units._marked import MarkedCommit
@@ -311,12 +313,25 @@ class Verbs:
         if not any(place.writes for place in touched) and terms.name is None and terms.under is None:
             yield from self._validate(touched)
             return
-        if self._fits_one_request(touched):
-            yield from commit_natively(touched, marks, self._terms_of_commit(), self._meeting)
-            return
-        yield from self._read([place for place in touched if place.blind is not None])
+        if terms.engine != "marked" and self._fits_one_request(touched):
+            try:
+                yield from commit_natively(touched, marks, self._terms_of_commit(), self._meeting)
+                return
+            except TableRefused:
+                # Surely nothing was written: perhaps for the sizes of items that nobody has looked at.
+                if not has_unknown_sizes(touched):
+                    raise
+                yield from self._read_blind(touched)
+                if self._fits_one_request(touched):
+                    raise
+        yield from self._read_blind(touched)
         self._check_may_mark(touched)
         yield from self._commit_by_marks(touched)
+
+    def _read_blind(self, touched: Sequence[Place]) -> ForkingSteps[None]:
+        """Read what was updated blindly; so few at once that DynamoDB surely takes them together."""
+        for batch in cut([place for place in touched if place.blind is not None], SURELY_TOGETHER):
+            yield from self._read(batch)
 
     def _commit_by_marks(self, places: Sequence[Place]) -> ForkingSteps[None]:
         marked = MarkedCommit(self._terms_of_commit(), self._work.marks, self._heads, self._meeting, places)
@@ -337,14 +352,15 @@ class Verbs:
 
     def _fits_one_request(self, touched: Sequence[Place]) -> bool:
         count = len(touched) + (self.terms.name is not None) + (self.terms.under is not None)
-        size = sum(place.size_bytes for place in touched)
+        # The lock's item counts too, and nobody has looked at it.
+        size = sum(place.size_bytes for place in touched) + (self.terms.under is not None) * MAX_ITEM_BYTES
         fits = count <= MOST_ACTIONS and size <= MOST_BYTES
         if self.terms.engine == "native" and not fits:
             raise UnitTooLarge(
                 f"the unit writes and checks {count} items of {size:,} bytes; one request of DynamoDB takes "
                 f"{MOST_ACTIONS} of {MOST_BYTES:,}: leave `engine` to the unit"
             )
-        return fits and self.terms.engine != "marked"
+        return fits
 
     def _check_may_mark(self, touched: Sequence[Place]) -> None:
         """Refuse what DynamoDB might refuse after the unit is committed."""
@@ -360,7 +376,7 @@ class Verbs:
         """That all that was read stands there still, at one instant; what one request brought is so."""
         if len({place.cut for place in places}) < 2:
             return
-        if len(places) > MOST_TOGETHER:
+        if not self._fits_one_request(places):
             # Checks and marks hold them together.
             self._check_may_mark(places)
             yield from self._commit_by_marks(places)

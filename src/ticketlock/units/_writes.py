@@ -4,7 +4,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ticketlock._expressions._tokens import MAX_EXPRESSION_BYTES
+from ticketlock._expressions._errors import ExpressionInvalid
+from ticketlock._expressions._parser import parse
+from ticketlock._expressions._tokens import Tokens
 from ticketlock._expressions._values import MAX_ITEM_BYTES, size_of
 from ticketlock._expressions._values import Item as Attributes
 from ticketlock.units import _facts as only_if
@@ -80,11 +82,10 @@ def changed(before: Attributes, after: Attributes) -> tuple[Attributes, tuple[st
 def _blind(place: Place, unit: str, marks: Marks) -> Write:
     assert place.blind is not None
     given = place.blind.parameters
-    conditions = [only_if.UNMARKED, *([f"({given['ConditionExpression']})"] if "ConditionExpression" in given else [])]
     return Write(
         "Update",
         place.key,
-        " AND ".join(conditions),
+        unmarked_and(given.get("ConditionExpression")),
         update=with_version(given["UpdateExpression"]),
         names={**given.get("ExpressionAttributeNames", {}), "#version": marks.version, "#mark": marks.mark},
         values={**given.get("ExpressionAttributeValues", {}), ":unit": {"S": unit}},
@@ -100,22 +101,55 @@ def with_version(update: str) -> str:
     return f"{ours} {update}"
 
 
-def may_be_sent_blindly(update: Statement) -> bool:
-    """Whether an update with what we add is no longer than DynamoDB takes, and its placeholders are not ours.
+def unmarked_and(condition: str | None) -> str:
+    """A condition of a user's, which asks for no mark too."""
+    if condition is None:
+        return only_if.UNMARKED
+    # DynamoDB refuses a pair of parentheses around a pair.
+    return f"{only_if.UNMARKED} AND {f'({condition})' if _is_choice(condition) else condition}"
 
-    What fills half of an item by itself is not sent without a look at the other half, nor the key of an index, of which
-    the value may not fit.
+
+def _is_choice(condition: str) -> bool:
+    """Whether an OR joins its parts."""
+    depth = 0
+    for token in Tokens("ConditionExpression", condition).tokens:
+        depth += (token == "(") - (token == ")")
+        if depth == 0 and token.upper() == "OR":
+            return True
+    return False
+
+
+def may_be_sent_blindly(update: Statement) -> bool:
+    """Whether DynamoDB takes an update with what we add, and does with it what the unit would.
+
+    What we add must leave the expressions within their bounds, and its placeholders not be ours. What fills half of an
+    item by itself is not sent without a look at the other half, nor the key of an index, whose value may not fit.
+    What only takes away makes no item that is not there; with our version, which it sets, it would.
     """
     parameters = update.parameters
     names = {*parameters.get("ExpressionAttributeNames", {}), *parameters.get("ExpressionAttributeValues", {})}
-    longest = max(len(with_version(parameters["UpdateExpression"]).encode()), _condition_bytes(parameters))
     values_bytes = size_of(parameters.get("ExpressionAttributeValues", {}))
-    fits = longest <= MAX_EXPRESSION_BYTES and values_bytes <= MAX_ITEM_BYTES // 2
     keys = {key.name for key in update.table.schema.index_keys}
     touched = set(update.change.paths) if update.change is not None else set()
-    return fits and not names & {"#version", "#mark", ":unit"} and not touched & keys
+    return (
+        values_bytes <= MAX_ITEM_BYTES // 2
+        and not names & {"#version", "#mark", ":unit"}
+        and not touched & keys
+        and _is_taken(parameters)
+        and _makes_an_item(update)
+    )
 
 
-def _condition_bytes(parameters: Mapping[str, Any]) -> int:
-    condition = parameters.get("ConditionExpression", "")
-    return len(f"{only_if.UNMARKED} AND ({condition})".encode())
+def _makes_an_item(update: Statement) -> bool:
+    change = update.expressions.update
+    return change is not None and bool(change.assignments or change.additions)
+
+
+def _is_taken(parameters: Mapping[str, Any]) -> bool:
+    """Whether its expressions are within their bounds with what we add."""
+    try:
+        parse("UpdateExpression", with_version(parameters["UpdateExpression"]))
+        parse("ConditionExpression", unmarked_and(parameters.get("ConditionExpression")))
+    except ExpressionInvalid:
+        return False
+    return True

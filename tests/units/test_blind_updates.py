@@ -1,0 +1,83 @@
+"""What a blind update says to DynamoDB: the same as one that the unit evaluates, whatever its expressions look like."""
+
+from typing import Any
+
+import pytest
+from boto3.dynamodb.conditions import Attr
+from kit.units import MARK, VERSION, Books, Key, Party, new_version, some_account
+
+from ticketlock.errors import ConditionFailed
+
+ADD, ONE = "SET balance = balance + :n", {":n": 1}
+
+CONDITIONS: dict[str, tuple[Any, Any]] = {
+    "and": (Attr("balance").gt(99) & Attr("id").exists(), Attr("balance").gt(99) & Attr("id").not_exists()),
+    "or": (Attr("balance").gt(101) | Attr("id").exists(), Attr("balance").gt(101) | Attr("id").not_exists()),
+    "not": (~Attr("balance").gt(100), ~Attr("balance").gt(99)),
+    "not, of a choice": (
+        ~(Attr("balance").gt(100) | Attr("id").not_exists()),
+        ~(Attr("balance").gt(99) | Attr("id").not_exists()),
+    ),
+    "parentheses": ("(balance > :n)", "(balance < :n)"),
+    "a choice in text": ("balance < :n or attribute_exists(id)", "balance < :n or attribute_not_exists(id)"),
+    "a choice of parentheses": ("(balance < :n) OR (balance > :n)", "(balance < :n) OR (balance = :n)"),
+    "both": (
+        "(balance < :n OR balance > :n) AND attribute_exists(id)",
+        "(balance < :n OR balance = :n) AND attribute_exists(id)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_its_condition_may_be_compound(books: Books, ann: Party, account: Key, name: str) -> None:
+    holds, does_not = CONDITIONS[name]
+    with ann.begin() as unit:
+        unit.update(ann.accounts, account, ADD, ONE, condition=holds, blind=True)
+    assert ann.line.operations == ["TransactWriteItems"]
+    assert books.balance(account) == 101
+    unit = ann.begin()
+    unit.update(ann.accounts, account, "SET balance = :n", ONE, condition=does_not, blind=True)
+    with pytest.raises(ConditionFailed):
+        unit.commit()
+    assert books.balance(account) == 101
+
+
+@pytest.mark.parametrize("name", ["or", "a choice in text", "a choice of parentheses"])
+def test_a_choice_does_not_let_it_past_a_mark(books: Books, ann: Party, name: str) -> None:
+    """One that came late, and is taken off first."""
+    account, mark = some_account(), {"unit": new_version(), "kind": "write"}
+    books.write("accounts", {**account, "balance": 100, VERSION: new_version(), MARK: mark})
+    with ann.begin() as unit:
+        unit.update(ann.accounts, account, ADD, ONE, condition=CONDITIONS[name][0], blind=True)
+    assert books.raw("accounts", account) == {**account, "balance": 101, VERSION: unit.id}
+
+
+@pytest.mark.parametrize(("operators", "sends"), [(298, "TransactWriteItems"), (299, "GetItem")])
+def test_what_units_add_counts_among_the_operators_that_a_condition_may_have(
+    books: Books, ann: Party, account: Key, operators: int, sends: str
+) -> None:
+    """Up to 300, of which two are of units."""
+    negated = operators % 2 == 0
+    condition = "NOT " * negated + " OR ".join(["balance > :n"] * ((operators - negated + 1) // 2))
+    with ann.begin() as unit:
+        unit.update(ann.accounts, account, ADD, ONE, condition=condition, blind=True)
+    assert ann.line.operations[0] == sends
+    assert books.balance(account) == 101
+
+
+@pytest.mark.parametrize("update", ["REMOVE balance", "DELETE colours :red"])
+class TestOneThatOnlyTakesAway:
+    def test_makes_no_item(self, books: Books, ann: Party, update: str) -> None:
+        key = some_account()
+        values = {":red": {"red"}} if ":red" in update else None
+        with ann.begin() as unit:
+            unit.update(ann.accounts, key, update, values, blind=True)
+        assert books.raw("accounts", key) is None
+
+    def test_takes_it_away(self, books: Books, ann: Party, update: str) -> None:
+        account = books.account(colours={"red", "blue"})
+        values = {":red": {"red"}} if ":red" in update else None
+        with ann.begin() as unit:
+            unit.update(ann.accounts, account, update, values, blind=True)
+        left = {"colours": {"red", "blue"}} if values is None else {"balance": 100, "colours": {"blue"}}
+        assert books.item("accounts", account) == {**account, **left}
