@@ -140,6 +140,12 @@ def _stopped_stays_stopped(original: Original, env: Environment, error: Any) -> 
         original(env, error)
 
 
+def _listed_once_started(original: Original, backend: Any, *args: Any, **kwargs: Any) -> Any:
+    """An execution that is listed has a status; in moto one that is being started has none, and the list fails."""
+    executions, next_token = original(backend, *args, **kwargs)
+    return [execution for execution in executions if execution.exec_status is not None], next_token
+
+
 def _only_started(_: Original, backend: Any, execution_status: Any = None) -> list[Any]:  # noqa: ARG001
     """An answer to a task looks at all executions, but not into one that is just being created."""
     executions = (execution for machine in backend.state_machines for execution in list(machine.executions))
@@ -188,6 +194,7 @@ _REPAIRS: list[tuple[Any, str, Callable[..., Any]]] = [
     (Environment, "set_error", _stopped_stays_stopped),
     (ExecutionState, "_handle_retry", _no_retry_when_stopped),
     (StepFunctionsParserBackend, "_get_executions", _only_started),
+    (StepFunctionsParserBackend, "list_executions", _listed_once_started),
     (StepFunctionResponse, "send_task_failure", _failure_has_a_cause),
     (Program, "eval", _stopped_before_it_began),
     (branches_decl, "CustomErrorName", _states_errors_leave_a_branch),
