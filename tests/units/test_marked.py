@@ -99,6 +99,7 @@ def test_transactions_of_one_unit_which_all_check_its_record_are_sent_one_after_
     assert [count for count in beside if count] == [1, 1, 1]
 
 
+@THREADS_ONLY
 def test_a_pending_unit_is_invisible(books: Books, ann: Party, ben: Party, account: Key) -> None:
     new, seen = some_account(), []
 
