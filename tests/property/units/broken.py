@@ -33,7 +33,7 @@ STUCK = Mishaps({"pause": 60, "crash": 8, "outage": 20})
 LATE = Mishaps({"late": 150, "pause": 40})
 HALF_WAY_FOR_DAYS = Mishaps({"half_way": 200, "expire": 100})
 TWICE_AND_HALF_WAY = Mishaps({"twice": 150, "half_way": 100})
-DEADLY_DAYS = Mishaps({"throttled": 60, "overslept": 200, "crash": 40})
+DEADLY_DAYS = Mishaps({"throttled": 250, "overslept": 300, "crash": 12})
 HALF_WAY = Mishaps({"half_way": 100, "pause": 30})
 TWICE = Mishaps({"twice": 150, "late": 50})
 DAYS = Mishaps({"throttled": 60, "overslept": 200, "crash": 10, "expire": 150})
@@ -247,7 +247,7 @@ VARIANTS: Mapping[str, Variant] = {
             by("nothing left"),
             ((_verbs, "MarkedCommit", changes.MarkedPastTheLease),),
             DEADLY_DAYS,
-            cast=SLEEPERS,
+            cast=replace(SLEEPERS, rounds=8, beside={"sweeper": 24}),
         ),
         Variant(
             "told before it is decided", by("told"), ((_verbs, "MarkedCommit", changes.MarkedThatTellsBefore),), CUT_OFF

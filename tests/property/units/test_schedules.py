@@ -49,8 +49,6 @@ TAKES_A_WHILE = {
     "native writes that ignore marks",
 }
 """Half a second and more."""
-NOT_CAUGHT_NOW = {"marks after the lease"}
-"""``make proof`` says so too: not met since units renew their lease while they wait."""
 
 
 @pytest.mark.parametrize(
@@ -58,7 +56,6 @@ NOT_CAUGHT_NOW = {"marks after the lease"}
     [
         pytest.param(name, marks=pytest.mark.verify("caught in seconds") if name in TAKES_A_WHILE else ())
         for name in VARIANTS
-        if name not in NOT_CAUGHT_NOW
     ],
 )
 def test_broken_units_are_caught_by_a_promise_that_they_break(name: str) -> None:
