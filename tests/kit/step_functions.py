@@ -12,7 +12,8 @@ from kit.world import Process, Stepper, Table
 from ticketlock import Claim, LockTable
 from ticketlock.locks._hand_over import CallingContender
 from ticketlock.locks._protocol import Contender
-from ticketlock.wire._requests import Reply, Request, Steps
+from ticketlock.wire._answers import Reply
+from ticketlock.wire._requests import Request, Steps
 from ticketlock.wire._step_functions import Closing, TaskAnswer
 from ticketlock.workflow import Workflow
 

@@ -20,7 +20,8 @@ from ticketlock import Claim, Grant, LockName, LockTable, Position
 from ticketlock.errors import TableError
 from ticketlock.locks._items import LockItem, is_lock_item
 from ticketlock.locks._protocol import Contender
-from ticketlock.wire._requests import Read, ReadItems, Reply, Request, Steps, TransactWrite, Write
+from ticketlock.wire._answers import Reply
+from ticketlock.wire._requests import Read, ReadItems, Request, Steps, TransactWrite, Write
 from ticketlock.wire._table_time import Moment, Reading
 
 LEASE_MS = 60_000

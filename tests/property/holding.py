@@ -17,9 +17,10 @@ from ticketlock.locks._claim import Claim
 from ticketlock.locks._hand_over import contender_class
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire._actions import Actions, Sleep, T
+from ticketlock.wire._answers import Answer
 from ticketlock.wire._driver import Driver
 from ticketlock.wire._heartbeat import Due
-from ticketlock.wire._requests import Answer, Request, Steps
+from ticketlock.wire._requests import Request, Steps
 from ticketlock.wire._table_time import Moment
 
 CLIENTS = Bounds(5, 400)

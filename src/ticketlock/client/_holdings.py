@@ -39,10 +39,11 @@ from ticketlock.locks._outcomes import Grant, Position
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire import _sdk
 from ticketlock.wire._actions import Actions, T
+from ticketlock.wire._answers import Answer
 from ticketlock.wire._clocks import Clocks
 from ticketlock.wire._heartbeat import Due
 from ticketlock.wire._process import OwnProcess
-from ticketlock.wire._requests import Answer, Request, Steps
+from ticketlock.wire._requests import Request, Steps
 from ticketlock.wire._table_time import Reading
 
 L = TypeVar("L", bound=BaseLease)

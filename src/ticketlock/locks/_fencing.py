@@ -15,8 +15,9 @@ from ticketlock.locks import _conditions as only_if
 from ticketlock.locks._items import lock_key, token_attribute
 from ticketlock.locks._names import LockName
 from ticketlock.wire._actions import Actions
+from ticketlock.wire._answers import Answer
 from ticketlock.wire._attributes import number
-from ticketlock.wire._requests import TOKEN_IS_SAFE_FOR_MS, Answer, Request, transact_write_call
+from ticketlock.wire._requests import TOKEN_IS_SAFE_FOR_MS, Request, transact_write_call
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
 _ATTRIBUTE_BYTES = 65_535

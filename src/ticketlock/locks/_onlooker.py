@@ -8,8 +8,9 @@ from ticketlock.locks import _reads as reads
 from ticketlock.locks._claim import Claim
 from ticketlock.locks._items import LockItem, Row, is_lock_item
 from ticketlock.locks._queue import Queue
+from ticketlock.wire._answers import Reply
 from ticketlock.wire._attributes import Item
-from ticketlock.wire._requests import Reply, Request, Steps
+from ticketlock.wire._requests import Request, Steps
 from ticketlock.wire._table_time import Moment
 
 _PAGE = 100

@@ -31,9 +31,10 @@ from ticketlock.units._packing import Entry
 from ticketlock.units._reading import image_of
 from ticketlock.units._work import Place
 from ticketlock.units._writes import as_seen, changed, check
+from ticketlock.wire._answers import Reply
 from ticketlock.wire._attributes import Item
 from ticketlock.wire._conditions import every
-from ticketlock.wire._requests import ForkingSteps, Pause, Reply, Request, Together, TransactWrite, Write
+from ticketlock.wire._requests import ForkingSteps, Pause, Request, Together, TransactWrite, Write
 from ticketlock.wire._table_time import Moment
 
 _log = logging.getLogger("ticketlock")

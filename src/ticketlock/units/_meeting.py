@@ -14,9 +14,10 @@ from ticketlock.units._finishing import finish, unmark
 from ticketlock.units._heads import Head, Heads, entries_of
 from ticketlock.units._marks import Mark, Marks
 from ticketlock.units._packing import Entry
+from ticketlock.wire._answers import Reply
 from ticketlock.wire._attributes import Item
 from ticketlock.wire._item_requests import Get
-from ticketlock.wire._requests import ForkingSteps, Pause, Reply, Together, Write
+from ticketlock.wire._requests import ForkingSteps, Pause, Together, Write
 from ticketlock.wire._table_time import Moment
 
 GRACE_MS = 200

@@ -13,8 +13,9 @@ from ticketlock.units._rows import Receipt, read_receipt
 from ticketlock.units._values import PYTHON
 from ticketlock.units._work import Place
 from ticketlock.units._writes import check, write
+from ticketlock.wire._answers import Reply
 from ticketlock.wire._item_requests import Get
-from ticketlock.wire._requests import ForkingSteps, Pause, Reply, TransactWrite, Write
+from ticketlock.wire._requests import ForkingSteps, Pause, TransactWrite, Write
 from ticketlock.wire._table_time import Moment
 
 

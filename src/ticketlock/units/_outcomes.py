@@ -7,7 +7,8 @@ from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units._heads import Head, Heads
 from ticketlock.units._ids import is_id
 from ticketlock.units._rows import Receipt, put_receipt, read_receipt
-from ticketlock.wire._requests import ForkingSteps, Pause, Reply
+from ticketlock.wire._answers import Reply
+from ticketlock.wire._requests import ForkingSteps, Pause
 from ticketlock.wire._table_time import Moment
 
 NAME_BYTES = 1_024

@@ -16,9 +16,10 @@ from ticketlock.units._marks import Mark, Marks
 from ticketlock.units._meeting import Marked, Meeting, read_entries
 from ticketlock.units._packing import Entry
 from ticketlock.units._tables import UnitTable
+from ticketlock.wire._answers import Reply
 from ticketlock.wire._attributes import Item
 from ticketlock.wire._item_requests import MOST_TOGETHER, Get, GetMany, GetTogether
-from ticketlock.wire._requests import ForkingSteps, Reply
+from ticketlock.wire._requests import ForkingSteps
 
 
 class Isolation(Enum):

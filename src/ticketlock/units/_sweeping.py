@@ -12,9 +12,10 @@ from ticketlock.units._heads import Head, Heads
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import read_entries
 from ticketlock.units._packing import Entry
+from ticketlock.wire._answers import Reply
 from ticketlock.wire._attributes import Item
 from ticketlock.wire._item_requests import MOST_TOGETHER, GetMany
-from ticketlock.wire._requests import ForkingSteps, Reply, Request, Together
+from ticketlock.wire._requests import ForkingSteps, Request, Together
 from ticketlock.wire._table_time import Moment
 
 _log = logging.getLogger("ticketlock")

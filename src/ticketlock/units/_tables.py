@@ -9,8 +9,9 @@ from ticketlock._expressions._schemas import Schema, check_item, check_key
 from ticketlock._expressions._values import MAX_ITEM_BYTES
 from ticketlock._expressions._values import Item as Attributes
 from ticketlock.errors import InvalidUnitRequest, ItemTooLarge
+from ticketlock.wire._answers import Reply
 from ticketlock.wire._item_requests import DescribeTable
-from ticketlock.wire._requests import ForkingSteps, Reply
+from ticketlock.wire._requests import ForkingSteps
 
 NAME_BYTES = 1_024
 """Of a table; an ARN is one, too."""

@@ -42,9 +42,10 @@ from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._values import PYTHON, Python
 from ticketlock.units._work import OURS_BYTES, Place, Work
 from ticketlock.units._writes import may_be_sent_blindly
+from ticketlock.wire._answers import Reply
 from ticketlock.wire._attributes import Item
 from ticketlock.wire._item_requests import MOST_TOGETHER
-from ticketlock.wire._requests import ForkingSteps, Reply
+from ticketlock.wire._requests import ForkingSteps
 
 _log = logging.getLogger("ticketlock")
 

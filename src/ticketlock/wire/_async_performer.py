@@ -8,10 +8,11 @@ from ticketlock._checks import text
 from ticketlock.errors import TableError
 from ticketlock.wire import _sdk
 from ticketlock.wire._actions import Actions, Call, Course, Fork, Sleep, T
+from ticketlock.wire._answers import Answer
 from ticketlock.wire._clocks import Clocks
 from ticketlock.wire._credentials import NotSigned, refreshable
 from ticketlock.wire._driver import Driver
-from ticketlock.wire._requests import Answer, Request, Steps
+from ticketlock.wire._requests import Request, Steps
 from ticketlock.wire._table_time import Moment
 
 _GIVE_UP_AFTER_MS = 8_000

@@ -15,10 +15,11 @@ from typing import Any
 from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError, TableNotFound, TableRefused
 from ticketlock.wire import _sdk
 from ticketlock.wire._actions import Actions, Fork, Sleep, T
+from ticketlock.wire._answers import Answer, Refusal, Reply
 from ticketlock.wire._clocks import Clocks
 from ticketlock.wire._credentials import NotSigned
 from ticketlock.wire._process import OwnProcess
-from ticketlock.wire._requests import Answer, ForkingSteps, Refusal, Reply, Request, Steps, Together
+from ticketlock.wire._requests import ForkingSteps, Request, Steps, Together
 from ticketlock.wire._table_time import Moment, Reading, TableTime, passed_ms
 
 _FIRST_BACKOFF_MS = 25

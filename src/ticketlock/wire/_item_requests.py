@@ -6,8 +6,10 @@ from decimal import Decimal
 from typing import Any, ClassVar
 
 from ticketlock.wire._actions import Actions, Call
+from ticketlock.wire._answers import BrokenReply
 from ticketlock.wire._attributes import Item
-from ticketlock.wire._requests import Attributes, BrokenReply, Request, batch_get
+from ticketlock.wire._batch_get import batch_get
+from ticketlock.wire._requests import Attributes, Request
 
 MOST_TOGETHER = 100
 """Of one instant, and one by one.

@@ -14,8 +14,9 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 from ticketlock.errors import TableError
 from ticketlock.wire._actions import Actions, Call, Sleep
+from ticketlock.wire._answers import BrokenReply, Reply
 from ticketlock.wire._attributes import Item
-from ticketlock.wire._table_time import Moment, Reading
+from ticketlock.wire._batch_get import batch_get
 
 # DynamoDB knows the token of a transaction for ten minutes, and would apply it once more afterwards
 # (https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html). What is sent may arrive
@@ -28,44 +29,6 @@ Attributes = Mapping[str, Any]
 Operation = Literal["Update", "Put", "Delete", "ConditionCheck"]
 
 _METHODS: Mapping[str, str] = {"Update": "update_item", "Put": "put_item", "Delete": "delete_item"}
-
-
-class InconclusiveAnswer(Exception):
-    """The service answered, and yet it is not known what became of the request: it is to be repeated.
-
-    Attributes:
-        perhaps_applied: whether it may have been applied.
-    """
-
-    perhaps_applied: ClassVar[bool] = True
-
-
-class BrokenReply(InconclusiveAnswer):
-    """The service said yes, and the rest of its reply got lost."""
-
-    def __str__(self) -> str:
-        return "the reply broke off"
-
-
-class Unprocessed(InconclusiveAnswer):
-    """The service read some of the items, and is throttled for the others.
-
-    https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html
-    """
-
-    perhaps_applied: ClassVar[bool] = False
-
-    def __str__(self) -> str:
-        return "some of the items were not read: the table is throttled"
-
-
-class StillRunning(InconclusiveAnswer):
-    """An execution that was stopped is not seen closed yet; descriptions are eventually consistent."""
-
-    perhaps_applied: ClassVar[bool] = False
-
-    def __str__(self) -> str:
-        return "the execution is not seen closed yet"
 
 
 class Request(ABC):
@@ -384,66 +347,6 @@ class Pause(Request):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """A condition did not hold: for each write whether it was the one, and the item that stood there."""
-
-    refused: tuple[bool, ...]
-    items: tuple[Item | None, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What the service answered to a request.
-
-    Attributes:
-        response: the reply, or that of the error which refused it.
-        received: when it came.
-        perhaps_applied: whether an attempt has written, or may have.
-        items: of an applied request.
-        refusal, error: of a refused one; the error as the SDK raised it.
-        unanswered: whether an earlier attempt had no answer.
-    """
-
-    response: Any
-    received: Reading
-    perhaps_applied: bool
-    items: tuple[Item | None, ...] = ()
-    refusal: Refusal | None = None
-    error: Exception | None = None
-    unanswered: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """What came back.
-
-    Attributes:
-        applied: False when a condition did not hold (or when nobody waits for the answer to a callback task any more).
-        items: of a Read the items; of an applied Write what it returns; of a refused Write the item that refused it;
-            of a refused TransactWrite one entry a write. None stands for "no such item" and "not asked for".
-        refused: of a refused TransactWrite, which of its writes were refused.
-        now: the moment of the reply.
-        last_key: of a Read, where to go on; None at the end.
-        repeated: of a refusal, whether an earlier attempt of the same request may have been applied, and the refusal
-            be due to it.
-        unanswered: whether an earlier attempt had no answer, and may be on its way still.
-    """
-
-    applied: bool
-    items: tuple[Item | None, ...]
-    now: Moment
-    refused: tuple[bool, ...] = ()
-    last_key: Attributes | None = None
-    repeated: bool = False
-    unanswered: bool = False
-
-    @property
-    def item(self) -> Item | None:
-        """The only or first item."""
-        return self.items[0] if self.items else None
-
-
-@dataclass(frozen=True, slots=True)
 class Together:
     """Requests that do not wait for each other. Sent back: for each of them its reply, or the ``TableError``."""
 
@@ -464,36 +367,6 @@ def transact_write_call(items: Sequence[Mapping[str, Any]], identity: str) -> Ca
     has ``TOKEN_IS_SAFE_FOR_MS`` as its ``repeatable_for_ms``.
     """
     return Call("dynamodb", "transact_write_items", {"TransactItems": items, "ClientRequestToken": identity})
-
-
-def batch_get(wanted: Mapping[str, Sequence[Attributes]], *, is_consistent: bool) -> Actions[Any]:
-    """BatchGetItem until every key is processed: one reply has 16 MB at most.
-
-    Returns:
-        The last answer, with the items of all of them.
-
-    Raises:
-        BrokenReply: an answer is not whole.
-        Unprocessed: an answer has processed no key at all.
-    """
-    left: Any = {table: {"Keys": list(keys), "ConsistentRead": is_consistent} for table, keys in wanted.items()}
-    found: dict[str, list[Item]] = {table: [] for table in wanted}
-    while True:
-        answer = yield Call("dynamodb", "batch_get_item", {"RequestItems": left})
-        if "Responses" not in answer:
-            raise BrokenReply()
-        for table, items in answer["Responses"].items():
-            found[table] += items
-        unprocessed = answer.get("UnprocessedKeys")
-        if not unprocessed:
-            return {**answer, "Responses": found}
-        if _keys_in(unprocessed) >= _keys_in(left):
-            raise Unprocessed()
-        left = unprocessed
-
-
-def _keys_in(wanted: Mapping[str, Any]) -> int:
-    return sum(len(each["Keys"]) for each in wanted.values())
 
 
 def _only(attributes: tuple[str, ...]) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from botocore.validate import ParamValidator
 
 from ticketlock.errors import InvalidLockRequest, RequestNotApplied, TableError, TableNotFound, TableRefused
 from ticketlock.wire import _departure
+from ticketlock.wire._answers import InconclusiveAnswer, Refusal
 from ticketlock.wire._credentials import NotSigned
-from ticketlock.wire._requests import InconclusiveAnswer, Refusal
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

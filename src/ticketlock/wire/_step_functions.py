@@ -6,8 +6,9 @@ from typing import Any, ClassVar
 
 from ticketlock.errors import TableError
 from ticketlock.wire._actions import Actions, Call
+from ticketlock.wire._answers import BrokenReply, StillRunning
 from ticketlock.wire._attributes import Item
-from ticketlock.wire._requests import BrokenReply, Request, StillRunning
+from ticketlock.wire._requests import Request
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError
 from ticketlock.wire._actions import T
-from ticketlock.wire._requests import Pause, Reply, Request, Steps, StillRunning
+from ticketlock.wire._answers import Reply, StillRunning
+from ticketlock.wire._requests import Pause, Request, Steps
 from ticketlock.wire._table_time import Moment
 
 _FIRST_PAUSE_MS = 2_000

@@ -24,8 +24,9 @@ from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Marked, Meeting
 from ticketlock.units._reading import Reading, Wanted
 from ticketlock.units._work import Place
+from ticketlock.wire._answers import Reply
 from ticketlock.wire._item_requests import Get
-from ticketlock.wire._requests import ForkingSteps, Pause, Reply, Request, TransactWrite, Write
+from ticketlock.wire._requests import ForkingSteps, Pause, Request, TransactWrite, Write
 from ticketlock.wire._table_time import Moment
 
 ALWAYS = "attribute_not_exists(nothing)"
