@@ -17,7 +17,10 @@ PACKAGE = Path(ticketlock.__file__).parent
 PERFORMED = {"locks/__init__", "locks/_lock_table", "locks/_create_table"}
 PROTOCOL = sorted(
     {path.relative_to(PACKAGE).with_suffix("").as_posix() for path in (PACKAGE / "locks").glob("*.py")} - PERFORMED
-    | {f"wire/{name}" for name in ("_actions", "_attributes", "_conditions", "_requests", "_step_functions")}
+    | {
+        f"wire/{name}"
+        for name in ("_actions", "_answers", "_attributes", "_batch_get", "_conditions", "_requests", "_step_functions")
+    }
     | {"client/_acquire", "client/_pace", "wire/_table_time", "workflow/_clean_up", "workflow/_session"}
 )
 IO_AND_CLOCKS = {
