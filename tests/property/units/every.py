@@ -9,7 +9,7 @@ What is never varied: every clock is right, a pause is longer than a lease and b
 requests that one unit has under way at once are performed in their order, and time to live is far off.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -18,13 +18,17 @@ from kit.invariants import Broken
 from property.chance import Chance
 from property.enumerated import all_schedules, told_in_short
 from property.failures import again, told
+from property.units.beside import read_beside
+from property.units.calls import WRITES
 from property.units.casts import KEYS
 from property.units.explore import left_to_itself
 from property.units.machines import Machine, Strand
 from property.units.mishaps import NONE
-from property.units.scripts import Plan, one_try, read_beside
+from property.units.service import AtWork
+from property.units.tables import MARKS
+from property.units.tries import Plan, one_try
 from property.units.witness import Key
-from property.units.world import MARKS, WRITES, AtWork, UnitsWorld
+from property.units.world import Script, UnitsWorld
 
 from ticketlock.units._reading import COMMITTED
 from ticketlock.units._rows import row_key
@@ -185,7 +189,7 @@ KINDS = (
 )
 
 
-def _script(part: Part) -> Callable[[UnitsWorld, Machine], Actions[None]]:
+def _script(part: Part) -> Script:
     return partial(_reads, part) if isinstance(part, Reads) else partial(_runs, part)
 
 
@@ -234,7 +238,7 @@ def run(kind: Kind, chance: Chance) -> UnitsWorld:
 
 def _what_was_before(world: UnitsWorld, kind: Kind) -> None:
     def are_marked() -> bool:
-        return all(MARKS.mark in (world.stored(key) or {}) for key in world.keys)
+        return all(MARKS.mark in (world.service.stored(key) or {}) for key in world.keys)
 
     if kind.exist:
         world.add("first", _script(appends("native", X, Y)), rate=1)
@@ -268,22 +272,22 @@ def _to_their_end(world: UnitsWorld, kind: Kind, chance: Chance, machines: list[
             current = others[chance.pick(len(others))]
             continue
         faults = _possible(current) if left.faults else ()
-        picked = chance.pick(1 + len(world.late) + len(faults) + (len(others) if left.preemptions else 0))
+        picked = chance.pick(1 + len(world.network.late) + len(faults) + (len(others) if left.preemptions else 0))
         if picked == 0:
             _goes_on(world, current)
-        elif picked <= len(world.late):
-            world.late_one_arrives(picked - 1)
-        elif picked <= len(world.late) + len(faults):
+        elif picked <= len(world.network.late):
+            world.network.late_one_arrives(picked - 1)
+        elif picked <= len(world.network.late) + len(faults):
             left.faults -= 1
-            _meets(world, current, faults[picked - len(world.late) - 1])
+            _meets(world, current, faults[picked - len(world.network.late) - 1])
         else:
             left.preemptions -= 1
-            current = others[picked - len(world.late) - len(faults) - 1]
-    while world.late:
+            current = others[picked - len(world.network.late) - len(faults) - 1]
+    while world.network.late:
         if chance.pick(2):
-            world.late.pop()
+            world.network.late.pop()
         else:
-            world.late_one_arrives(0)
+            world.network.late_one_arrives(0)
     while world.go():
         pass
 
@@ -303,13 +307,13 @@ def _is_quiet(strand: Strand) -> bool:
 def _ready(world: UnitsWorld) -> list[Any]:
     """Who may go on: machines that send something or have a transaction at work, and transactions that nobody hears."""
     ready: list[Any] = [each for each in world.machines if each.ready() or _works_of(world, each)]
-    return ready + [work for work in world.at_work if work.pending is None]
+    return ready + [work for work in world.service.at_work if work.pending is None]
 
 
 def _works_of(world: UnitsWorld, machine: Machine) -> list[AtWork]:
     return [
         work
-        for work in world.at_work
+        for work in world.service.at_work
         if work.pending is not None and any(strand.pending is work.pending for strand in machine.strands)
     ]
 
@@ -337,7 +341,7 @@ def _meets(world: UnitsWorld, machine: Machine, fault: str) -> None:
     if fault in ON_A_WRITE:
         pending = machine.ready()[0].pending
         assert pending is not None
-        world.befalls(fault, machine, pending, _NEVER_MS)
+        world.network.befalls(fault, machine, pending, _NEVER_MS)
     elif fault == "crash":
         world.crash(machine)
     else:
