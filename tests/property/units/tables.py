@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from property.units.witness import Key, Value
+from property.units.witness import Key
 
 from ticketlock.testing import MemoryDynamoDB
 from ticketlock.units._marks import Marks
@@ -38,6 +38,6 @@ def key_of(key: Key) -> dict[str, str]:
     return {"id": key[1]} if key[0] == "accounts" else {"pk": "p", "sk": key[1]}
 
 
-def elements(item: Mapping[str, Any]) -> Value:
+def elements(item: Mapping[str, Any]) -> tuple[int, ...]:
     """The list in an item as the low-level API has it."""
     return tuple(int(each["N"]) for each in item[ELEMENTS]["L"])
