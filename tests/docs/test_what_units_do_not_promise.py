@@ -240,28 +240,30 @@ def test_a_record_that_is_deleted_by_hand_takes_away_what_was_not_finished(
     assert sorted(found == 0 for found in balances(ben, both)) == [False, True]
 
 
+def assert_writes_over(eve: Party, books: Books, unfinished: Key) -> None:
+    """Her unit changes what stands in an item, and waits for no mark."""
+    before = books.balance(unfinished)
+    with eve.begin() as unit:
+        unit.update(eve.accounts, unfinished, ADD, TEN)
+    assert books.balance(unfinished) == before + 10
+
+
 def test_units_under_two_tables_of_units_take_each_other_for_ended_and_write_over_each_other(
     books: Books, ann: Party, both: list[Key]
 ) -> None:
     _, unfinished = half_finished(ann, both)
-    before = books.balance(unfinished)
     elsewhere = {**books.tables, "units": f"units-{uuid.uuid4().hex[:8]}"}
     make_table(books.onlooker, elsewhere["units"], KEYS["units"])
     eve = Party(Books(books.engine, books.onlooker, elsewhere, books.clock), None)
-    with eve.begin() as unit:
-        unit.update(eve.accounts, unfinished, ADD, TEN)
-    assert books.balance(unfinished) == before + 10
+    assert_writes_over(eve, books, unfinished)
 
 
 def test_units_of_two_prefixes_do_not_see_each_others_marks(
     books: Books, units_world: UnitsWorld, ann: Party, both: list[Key]
 ) -> None:
     _, unfinished = half_finished(ann, both)
-    before = books.balance(unfinished)
     eve = units_world.party(prefix="my")
-    with eve.begin() as unit:
-        unit.update(eve.accounts, unfinished, ADD, TEN)
-    assert books.balance(unfinished) == before + 10
+    assert_writes_over(eve, books, unfinished)
 
 
 def test_whoever_may_write_the_table_of_units_decides_what_a_unit_writes(

@@ -1,13 +1,17 @@
-"""Every list of choices that a schedule can be made of, one after the other: a tree, searched depth first."""
+"""Every list of choices that a schedule can be made of, one after the other: a tree, searched depth first.
 
-from collections.abc import Callable, Iterator, Sequence
+And what is chosen in a schedule that is bounded: where somebody is preempted, and where a fault is met.
+"""
+
+from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from property.chance import Chance
 from property.failures import FAILURES
 
 World = TypeVar("World")
+Who = TypeVar("Who")
 
 
 @dataclass
@@ -64,3 +68,61 @@ def told_in_short(picked: Sequence[int]) -> str:
     """Choices in one line; those at the end that are left out are 0."""
     last = max((at for at, choice in enumerate(picked) if choice), default=-1)
     return " ".join(map(str, picked[: last + 1]))
+
+
+class Bounded(Protocol[Who]):
+    """A schedule in which preemptions and faults are counted."""
+
+    @property
+    def late(self) -> Sized:
+        """Copies of requests that are still to arrive."""
+
+    def ready(self) -> Sequence[Who] | None:
+        """Who may go on; None when all is over."""
+
+    def let_time_pass(self) -> None:
+        """Until somebody may go on."""
+
+    def go_on(self, who: Who) -> None:
+        """One step of one of them."""
+
+    def late_one_arrives(self, which: int) -> None:
+        """One of the copies does."""
+
+    def possible(self, who: Who) -> Sequence[str]:
+        """The faults that may meet somebody now, each where it makes a difference."""
+
+    def meets(self, who: Who, fault: str) -> None:
+        """One of them does."""
+
+
+def to_its_end(schedule: Bounded[Who], chance: Chance, first: Who, *, preemptions: int, faults: int) -> None:
+    """Whoever goes on goes on until it sleeps, unless it is preempted.
+
+    Args:
+        first: who begins.
+        preemptions: how often at most somebody is interrupted that could go on.
+        faults: how many at most.
+    """
+    current = first
+    while (ready := schedule.ready()) is not None:
+        if not ready:
+            schedule.let_time_pass()
+            continue
+        others = [each for each in ready if each is not current]
+        if current not in ready:
+            current = others[chance.pick(len(others))]
+            continue
+        possible = schedule.possible(current) if faults else ()
+        late = len(schedule.late)
+        picked = chance.pick(1 + late + len(possible) + (len(others) if preemptions else 0))
+        if picked == 0:
+            schedule.go_on(current)
+        elif picked <= late:
+            schedule.late_one_arrives(picked - 1)
+        elif picked <= late + len(possible):
+            faults -= 1
+            schedule.meets(current, possible[picked - late - 1])
+        else:
+            preemptions -= 1
+            current = others[picked - late - len(possible) - 1]

@@ -10,13 +10,13 @@ they differ; of a look that is no snapshot each item is as it was or as it becam
 right, a pause takes the longest of ``PAUSES_MS`` and begins when a request is under way, and time to live is far off.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Sized
 from dataclasses import dataclass
 from functools import partial
 
 from property.chance import Chance
 from property.clocks import Machine
-from property.enumerated import all_schedules, told_in_short
+from property.enumerated import all_schedules, to_its_end, told_in_short
 from property.failures import again, told
 from property.faults import ON_A_REQUEST, PAUSES_MS, Faults, may_befall
 from property.scripts import dead, holder, left_to_itself
@@ -69,12 +69,6 @@ KINDS = (
 )
 
 
-@dataclass
-class _Budget:
-    preemptions: int
-    faults: int
-
-
 def run(kind: Kind, chance: Chance) -> World:
     """One schedule of two machines.
 
@@ -96,48 +90,48 @@ def _goes_on_to_its_end(world: World, kind: Kind, chance: Chance) -> None:
         world.witness.struck()
     for name, shared in zip("ab", kind.shared, strict=True):
         world.add(name, holder(shared=shared), rate=1, wall_is_off_ms=0)
-    left = _Budget(kind.preemptions, kind.faults)
     # Of two that are alike the first begins: its place is the other's.
-    current = world.machines[-2 + chance.pick(1 + (kind.shared[0] != kind.shared[1]))]
-    while not world.is_over:
-        ready = world.ready()
-        if not ready:
-            world.let_time_pass()
-            continue
-        others = [machine for machine in ready if machine is not current]
-        if current not in ready:
-            current = others[chance.pick(len(others))]
-            continue
-        faults = _possible(kind, current) if left.faults else ()
-        picked = chance.pick(1 + len(world.late) + len(faults) + (len(others) if left.preemptions else 0))
-        if picked == 0:
-            world.go_on(current)
-        elif picked <= len(world.late):
-            world.late_one_arrives(picked - 1)
-        elif picked <= len(world.late) + len(faults):
-            left.faults -= 1
-            _meets(world, current, faults[picked - len(world.late) - 1])
-        else:
-            left.preemptions -= 1
-            current = others[picked - len(world.late) - len(faults) - 1]
+    first = world.machines[-2 + chance.pick(1 + (kind.shared[0] != kind.shared[1]))]
+    to_its_end(_Schedule(world, kind), chance, first, preemptions=kind.preemptions, faults=kind.faults)
     left_to_itself(world)
 
 
-def _possible(kind: Kind, machine: Machine) -> tuple[str, ...]:
-    """The faults that may meet a machine now, each where it makes a difference."""
-    pending = machine.pending
-    if pending is None:
-        return ()
-    if pending.applied:
-        return tuple(fault for fault in ("crash", "pause", "freeze") if fault in kind.of)
-    return tuple(fault for fault in kind.of if fault not in ON_A_REQUEST or may_befall(fault, pending.call.operation))
+@dataclass(frozen=True)
+class _Schedule:
+    """The machines of a world, and the faults of a kind."""
 
+    world: World
+    kind: Kind
 
-def _meets(world: World, machine: Machine, fault: str) -> None:
-    if fault in ON_A_REQUEST:
-        world.befalls(fault, machine)
-    else:
-        world.strikes(fault, machine, len(PAUSES_MS) - 1)
+    @property
+    def late(self) -> Sized:
+        return self.world.late
+
+    def ready(self) -> Sequence[Machine] | None:
+        return None if self.world.is_over else self.world.ready()
+
+    def let_time_pass(self) -> None:
+        self.world.let_time_pass()
+
+    def go_on(self, who: Machine) -> None:
+        self.world.go_on(who)
+
+    def late_one_arrives(self, which: int) -> None:
+        self.world.late_one_arrives(which)
+
+    def possible(self, who: Machine) -> Sequence[str]:
+        pending, of = who.pending, self.kind.of
+        if pending is None:
+            return ()
+        if pending.applied:
+            return [fault for fault in ("crash", "pause", "freeze") if fault in of]
+        return [fault for fault in of if fault not in ON_A_REQUEST or may_befall(fault, pending.call.operation)]
+
+    def meets(self, who: Machine, fault: str) -> None:
+        if fault in ON_A_REQUEST:
+            self.world.befalls(fault, who)
+        else:
+            self.world.strikes(fault, who, len(PAUSES_MS) - 1)
 
 
 def every(kind: Kind) -> Iterator[World]:

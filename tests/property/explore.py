@@ -3,15 +3,13 @@
 ``make replay ARGS='--seed 17'`` runs one again, and makes it shorter if it breaks a promise.
 """
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from kit.invariants import Broken
 from property import caps, operators, scripts
-from property.broken import BrokenLock
 from property.caps import REAL, Caps
-from property.chance import Chance, Seeded
-from property.failures import FAILURES, kind_of, told
+from property.chance import Chance
+from property.failures import told
 from property.faults import Faults
 from property.world import OPERATOR, World
 
@@ -111,23 +109,3 @@ def _goes_on_to_its_end(world: World) -> None:
             world.faults = Faults()
         if world.steps > _MOST_STEPS:
             raise Broken(f"liveness: after {_MOST_STEPS} steps somebody is still waiting")
-
-
-@dataclass(frozen=True, slots=True)
-class Caught:
-    """The first schedule on which a broken lock breaks a promise that may catch it."""
-
-    seed: int
-    promise: str
-
-
-def first_broken(lock: BrokenLock, seeds: Iterable[int]) -> Caught | None:
-    """Search for the first schedule on which a broken lock breaks a promise that may catch it."""
-    with lock.instead():
-        for seed in seeds:
-            try:
-                run(Seeded(seed), lock.shown_by, lock.caps)
-            except FAILURES as failure:
-                if kind_of(failure) in lock.caught_by:
-                    return Caught(seed, kind_of(failure))
-    return None

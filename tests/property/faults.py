@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from botocore.exceptions import ClientError
 from property.chance import Chance
 
 ON_A_REQUEST = ("request_lost", "throttled", "conflict", "reply_lost", "late", "twice", "torn")
@@ -15,6 +16,12 @@ PAUSES_MS = (500, 3_000, 30_000, 70_000)
 JUMPS_MS = (0, 90_000, -90_000, 240_000)
 SKEWS_MS = (0, 450, -450)
 """By how much the clock of the server that replies is off."""
+TIMED_OUT_MS = 2_000
+"""For how long nobody hears an answer that does not come."""
+# https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv.html
+LATEST_MS = 5 * 60_000
+"""AWS refuses a request that arrives later than that after the time it was signed with."""
+_LATE_BY_MS = (100, 1_000, 10_000, 60_000, LATEST_MS)
 
 
 @dataclass
@@ -70,3 +77,14 @@ def may_befall(fault: str, operation: str) -> bool:
     if operation in READS:
         return fault not in ONLY_ON_WRITES and (fault not in ONLY_ON_READS or operation == "query")
     return fault not in ONLY_ON_READS
+
+
+def drawn_lateness_ms(chance: Chance) -> float:
+    """By how much a copy is late: mostly by a moment, and up to five minutes."""
+    return _LATE_BY_MS[chance.pick(len(_LATE_BY_MS))] * (1 + chance.pick(10)) / 10
+
+
+def answered(code: str, operation: str) -> ClientError:
+    """An answer that is an error."""
+    # Without a Date: the driver has to do without one here.
+    return ClientError({"Error": {"Code": code, "Message": code}}, operation)

@@ -1,23 +1,29 @@
 """What is broken on purpose, by one change of the real code."""
 
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
+
+from property.chance import Chance, Seeded
+from property.failures import FAILURES, kind_of
 
 from ticketlock.wire._requests import Write
 
 
-class BrokenOnPurpose:
+class BrokenOnPurpose(ABC):
     """One change, which lasts for a block.
 
     Attributes:
         name: what is wrong.
+        caught_by: the promises that it breaks: by one of them it has to be caught.
         changes: what is replaced: module or class, attribute, value.
     """
 
     name: str
+    caught_by: frozenset[str]
     changes: tuple[tuple[Any, str, Any], ...]
 
     def __post_init__(self) -> None:
@@ -32,6 +38,34 @@ class BrokenOnPurpose:
             for module, attribute, value in self.changes:
                 stack.enter_context(patch.object(module, attribute, value))
             yield
+
+    @abstractmethod
+    def run(self, chance: Chance) -> object:
+        """One random schedule on which it should show, to its end; what is broken is to be in its place.
+
+        Raises:
+            Broken, Unexpected: a promise was broken, or something else was raised.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Caught:
+    """The first schedule on which something broken breaks a promise that may catch it."""
+
+    seed: int
+    promise: str
+
+
+def first_broken(broken: BrokenOnPurpose, seeds: Iterable[int]) -> Caught | None:
+    """Search for the first schedule on which it breaks a promise that may catch it."""
+    with broken.instead():
+        for seed in seeds:
+            try:
+                broken.run(Seeded(seed))
+            except FAILURES as failure:
+                if kind_of(failure) in broken.caught_by:
+                    return Caught(seed, kind_of(failure))
+    return None
 
 
 def asking_less(always: str, original: Callable[..., Write], *conditions: str) -> Callable[..., Write]:

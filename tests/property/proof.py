@@ -8,48 +8,41 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from kit.invariants import MOST_IDLE_MS
 from property.broken import BROKEN_LOCKS, FOUND
-from property.chance import Seeded
+from property.counts import Counts
 from property.every import KINDS, Kind, every
-from property.explore import Caught, first_broken, run
-from property.failures import FAILURES, again, story_of
-from property.report import HUNTED, Report, chunks
+from property.explore import run
+from property.failures import again
+from property.report import Hunt, Report, chunks, hunted
 from property.stateful import RULED, told_by_hypothesis
 from property.units import proof as units
 from property.world import World
 
 
 @dataclass
-class Found:
+class Found(Counts[World]):
     """What a part of the search of locks has found.
 
     Attributes:
         longest_idle_ms: for how long a lock that somebody wanted was left unused at most.
-        broken: each with the command that shows it again.
     """
 
-    schedules: int = 0
-    steps: int = 0
     grants: int = 0
     longest_idle_ms: float = 0
-    broken: list[str] = field(default_factory=list)
 
     def saw(self, world: World) -> None:
-        """A schedule that came to its end."""
         self.schedules += 1
         self.steps += world.steps
         self.grants += world.witness.grants
         self.longest_idle_ms = max(self.longest_idle_ms, world.witness.longest_idle_ms)
 
     def add(self, other: "Found") -> None:
-        self.schedules += other.schedules
-        self.steps += other.steps
+        super().add(other)
         self.grants += other.grants
         self.longest_idle_ms = max(self.longest_idle_ms, other.longest_idle_ms)
-        self.broken += other.broken
 
     @property
     def counted(self) -> Mapping[str, str]:
@@ -66,13 +59,7 @@ class Found:
 
 def random_ones(seeds: Iterable[int]) -> Found:
     """Random schedules with faults."""
-    found = Found()
-    for seed in seeds:
-        try:
-            found.saw(run(Seeded(seed)))
-        except FAILURES as failure:
-            found.broken.append(f"{failure}\n{again(seed=seed)}")
-    return found
+    return Found().after_seeds(run, seeds)
 
 
 def ruled_ones(seed: int) -> Found:
@@ -86,19 +73,12 @@ def ruled_ones(seed: int) -> Found:
 
 def all_of(kind: Kind) -> Found:
     """Every schedule of two machines of a kind."""
-    found = Found()
-    try:
-        for world in every(kind):
-            found.saw(world)
-    except FAILURES as failure:
-        found.broken.append(story_of(failure))
-    return found
+    return Found().after_all(every(kind))
 
 
-def caught(number: int) -> tuple[Caught | None, float]:
-    """Whether one of the broken locks is caught, and the time that it took."""
-    began = time.perf_counter()
-    return first_broken(BROKEN_LOCKS[number], range(HUNTED)), time.perf_counter() - began
+def caught(number: int) -> Hunt:
+    """Whether one of the broken locks is caught."""
+    return hunted(BROKEN_LOCKS[number])
 
 
 def locks(report: Report, pool: Executor, schedules: int, ruled: int) -> None:

@@ -57,15 +57,12 @@ def searched(asked: argparse.Namespace) -> Searched:
         if asked.variant is None:
             return Searched(explore_units.run, units, nullcontext(), True, {"units": True})
         variant = VARIANTS[asked.variant]
-        run = partial(explore_units.run, mishaps=variant.shown_by, caps=variant.caps, cast=variant.cast)
-        return Searched(run, units, variant.instead(), True, {"variant": variant.name})
+        return Searched(variant.run, units, variant.instead(), True, {"variant": variant.name})
     locks: Mapping[str, Run] = {kind.name: partial(every.run, kind) for kind in every.KINDS}
     if asked.lock is None:
         return Searched(explore.run, locks, nullcontext(), False, {})
     lock = next(lock for lock in BROKEN_LOCKS if lock.name == asked.lock)
-    return Searched(
-        partial(explore.run, faults=lock.shown_by, limits=lock.caps), locks, lock.instead(), False, {"lock": lock.name}
-    )
+    return Searched(lock.run, locks, lock.instead(), False, {"lock": lock.name})
 
 
 def broken_by(run: Run, picked: Sequence[int]) -> str | None:

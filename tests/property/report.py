@@ -1,10 +1,13 @@
 """What ``make proof`` prints, as it comes."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import Protocol, Self, TypeVar
+from typing import Any, TypeVar
 
+from property.counts import Counts
+from property.on_purpose import BrokenOnPurpose, Caught, first_broken
 from rich.console import Console
 from rich.table import Table
 
@@ -12,59 +15,20 @@ from rich.table import Table
 _LINE = 220
 _TOLD = 10_000
 _A_CHUNK = 250
-HUNTED = 10_000
-"""Schedules on which something broken is looked for."""
+_HUNTED = 10_000
 
 
-class Counts(Protocol):
-    """What a part of the search has found.
-
-    Attributes:
-        broken: each with the command that shows it again.
-    """
-
-    schedules: int
-    broken: list[str]
-
-    @property
-    def counted(self) -> Mapping[str, str]:
-        """What else was counted, by the heading of its column."""
-        ...
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing came of any schedule: then it proves nothing."""
-        ...
-
-    def add(self, other: Self) -> None:
-        """What another part has found as well."""
-        ...
+C = TypeVar("C", bound=Counts[Any])
 
 
-C = TypeVar("C", bound=Counts)
+Hunt = tuple[Caught | None, float]
+"""Whether something broken is caught, and the seconds that it took."""
 
 
-class Prey(Protocol):
-    """The first schedule on which something broken was caught."""
-
-    @property
-    def seed(self) -> int: ...
-
-    @property
-    def promise(self) -> str: ...
-
-
-class Broken(Protocol):
-    """Something that is broken on purpose."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def caught_by(self) -> frozenset[str]: ...
-
-
-P = TypeVar("P", bound=Prey)
+def hunted(broken: BrokenOnPurpose) -> Hunt:
+    """Look for what is broken in as many schedules as ``make proof`` has for that."""
+    began = time.perf_counter()
+    return first_broken(broken, range(_HUNTED)), time.perf_counter() - began
 
 
 def chunks(schedules: int) -> Iterator[range]:
@@ -83,7 +47,7 @@ class Report:
     def hunts(
         self,
         title: str,
-        hunts: Sequence[tuple[Broken, str, Future[tuple[P | None, float]]]],
+        hunts: Sequence[tuple[BrokenOnPurpose, str, Future[Hunt]]],
         again: Callable[[int, str], str],
     ) -> int:
         """Everything broken, where it was seen, and by what it was caught.
@@ -98,15 +62,15 @@ class Report:
         has_seen, count = any(seen_in for _, seen_in, _ in hunts), 0
         table = Table("broken", *(["as in"] if has_seen else []), "caught by", "shown again by", title=title)
         for broken, seen_in, hunt in hunts:
-            prey, took_s = hunt.result()
-            if prey is None:
-                sought = f"{', '.join(sorted(broken.caught_by))} in {HUNTED:,} schedules, {took_s:.0f} s"
+            caught, took_s = hunt.result()
+            if caught is None:
+                sought = f"{', '.join(sorted(broken.caught_by))} in {_HUNTED:,} schedules, {took_s:.0f} s"
                 self.failures.append(f"not caught by {sought}: {broken.name}")
-                caught = "NOT CAUGHT", "-"
+                told = "NOT CAUGHT", "-"
             else:
-                caught = prey.promise, again(prey.seed, broken.name)
+                told = caught.promise, again(caught.seed, broken.name)
                 count += 1
-            table.add_row(broken.name, *([seen_in] if has_seen else []), *caught)
+            table.add_row(broken.name, *([seen_in] if has_seen else []), *told)
         self.console.print(table)
         return count
 
@@ -141,5 +105,5 @@ class Report:
         return total
 
 
-def _row(name: str, found: Counts) -> tuple[str, ...]:
+def _row(name: str, found: Counts[Any]) -> tuple[str, ...]:
     return name, f"{found.schedules:,}", *found.counted.values(), str(len(found.broken))

@@ -7,9 +7,10 @@ import pytest
 from property.broken import BROKEN_LOCKS, BrokenLock
 from property.chance import Seeded
 from property.every import KINDS, every
-from property.explore import first_broken, run
+from property.explore import run
 from property.failures import FAILURES, kind_of
 from property.faults import ON_A_REQUEST, Faults
+from property.on_purpose import first_broken
 from property.scripts import client
 from property.seen import TABLE
 from property.stateful import told_by_hypothesis

@@ -11,9 +11,10 @@ from property import replay
 from property.broken import BROKEN_LOCKS, BrokenLock
 from property.chance import Recorded, Seeded
 from property.every import KINDS, every
-from property.explore import begun, first_broken, run
+from property.explore import begun, run
 from property.failures import Unexpected, again, kind_of
 from property.faults import Faults
+from property.on_purpose import first_broken
 from property.proof import Found, all_of, random_ones
 from property.report import Report
 from property.stateful import Schedules, told_by_hypothesis

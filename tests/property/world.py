@@ -15,13 +15,17 @@ from property.chance import Chance
 from property.clocks import Look, Machine, Pending, TrueTime
 from property.faults import (
     JUMPS_MS,
+    LATEST_MS,
     LEAVE_A_COPY,
     ON_A_REQUEST,
     ON_ANYTHING,
     PAUSES_MS,
     READS,
     SKEWS_MS,
+    TIMED_OUT_MS,
     Faults,
+    answered,
+    drawn_lateness_ms,
     may_befall,
 )
 from property.seen import TABLE
@@ -36,13 +40,7 @@ from ticketlock.wire._attributes import Item
 from ticketlock.wire._driver import Driver
 
 OPERATOR = "operator"
-_TIMED_OUT_MS = 2_000
 _A_DAY_MS = 24 * 3_600_000
-# AWS refuses a request that arrives more than five minutes after the time it was signed with:
-# https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv.html
-_LATEST_MS = 5 * 60_000
-# By how much a copy is late at most, each as often.
-_LATE_BY_MS = (100, 1_000, 10_000, 60_000, _LATEST_MS)
 _NEVER_MS = float("inf")
 
 
@@ -159,7 +157,7 @@ class World:
             ms = max(1, until_ms - self.time.now_ms)
             self.witness.sees_sleep(ms)
         self.time.now_ms += ms
-        self.late = [copy for copy in self.late if self.time.now_ms - copy.sent_ms <= _LATEST_MS]
+        self.late = [copy for copy in self.late if self.time.now_ms - copy.sent_ms <= LATEST_MS]
         if ms > _A_DAY_MS and self.chance.pick(2):
             self.expires()
         # The next reply comes from a server whose clock is another one.
@@ -175,7 +173,7 @@ class World:
             self._resume(machine, lambda actions: actions.send(None))
         elif not pending.applied:
             fault = self.faults.which(ON_A_REQUEST, self.chance)
-            late_by_ms = self._late_by_ms() if fault in LEAVE_A_COPY else _NEVER_MS
+            late_by_ms = drawn_lateness_ms(self.chance) if fault in LEAVE_A_COPY else _NEVER_MS
             if fault is None or not self.befalls(fault, machine, late_by_ms):
                 self._apply(machine, pending)
         else:
@@ -249,7 +247,7 @@ class World:
         elif fault == "request_lost":
             self._fails(pending, ConnectTimeoutError(endpoint_url="world"))
         elif fault == "throttled":
-            self._fails(pending, _answered("ThrottlingException", pending.call.operation))
+            self._fails(pending, answered("ThrottlingException", pending.call.operation))
         elif fault == "conflict":
             self._fails(pending, _conflict(pending.call.operation))
         elif fault == "reply_lost":
@@ -278,14 +276,10 @@ class World:
             self.strikes(fault, victim, 0 if fault == "crash" else self.chance.pick(4))
         return fault is not None
 
-    def _late_by_ms(self) -> float:
-        """Mostly a moment, and up to five minutes."""
-        return _LATE_BY_MS[self.chance.pick(len(_LATE_BY_MS))] * (1 + self.chance.pick(10)) / 10
-
     def _fails(self, pending: Pending, error: BotoCoreError | ClientError) -> None:
         pending.applied, pending.answer, pending.error = True, None, error
         if isinstance(error, ReadTimeoutError):
-            self.time.now_ms += _TIMED_OUT_MS
+            self.time.now_ms += TIMED_OUT_MS
 
     # What is done.
 
@@ -351,7 +345,7 @@ class World:
         machine = self.tasks.pop(task_token, None)
         pending.answer = {}
         if machine is None:
-            pending.error = _answered("TaskTimedOut", pending.call.operation)
+            pending.error = answered("TaskTimedOut", pending.call.operation)
         else:
             machine.answered(task_token)
 
@@ -362,12 +356,7 @@ def _expires_at_ms(item: Item) -> float:
 
 def _conflict(operation: str) -> ClientError:
     if operation != "transact_write_items":
-        return _answered("TransactionConflictException", operation)
-    error = _answered("TransactionCanceledException", operation)
+        return answered("TransactionConflictException", operation)
+    error = answered("TransactionCanceledException", operation)
     error.response["CancellationReasons"] = [{"Code": "TransactionConflict"}, {"Code": "None"}]
     return error
-
-
-def _answered(code: str, operation: str) -> ClientError:
-    # Without a Date: the driver has to do without one here.
-    return ClientError({"Error": {"Code": code, "Message": code}}, operation)

@@ -33,21 +33,12 @@ class TestOfAName:
         assert ann.units.outcome(name=name) is Outcome.COMMITTED
         assert books.balance(account) == 90
 
+    @pytest.mark.parametrize("engine", [None, "marked"])
     def test_that_was_given_up_is_refused_to_the_unit_that_was_on_its_way_with_it(
-        self, books: Books, ann: Party, ben: Party, account: Key
+        self, books: Books, ann: Party, ben: Party, account: Key, engine: str | None
     ) -> None:
         name = some_name()
-        unit = takes_ten(ann, account, name=name)
-        assert ben.units.outcome(name=name) is Outcome.ROLLED_BACK
-        with pytest.raises(UnitRolledBack):
-            unit.commit()
-        assert books.balance(account) == 100
-
-    def test_that_was_given_up_is_refused_to_a_marked_unit_too(
-        self, books: Books, ann: Party, ben: Party, account: Key
-    ) -> None:
-        name = some_name()
-        unit = takes_ten(ann, account, name=name, engine="marked")
+        unit = takes_ten(ann, account, name=name, engine=engine)
         assert ben.units.outcome(name=name) is Outcome.ROLLED_BACK
         with pytest.raises(UnitRolledBack):
             unit.commit()

@@ -65,6 +65,13 @@ def rows(books: Books) -> list[str]:
     return [row["row"][:2] for row in books.everything()["units"]]
 
 
+def assert_ended(books: Books, keys: list[Key], left: Left) -> None:
+    """What was left is finished or rolled back, and nothing but its record is there."""
+    assert marks(books, keys) == 0
+    assert balances(books, keys) == ([0, 0, 0] if left is after_its_decision else [100, 100, None])
+    assert "w#" not in rows(books)
+
+
 def test_a_unit_that_is_on_its_way_is_left_alone(
     books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
 ) -> None:
@@ -120,9 +127,7 @@ def test_two_sweeps_beside_each_other_do_what_one_does(
         ann.units.sweep()
         books.clock.advance(COPIES_S + MARGIN_S)
     ann.units.sweep()
-    assert marks(books, keys) == 0
-    assert balances(books, keys) == ([0, 0, 0] if left is after_its_decision else [100, 100, None])
-    assert "w#" not in rows(books)
+    assert_ended(books, keys, left)
 
 
 @pytest.mark.parametrize("left", [before_its_decision, after_its_decision])
@@ -139,9 +144,7 @@ def test_a_sweep_that_is_killed_at_any_of_its_requests_is_gone_on_with_by_the_ne
                 dying.units.sweep()
     books.clock.advance(COPIES_S + MARGIN_S)
     ann.units.sweep()
-    assert marks(books, keys) == 0
-    assert balances(books, keys) == ([0, 0, 0] if left is after_its_decision else [100, 100, None])
-    assert "w#" not in rows(books)
+    assert_ended(books, keys, left)
 
 
 @pytest.mark.parametrize("is_committed", [False, True])

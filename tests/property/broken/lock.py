@@ -4,9 +4,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from property import explore
 from property.caps import Caps
+from property.chance import Chance
 from property.faults import Faults
 from property.on_purpose import BrokenOnPurpose, asking_less
+from property.world import World
 
 ALWAYS = "attribute_exists(pk)"
 
@@ -30,6 +33,9 @@ class BrokenLock(BrokenOnPurpose):
     changes: tuple[tuple[Any, str, Any], ...]
     shown_by: Faults | None = None
     caps: Caps | None = None
+
+    def run(self, chance: Chance) -> World:
+        return explore.run(chance, self.shown_by, self.caps)
 
 
 without = partial(asking_less, ALWAYS)

@@ -1,16 +1,16 @@
 """Units that are broken on purpose: each lacks one of its precautions, and breaks a promise."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from property.chance import Seeded
-from property.failures import FAILURES, kind_of
+from property.chance import Chance
 from property.on_purpose import BrokenOnPurpose
-from property.units import changes
+from property.units import changes, explore
 from property.units.casts import CHECKS, CUTS, INSERTS, NO_REST, SLEEPERS, TOKENS, Cast
-from property.units.explore import Caps, run
+from property.units.explore import Caps
 from property.units.mishaps import NONE, RATES, Mishaps
+from property.units.world import UnitsWorld
 
 from ticketlock.units import (
     _facts,
@@ -61,25 +61,8 @@ class Variant(BrokenOnPurpose):
     caps: Caps | None = None
     cast: Cast | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class Caught:
-    """The first schedule on which a broken one breaks a promise that may catch it."""
-
-    seed: int
-    promise: str
-
-
-def first_broken(variant: Variant, seeds: Iterable[int]) -> Caught | None:
-    """Search for it."""
-    with variant.instead():
-        for seed in seeds:
-            try:
-                run(Seeded(seed), variant.shown_by, variant.caps, variant.cast)
-            except FAILURES as failure:
-                if kind_of(failure) in variant.caught_by:
-                    return Caught(seed, kind_of(failure))
-    return None
+    def run(self, chance: Chance) -> UnitsWorld:
+        return explore.run(chance, self.shown_by, self.caps, self.cast)
 
 
 def by(*promises: str) -> frozenset[str]:

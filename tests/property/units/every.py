@@ -9,22 +9,25 @@ What is never varied: every clock is right, a pause is longer than a lease and b
 requests that one unit has under way at once are performed in their order, and time to live is far off.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from kit.invariants import Broken
 from property.chance import Chance
-from property.enumerated import all_schedules, told_in_short
+from property.enumerated import all_schedules, to_its_end, told_in_short
 from property.failures import again, told
+from property.units.beside import read_beside
+from property.units.calls import WRITES
 from property.units.casts import KEYS
 from property.units.explore import left_to_itself
-from property.units.machines import Machine, Strand
+from property.units.machines import Machine, Pending, Strand
 from property.units.mishaps import NONE
-from property.units.scripts import Plan, one_try, read_beside
+from property.units.service import AtWork
+from property.units.tables import MARKS
+from property.units.tries import Plan, one_try
 from property.units.witness import Key
-from property.units.world import MARKS, WRITES, AtWork, UnitsWorld
+from property.units.world import Script, UnitsWorld
 
 from ticketlock.units._reading import COMMITTED
 from ticketlock.units._rows import row_key
@@ -185,7 +188,7 @@ KINDS = (
 )
 
 
-def _script(part: Part) -> Callable[[UnitsWorld, Machine], Actions[None]]:
+def _script(part: Part) -> Script:
     return partial(_reads, part) if isinstance(part, Reads) else partial(_runs, part)
 
 
@@ -202,12 +205,6 @@ def _reads(reads: Reads, world: UnitsWorld, machine: Machine) -> Actions[None]:
 
 
 # One schedule.
-
-
-@dataclass
-class _Left:
-    preemptions: int
-    faults: int
 
 
 def run(kind: Kind, chance: Chance) -> UnitsWorld:
@@ -234,7 +231,7 @@ def run(kind: Kind, chance: Chance) -> UnitsWorld:
 
 def _what_was_before(world: UnitsWorld, kind: Kind) -> None:
     def are_marked() -> bool:
-        return all(MARKS.mark in (world.stored(key) or {}) for key in world.keys)
+        return all(MARKS.mark in (world.service.stored(key) or {}) for key in world.keys)
 
     if kind.exist:
         world.add("first", _script(appends("native", X, Y)), rate=1)
@@ -249,43 +246,86 @@ def _what_was_before(world: UnitsWorld, kind: Kind) -> None:
 
 
 def _to_their_end(world: UnitsWorld, kind: Kind, chance: Chance, machines: list[Machine]) -> None:
-    left = _Left(kind.preemptions, kind.faults)
-    last = world.witness.step + _MOST_STEPS
     # Of two that are alike the first begins: its place is the other's.
-    current: Any = machines[chance.pick(2)]
-    while True:
-        _hear(world)
-        ready = _ready(world)
-        if not ready and world.is_over:
-            break
-        if world.witness.step > last:
-            raise Broken(f"liveness: after {_MOST_STEPS} steps somebody is still at work")
-        if not ready:
-            world.let_time_pass()
-            continue
-        others = [each for each in ready if each is not current]
-        if current not in ready:
-            current = others[chance.pick(len(others))]
-            continue
-        faults = _possible(current) if left.faults else ()
-        picked = chance.pick(1 + len(world.late) + len(faults) + (len(others) if left.preemptions else 0))
-        if picked == 0:
-            _goes_on(world, current)
-        elif picked <= len(world.late):
-            world.late_one_arrives(picked - 1)
-        elif picked <= len(world.late) + len(faults):
-            left.faults -= 1
-            _meets(world, current, faults[picked - len(world.late) - 1])
-        else:
-            left.preemptions -= 1
-            current = others[picked - len(world.late) - len(faults) - 1]
-    while world.late:
+    schedule, first = _Schedule(world, world.witness.step + _MOST_STEPS), machines[chance.pick(2)]
+    to_its_end(schedule, chance, first, preemptions=kind.preemptions, faults=kind.faults)
+    while world.network.late:
         if chance.pick(2):
-            world.late.pop()
+            world.network.late.pop()
         else:
-            world.late_one_arrives(0)
+            world.network.late_one_arrives(0)
     while world.go():
         pass
+
+
+@dataclass(frozen=True)
+class _Schedule:
+    """The machines of a world, and its transactions that nobody hears.
+
+    Attributes:
+        last: the step at which everything should be over.
+    """
+
+    world: UnitsWorld
+    last: int
+
+    @property
+    def late(self) -> Sized:
+        return self.world.network.late
+
+    def ready(self) -> Sequence[Machine | AtWork] | None:
+        """Machines that send something or have a transaction at work, and transactions that nobody hears."""
+        world = self.world
+        _hear(world)
+        ready: list[Machine | AtWork] = [each for each in world.machines if each.ready() or _works_of(world, each)]
+        ready += [work for work in world.service.at_work if work.pending is None]
+        if not ready and world.is_over:
+            return None
+        if world.witness.step > self.last:
+            raise Broken(f"liveness: after {_MOST_STEPS} steps somebody is still at work")
+        return ready
+
+    def let_time_pass(self) -> None:
+        self.world.let_time_pass()
+
+    def go_on(self, who: Machine | AtWork) -> None:
+        if isinstance(who, AtWork):
+            self.world.go_on(who)
+        elif strands := who.ready():
+            self.world.go_on((who, strands[0]))
+        else:
+            self.world.go_on(_works_of(self.world, who)[0])
+
+    def late_one_arrives(self, which: int) -> None:
+        self.world.network.late_one_arrives(which)
+
+    def possible(self, who: Machine | AtWork) -> Sequence[str]:
+        if isinstance(who, AtWork):
+            return ()
+        sent = _sent(who)
+        is_write = sent is not None and sent.call.operation in WRITES
+        return (*(ON_A_WRITE if is_write else ()), *ON_A_MACHINE)
+
+    def meets(self, who: Machine | AtWork, fault: str) -> None:
+        assert isinstance(who, Machine)
+        world = self.world
+        world.calm_since_ms = world.time.now_ms
+        if fault in ON_A_WRITE:
+            sent = _sent(who)
+            assert sent is not None
+            world.network.befalls(fault, who, sent, _NEVER_MS)
+        elif fault == "crash":
+            world.crash(who)
+        else:
+            who.pause(_PAUSE_MS)
+            world.calm_since_ms += _PAUSE_MS
+        world.witness.tells(f"{who.name}: {fault}")
+
+
+def _sent(machine: Machine) -> Pending | None:
+    """What a machine is about to send."""
+    strands = machine.ready()
+    return strands[0].pending if strands else None
 
 
 def _hear(world: UnitsWorld) -> None:
@@ -300,50 +340,12 @@ def _is_quiet(strand: Strand) -> bool:
     return pending is None or pending.is_over or pending.call.parameters.get("Key") == _TIME_KEY
 
 
-def _ready(world: UnitsWorld) -> list[Any]:
-    """Who may go on: machines that send something or have a transaction at work, and transactions that nobody hears."""
-    ready: list[Any] = [each for each in world.machines if each.ready() or _works_of(world, each)]
-    return ready + [work for work in world.at_work if work.pending is None]
-
-
 def _works_of(world: UnitsWorld, machine: Machine) -> list[AtWork]:
     return [
         work
-        for work in world.at_work
+        for work in world.service.at_work
         if work.pending is not None and any(strand.pending is work.pending for strand in machine.strands)
     ]
-
-
-def _goes_on(world: UnitsWorld, who: Any) -> None:
-    if isinstance(who, AtWork):
-        world.go_on(who)
-    elif strands := who.ready():
-        world.go_on((who, strands[0]))
-    else:
-        world.go_on(_works_of(world, who)[0])
-
-
-def _possible(who: Any) -> tuple[str, ...]:
-    """The faults that may meet a machine now, each where it makes a difference."""
-    if isinstance(who, AtWork):
-        return ()
-    strands = who.ready()
-    is_write = bool(strands) and strands[0].pending.call.operation in WRITES
-    return (*(ON_A_WRITE if is_write else ()), *ON_A_MACHINE)
-
-
-def _meets(world: UnitsWorld, machine: Machine, fault: str) -> None:
-    world.calm_since_ms = world.time.now_ms
-    if fault in ON_A_WRITE:
-        pending = machine.ready()[0].pending
-        assert pending is not None
-        world.befalls(fault, machine, pending, _NEVER_MS)
-    elif fault == "crash":
-        world.crash(machine)
-    else:
-        machine.pause(_PAUSE_MS)
-        world.calm_since_ms += _PAUSE_MS
-    world.witness.tells(f"{machine.name}: {fault}")
 
 
 def every(kind: Kind) -> Iterator[UnitsWorld]:

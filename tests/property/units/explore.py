@@ -10,9 +10,11 @@ from kit.invariants import Broken
 from property.chance import Chance
 from property.failures import told
 from property.units import scripts
+from property.units.beside import BESIDE_CLIENTS
 from property.units.casts import KEYS, Cast, drawn_cast
 from property.units.mishaps import A_DAY_MS, Mishaps, mixed
-from property.units.world import LOCKS, MARKS, TABLES, UNITS, UnitsWorld
+from property.units.tables import LOCKS, MARKS, TABLES, UNITS
+from property.units.world import Script, UnitsWorld
 
 from ticketlock.units import _heads, _marked, _packing, _reading, _sweeping, _verbs
 
@@ -67,11 +69,11 @@ def begun(chance: Chance, mishaps: Mishaps, caps: Caps, cast: Cast | None = None
     cast = cast or drawn_cast(chance)
     keys = list(KEYS[: cast.keys])
     world = UnitsWorld(chance, mishaps, keys, cast.is_append_only, cuts_are_whole=caps.together is None)
-    world.memory.put_item(TableName=LOCKS, Item={"pk": {"S": "lock"}, "token": {"N": "0"}})
+    world.service.memory.put_item(TableName=LOCKS, Item={"pk": {"S": "lock"}, "token": {"N": "0"}})
     for number in range(cast.clients):
         world.add("abcdef"[number], scripts.client(cast))
     for name, rounds in cast.beside.items():
-        world.add(name, scripts.BESIDE_CLIENTS[name](rounds, cast.names))
+        world.add(name, BESIDE_CLIENTS[name](rounds, cast.names))
     return world
 
 
@@ -104,7 +106,7 @@ def _to_its_end(world: UnitsWorld) -> None:
             raise Broken(f"liveness: after {_MOST_STEPS} steps somebody is still at work")
 
 
-def _one_more(world: UnitsWorld, name: str, script: scripts.Script) -> None:
+def _one_more(world: UnitsWorld, name: str, script: Script) -> None:
     world.add(name, script)
     _to_its_end(world)
 
@@ -124,12 +126,12 @@ def left_to_itself(world: UnitsWorld, *, with_unit: bool | None = None) -> None:
     world.time.now_ms += 10 * 60_000 + 5_000
     _one_more(world, "second sweep", scripts.one_sweep)
     _nothing_is_left(world)
-    world.witness.judges_end(world.final())
-    world.witness.judges_history(world.final())
+    world.witness.judges_end(world.service.final())
+    world.witness.judges_history(world.service.final())
 
 
 def _nothing_is_left(world: UnitsWorld) -> None:
-    for row in world.memory.items(UNITS):
+    for row in world.service.memory.items(UNITS):
         kind = row["row"]["S"]
         if kind == "head" and ("closed" not in row or "expiresAt" not in row):
             raise Broken(f"nothing left: the head of {row['unit']['S']} is not closed: {row}")
@@ -138,6 +140,6 @@ def _nothing_is_left(world: UnitsWorld) -> None:
         if "expiresAt" not in row:
             raise Broken(f"nothing left: {row} stays for ever")
     for table in TABLES.keys() - {UNITS, LOCKS}:
-        for item in world.memory.items(table):
+        for item in world.service.memory.items(table):
             if MARKS.mark in item:
                 raise Broken(f"nothing left: {item} is marked")

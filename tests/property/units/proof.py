@@ -1,15 +1,14 @@
 """The part of ``make proof`` that searches units: everything broken, every schedule up to a bound, random schedules."""
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
-from property.chance import Seeded
-from property.failures import FAILURES, again, story_of
-from property.report import HUNTED, Report, chunks
-from property.units.broken import VARIANTS, Caught, first_broken
+from property.counts import Counts
+from property.failures import again
+from property.report import Hunt, Report, chunks, hunted
+from property.units.broken import VARIANTS
 from property.units.every import KINDS, Kind, every
 from property.units.explore import run
 from property.units.mishaps import STRIKES
@@ -20,24 +19,19 @@ ENOUGH = 1_000
 
 
 @dataclass
-class Found:
+class Found(Counts[UnitsWorld]):
     """What a part of the search of units has found.
 
     Attributes:
         aborts: tries of units that did not end with a commit, as far as they were told.
         struck: how many times what went wrong.
-        broken: each with the command that shows it again.
     """
 
-    schedules: int = 0
-    steps: int = 0
     commits: int = 0
     aborts: int = 0
-    broken: list[str] = field(default_factory=list)
     struck: Counter[str] = field(default_factory=Counter)
 
     def saw(self, world: UnitsWorld) -> None:
-        """A schedule that came to its end."""
         self.schedules += 1
         self.steps += world.witness.step
         self.commits += len(world.witness.committed)
@@ -45,11 +39,9 @@ class Found:
         self.struck += world.struck
 
     def add(self, other: "Found") -> None:
-        self.schedules += other.schedules
-        self.steps += other.steps
+        super().add(other)
         self.commits += other.commits
         self.aborts += other.aborts
-        self.broken += other.broken
         self.struck += other.struck
 
     @property
@@ -68,30 +60,17 @@ class Found:
 
 def random_ones(seeds: Iterable[int]) -> Found:
     """Random schedules with faults."""
-    found = Found()
-    for seed in seeds:
-        try:
-            found.saw(run(Seeded(seed)))
-        except FAILURES as failure:
-            found.broken.append(f"{failure}\n{again(units=True, seed=seed)}")
-    return found
+    return Found().after_seeds(run, seeds, units=True)
 
 
 def all_of(kind: Kind) -> Found:
     """Every schedule of two units of a kind."""
-    found = Found()
-    try:
-        for world in every(kind):
-            found.saw(world)
-    except FAILURES as failure:
-        found.broken.append(story_of(failure))
-    return found
+    return Found().after_all(every(kind))
 
 
-def caught(name: str) -> tuple[Caught | None, float]:
-    """Whether one of the broken ones is caught, and the time that it took."""
-    began = time.perf_counter()
-    return first_broken(VARIANTS[name], range(HUNTED)), time.perf_counter() - began
+def caught(name: str) -> Hunt:
+    """Whether one of the broken units is caught."""
+    return hunted(VARIANTS[name])
 
 
 def search(report: Report, pool: Executor, schedules: int) -> None:

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from property.chance import Seeded
 from property.failures import FAILURES, kind_of
-from property.units.broken import VARIANTS, Variant, by, first_broken
+from property.on_purpose import first_broken
+from property.units.broken import VARIANTS, Variant, by
 from property.units.every import KINDS, Kind, every
-from property.units.explore import run
 from property.units.proof import ENOUGH, all_of, random_ones
 
 from ticketlock.units import _native
@@ -67,7 +67,7 @@ def test_what_catches_broken_units_is_shown_again_by_its_seed() -> None:
     caught = first_broken(variant, range(HUNTED))
     assert caught is not None
     with variant.instead(), pytest.raises(FAILURES) as failure:
-        run(Seeded(caught.seed), variant.shown_by, variant.caps, variant.cast)
+        variant.run(Seeded(caught.seed))
     assert kind_of(failure.value) == caught.promise
 
 

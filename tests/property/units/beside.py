@@ -1,0 +1,182 @@
+"""Who there is beside units in the simulated world of units: who reads, sweeps, asks, writes, and grants a lock."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from botocore.exceptions import BotoCoreError, ClientError
+from property.units.calls import Beside
+from property.units.machines import Machine
+from property.units.tables import LOCKS, MARKS, UNITS, elements, key_of
+from property.units.tries import NAMES, in_time, unit_id, value_of, verbs_of
+from property.units.witness import COMMITTED as TOLD_COMMITTED
+from property.units.witness import Key, Record
+from property.units.world import Script, UnitsWorld
+
+from ticketlock.errors import TableError
+from ticketlock.units._heads import Heads
+from ticketlock.units._outcomes import outcome_of_name, outcome_of_unit
+from ticketlock.units._reading import COMMITTED, UNCOMMITTED, Isolation
+from ticketlock.units._sweeping import sweep
+from ticketlock.units._values import PYTHON
+from ticketlock.units._verbs import Terms
+from ticketlock.wire._actions import Actions, Call, Sleep
+
+
+def watcher(rounds: int, _: Sequence[str] = ()) -> Script:
+    """Reads all items together, again and again."""
+
+    def script(world: UnitsWorld, machine: Machine) -> Actions[None]:
+        for _ in range(rounds):
+            yield from read_beside(world, machine, world.keys, COMMITTED)
+
+    return script
+
+
+def reader(rounds: int, _: Sequence[str] = ()) -> Script:
+    """Reads items and cuts outside of units."""
+
+    def script(world: UnitsWorld, machine: Machine) -> Actions[None]:
+        for _ in range(rounds):
+            pick = world.chance.pick
+            keys = world.some(1 + pick(len(world.keys)))
+            yield from read_beside(world, machine, keys, [COMMITTED, COMMITTED, UNCOMMITTED][pick(3)])
+            yield Sleep([0, 10, 1_000, 40_000][pick(4)])
+
+    return script
+
+
+def read_beside(world: UnitsWorld, machine: Machine, keys: Sequence[Key], level: Isolation) -> Actions[None]:
+    witness, began = world.witness, world.witness.step
+    wall_ms, began_ms = machine.read().wall_ms, world.time.now_ms
+    verbs = verbs_of(world, Terms(unit_id(world, wall_ms), wall_ms, 10_000, level))
+    wanted = [(world.table_of(each), key_of(each)) for each in keys]
+    try:
+        items = yield from machine.driver.follow(verbs.get(wanted, level, PYTHON))
+    except TableError:
+        return
+    in_time(world, began_ms, f"{machine.name} read")
+    found = {key: value_of(item) for key, item in zip(keys, items, strict=True)}
+    who = f"the reader {machine.name}"
+    if level is COMMITTED:
+        witness.sees_cut(who, found, began, is_one_instant=world.cuts_are_whole)
+        if world.cuts_are_whole:
+            witness.sees_plain_read(who, found, began)
+    else:
+        for key, value in found.items():
+            witness.sees_uncommitted(who, key, value)
+
+
+def sweeper(rounds: int, _: Sequence[str] = ()) -> Script:
+    """Sweeps now and then."""
+
+    def script(world: UnitsWorld, machine: Machine) -> Actions[None]:
+        for _ in range(rounds):
+            yield Sleep([100, 5_000, 70_000, 700_000][world.chance.pick(4)])
+            try:
+                yield from machine.driver.follow(sweep(Heads(UNITS), MARKS))
+            except TableError:
+                continue
+
+    return script
+
+
+def asker(rounds: int, names: Sequence[str]) -> Script:
+    """Asks what has become of units and of names."""
+
+    def script(world: UnitsWorld, machine: Machine) -> Actions[None]:
+        for _ in range(rounds):
+            yield Sleep([10, 1_000, 30_000, 70_000][world.chance.pick(4)])
+            asked_at, witness = world.witness.step, world.witness
+            units = [each for each, record in witness.records.items() if not record.is_plain]
+            name = names[world.chance.pick(len(names))] if names and world.chance.pick(2) else None
+            if name is None and not units:
+                continue
+            unit = units[world.chance.pick(len(units))] if name is None else None
+            steps = outcome_of_name(UNITS, name) if name is not None else outcome_of_unit(UNITS, unit or "")
+            try:
+                told = yield from machine.driver.follow(steps)
+            except TableError:
+                continue
+            witness.sees_outcome(told.name, asked_at, name=name, unit=unit)
+
+    return script
+
+
+def plain_writer(rounds: int, _: Sequence[str] = ()) -> Script:
+    """Writes beside units as they ask for it: only what nobody has marked, at the version that it saw."""
+
+    def script(world: UnitsWorld, machine: Machine) -> Actions[None]:
+        for _ in range(rounds):
+            yield Sleep([0, 100, 5_000][world.chance.pick(3)])
+            key = world.some(1)[0]
+            try:
+                yield from _plain_write(world, machine, key)
+            except (BotoCoreError, ClientError):
+                continue
+
+    return script
+
+
+def _plain_write(world: UnitsWorld, machine: Machine, key: Key) -> Actions[None]:
+    witness = world.witness
+    began = witness.step
+    where = {"TableName": key[0], "Key": {name: {"S": part} for name, part in key_of(key).items()}}
+    item = (yield Call("dynamodb", "get_item", {**where, "ConsistentRead": True})).get("Item")
+    if item is None or MARKS.mark in item:
+        return
+    unit = unit_id(world, machine.read().wall_ms)
+    record = Record(unit, world.numbers, began, is_plain=True)
+    seen = elements(item)
+    names = {"#mark": MARKS.mark, "#version": MARKS.version}
+    condition = "attribute_not_exists(#mark) AND #version = :seen"
+    values = {":seen": {"S": item[MARKS.version]["S"]}}
+    record.seen[key] = seen
+    if not world.is_append_only and world.chance.pick(4) == 3:
+        record.writes[key] = None
+        operation, asked = "delete_item", {**where}
+    else:
+        record.writes[key] = (*seen, record.number)
+        operation = "update_item"
+        asked = {**where, "UpdateExpression": "SET #list = list_append(#list, :new), #version = :unit"}
+        names |= NAMES
+        values |= {":unit": {"S": unit}, ":new": {"L": [{"N": str(record.number)}]}}
+    asked |= {
+        "ConditionExpression": condition,
+        "ExpressionAttributeNames": names,
+        "ExpressionAttributeValues": values,
+    }
+    witness.begins(record)
+    witness.tells(f"{machine.name} writes {unit} to {key} beside units")
+    yield Beside("dynamodb", operation, asked, record)
+    record.told, record.told_at = TOLD_COMMITTED, witness.step
+
+
+def grantor(rounds: int, _: Sequence[str] = ()) -> Script:
+    """Grants the lock to somebody else, with a new token."""
+
+    def script(world: UnitsWorld, _machine: Machine) -> Actions[None]:
+        for token in range(1, rounds + 1):
+            yield Sleep([100, 2_000, 30_000][world.chance.pick(3)])
+            asked = {
+                "TableName": LOCKS,
+                "Item": {"pk": {"S": "lock"}, "token": {"N": str(token)}},
+                "ConditionExpression": "#token < :token",
+                "ExpressionAttributeNames": {"#token": "token"},
+                "ExpressionAttributeValues": {":token": {"N": str(token)}},
+            }
+            try:
+                yield Beside("dynamodb", "put_item", asked, token=token)
+            except (BotoCoreError, ClientError):
+                continue
+
+    return script
+
+
+BESIDE_CLIENTS: Mapping[str, Callable[[int, Sequence[str]], Script]] = {
+    "reader": reader,
+    "watcher": watcher,
+    "sweeper": sweeper,
+    "asker": asker,
+    "plain": plain_writer,
+    "grantor": grantor,
+}
+"""What each is called; of how many rounds, and with which names in use."""

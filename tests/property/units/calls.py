@@ -1,0 +1,72 @@
+"""What a call of the simulated world of units is: what it decides, what may befall it, and how it is told."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from botocore.exceptions import ClientError
+from property.faults import answered
+from property.units.tables import LOCKS, MARKS, UNITS
+from property.units.witness import Record
+
+from ticketlock.wire._actions import Call
+
+TRANSACTIONS = frozenset({"transact_write_items", "transact_get_items"})
+COMMITS = frozenset({"transact_write_items"})
+WRITES = frozenset({"put_item", "update_item", "delete_item", "transact_write_items"})
+
+
+@dataclass(frozen=True, slots=True)
+class Beside(Call):
+    """A call of somebody who writes beside units."""
+
+    record: Record | None = None
+    token: int | None = None
+
+
+def written_by(call: Call) -> str | None:
+    """The unit that a transaction decides, if it does: natively, or by its head."""
+    for action in call.parameters["TransactItems"]:
+        for asked in action.values():
+            if asked["TableName"] == UNITS and "#state = :committed" in asked.get("UpdateExpression", ""):
+                return str(asked["Key"]["unit"]["S"])
+            if asked["TableName"] not in (UNITS, LOCKS):
+                unit = asked.get("ExpressionAttributeValues", {}).get(":unit") or asked.get("Item", {}).get(
+                    MARKS.version
+                )
+                if unit is not None and MARKS.mark not in asked.get("Item", {}):
+                    return str(unit["S"])
+    token = str(call.parameters.get("ClientRequestToken"))
+    heads = any(
+        asked["TableName"] == UNITS and asked.get("Key", {}).get("row", {}).get("S") == "head"
+        for action in call.parameters["TransactItems"]
+        for asked in action.values()
+    )
+    return token if len(token) == 26 and not heads else None
+
+
+def may_be_refused(call: Call) -> bool:
+    """Whether it has contents that the service may not like; what comes after a unit's decision has not."""
+    asked = call.parameters
+    if call.operation == "put_item":
+        return asked["TableName"] == UNITS or MARKS.mark in asked["Item"]
+    is_mark = call.operation == "update_item" and asked.get("UpdateExpression") == "SET #mark = :mark"
+    return (is_mark or call.operation in COMMITS) and not isinstance(call, Beside)
+
+
+def in_short(call: Call) -> str:
+    asked = call.parameters
+    if "TransactItems" in asked:
+        return f"{call.operation} of {len(asked['TransactItems'])}"
+    key = asked.get("Key") or asked.get("Item", {})
+    return f"{call.operation} of {asked.get('TableName')} {[part.get('S') for part in list(key.values())[:2]]}"
+
+
+def conflict(call: Call) -> ClientError:
+    if call.operation not in TRANSACTIONS:
+        return answered("TransactionConflictException", call.operation)
+    error = answered("TransactionCanceledException", call.operation)
+    response: Any = error.response
+    response["CancellationReasons"] = [
+        {"Code": "TransactionConflict" if at == 0 else "None"} for at in range(len(call.parameters["TransactItems"]))
+    ]
+    return error

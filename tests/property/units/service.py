@@ -1,0 +1,165 @@
+"""DynamoDB in the simulated world of units: transactions go step by step, and the witness sees every commit."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
+
+from botocore.exceptions import ClientError
+from property.chance import Chance
+from property.clocks import TrueTime
+from property.units.calls import TRANSACTIONS, WRITES, Beside, written_by
+from property.units.machines import Pending
+from property.units.tables import MARKS, UNITS, create_tables, elements
+from property.units.witness import Commit, Key, UnitWitness, Value
+
+from ticketlock.testing import InSteps, MemoryDynamoDB
+from ticketlock.wire._actions import Call
+
+
+@dataclass(eq=False)
+class AtWork:
+    """A transaction that the service goes on with.
+
+    Attributes:
+        pending: of whoever waits for its answer; None where nobody does.
+        taken: how many steps it has taken.
+    """
+
+    call: Call
+    which: InSteps
+    pending: Pending | None
+    began_ms: float
+    taken: int = 0
+    commit: Commit | None = None
+
+
+@dataclass
+class Service:
+    """The tables, and the transactions that are at work on them.
+
+    Attributes:
+        in_steps: whether others go on between two steps of a transaction; None for either, drawn for each.
+        struck: how many times what went wrong.
+        at_work: transactions that have begun and are not over, in the order in which they began.
+    """
+
+    chance: Chance
+    time: TrueTime
+    witness: UnitWitness
+    struck: Counter[str]
+    in_steps: bool | None
+    at_work: list[AtWork] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.memory = MemoryDynamoDB(lock_table=None, clock=self.time)
+        if self.in_steps is None:
+            self.memory.comes_next = lambda left: self.chance.pick(left) if left > 1 else 0
+        create_tables(self.memory)
+
+    # What stands there.
+
+    def stored(self, key: Key) -> dict[str, Any] | None:
+        """An item as it stands there."""
+        table = self.memory._service.tables[key[0]]
+        return table.get((key[1], "") if key[0] == "accounts" else ("p", key[1]))
+
+    def head(self, unit: str) -> dict[str, Any] | None:
+        """A unit's head as it stands there."""
+        return self.memory._service.tables[UNITS].get((unit, "head"))
+
+    def final(self) -> dict[Key, Value]:
+        """What stands in the items that units use."""
+        found: dict[Key, Value] = {}
+        for key in self.witness.keys:
+            item = self.stored(key)
+            found[key] = None if item is None or MARKS.is_placeholder(item) else elements(item)
+        return found
+
+    # What is done.
+
+    def performs(self, call: Call, pending: Pending | None) -> None:
+        """It receives a request.
+
+        Args:
+            pending: of whoever waits for its answer; None where nobody does.
+        """
+        client: Any = self.memory
+        if call.operation in TRANSACTIONS:
+            which = client.in_steps(call.operation, **call.parameters)
+            work = AtWork(call, which, pending, self.time.now_ms)
+            self.at_work.append(work)
+            if pending is not None:
+                pending.is_at_work = True
+            if not (self.chance.pick(2) if self.in_steps is None else self.in_steps):
+                while work in self.at_work:
+                    self.goes_on(work)
+            return
+        answer, error = None, None
+        try:
+            answer = getattr(client, call.operation)(**call.parameters)
+        except ClientError as refused:
+            error = refused
+        if pending is not None:
+            pending.is_over, pending.answer, pending.error = True, answer, error
+        if error is None and call.operation in WRITES:
+            self._sees_write(call)
+
+    def goes_on(self, work: AtWork) -> bool:
+        """One step of a transaction; whether others are left."""
+        goes_on = work.which.step()
+        work.taken += 1
+        is_write = work.which.operation == "TransactWriteItems"
+        if is_write and goes_on and work.taken == len(work.call.parameters["TransactItems"]) + 1:
+            unit = written_by(work.call)
+            if unit is not None:
+                work.commit = self.witness.sees_commit(unit, inf)
+        if is_write and work.taken > len(work.call.parameters["TransactItems"]) + 1:
+            self._sees_heads(work.call)
+        if not goes_on:
+            self.at_work.remove(work)
+            if work.commit is not None:
+                work.commit.visible_at = self.witness.step
+            self._answers(work)
+        return goes_on
+
+    @staticmethod
+    def _answers(work: AtWork) -> None:
+        answer, error = None, None
+        try:
+            answer = work.which.finish()
+        except ClientError as refused:
+            error = refused
+        if work.pending is not None:
+            work.pending.is_over, work.pending.answer, work.pending.error = True, answer, error
+
+    def _sees_write(self, call: Call) -> None:
+        if isinstance(call, Beside):
+            if call.record is not None:
+                self.witness.sees_commit(call.record.id, self.witness.step)
+                self.struck["written beside units"] += 1
+            if call.token is not None:
+                self.witness.token = max(self.witness.token, call.token)
+        elif call.parameters["TableName"] == UNITS:
+            self._sees_head(call.parameters)
+
+    def _sees_heads(self, call: Call) -> None:
+        for action in call.parameters["TransactItems"]:
+            for asked in action.values():
+                if asked["TableName"] == UNITS:
+                    self._sees_head(asked)
+
+    def _sees_head(self, asked: Mapping[str, Any]) -> None:
+        key = asked.get("Key") or asked["Item"]
+        if key["row"]["S"] != "head":
+            return
+        unit = key["unit"]["S"]
+        head = self.head(unit)
+        state = None if head is None else head["state"]["S"]
+        if state == "committed" and unit not in self.witness.committed:
+            self.witness.sees_commit(unit, self.witness.step)
+        lease = asked.get("ExpressionAttributeValues", {}).get(":seen_lease")
+        if head is not None and state == "rolledBack" and "finalMs" in asked.get("UpdateExpression", ""):
+            by = head["by"]["S"] if "by" in head else None
+            self.witness.sees_rollback(unit, by, int(lease["N"]) - self.time.now_ms if lease is not None else None)

@@ -1,0 +1,250 @@
+"""One try of a unit in the simulated world of units, and what it should see of its own."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kit.invariants import Broken
+from property.units.machines import Machine
+from property.units.mishaps import BESIDE
+from property.units.tables import ELEMENTS, LOCKS, MARKS, UNITS, key_of
+from property.units.witness import COMMITTED as TOLD_COMMITTED
+from property.units.witness import NOT_COMMITTED, REPEATED, Key, Record, Value
+from property.units.world import UnitsWorld
+
+from ticketlock.errors import (
+    ConditionFailed,
+    InvalidUnitRequest,
+    TicketLockError,
+    UnitConflict,
+    UnitContended,
+    UnitRolledBack,
+)
+from ticketlock.units._ids import _DIGITS
+from ticketlock.units._reading import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation
+from ticketlock.units._values import PYTHON
+from ticketlock.units._verbs import Engine, Terms, Verbs
+from ticketlock.wire._actions import Actions, Sleep
+
+# A unit that nothing is wrong with ends in that time: a lease that it waits for, and its own time-outs.
+LONGEST_MS = 120_000
+_ONCE_MORE = (UnitConflict, UnitContended, UnitRolledBack)
+_APPEND = "SET #list = list_append(if_not_exists(#list, :none), :new)"
+NAMES = {"#list": ELEMENTS}
+
+
+@dataclass(frozen=True, slots=True)
+class Under:
+    """A lock that is held with a token."""
+
+    token: int
+
+    def condition_check(self) -> dict[str, Any]:
+        return {
+            "ConditionCheck": {
+                "TableName": LOCKS,
+                "Key": {"pk": {"S": "lock"}},
+                "ConditionExpression": "#token = :token",
+                "ExpressionAttributeNames": {"#token": "token"},
+                "ExpressionAttributeValues": {":token": {"N": str(self.token)}},
+            }
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a unit does, in each of its tries.
+
+    Attributes:
+        statements: verbs, and the items that they are about.
+    """
+
+    statements: tuple[tuple[str, tuple[Key, ...]], ...]
+    engine: Engine | None
+    name: str | None
+    is_under: bool
+    timeout_ms: int
+    tries: int
+
+
+def unit_id(world: UnitsWorld, wall_ms: int) -> str:
+    """An id as real ones are, of numbers in place of random bits."""
+    digits, number = _DIGITS, (wall_ms << 80) | world.new_number()
+    return "".join(digits[(number >> (5 * place)) & 31] for place in reversed(range(26)))
+
+
+def value_of(item: Mapping[str, Any] | None) -> Value:
+    """The list in an item in Python values."""
+    return None if item is None else tuple(int(each) for each in item[ELEMENTS])
+
+
+def verbs_of(world: UnitsWorld, terms: Terms) -> Verbs:
+    verbs = Verbs(terms, UNITS, world.tables, MARKS)
+    verbs._meeting._jitter = world.jitter
+    return verbs
+
+
+def one_try(world: UnitsWorld, machine: Machine, plan: Plan, born_ms: int) -> Actions[bool]:
+    """One try of a unit; whether no other is to be made."""
+    witness = world.witness
+    unit = unit_id(world, machine.read().wall_ms)
+    under = Under(witness.token) if plan.is_under else None
+    terms = Terms(unit, born_ms, plan.timeout_ms, SERIALIZABLE, plan.name, under, plan.engine)
+    record = Record(unit, world.numbers, witness.step, world.time.now_ms, name=plan.name)
+    record.fence = under.token if under is not None else None
+    record.machine, record.born_ms = machine.name, born_ms
+    quiet = _troubles(world)
+    witness.begins(record)
+    verbs = verbs_of(world, terms)
+    own = OwnUnit(world, machine, verbs, record)
+    began_ms = world.time.now_ms
+    witness.tells(f"{machine.name} begins {unit}: {plan.statements} {plan.engine} {plan.name} {record.fence}")
+    try:
+        yield from machine.driver.follow(verbs.begin())
+        record.knows_name_at = witness.step
+        for verb, keys in () if verbs.repeated else plan.statements:
+            yield from own.states(verb, keys)
+            yield from _thinks(world)
+        yield from machine.driver.follow(verbs.commit())
+        told = REPEATED if verbs.repeated else TOLD_COMMITTED
+    except InvalidUnitRequest:
+        raise
+    except TicketLockError as error:
+        told = type(error).__name__
+        if verbs.state == "open":
+            told = "given up"
+        witness.sees_end(record, told)
+        in_time(world, began_ms, f"{unit} was told {told}")
+        if _troubles(world) == quiet:
+            _has_let_go(world, unit, told)
+        return not isinstance(error, _ONCE_MORE)
+    witness.sees_end(record, told)
+    in_time(world, began_ms, f"{unit} was told {told}")
+    return True
+
+
+def in_time(world: UnitsWorld, began_ms: float, what: str) -> None:
+    took_ms = world.time.now_ms - max(began_ms, world.calm_since_ms)
+    if took_ms > LONGEST_MS:
+        raise Broken(f"liveness: {what} after {took_ms / 1_000:.0f} s in which nothing failed")
+
+
+def _thinks(world: UnitsWorld) -> Actions[None]:
+    """What a unit's own code does between two statements takes a while, now and then."""
+    ms = [0, 0, 0, 20, 1_000][world.chance.pick(5)]
+    if ms:
+        yield Sleep(ms)
+
+
+def _troubles(world: UnitsWorld) -> int:
+    """How much has gone wrong but for refusals."""
+    return sum(count for name, count in world.struck.items() if name != "refused" and name not in BESIDE)
+
+
+def _has_let_go(world: UnitsWorld, unit: str, told: str) -> None:
+    """Whoever is told that a unit is not committed, while its requests are answered, has rolled it back."""
+    head = world.service.head(unit)
+    if head is not None and head["state"]["S"] == "pending" and told in NOT_COMMITTED:
+        raise Broken(f"let go: {unit} was told {told}, and whoever meets its marks waits for its lease")
+
+
+class OwnUnit:
+    """A unit, with what it should see of its own."""
+
+    def __init__(self, world: UnitsWorld, machine: Machine, verbs: Verbs, record: Record) -> None:
+        self.world, self.machine, self.verbs, self.record = world, machine, verbs, record
+        self.new = {":new": [record.number], ":none": []}
+
+    def states(self, verb: str, keys: Sequence[Key]) -> Actions[None]:
+        """One statement."""
+        world, (key, *_) = self.world, keys
+        table, python_key = world.table_of(key), key_of(key)
+        began, follow, verbs = self.world.witness.step, self.machine.driver.follow, self.verbs
+        if verb in ("get", "get all"):
+            levels = [SERIALIZABLE, SERIALIZABLE, COMMITTED, UNCOMMITTED]
+            level = levels[world.chance.pick(4)]
+            wanted = [(world.table_of(each), key_of(each)) for each in keys]
+            found = yield from follow(verbs.get(wanted, level, PYTHON))
+            self._reads(level, {each: value_of(item) for each, item in zip(keys, found, strict=True)}, began)
+        elif verb == "blind":
+            if self._number_is_in(key):
+                return
+            yield from follow(verbs.update(table, python_key, _APPEND, None, self.new, NAMES, PYTHON, blind=True))
+            if key in self.record.seen:
+                self.record.writes[key] = (*(self._own(key) or ()), self.record.number)
+            else:
+                self.record.blind.add(key)
+        elif verb == "append":
+            if self._number_is_in(key):
+                return
+            steps = verbs.update(table, python_key, _APPEND, None, self.new, NAMES, PYTHON)
+            before, after = yield from follow(steps)
+            self._meets(key, value_of(PYTHON.back(before)), began)
+            self._writes(key, (*(self._own(key) or ()), self.record.number), value_of(PYTHON.back(after)))
+        elif verb == "put":
+            item = {**python_key, ELEMENTS: [self.record.number]}
+            before, after = yield from follow(verbs.put(table, item, None, None, None, PYTHON))
+            self._meets(key, value_of(PYTHON.back(before)), began)
+            self._writes(key, (self.record.number,), value_of(PYTHON.back(after)))
+        elif verb == "delete":
+            before, _ = yield from follow(verbs.delete(table, python_key, None, None, None, PYTHON))
+            self._meets(key, value_of(PYTHON.back(before)), began)
+            self._writes(key, None, None)
+        else:
+            conditions = ["attribute_exists(#list)", "attribute_not_exists(#list)"]
+            try:
+                before, _ = yield from follow(verbs.check(table, python_key, conditions[0], None, NAMES, PYTHON))
+            except ConditionFailed:
+                before, _ = yield from follow(verbs.check(table, python_key, conditions[1], None, NAMES, PYTHON))
+            self._meets(key, value_of(PYTHON.back(before)), began)
+
+    def _number_is_in(self, key: Key) -> bool:
+        return key in self.record.blind or self.record.number in (self._own(key) or ())
+
+    def _own(self, key: Key) -> Value:
+        return self.record.writes.get(key, self.record.seen.get(key))
+
+    def _reads(self, level: Isolation, found: Mapping[Key, Value], began: int) -> None:
+        record, witness = self.record, self.world.witness
+        for key in list(found):
+            if key in record.blind and level is not UNCOMMITTED:
+                self._meets(key, found[key], began)
+        of_others = {key: value for key, value in found.items() if key not in record.seen and key not in record.writes}
+        for key in found.keys() - of_others.keys():
+            if found[key] != self._own(key):
+                raise Broken(f"own reads: {record.id} has {self._own(key)} in {key}, and read {found[key]}")
+        if level is UNCOMMITTED:
+            for key, value in of_others.items():
+                if key not in record.blind:
+                    witness.sees_uncommitted(record.id, key, value)
+        elif of_others:
+            witness.sees_cut(record.id, of_others, began, is_one_instant=self.world.cuts_are_whole)
+        if level is SERIALIZABLE:
+            record.seen.update(of_others)
+
+    def _meets(self, key: Key, value: Value, began: int) -> None:
+        """What a statement found: for the first time, or as the unit left it."""
+        record, witness = self.record, self.world.witness
+        if key in record.blind:
+            if value is None or value[-1] != record.number:
+                raise Broken(f"own reads: {record.id} has appended to {key} blindly, and read {value}")
+            record.blind.discard(key)
+            before: Value = value[:-1]
+            if not before and self.world.service.stored(key) is None:
+                before = None
+            record.seen[key], record.writes[key] = before or _nothing(witness.state[key]), value
+        elif key not in record.seen:
+            record.seen[key] = value
+            witness.sees_cut(record.id, {key: value}, began, is_one_instant=True)
+        elif value != self._own(key):
+            raise Broken(f"own reads: {record.id} has {self._own(key)} in {key}, and met {value}")
+
+    def _writes(self, key: Key, value: Value, told: Value) -> None:
+        if value != told:
+            raise Broken(f"own reads: {self.record.id} wrote {value} to {key}, and is told {told}")
+        self.record.writes[key] = value
+
+
+def _nothing(state: Value) -> Value:
+    """No item, or one without elements: a read of what was appended to it does not tell which."""
+    return () if state == () else None
