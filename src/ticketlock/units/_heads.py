@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units import _facts as only_if
 from ticketlock.units._packing import INLINE_BYTES, Entry, packed, unpacked
-from ticketlock.units._rows import KEY, row_key
+from ticketlock.units._rows import foreign_row, row_key
 from ticketlock.wire._attributes import TIME_TO_LIVE, Item, integer, number
 from ticketlock.wire._conditions import every
 from ticketlock.wire._item_requests import Get, GetTogether
@@ -89,12 +88,6 @@ class Head:
         except (KeyError, ValueError):
             pass
         raise foreign_row(row)
-
-
-def foreign_row(row: Item) -> InvalidUnitRequest:
-    """Of a row of the units' own table that no unit has written."""
-    key = {name: dict(row[name]) for name in KEY}
-    return InvalidUnitRequest("units", key, "a table of their own, in which nobody else writes: this row is no unit's")
 
 
 def head_key(unit: str) -> Item:
