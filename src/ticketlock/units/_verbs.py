@@ -404,8 +404,8 @@ class Verbs:
         elif error is None and self.state != "committed" and not self._is_told:
             became = _TOLD.get(self.state, self.state)
             raise UnitFinished(
-                f"the block has ended without an error, but its unit {self.terms.unit} is {became}: an interrupt or a "
-                "cancellation of one of its methods was caught in the block"
+                f"the block has ended without an error, but its unit {self.terms.unit} is {became}: what has ended it, "
+                "a conflict, an interrupt or a cancellation in one of its methods, was caught in the block"
             )
 
     def rollback(self) -> ForkingSteps[None]:
