@@ -195,7 +195,7 @@ class Unit:
                 finds out which.
             TableError: another one; nothing was written.
         """
-        with self._verbs.telling():
+        with self._verbs.life.telling():
             self._follow(self._verbs.commit())
 
     def rollback(self) -> None:

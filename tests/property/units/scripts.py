@@ -27,8 +27,9 @@ from ticketlock.units._ids import _DIGITS
 from ticketlock.units._outcomes import outcome_of_name, outcome_of_unit
 from ticketlock.units._reading import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation
 from ticketlock.units._sweeping import sweep
+from ticketlock.units._terms import Engine, Terms
 from ticketlock.units._values import PYTHON
-from ticketlock.units._verbs import Engine, Terms, Verbs
+from ticketlock.units._verbs import Verbs
 from ticketlock.wire._actions import Actions, Call, Sleep
 
 Script = Callable[[UnitsWorld, Machine], Actions[None]]
