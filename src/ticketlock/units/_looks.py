@@ -4,12 +4,11 @@ from collections.abc import Sequence
 
 from ticketlock.units._reading import Reading, Wanted, image_of
 from ticketlock.units._work import VERSION_BYTES, Place, Work
-from ticketlock.wire._item_requests import MOST_TOGETHER
 from ticketlock.wire._requests import ForkingSteps
 
 
-def take_in(places: Sequence[Place], work: Work, reading: Reading) -> ForkingSteps[None]:
-    """Read what was not, all of one instant; what was written blindly is evaluated now.
+def take_in(places: Sequence[Place], work: Work, reading: Reading, most: int) -> ForkingSteps[None]:
+    """Read what was not, each so many of one instant; what was written blindly is evaluated now.
 
     Raises:
         ConditionFailed: that of a blind update does not hold.
@@ -20,7 +19,7 @@ def take_in(places: Sequence[Place], work: Work, reading: Reading) -> ForkingSte
         return
     found = yield from reading.serializable([Wanted(place.table, place.key) for place in unread])
     for at, (place, item) in enumerate(zip(unread, found, strict=True)):
-        if at % MOST_TOGETHER == 0:
+        if at % most == 0:
             work.cuts += 1
         image = image_of(item, work.marks)
         if place.blind is not None:

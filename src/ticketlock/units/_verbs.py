@@ -10,7 +10,7 @@ from ticketlock._expressions._values import Item as Attributes
 from ticketlock._expressions._values import canonical_item
 from ticketlock.errors import InvalidUnitRequest, OutcomeUnknown, TableRefused, TicketLockError, UnitForgotten
 from ticketlock.units._batches import SURELY_TOGETHER, cut, has_unknown_sizes
-from ticketlock.units._commit import Commit, Fate, conflict
+from ticketlock.units._commit import MOST_ACTIONS, Commit, Fate, conflict
 from ticketlock.units._heads import Heads
 from ticketlock.units._life import Life, State
 from ticketlock.units._looks import take_in
@@ -28,6 +28,7 @@ from ticketlock.units._ways import check_may_mark, fits_one_request
 from ticketlock.units._work import VERSION_BYTES, Place, Work
 from ticketlock.units._writes import may_be_sent_blindly
 from ticketlock.wire._attributes import Item
+from ticketlock.wire._item_requests import MOST_TOGETHER
 from ticketlock.wire._requests import ForkingSteps, Reply
 
 _log = logging.getLogger("ticketlock")
@@ -240,7 +241,7 @@ class Verbs:
         if not any(place.writes for place in touched) and terms.name is None and terms.under is None:
             yield from self._validate(touched)
             return
-        if terms.engine != "marked" and fits_one_request(touched, terms):
+        if terms.engine != "marked" and self._fits_one_request(touched):
             try:
                 yield from commit_natively(touched, marks, self._terms_of_commit(), self._meeting)
                 return
@@ -249,7 +250,7 @@ class Verbs:
                 if not has_unknown_sizes(touched):
                     raise
                 yield from self._read_blind(touched)
-                if fits_one_request(touched, terms):
+                if self._fits_one_request(touched):
                     raise
         yield from self._read_blind(touched)
         check_may_mark(touched, marks)
@@ -277,11 +278,14 @@ class Verbs:
             fate=self._fate,
         )
 
+    def _fits_one_request(self, touched: Sequence[Place]) -> bool:
+        return fits_one_request(touched, self.terms, MOST_ACTIONS)
+
     def _validate(self, places: Sequence[Place]) -> ForkingSteps[None]:
         """That all that was read stands there still, at one instant; what one request brought is so."""
         if len({place.cut for place in places}) < 2:
             return
-        if not fits_one_request(places, self.terms):
+        if not self._fits_one_request(places):
             # Checks and marks hold them together.
             check_may_mark(places, self._work.marks)
             yield from self._commit_by_marks(places)
@@ -336,7 +340,7 @@ class Verbs:
             self.life.state = self._fate.became
 
     def _take_in(self, places: Sequence[Place]) -> ForkingSteps[None]:
-        yield from take_in(places, self._work, self._reading)
+        yield from take_in(places, self._work, self._reading, MOST_TOGETHER)
 
     def _place(self, table: Any, given: Item) -> Place:
         own = self._tables.check_own(table)

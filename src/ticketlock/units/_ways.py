@@ -11,8 +11,8 @@ from ticketlock.units._terms import Terms
 from ticketlock.units._work import OURS_BYTES, Place
 
 
-def fits_one_request(touched: Sequence[Place], terms: Terms) -> bool:
-    """Whether one request takes it all, as far as the sizes of items are known.
+def fits_one_request(touched: Sequence[Place], terms: Terms, most: int) -> bool:
+    """Whether one request of so many actions takes it all, as far as the sizes of items are known.
 
     Raises:
         UnitTooLarge: it does not, and the unit's terms allow nothing else.
@@ -20,11 +20,11 @@ def fits_one_request(touched: Sequence[Place], terms: Terms) -> bool:
     count = len(touched) + (terms.name is not None) + (terms.under is not None)
     # The lock's item counts too, and nobody has looked at it.
     size = sum(place.size_bytes for place in touched) + (terms.under is not None) * MAX_ITEM_BYTES
-    fits = count <= MOST_ACTIONS and size <= MOST_BYTES
+    fits = count <= most and size <= MOST_BYTES
     if terms.engine == "native" and not fits:
         raise UnitTooLarge(
             f"the unit writes and checks {count} items of {size:,} bytes; one request of DynamoDB takes "
-            f"{MOST_ACTIONS} of {MOST_BYTES:,}: leave `engine` to the unit"
+            f"{most} of {MOST_BYTES:,}: leave `engine` to the unit"
         )
     return fits
 
