@@ -108,6 +108,18 @@ def with_writes(head: Head, entries: Sequence[Entry]) -> tuple[Head, list[bytes]
     return replace(head, pieces=len(pieces)), pieces
 
 
+def piece_in(row: Item) -> bytes:
+    """The part of what its unit writes that stands in a row.
+
+    Raises:
+        InvalidUnitRequest: somebody else has written it.
+    """
+    try:
+        return bytes(row["data"]["B"])
+    except KeyError as error:
+        raise foreign_row(row) from error
+
+
 def entries_of(head: Head, pieces: Sequence[bytes]) -> list[Entry]:
     """What its unit writes.
 
@@ -116,7 +128,7 @@ def entries_of(head: Head, pieces: Sequence[bytes]) -> list[Entry]:
     """
     try:
         return unpacked([head.inline] if head.pieces == 0 else pieces)
-    except (ValueError, zlib.error) as error:
+    except (AttributeError, TypeError, ValueError, zlib.error) as error:
         raise foreign_row(head_key(head.unit)) from error
 
 
