@@ -5,7 +5,7 @@ import re
 from kit.pages import defaults, text
 
 from ticketlock import aio
-from ticketlock.units import Units, _commit, _heads, _meeting, _rows, _sweeping, _verbs, _work
+from ticketlock.units import Units, _commit, _heads, _meeting, _rows, _sweeping, _work
 from ticketlock.units._marks import Marks
 from ticketlock.wire import _item_requests
 
@@ -24,7 +24,7 @@ def test_how_much_a_request_takes() -> None:
 
 
 def test_what_units_add_to_items() -> None:
-    added = f"Items up to 400 KB less {_verbs._VERSION_BYTES} bytes; less {_work.OURS_BYTES} bytes where"
+    added = f"Items up to 400 KB less {_work.VERSION_BYTES} bytes; less {_work.OURS_BYTES} bytes where"
     assert says("docs/units.md", added)
 
 

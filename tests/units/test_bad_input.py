@@ -202,10 +202,12 @@ class TestAPrefixThatItemsUseAlready:
     def theirs(self, units_world: UnitsWorld) -> Party:
         return units_world.party(prefix="my")
 
-    @pytest.mark.parametrize("attribute", ["myVersion", "myColour"])
-    def test_is_refused_when_it_is_met(self, books: Books, theirs: Party, attribute: str) -> None:
+    @pytest.mark.parametrize(
+        ("attribute", "value"), [("myVersion", "1.0"), ("myVersion", "O" * 26), ("myColour", "1.0")]
+    )
+    def test_is_refused_when_it_is_met(self, books: Books, theirs: Party, attribute: str, value: str) -> None:
         key = some_account()
-        books.write("accounts", {**key, attribute: "1.0"})
+        books.write("accounts", {**key, attribute: value})
         before = books.everything()
         unit = theirs.begin()
         with pytest.raises(InvalidUnitRequest, match=attribute) as refused:

@@ -35,6 +35,14 @@ class Pretended:
         return self._check
 
 
+def too_deep() -> Any:
+    """A value of more levels than Python descends."""
+    value: Any = 1
+    for _ in range(10_000):
+        value = [value]
+    return value
+
+
 def transactional(units: Any, **options: Any) -> None:
     units.transactional(**options)
 
@@ -177,11 +185,15 @@ def test_a_number_that_cannot_be_a_key_is_named(ann: Party, bad: Any) -> None:
         ("values.:n", {"values": {":n": {1, "a"}}}),
         ("values.:n", {"values": {":n": int("1" * 39)}}),
         ("values.:n", {"values": {":n": {"\ud800": 1}}}),
+        ("values.:n", {"values": {":n": too_deep()}}),
         ("values", {"values": [1]}),
         ("values", {"values": {5: 1}}),
         ("update", {"values": {"n": 1}}),
         ("update", {"update": "SET #b = :n", "names": {"b": "balance"}}),
         ("update", {"update": "SET #b = :n", "names": {"#b": ""}}),
+        ("update", {"update": "SET #b = :n", "names": {"#b": "\ud800"}}),
+        ("update", {"update": "SET #b = :n", "names": {"#" + "\ud800" * 255: "b"}}),
+        ("update", {"values": {":\ud800": 1}}),
         ("update", {"update": "SET #b = :n", "names": {"#b": "b" * 65_536}}),
         ("update", {"update": f"SET #{'b' * 255} = :n", "names": {"#" + "b" * 255: "balance"}}),
         ("names", {"update": "SET #b = :n", "names": ["#b"]}),
@@ -232,3 +244,27 @@ def test_a_condition_on_an_attribute_of_ours_is_refused_for_users_items_have_non
             state(ann.accounts, account, **given)
         assert refused.value.field == "condition"
     assert ann.line.sent == []
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {":n": {"N": 5}},
+        {":n": {"SS": [5]}},
+        {":n": {"S": "\ud800"}},
+        {":n": {"M": {"\ud800": {"S": "a"}}}},
+        {5: {"S": "a"}},
+    ],
+    ids=["no text of a number", "no text in a set", "no UTF-8", "a name without UTF-8", "no text of a placeholder"],
+)
+def test_a_value_that_is_none_of_the_low_level_api_s_is_refused_and_the_unit_goes_on(
+    books: Books, ann: Party, account: Key, values: Any
+) -> None:
+    before = books.everything()
+    unit = ann.begin()
+    table, key = ann.accounts.name, {"id": {"S": account["id"]}}
+    with pytest.raises(InvalidUnitRequest) as refused:
+        unit.client.update_item(TableName=table, Key=key, UpdateExpression=SET, ExpressionAttributeValues=values)
+    assert refused.value.field == "update"
+    unit.commit()
+    assert books.everything() == before

@@ -6,7 +6,7 @@ import pytest
 from boto3.dynamodb.conditions import Attr
 from kit.units import MARK, VERSION, Books, Key, Party, new_version, some_account
 
-from ticketlock.errors import ConditionFailed
+from ticketlock.errors import ConditionFailed, TableRefused, UnitFinished
 
 ADD, ONE = "SET balance = balance + :n", {":n": 1}
 
@@ -81,3 +81,20 @@ class TestOneThatOnlyTakesAway:
             unit.update(ann.accounts, account, update, values, blind=True)
         left = {"colours": {"red", "blue"}} if values is None else {"balance": 100, "colours": {"blue"}}
         assert books.item("accounts", account) == {**account, **left}
+
+
+# Others' engines add a number to a text in a transaction.
+@pytest.mark.parametrize("units_engine", ["memory"], indirect=True)
+def test_one_that_does_not_fit_its_item_is_refused_with_its_place_and_writes_nothing(
+    books: Books, ann: Party, account: Key, other: Key
+) -> None:
+    books.write("accounts", {**other, "balance": "much", VERSION: new_version()})
+    before = books.everything()
+    unit = ann.begin()
+    for key in (account, other):
+        unit.update(ann.accounts, key, ADD, ONE, blind=True)
+    with pytest.raises(TableRefused, match="ValidationError at item 2 of 2"):
+        unit.commit()
+    with pytest.raises(UnitFinished, match="rolled back"):
+        unit.get(ann.accounts, account)
+    assert books.everything() == before

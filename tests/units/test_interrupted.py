@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kit.units import MARK, THREADS_ONLY, Books, Interrupt, Key, Lost, Party, UnitsWorld, some_account
 
-from ticketlock import InvalidUnitRequest, UnitFinished
+from ticketlock import InvalidUnitRequest, RequestNotApplied, TableRefused, TicketLockError, UnitConflict, UnitFinished
 from ticketlock.units import Unit
 
 LEASE_S, COPIES_S = 60, 600
@@ -186,6 +186,37 @@ def test_a_unit_whose_outcome_is_unknown_is_not_rolled_back(ann: Party, account:
     with pytest.raises(Interrupt):
         unit.commit()
     with pytest.raises(UnitFinished, match="unknown"):
+        unit.rollback()
+
+
+@THREADS_ONLY
+@ENGINE
+@pytest.mark.parametrize("error", [RequestNotApplied("of another"), TableRefused("of another"), UnitConflict([])])
+def test_an_error_of_ours_that_a_signal_handler_raises_is_no_answer_to_a_commit_under_way(
+    books: Books, ann: Party, account: Key, engine: str, error: TicketLockError
+) -> None:
+    """The handler has used the table, or another unit."""
+
+    def handle_a_signal(**_: object) -> None:
+        events.unregister(f"after-call.dynamodb.{operation}", handle_a_signal)
+        raise error
+
+    unit = ann.begin(engine=engine)
+    unit.update(ann.accounts, account, SET, {":balance": 2})
+    # The deciding one of a marked unit is its second.
+    operation = "TransactWriteItems" if engine == "native" else "UpdateItem"
+    events = ann.client.meta.events
+
+    def after_the_mark(**_: object) -> None:
+        events.unregister("after-call.dynamodb.UpdateItem", after_the_mark)
+        events.register("after-call.dynamodb.UpdateItem", handle_a_signal)
+
+    events.register(f"after-call.dynamodb.{operation}", handle_a_signal if engine == "native" else after_the_mark)
+    with pytest.raises(type(error)) as caught:
+        unit.commit()
+    assert caught.value is error
+    assert books.balance(account) == 2
+    with pytest.raises(UnitFinished, match="unknown" if engine == "native" else "committed"):
         unit.rollback()
 
 

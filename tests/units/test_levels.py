@@ -120,6 +120,22 @@ def test_one_read_may_be_of_another_level_than_its_unit(
     assert books.balance(other) == 60
 
 
+def test_a_block_in_which_the_conflict_of_a_statement_was_caught_does_not_end_as_if_it_were_committed(
+    books: Books, ann: Party, ben: Party, account: Key, other: Key
+) -> None:
+    def work() -> None:
+        with ann.begin() as unit:
+            unit.put(ann.accounts, {**other, "balance": 1})
+            unit.get(ann.accounts, account, isolation=COMMITTED)
+            ben.changes(account, 55)
+            with pytest.raises(UnitConflict):
+                unit.put(ann.accounts, {**account, "balance": 2})
+
+    with pytest.raises(UnitFinished, match="a conflict"):
+        work()
+    assert (books.balance(account), books.balance(other)) == (55, 50)
+
+
 def test_a_cut_may_be_asked_one_key_twice(ann: Party, account: Key, other: Key) -> None:
     with ann.begin() as unit:
         found = unit.get_all([(ann.accounts, account), (ann.accounts, other), (ann.accounts, account)])

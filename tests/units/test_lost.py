@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 from botocore.exceptions import ClientError
-from kit.units import THREADS_ONLY, Books, Key, Lost, Party, some_account, some_name
+from kit.units import THREADS_ONLY, VERSION, Books, Key, Lost, Party, dumped, some_account, some_name
 
 from ticketlock.errors import ConditionFailed, OutcomeUnknown, RequestNotApplied, TicketLockError, UnitFinished
 from ticketlock.units import Unit
@@ -144,6 +144,37 @@ def test_after_an_unknown_outcome_the_unit_is_finished(ann: Party, account: Key)
     for use in (partial(unit.get, ann.accounts, account), unit.commit):
         with pytest.raises(UnitFinished, match="unknown"):
             use()
+
+
+class TestWhatSomebodyElseWritesBetweenTwoAttempts:
+    """It refuses the second, and does not tell what became of the first."""
+
+    pytestmark = THREADS_ONLY
+
+    def becomes_unknown(self, ann: Party, unit: Unit, write: Callable[[], object]) -> None:
+        ann.loses(Lost.REQUEST, 1, operation=COMMIT)
+
+        def at_the_next() -> None:
+            ann.line.between[COMMIT] = write
+
+        ann.line.between[COMMIT] = at_the_next
+        with pytest.raises(OutcomeUnknown):
+            unit.commit()
+        with pytest.raises(UnitFinished, match="unknown"):
+            unit.rollback()
+
+    def test_as_the_version_of_an_item(self, books: Books, ann: Party, account: Key) -> None:
+        unit = ann.begin()
+        unit.update(ann.accounts, account, TAKE, TEN)
+        self.becomes_unknown(ann, unit, lambda: books.write("accounts", {**account, VERSION: 5}))
+
+    def test_as_the_receipt_of_a_name(self, books: Books, ann: Party, account: Key) -> None:
+        name = some_name()
+        receipt = {"unit": f"name#{name}", "row": "receipt"}
+        unit = ann.begin(name=name)
+        unit.update(ann.accounts, account, TAKE, TEN)
+        self.becomes_unknown(ann, unit, lambda: books.write("units", receipt))
+        books.onlooker.delete_item(TableName=books.tables["units"], Key=dumped(receipt))
 
 
 def test_all_attempts_to_commit_are_under_the_units_own_token(ann: Party, account: Key) -> None:

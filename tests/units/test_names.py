@@ -1,6 +1,8 @@
 """Of all units of one name one is committed: exactly once."""
 
 import uuid
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from kit.units import (
@@ -12,12 +14,13 @@ from kit.units import (
     Lost,
     Party,
     UnitsWorld,
+    dumped,
     make_table,
     some_account,
     some_name,
 )
 
-from ticketlock.errors import UnitConflict, UnitRolledBack
+from ticketlock.errors import InvalidUnitRequest, UnitConflict, UnitRolledBack
 
 TAKE, TEN = "SET balance = balance - :n", {":n": 10}
 DAY_S = 24 * 3_600
@@ -168,6 +171,20 @@ def test_an_item_with_the_key_of_the_receipt_in_a_table_of_a_users_is_no_receipt
         unit.commit()
     books.onlooker.delete_table(TableName=table)
     assert books.receipt(name) is None
+
+
+@pytest.mark.parametrize(
+    "strange", [{}, {"state": "rolledBack", "by": "", "try": 0}, {"state": "lost", "by": "", "try": 1}, {"state": 5}]
+)
+def test_a_receipt_that_no_unit_has_written_is_named(books: Books, ann: Party, strange: Mapping[str, Any]) -> None:
+    name = some_name()
+    receipt = {"unit": f"name#{name}", "row": "receipt"}
+    books.write("units", {**receipt, **strange})
+    for ask in (ann.begin(name=name).commit, lambda: ann.units.outcome(name=name)):
+        with pytest.raises(InvalidUnitRequest, match=name):
+            ask()
+    assert books.receipt(name) == {**receipt, **strange}
+    books.onlooker.delete_item(TableName=books.tables["units"], Key=dumped(receipt))
 
 
 @THREADS_ONLY

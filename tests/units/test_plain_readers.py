@@ -75,6 +75,11 @@ def test_the_names_are_those_of_the_prefix(tables: OwnTables) -> None:
     assert {"myVersion", "myMark"} <= set(mine.VISIBLE.parameters["ExpressionAttributeNames"].values())
 
 
+@pytest.mark.parametrize("mark", [None, 5, "insert", {}, {"M": 5}, {"M": None}, {"kind": 5}], ids=repr)
+def test_a_mark_of_somebody_else_s_holds_no_place(units: Units, mark: Any) -> None:
+    assert units.clean({"id": "a", "_tluMark": mark}) == {"id": "a"}
+
+
 @pytest.mark.parametrize("item", [None, 5, [], {1: 2}])
 def test_what_is_no_item_is_refused(units: Units, item: Any) -> None:
     with pytest.raises(InvalidUnitRequest, match="item is "):

@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
+from zlib import compress
 
 import pytest
 from kit.deaths import dies
@@ -175,6 +176,14 @@ STRANGE: dict[str, dict[str, Any]] = {
     "with a number that is none": {**HEAD, "rev": "1"},
     "under another key": {**HEAD, "row": "me"},
     "with writes that are none": {**HEAD, "state": "committed", "finalMs": 1, "writes": b"?"},
+    "with writes that are a number": {**HEAD, "state": "committed", "finalMs": 1, "writes": compress(b"5")},
+    "with writes of another shape": {
+        **HEAD,
+        "state": "committed",
+        "finalMs": 1,
+        "writes": compress(b"[[1,2,3,4,5,6]]"),
+    },
+    "with a piece that is none": {**HEAD, "state": "committed", "finalMs": 1, "pieces": 1},
 }
 
 
@@ -190,6 +199,7 @@ def test_a_strange_row_is_left_and_told_and_the_others_are_swept(
     empty(books)
     for unit in "0z":
         books.write("units", {"unit": unit, "row": "head", **STRANGE[row]})
+        books.write("units", {"unit": unit, "row": "w#1#00000"})
     after_its_decision(units_world, keys)
     assert ben.units.sweep() == Swept(finished=3, open=3)
     assert all(any(f'"unit": {{"S": "{unit}"}}' in message for message in caplog.messages) for unit in "0z")

@@ -21,8 +21,8 @@ from ticketlock import (
 )
 from ticketlock.testing import ManualClock
 from ticketlock.units import Unit, Units, UnitTable
+from ticketlock.units._terms import Terms
 from ticketlock.units._transactional import Tries
-from ticketlock.units._verbs import Terms
 from ticketlock.wire._actions import Sleep
 
 

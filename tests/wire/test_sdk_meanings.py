@@ -85,10 +85,10 @@ def test_a_transaction_cancelled_by_what_may_pass_was_surely_not_applied(reason:
 
 
 @pytest.mark.parametrize("reason", ["ValidationError", "ItemCollectionSizeLimitExceeded"])
-def test_a_transaction_cancelled_for_good_is_refused_with_its_reason(reason: str) -> None:
-    found = meaning(cancelled({"Code": reason}, NOT_THIS_ONE))
+def test_a_transaction_cancelled_for_good_is_refused_with_its_reason_and_the_place_of_the_item(reason: str) -> None:
+    found = meaning(cancelled(NOT_THIS_ONE, {"Code": reason, "Message": "too much"}, {"Code": reason}))
     assert isinstance(found, TableRefused)
-    assert reason in str(found)
+    assert str(found) == f"the transaction was cancelled: {reason} at item 2 of 3 (too much); {reason} at item 3 of 3"
 
 
 @pytest.mark.parametrize(

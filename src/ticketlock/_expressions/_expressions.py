@@ -27,7 +27,15 @@ from ticketlock._expressions._tree import (
     Value,
     paths_in,
 )
-from ticketlock._expressions._values import MAX_NAME_BYTES, ORDERED_TYPES, Item, canonical, copy_of_item, order_of
+from ticketlock._expressions._values import (
+    MAX_NAME_BYTES,
+    ORDERED_TYPES,
+    Item,
+    canonical,
+    check_text,
+    copy_of_item,
+    order_of,
+)
 from ticketlock._expressions._values import Value as Found
 
 _KINDS: tuple[Kind, ...] = (
@@ -254,6 +262,9 @@ def _given(parameters: Mapping[str, Any], which: str) -> Mapping[str, Any]:
     for key, value in given.items():
         if not isinstance(key, str) or (which == "Names" and not isinstance(value, str)):
             raise ExpressionInvalid(f"{parameter} contains no text: {key!r}: {value!r}")
+        check_text(key)
+        if which == "Names":
+            check_text(value)
         if len(key) > _MAX_PLACEHOLDER_BYTES:
             raise ExpressionInvalid(
                 f"{parameter} contains invalid key: The expression attribute map contains a key that is too long; "

@@ -53,7 +53,7 @@ def _canonical_members(members: Any, level: int) -> Item:
     found: Item = {}
     for name, value in members.items():
         try:
-            _check_text(name)
+            check_text(name)
             found[name] = _canonical(value, level)
         except ExpressionInvalid as error:
             raise error.within(name) from None
@@ -71,7 +71,7 @@ def _canonical(value: Any, level: int) -> Value:
     ((kind, content),) = value.items()
     if kind == "S" and isinstance(content, str):
         if not content.isascii():
-            _check_text(content)
+            check_text(content)
         return {"S": content}
     if kind == "N" and isinstance(content, str):
         return {"N": canonical_number(content)}
@@ -98,7 +98,12 @@ def _canonical_elements(elements: Iterable[Any], level: int) -> list[Value]:
     return found
 
 
-def _check_text(text: Any) -> None:
+def check_text(text: Any) -> None:
+    """Refuse what is no text, or none that can be sent.
+
+    Raises:
+        ExpressionInvalid: says which.
+    """
     if not isinstance(text, str):
         raise ExpressionInvalid(f"a name is a text, not {text!r}")
     # Nearly all of them are ASCII, which Python knows without looking.

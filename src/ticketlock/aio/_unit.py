@@ -116,7 +116,7 @@ class Unit:
 
     async def commit(self) -> None:
         """Write everything, or nothing; a second time does nothing."""
-        with self._verbs.telling():
+        with self._verbs.life.telling():
             await self._end(self._verbs.commit(), "to commit")
 
     async def rollback(self) -> None:

@@ -24,8 +24,9 @@ from ticketlock.units._rows import TIME_CHECK
 from ticketlock.units._settings import Settings
 from ticketlock.units._sweeping import Swept, sweep
 from ticketlock.units._tables import Tables, UnitTable
+from ticketlock.units._terms import Engine, HeldLock, Terms
 from ticketlock.units._transactional import AGAIN, TRANSACTIONAL, Wishes
-from ticketlock.units._verbs import Engine, HeldLock, Terms, Verbs
+from ticketlock.units._verbs import Verbs
 from ticketlock.wire._actions import T
 from ticketlock.wire._async_performer import AsyncPerformer
 from ticketlock.wire._clocks import Clocks, SystemClocks
@@ -195,7 +196,7 @@ class Units:
                             TRANSACTIONAL.check_is_over(function, result)
                             return result
                     except AGAIN:
-                        if not verbs.may_run_again or tries.is_the_last():
+                        if not verbs.life.may_run_again or tries.is_the_last():
                             raise
                     await self._performer.drive(tries.wait())
 

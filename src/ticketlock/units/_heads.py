@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units import _facts as only_if
 from ticketlock.units._packing import INLINE_BYTES, Entry, packed, unpacked
-from ticketlock.units._rows import KEY, row_key
+from ticketlock.units._rows import foreign_row, row_key
 from ticketlock.wire._attributes import TIME_TO_LIVE, Item, integer, number
 from ticketlock.wire._conditions import every
 from ticketlock.wire._item_requests import Get, GetTogether
@@ -91,12 +90,6 @@ class Head:
         raise foreign_row(row)
 
 
-def foreign_row(row: Item) -> InvalidUnitRequest:
-    """Of a row of the units' own table that no unit has written."""
-    key = {name: dict(row[name]) for name in KEY}
-    return InvalidUnitRequest("units", key, "a table of their own, in which nobody else writes: this row is no unit's")
-
-
 def head_key(unit: str) -> Item:
     """The key of a unit's head."""
     return row_key(unit, _HEAD)
@@ -115,6 +108,18 @@ def with_writes(head: Head, entries: Sequence[Entry]) -> tuple[Head, list[bytes]
     return replace(head, pieces=len(pieces)), pieces
 
 
+def piece_in(row: Item) -> bytes:
+    """The part of what its unit writes that stands in a row.
+
+    Raises:
+        InvalidUnitRequest: somebody else has written it.
+    """
+    try:
+        return bytes(row["data"]["B"])
+    except KeyError as error:
+        raise foreign_row(row) from error
+
+
 def entries_of(head: Head, pieces: Sequence[bytes]) -> list[Entry]:
     """What its unit writes.
 
@@ -123,7 +128,7 @@ def entries_of(head: Head, pieces: Sequence[bytes]) -> list[Entry]:
     """
     try:
         return unpacked([head.inline] if head.pieces == 0 else pieces)
-    except (ValueError, zlib.error) as error:
+    except (AttributeError, TypeError, ValueError, zlib.error) as error:
         raise foreign_row(head_key(head.unit)) from error
 
 

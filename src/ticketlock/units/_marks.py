@@ -66,6 +66,10 @@ class Marks:
         """The same of an item that need not be there."""
         return None if item is None else self.version_of(item)
 
+    def is_by(self, item: Item | None, unit: str) -> bool:
+        """Whether this unit wrote an item last, whatever others have written into it."""
+        return item is not None and item.get(self.version) == {"S": unit}
+
     def mark_of(self, item: Item) -> "Mark | None":
         """The mark in an item; None where there is none.
 
@@ -118,8 +122,8 @@ class Marks:
         mark = item.get(self.mark)
         if not isinstance(mark, Mapping) or self.version in item:
             return False
-        kind = mark.get("M", mark).get("kind")
-        return kind in (INSERT, {"S": INSERT})
+        fields = mark.get("M", mark)
+        return isinstance(fields, Mapping) and fields.get("kind") in (INSERT, {"S": INSERT})
 
     def check_free_of_ours(self, field: str, names: Any) -> None:
         """Refuse attributes of a user's that are called as ours."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError, TableRefused, UnitContended
 from ticketlock.units._finishing import finish, unmark
-from ticketlock.units._heads import Head, Heads, entries_of
+from ticketlock.units._heads import Head, Heads, entries_of, piece_in
 from ticketlock.units._marks import Mark, Marks
 from ticketlock.units._packing import Entry
 from ticketlock.wire._answers import Reply
@@ -143,6 +143,7 @@ def read_entries(heads: Heads, head: Head) -> ForkingSteps[list[Entry] | None]:
 
     Raises:
         TableError: they could not be read.
+        InvalidUnitRequest: somebody else has written them.
     """
     pieces = []
     if head.pieces:
@@ -152,5 +153,5 @@ def read_entries(heads: Heads, head: Head) -> ForkingSteps[list[Entry] | None]:
                 raise reply
             if reply.item is None:
                 return None
-            pieces.append(bytes(reply.item["data"]["B"]))
+            pieces.append(piece_in(reply.item))
     return entries_of(head, pieces)

@@ -9,7 +9,7 @@ from ticketlock.errors import ConditionFailed, LockLost, OutcomeUnknown, TableEr
 from ticketlock.units._commit import Commit, conflict, receipt_write
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Marked, Meeting
-from ticketlock.units._rows import Receipt, read_receipt
+from ticketlock.units._rows import is_receipt_of, read_receipt
 from ticketlock.units._values import PYTHON
 from ticketlock.units._work import Place
 from ticketlock.units._writes import check, write
@@ -101,11 +101,9 @@ def _has_mine(reply: Reply, places: Sequence[Place], marks: Marks, commit: Commi
 
     The items of users come first, each with the unit's own version; then the receipt of a name.
     """
-    if any(marks.version_in(item) == commit.unit for item in reply.items[: len(places)]):
+    if any(marks.is_by(item, commit.unit) for item in reply.items[: len(places)]):
         return True
-    return commit.name is not None and any(
-        Receipt.of(item).unit == commit.unit for item in reply.items[len(places) : len(places) + 1]
-    )
+    return commit.name is not None and is_receipt_of(reply.items[len(places)], commit.unit)
 
 
 def _was_applied(places: Sequence[Place], marks: Marks, commit: Commit) -> ForkingSteps[bool]:
@@ -114,10 +112,10 @@ def _was_applied(places: Sequence[Place], marks: Marks, commit: Commit) -> Forki
     try:
         if commit.name is not None:
             receipt: Reply = yield read_receipt(commit.units_table, commit.name)
-            return Receipt.of(receipt.item).unit == commit.unit
+            return is_receipt_of(receipt.item, commit.unit)
         if written:
             reply: Reply = yield Get(written[0].table.name, written[0].key)
-            return marks.version_in(reply.item) == commit.unit
+            return marks.is_by(reply.item, commit.unit)
     except TableError:
         pass
     return False

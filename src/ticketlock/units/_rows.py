@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units import _facts as only_if
 from ticketlock.wire._attributes import TIME_TO_LIVE, Item, integer, number
 from ticketlock.wire._item_requests import Get
@@ -12,12 +13,19 @@ from ticketlock.wire._requests import TimeCheck, Write
 KEY = ("unit", "row")
 RECEIPT_IS_KEPT_S = 30 * 24 * 3_600
 
+_IS_COMMITTED = {"committed": True, "rolledBack": False}
 _NAMES = {"#unit": "unit", "#state": "state", "#try": "try"}
 
 
 def row_key(unit: str, row: str) -> Item:
     """The key of a row."""
     return {"unit": {"S": unit}, "row": {"S": row}}
+
+
+def foreign_row(row: Item) -> InvalidUnitRequest:
+    """Of a row of the units' own table that no unit has written."""
+    key = {name: dict(row[name]) for name in KEY}
+    return InvalidUnitRequest("units", key, "a table of their own, in which nobody else writes: this row is no unit's")
 
 
 TIME_CHECK = TimeCheck(row_key("0", "0"))
@@ -39,13 +47,28 @@ class Receipt:
 
     @classmethod
     def of(cls, row: Item | None) -> "Receipt":
-        """The receipt in a row; that of an unused name where there is none."""
+        """The receipt in a row; that of an unused name where there is none.
+
+        Raises:
+            InvalidUnitRequest: somebody else has written it.
+        """
         if row is None:
             return NEVER_USED
-        return cls(row["state"]["S"] == "committed", row["by"]["S"], integer(row["try"]))
+        try:
+            found = cls(_IS_COMMITTED[row["state"]["S"]], row["by"]["S"], integer(row["try"]))
+        except (KeyError, ValueError) as error:
+            raise foreign_row(row) from error
+        if not found.is_committed and found.tries < 1:
+            raise foreign_row(row)
+        return found
 
 
 NEVER_USED = Receipt()
+
+
+def is_receipt_of(row: Item | None, unit: str) -> bool:
+    """Whether this unit has written what stands in a receipt's place, whatever others have written into it."""
+    return row is not None and row.get("by") == {"S": unit}
 
 
 def receipt_key(name: str) -> Item:

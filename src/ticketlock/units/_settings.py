@@ -9,7 +9,7 @@ from ticketlock.units._ids import new_id
 from ticketlock.units._marks import Marks
 from ticketlock.units._outcomes import NAME_BYTES, Outcome, outcome_of_name, outcome_of_unit
 from ticketlock.units._reading import Isolation
-from ticketlock.units._verbs import Terms
+from ticketlock.units._terms import Terms
 from ticketlock.wire._clocks import Clocks
 from ticketlock.wire._requests import ForkingSteps
 

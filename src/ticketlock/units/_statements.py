@@ -109,10 +109,11 @@ def statement(kind: Kind, table: UnitTable, given: Given, marks: Marks) -> State
     if kind == "update" and given.update is None:
         raise InvalidUnitRequest("update", None, "an update expression")
     parameters = given.parameters()
-    _check_substituted(parameters)
     with refusing(kind):
         expressions = Expressions(parameters)
         change = ItemUpdate(expressions, table.key_names) if kind == "update" else None
+    # Its values are values only now.
+    _check_substituted(parameters)
     marks.check_free_of_ours("condition" if change is None else "update", sorted(expressions.looks_at))
     return Statement(kind, table, key, target if kind == "put" else None, parameters, expressions, change)
 

@@ -12,7 +12,7 @@ from ticketlock._decorating import Decorator, Key, KeyOf
 from ticketlock.errors import InvalidUnitRequest, UnitConflict, UnitContended, UnitRolledBack
 from ticketlock.units._ids import new_id
 from ticketlock.units._settings import Settings
-from ticketlock.units._verbs import Terms
+from ticketlock.units._terms import Terms
 from ticketlock.wire._actions import Actions, Sleep
 from ticketlock.wire._clocks import Clocks
 

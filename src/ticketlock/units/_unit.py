@@ -190,12 +190,12 @@ class Unit:
             UnitRolledBack: somebody else has rolled it back; nothing was written, run it again.
             UnitTooLarge: there is too much of it; nothing was written.
             UnitFinished: it was rolled back before, or an interrupt has left its outcome unknown. The end of the block
-                raises it, too, if an interrupt has ended the unit inside and was caught there.
+                raises it, too, if an interrupt or a statement's ``UnitConflict`` was caught inside, which had ended it.
             OutcomeUnknown: no answer came; it may or may not be committed. Of a unit with a name, ``Units.outcome``
                 finds out which.
             TableError: another one; nothing was written.
         """
-        with self._verbs.telling():
+        with self._verbs.life.telling():
             self._follow(self._verbs.commit())
 
     def rollback(self) -> None:

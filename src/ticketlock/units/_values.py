@@ -110,7 +110,7 @@ def _names(field: str, given: Any) -> Mapping[str, str]:
 def _dumped(field: str, value: Any) -> Any:
     try:
         return canonical(_serializer.serialize(value))
-    except (TypeError, decimal.DecimalException, ExpressionInvalid) as error:
+    except (TypeError, decimal.DecimalException, RecursionError, ExpressionInvalid) as error:
         allowed = "a value that DynamoDB has a type for: no float (Decimal), no NaN, no empty set, 38 digits at most"
         raise InvalidUnitRequest(field, value, f"{allowed} ({error})") from error
 

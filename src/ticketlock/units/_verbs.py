@@ -2,45 +2,30 @@
 
 import logging
 import random
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 from ticketlock._checks import boolean
-from ticketlock._expressions._values import MAX_ITEM_BYTES, canonical_item
 from ticketlock._expressions._values import Item as Attributes
-from ticketlock.errors import (
-    InvalidUnitRequest,
-    OutcomeUnknown,
-    TableRefused,
-    TicketLockError,
-    UnitFinished,
-    UnitForgotten,
-    UnitTooLarge,
-)
+from ticketlock._expressions._values import canonical_item
+from ticketlock.errors import InvalidUnitRequest, OutcomeUnknown, TableRefused, TicketLockError, UnitForgotten
 from ticketlock.units._batches import SURELY_TOGETHER, cut, has_unknown_sizes
-from ticketlock.units._commit import MOST_ACTIONS, MOST_BYTES, Commit, Fate, conflict
+from ticketlock.units._commit import MOST_ACTIONS, Commit, Fate, conflict
 from ticketlock.units._heads import Heads
+from ticketlock.units._life import Life, State
+from ticketlock.units._looks import take_in
 from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Meeting
 from ticketlock.units._native import commit_natively
-from ticketlock.units._reading import (
-    SERIALIZABLE,
-    UNCOMMITTED,
-    Isolation,
-    Reading,
-    Wanted,
-    image_of,
-    is_as_seen,
-)
+from ticketlock.units._reading import SERIALIZABLE, UNCOMMITTED, Isolation, Reading, Wanted, image_of, is_as_seen
 from ticketlock.units._rows import NEVER_USED, Receipt, read_receipt
 from ticketlock.units._statements import Given, Kind, Statement, field_of_target, refusing, statement
 from ticketlock.units._tables import Tables, UnitTable
+from ticketlock.units._terms import Terms, check_of
 from ticketlock.units._values import PYTHON, Python
-from ticketlock.units._work import OURS_BYTES, Place, Work
+from ticketlock.units._ways import check_may_mark, fits_one_request
+from ticketlock.units._work import VERSION_BYTES, Place, Work
 from ticketlock.units._writes import may_be_sent_blindly
 from ticketlock.wire._answers import Reply
 from ticketlock.wire._attributes import Item
@@ -49,46 +34,6 @@ from ticketlock.wire._requests import ForkingSteps
 
 _log = logging.getLogger("ticketlock")
 
-_VERSION_BYTES = 64
-"""Room for the id of the unit that wrote an item, and the attribute's name."""
-
-
-class HeldLock(Protocol):
-    """What a unit commits under: a lease of ``ticketlock``, for example."""
-
-    def condition_check(self) -> dict[str, Any]:
-        """The check that it is held, as an item of ``TransactWriteItems``."""
-        ...
-
-
-Engine = Literal["native", "marked"]
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """What a unit is begun with.
-
-    Attributes:
-        unit: its id.
-        born_ms: when its first try began, by a wall clock; kept by those that follow.
-        timeout_ms: for how long it waits for other units.
-        isolation: of reads that say nothing else.
-        name: for exactly once.
-        under: a lock that has to be held at the commit.
-        engine: how it is committed; None for natively, where it fits.
-    """
-
-    unit: str
-    born_ms: int
-    timeout_ms: int
-    isolation: Isolation = SERIALIZABLE
-    name: str | None = None
-    under: HeldLock | None = None
-    engine: Engine | None = None
-
-
-State = Literal["open", "committing", "committed", "rolled back", "unknown"]
-_TOLD = {"committing": "on its way to be committed", "unknown": "over, and its outcome unknown"}
 Both = tuple[Attributes | None, Attributes | None]
 """An item before a statement and after it, in AttributeValues; None where there is none, or it was not looked at."""
 
@@ -110,13 +55,13 @@ class Verbs:
 
     Attributes:
         terms: what it was begun with.
-        state: whether it goes on, or how it has ended.
+        life: whether it goes on, or how it has ended.
         repeated: whether its name was committed before: then it writes nothing.
     """
 
     def __init__(self, terms: Terms, units_table: str, tables: Tables, marks: Marks) -> None:
         self.terms = terms
-        self.state: State = "open"
+        self.life = Life(terms.unit)
         self.repeated = False
         self._tables = tables
         self._work = Work(marks)
@@ -125,9 +70,12 @@ class Verbs:
         self._reading = Reading(marks, self._heads, self._meeting)
         self._receipt: Receipt | None = None
         self._fate = Fate()
-        self._is_told = False
-        self._in_use = threading.Lock()
         self._marked: MarkedCommit | None = None
+
+    @property
+    def state(self) -> State:
+        """Whether it goes on, or how it has ended."""
+        return self.life.state
 
     def begin(self) -> ForkingSteps[None]:
         """Find out whether the name was committed before; without a name nothing is sent."""
@@ -146,7 +94,7 @@ class Verbs:
         self, wanted: Sequence[tuple[Any, Any]], isolation: Isolation | None, python: Python
     ) -> ForkingSteps[list[Any]]:
         """Items with the unit's own writes, None where there is none: those that it has not read yet of one instant."""
-        with self._alone():
+        with self.life.alone():
             return (yield from self._get(wanted, isolation, python))
 
     def _get(
@@ -160,11 +108,11 @@ class Verbs:
         places = [self._place(table, python.item("key", key)) for table, key in wanted]
         yield from self.begin()
         if level is SERIALIZABLE:
-            yield from self._read(places)
+            yield from self._take_in(places)
             for place in places:
                 place.is_checked, place.glimpse = True, None
             return [python.back(place.image) for place in places]
-        yield from self._read([place for place in places if place.blind is not None])
+        yield from self._take_in([place for place in places if place.blind is not None])
         # DynamoDB takes each key once.
         unread = {id(place): place for place in places if not place.is_read}
         read = self._reading.eventually if level is UNCOMMITTED else self._reading.committed
@@ -173,26 +121,6 @@ class Verbs:
         for name, place in unread.items():
             place.glimpse = (images[name],)
         return [python.back(place.image if place.is_read else images[id(place)]) for place in places]
-
-    def _read(self, places: Sequence[Place]) -> ForkingSteps[None]:
-        """Read what was not, all of one instant; what was written blindly is evaluated now."""
-        unread = list({id(place): place for place in places if not place.is_read}.values())
-        if not unread:
-            return
-        marks = self._work.marks
-        found = yield from self._reading.serializable([Wanted(place.table, place.key) for place in unread])
-        for at, (place, item) in enumerate(zip(unread, found, strict=True)):
-            if at % MOST_TOGETHER == 0:
-                self._work.cuts += 1
-            image = image_of(item, marks)
-            if place.blind is not None:
-                # If it is refused it stays as it was: the unit cannot be committed without it.
-                image = place.blind.applied_to(image)
-                if image is not None:
-                    place.table.check_item(image, "statement", _VERSION_BYTES)
-                place.blind, place.is_written = None, True
-            seen = None if item is None or marks.is_placeholder(item) else item
-            place.is_read, place.seen, place.cut, place.image = True, seen, self._work.cuts, image
 
     # Statements.
 
@@ -250,7 +178,7 @@ class Verbs:
         """
         item, phrase = python.item(field_of_target(kind), target), python.condition(condition)
         given = Given(item, phrase, python.values(values), python.names(names), update)
-        with self._alone():
+        with self.life.alone():
             made = statement(kind, self._tables.check_own(table), given, self._work.marks)
             return (yield from self._evaluated(made, blind=blind))
 
@@ -263,16 +191,16 @@ class Verbs:
         if blind and is_new and may_be_sent_blindly(made):
             place.blind = made
             return None, None
-        yield from self._read([place])
+        yield from self._take_in([place])
         # Its block may have ended meanwhile, by an error in another task.
-        self._check_open()
+        self.life.check_open()
         self._check_as_glimpsed(place)
         before = place.image
         # Whether its condition holds is known of the item as it was read: what follows depends on it.
         place.is_checked = True
         after = made.applied_to(before)
         if after is not None:
-            made.table.check_item(after, "statement", _VERSION_BYTES)
+            made.table.check_item(after, "statement", VERSION_BYTES)
         place.image = after
         place.is_written |= made.kind != "check"
         return before, after
@@ -281,32 +209,32 @@ class Verbs:
         """Refuse to go on with what is not as the caller saw it, at whatever level: what follows may rest on that."""
         glimpse, place.glimpse = place.glimpse, None
         if glimpse is not None and glimpse[0] != image_of(place.seen, self._work.marks):
-            self.state = "rolled back"
+            self.life.state = "rolled back"
             raise conflict([place])
 
     # Ends.
 
     def commit(self) -> ForkingSteps[None]:
         """Write everything, or nothing."""
-        if self.state == "committed":
+        if self.life.state == "committed":
             return
-        with self._alone():
+        with self.life.alone():
             yield from self._commit_or_end()
 
     def _commit_or_end(self) -> ForkingSteps[None]:
         # From now on: a commit whose caller is not there any more may be on its way still.
-        self.state = "committing"
+        self.life.state = "committing"
         try:
             yield from self.begin()
             if not self.repeated:
                 yield from self._commit()
         except (OutcomeUnknown, UnitForgotten):
-            self.state = "unknown"
+            self.life.state = "unknown"
             raise
         except TicketLockError:
-            self.state = "rolled back"
+            self.life.state = "rolled back"
             raise
-        self.state = "committed"
+        self.life.state = "committed"
 
     def _commit(self) -> ForkingSteps[None]:
         terms, marks = self.terms, self._work.marks
@@ -326,13 +254,13 @@ class Verbs:
                 if self._fits_one_request(touched):
                     raise
         yield from self._read_blind(touched)
-        self._check_may_mark(touched)
+        check_may_mark(touched, marks)
         yield from self._commit_by_marks(touched)
 
     def _read_blind(self, touched: Sequence[Place]) -> ForkingSteps[None]:
         """Read what was updated blindly; so few at once that DynamoDB surely takes them together."""
         for batch in cut([place for place in touched if place.blind is not None], SURELY_TOGETHER):
-            yield from self._read(batch)
+            yield from self._take_in(batch)
 
     def _commit_by_marks(self, places: Sequence[Place]) -> ForkingSteps[None]:
         marked = MarkedCommit(self._terms_of_commit(), self._work.marks, self._heads, self._meeting, places)
@@ -347,31 +275,12 @@ class Verbs:
             terms.born_ms,
             name=terms.name,
             receipt=self._receipt or NEVER_USED,
-            lock_check=_check_of(terms.under) if terms.under is not None else None,
+            lock_check=check_of(terms.under) if terms.under is not None else None,
             fate=self._fate,
         )
 
     def _fits_one_request(self, touched: Sequence[Place]) -> bool:
-        count = len(touched) + (self.terms.name is not None) + (self.terms.under is not None)
-        # The lock's item counts too, and nobody has looked at it.
-        size = sum(place.size_bytes for place in touched) + (self.terms.under is not None) * MAX_ITEM_BYTES
-        fits = count <= MOST_ACTIONS and size <= MOST_BYTES
-        if self.terms.engine == "native" and not fits:
-            raise UnitTooLarge(
-                f"the unit writes and checks {count} items of {size:,} bytes; one request of DynamoDB takes "
-                f"{MOST_ACTIONS} of {MOST_BYTES:,}: leave `engine` to the unit"
-            )
-        return fits
-
-    def _check_may_mark(self, touched: Sequence[Place]) -> None:
-        """Refuse what DynamoDB might refuse after the unit is committed."""
-        for place in touched:
-            if place.table.schema.local_indexes:
-                allowed = "a table without local secondary indexes, whose collections DynamoDB limits to 10 GB"
-                raise InvalidUnitRequest("table", place.table.name, f"{allowed}, or at most {MOST_ACTIONS} items")
-            for image in (place.image, image_of(place.seen, self._work.marks)):
-                if image is not None:
-                    place.table.check_item(image, "mark", OURS_BYTES)
+        return fits_one_request(touched, self.terms, MOST_ACTIONS)
 
     def _validate(self, places: Sequence[Place]) -> ForkingSteps[None]:
         """That all that was read stands there still, at one instant; what one request brought is so."""
@@ -379,7 +288,7 @@ class Verbs:
             return
         if not self._fits_one_request(places):
             # Checks and marks hold them together.
-            self._check_may_mark(places)
+            check_may_mark(places, self._work.marks)
             yield from self._commit_by_marks(places)
             return
         found = yield from self._reading.serializable([Wanted(place.table, place.key) for place in places])
@@ -394,101 +303,48 @@ class Verbs:
         Raises:
             UnitFinished: the block has ended well, and the unit has not, and nobody was told so.
         """
-        if self.state == "open":
+        if self.life.state == "open":
             try:
                 if error is None:
                     yield from self.commit()
             finally:
                 # What is raised may leave another of its verbs under way, whose statement is not in the unit then.
-                if self.state == "open":
-                    self.state = "rolled back"
-        elif error is None and self.state != "committed" and not self._is_told:
-            became = _TOLD.get(self.state, self.state)
-            raise UnitFinished(
-                f"the block has ended without an error, but its unit {self.terms.unit} is {became}: an interrupt or a "
-                "cancellation of one of its methods was caught in the block"
-            )
+                if self.life.state == "open":
+                    self.life.state = "rolled back"
+        elif error is None:
+            self.life.check_committed_or_told()
 
     def rollback(self) -> ForkingSteps[None]:
         """Forget everything; nothing was written."""
         yield from ()
-        if self.state != "rolled back":
-            with self._alone():
-                self.state = "rolled back"
-        self._is_told = True
-
-    @contextmanager
-    def telling(self) -> Iterator[None]:
-        """Within the block the unit commits for a caller of its own, who is told if it does not."""
-        try:
-            yield
-        except TicketLockError:
-            self._is_told = self.state != "open"
-            raise
-
-    @property
-    def may_run_again(self) -> bool:
-        """Whether nothing of it was written, and nothing will be."""
-        return self.state in ("open", "rolled back")
+        if self.life.state != "rolled back":
+            with self.life.alone():
+                self.life.state = "rolled back"
+        self.life.is_told = True
 
     # Interrupts.
 
     def abandon(self) -> None:
         """Something of the caller's was raised in the midst of a verb: the unit is over."""
-        if self.state in ("open", "committing"):
-            self.state = self._fate.became
+        if not self.life.is_over:
+            self.life.state = self._fate.became
 
     def give_up(self) -> ForkingSteps[None]:
         """The same, and leave nothing behind, if that can be done: what is marked is rolled back, or finished."""
-        is_under_way = self.state in ("open", "committing")
+        is_under_way = not self.life.is_over
         self.abandon()
         if is_under_way and self._marked is not None:
             try:
                 yield from self._marked.give_up()
             except TicketLockError as error:
                 _log.warning("the interrupted unit %s is left to its lease: %s", self.terms.unit, error)
-            self.state = self._fate.became
+            self.life.state = self._fate.became
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Within the block one verb is under way: beside another, a statement would be lost.
-
-        Raises:
-            InvalidUnitRequest: another one is, in another thread or task, or in what a signal handler has interrupted.
-            UnitFinished: it is over.
-        """
-        if not self._in_use.acquire(blocking=False):
-            self._check_open()
-            allowed = "a unit for one thread or task at a time: one of its methods is under way, await that first"
-            raise InvalidUnitRequest("unit", self.terms.unit, allowed)
-        try:
-            self._check_open()
-            yield
-        finally:
-            self._in_use.release()
-
-    def _check_open(self) -> None:
-        if self.state != "open":
-            raise UnitFinished(f"the unit {self.terms.unit} is {_TOLD.get(self.state, self.state)}: begin another")
+    def _take_in(self, places: Sequence[Place]) -> ForkingSteps[None]:
+        yield from take_in(places, self._work, self._reading, MOST_TOGETHER)
 
     def _place(self, table: Any, given: Item) -> Place:
         own = self._tables.check_own(table)
         with refusing("key"):
             key = canonical_item(dict(given))
         return self._work.place(own, own.key_alone("key", key))
-
-
-def _check_of(under: HeldLock) -> Mapping[str, Any]:
-    """The check that a lock is held, which others have made.
-
-    Raises:
-        InvalidUnitRequest: it is none: the unit would be committed without it.
-    """
-    found: Any = under.condition_check()
-    only = found.get("ConditionCheck") if isinstance(found, Mapping) and len(found) == 1 else None
-    wanted = {"TableName": str, "Key": Mapping, "ConditionExpression": str}
-    if not isinstance(only, Mapping) or not all(isinstance(only.get(name), kind) for name, kind in wanted.items()):
-        allowed = "a held lock, whose `condition_check()` is the ConditionCheck of a TransactWriteItems"
-        raise InvalidUnitRequest("under", found, allowed)
-    check: Mapping[str, Any] = found
-    return check

@@ -12,6 +12,8 @@ from ticketlock.wire._attributes import Item
 
 OURS_BYTES = 128
 """Room in an item for both of our attributes."""
+VERSION_BYTES = 64
+"""Room for the one that stays: the id of the unit that wrote the item last, and the attribute's name."""
 _ACTION_BYTES = 1_024
 """Names, a condition, our attributes: the documentation speaks of items, an emulator counts the whole request."""
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from inspect import GEN_CLOSED, GEN_CREATED, getgeneratorstate
 from typing import Any, Generic, Literal, TypeVar
 
+from ticketlock.errors import TicketLockError
+
 T = TypeVar("T")
 
 
@@ -45,8 +47,10 @@ Actions = Generator[Call | Sleep | Fork, Any, T]
 """Yields calls and sleeps; is sent what a call returned, or thrown what it raised; returns its result."""
 
 
-class SleepFailed(BaseException):
-    """What a caller's own ``sleep`` has raised. It is no answer of a service, so nothing on the way takes it for one.
+class NoAnswer(BaseException):
+    """What a caller's own ``sleep`` has raised, or an error of ours that a signal handler has.
+
+    It is no answer of a service, so nothing on the way takes it for one.
 
     Attributes:
         error: what it has raised.
@@ -105,10 +109,11 @@ class Course(Generic[T]):
             BaseException: the same, where the actions have ended by it.
         """
         if getgeneratorstate(self._actions) != GEN_CLOSED:
-            self._error = raised
+            # Of these the actions themselves raise all that are answers.
+            self._error = NoAnswer(raised) if isinstance(raised, TicketLockError) else raised
             return
         # An error has the frame that performs in its traceback, which has this.
         self._error = None
-        if isinstance(raised, SleepFailed):
+        if isinstance(raised, NoAnswer):
             raise raised.error from None
         raise raised

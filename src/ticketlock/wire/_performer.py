@@ -11,7 +11,7 @@ from botocore.exceptions import BotoCoreError
 from ticketlock._checks import text
 from ticketlock.errors import TableError
 from ticketlock.wire import _sdk
-from ticketlock.wire._actions import Actions, Call, Course, Fork, Sleep, SleepFailed, T
+from ticketlock.wire._actions import Actions, Call, Course, Fork, NoAnswer, Sleep, T
 from ticketlock.wire._answers import Answer, Reply
 from ticketlock.wire._clocks import Clocks, SystemClocks
 from ticketlock.wire._credentials import NotSigned, refreshable
@@ -139,7 +139,7 @@ class Performer:
             try:
                 return wait(action.ms / 1_000)
             except Exception as error:
-                raise SleepFailed(error) from error
+                raise NoAnswer(error) from error
         client = dynamodb if action.service == "dynamodb" else self.step_functions
         credentials = refreshable(client)
         if credentials is not None:

@@ -206,7 +206,7 @@ def _meaning_of_answer(error: ClientError) -> Refusal | TryAgain | TableError:
             return Refusal(refused, tuple(reason.get("Item") or None for reason in reasons))
         if _TRANSIENT_REASONS.intersection(codes):
             return TryAgain(perhaps_applied=False)
-        return TableRefused(f"the transaction was cancelled: {', '.join(map(str, codes))}")
+        return TableRefused(f"the transaction was cancelled: {'; '.join(_causes(reasons))}")
     if code in _TASK_IS_GONE or code == _EXECUTION_IS_UNKNOWN:
         return Refusal((True,), (None,))
     if code in _NOT_APPLIED:
@@ -217,6 +217,14 @@ def _meaning_of_answer(error: ClientError) -> Refusal | TryAgain | TableError:
     if code == "ResourceNotFoundException":
         return TableNotFound("there is no table of that name in this account and Region")
     return TableRefused(f"{code}: {response.get('Error', {}).get('Message', '')}")
+
+
+def _causes(reasons: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Which actions of a transaction the service has cancelled it for, by their places, and why."""
+    for place, reason in enumerate(reasons, start=1):
+        code, message = reason.get("Code"), reason.get("Message")
+        if code not in (None, "None"):
+            yield f"{code} at item {place} of {len(reasons)}" + (f" ({message})" if message else "")
 
 
 def _has_broken_off(response: Any) -> bool:

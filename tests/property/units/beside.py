@@ -16,8 +16,8 @@ from ticketlock.units._heads import Heads
 from ticketlock.units._outcomes import outcome_of_name, outcome_of_unit
 from ticketlock.units._reading import COMMITTED, UNCOMMITTED, Isolation
 from ticketlock.units._sweeping import sweep
+from ticketlock.units._terms import Terms
 from ticketlock.units._values import PYTHON
-from ticketlock.units._verbs import Terms
 from ticketlock.wire._actions import Actions, Call, Sleep
 
 

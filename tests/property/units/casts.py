@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from property.chance import Chance
 from property.units.witness import Key
 
-from ticketlock.units._verbs import Engine
+from ticketlock.units._terms import Engine
 
 KEYS: tuple[Key, ...] = (("accounts", "a"), ("lines", "1"), ("accounts", "b"), ("lines", "2"), ("accounts", "c"))
 APPENDING = ("append", "append", "append", "get", "get all", "blind", "check")

@@ -10,8 +10,8 @@ from property.units.world import Script, UnitsWorld
 from ticketlock.units._heads import Heads
 from ticketlock.units._reading import COMMITTED
 from ticketlock.units._sweeping import sweep
+from ticketlock.units._terms import Terms
 from ticketlock.units._values import PYTHON
-from ticketlock.units._verbs import Terms
 from ticketlock.wire._actions import Actions, Sleep
 
 

@@ -22,8 +22,9 @@ from ticketlock.errors import (
 )
 from ticketlock.units._ids import _DIGITS
 from ticketlock.units._reading import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation
+from ticketlock.units._terms import Engine, Terms
 from ticketlock.units._values import PYTHON
-from ticketlock.units._verbs import Engine, Terms, Verbs
+from ticketlock.units._verbs import Verbs
 from ticketlock.wire._actions import Actions, Sleep
 
 # A unit that nothing is wrong with ends in that time: a lease that it waits for, and its own time-outs.

@@ -1,0 +1,88 @@
+"""Whether a unit goes on or how it has ended, and that it does one thing at a time."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+from ticketlock.errors import InvalidUnitRequest, TicketLockError, UnitFinished
+
+State = Literal["open", "committing", "committed", "rolled back", "unknown"]
+_TOLD = {"committing": "on its way to be committed", "unknown": "over, and its outcome unknown"}
+
+
+class Life:
+    """That of one unit.
+
+    Attributes:
+        state: whether it goes on, or how it has ended.
+        is_told: whether a caller of its end knows that it was not committed.
+    """
+
+    def __init__(self, unit: str) -> None:
+        self.state: State = "open"
+        self.is_told = False
+        self._unit = unit
+        self._in_use = threading.Lock()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, in whatever way."""
+        return self.state not in ("open", "committing")
+
+    @property
+    def may_run_again(self) -> bool:
+        """Whether nothing of it was written, and nothing will be."""
+        return self.state in ("open", "rolled back")
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Within the block one verb is under way: beside another, a statement would be lost.
+
+        Raises:
+            InvalidUnitRequest: another one is, in another thread or task, or in what a signal handler has interrupted.
+            UnitFinished: it is over.
+        """
+        if not self._in_use.acquire(blocking=False):
+            self.check_open()
+            allowed = "a unit for one thread or task at a time: one of its methods is under way, await that first"
+            raise InvalidUnitRequest("unit", self._unit, allowed)
+        try:
+            self.check_open()
+            yield
+        finally:
+            self._in_use.release()
+
+    def check_open(self) -> None:
+        """Refuse to go on after the end.
+
+        Raises:
+            UnitFinished: says how it has ended.
+        """
+        if self.state != "open":
+            raise UnitFinished(f"the unit {self._unit} is {self._became}: begin another")
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Within the block the unit commits for a caller of its own, who is told if it does not."""
+        try:
+            yield
+        except TicketLockError:
+            self.is_told = self.state != "open"
+            raise
+
+    def check_committed_or_told(self) -> None:
+        """Refuse to let a block end well whose unit has not, and nobody was told so.
+
+        Raises:
+            UnitFinished: says how it has ended.
+        """
+        if self.state != "committed" and not self.is_told:
+            raise UnitFinished(
+                f"the block has ended without an error, but its unit {self._unit} is {self._became}: what has "
+                "ended it, a conflict, an interrupt or a cancellation in one of its methods, was caught in the block"
+            )
+
+    @property
+    def _became(self) -> str:
+        return _TOLD.get(self.state, self.state)

@@ -1,0 +1,45 @@
+"""Which way a unit can be committed: in one request, or by marks; before anything is sent."""
+
+from collections.abc import Sequence
+
+from ticketlock._expressions._values import MAX_ITEM_BYTES
+from ticketlock.errors import InvalidUnitRequest, UnitTooLarge
+from ticketlock.units._commit import MOST_ACTIONS, MOST_BYTES
+from ticketlock.units._marks import Marks
+from ticketlock.units._reading import image_of
+from ticketlock.units._terms import Terms
+from ticketlock.units._work import OURS_BYTES, Place
+
+
+def fits_one_request(touched: Sequence[Place], terms: Terms, most: int) -> bool:
+    """Whether one request of so many actions takes it all, as far as the sizes of items are known.
+
+    Raises:
+        UnitTooLarge: it does not, and the unit's terms allow nothing else.
+    """
+    count = len(touched) + (terms.name is not None) + (terms.under is not None)
+    # The lock's item counts too, and nobody has looked at it.
+    size = sum(place.size_bytes for place in touched) + (terms.under is not None) * MAX_ITEM_BYTES
+    fits = count <= most and size <= MOST_BYTES
+    if terms.engine == "native" and not fits:
+        raise UnitTooLarge(
+            f"the unit writes and checks {count} items of {size:,} bytes; one request of DynamoDB takes "
+            f"{most} of {MOST_BYTES:,}: leave `engine` to the unit"
+        )
+    return fits
+
+
+def check_may_mark(touched: Sequence[Place], marks: Marks) -> None:
+    """Refuse what DynamoDB might refuse after the unit is committed.
+
+    Raises:
+        InvalidUnitRequest: a table has local secondary indexes.
+        ItemTooLarge: an item has no room for a mark.
+    """
+    for place in touched:
+        if place.table.schema.local_indexes:
+            allowed = "a table without local secondary indexes, whose collections DynamoDB limits to 10 GB"
+            raise InvalidUnitRequest("table", place.table.name, f"{allowed}, or at most {MOST_ACTIONS} items")
+        for image in (place.image, image_of(place.seen, marks)):
+            if image is not None:
+                place.table.check_item(image, "mark", OURS_BYTES)
