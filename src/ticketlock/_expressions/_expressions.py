@@ -25,7 +25,6 @@ from ticketlock._expressions._tree import (
     Path,
     Update,
     Value,
-    paths_in,
 )
 from ticketlock._expressions._values import (
     MAX_NAME_BYTES,
@@ -45,6 +44,7 @@ _KINDS: tuple[Kind, ...] = (
     "ProjectionExpression",
     "UpdateExpression",
 )
+_LOOK_AT = ("ConditionExpression", "UpdateExpression")
 _MAX_PLACEHOLDER_BYTES = 255
 _PLACEHOLDERS = {"Names": re.compile(r"#\w+", re.ASCII), "Values": re.compile(r":\w+", re.ASCII)}
 
@@ -73,6 +73,7 @@ class Expressions:
             self._check_defined(each)
             self._check_operands(each)
         trees: dict[str, Any] = {each.kind: each.tree for each in parsed}
+        self._looked_at = [path for each in parsed if each.kind in _LOOK_AT for path in each.paths]
         self._condition: Condition | None = trees.get("ConditionExpression")
         self._filter: Condition | None = trees.get("FilterExpression")
         self.key_condition: Condition | None = trees.get("KeyConditionExpression")
@@ -140,8 +141,7 @@ class Expressions:
     @property
     def looks_at(self) -> frozenset[str]:
         """The attributes, at the top of an item, that its condition and its update name."""
-        paths = (*paths_in(self._condition), *paths_in(self.update))
-        return frozenset(str(steps[0]) for steps in self._all_steps(paths))
+        return frozenset(str(self.steps(path)[0]) for path in self._looked_at)
 
     def value(self, value: Value) -> Found:
         """What a ``:value`` stands for."""

@@ -21,7 +21,7 @@ def take_in(places: Sequence[Place], work: Work, reading: Reading, most: int) ->
     for at, (place, item) in enumerate(zip(unread, found, strict=True)):
         if at % most == 0:
             work.cuts += 1
-        image = image_of(item, work.marks)
+        place.before = image = image_of(item, work.marks)
         if place.blind is not None:
             # If it is refused it stays as it was: the unit cannot be committed without it.
             image = place.blind.applied_to(image)

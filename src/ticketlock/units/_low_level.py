@@ -10,9 +10,8 @@ from ticketlock._expressions._tree import Path
 from ticketlock._expressions._values import Item as Attributes
 from ticketlock._expressions._values import copy_of_item
 from ticketlock.errors import InvalidUnitRequest
-from ticketlock.units._statements import refusing
 from ticketlock.units._tables import NAME_BYTES
-from ticketlock.units._values import LOW_LEVEL, expression
+from ticketlock.units._values import LOW_LEVEL, expression, refusing
 from ticketlock.units._verbs import Verbs
 from ticketlock.wire._item_requests import MOST_TOGETHER
 from ticketlock.wire._requests import ForkingSteps

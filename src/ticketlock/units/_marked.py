@@ -28,7 +28,6 @@ from ticketlock.units._heads import LEASE_MS, Head, Heads, with_writes
 from ticketlock.units._marks import Mark, Marks
 from ticketlock.units._meeting import Marked, Meeting
 from ticketlock.units._packing import Entry
-from ticketlock.units._reading import image_of
 from ticketlock.units._work import Place
 from ticketlock.units._writes import as_seen, changed, check
 from ticketlock.wire._answers import Reply
@@ -46,7 +45,7 @@ _MARKS_TOGETHER = MOST_ACTIONS - 1
 _CLOCKS_DRIFT_MS = 1_000
 
 
-def entry_of(place: Place, marks: Marks) -> Entry:
+def entry_of(place: Place) -> Entry:
     """What is to become of an item that is marked."""
     table, key, key_name = place.table.name, place.key, place.table.key_names[0]
     if place.image is None:
@@ -54,7 +53,7 @@ def entry_of(place: Place, marks: Marks) -> Entry:
         return Entry(table, key, key_name, "delete", {})
     if not place.is_written:
         return Entry(table, key, key_name, "unmark", {})
-    differs = None if place.seen is None else changed(image_of(place.seen, marks) or {}, place.image)
+    differs = None if place.seen is None else changed(place.before or {}, place.image)
     # DynamoDB measures an Update by what it writes, too: what is refused there is put as a whole.
     if differs is None or size_of_update(differs[0], len(differs[1])) > MAX_ITEM_BYTES - _OURS_BYTES:
         return Entry(table, key, key_name, "put", place.image)
@@ -81,7 +80,7 @@ class MarkedCommit:
         marked = only_read[len(self._checked) :]
         self._marked = [place for place in places if place.writes] + marked
         self._has_read_marks = bool(marked)
-        self._entries = [entry_of(place, marks) for place in self._marked]
+        self._entries = [entry_of(place) for place in self._marked]
         # Where a mark of its own may stand.
         self._standing: dict[int, Place] = {}
         self._is_answered = True

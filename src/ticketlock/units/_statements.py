@@ -1,7 +1,6 @@
 """Statements, evaluated on an item as the unit has it: the same expressions as DynamoDB's, by the same rules."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -9,11 +8,11 @@ from ticketlock._expressions._errors import ExpressionInvalid, ItemInvalid
 from ticketlock._expressions._expressions import Expressions
 from ticketlock._expressions._updates import ItemUpdate
 from ticketlock._expressions._values import Item as Attributes
-from ticketlock._expressions._values import canonical_item, size_of
+from ticketlock._expressions._values import size_of
 from ticketlock.errors import ConditionFailed, InvalidUnitRequest
 from ticketlock.units._marks import Marks
 from ticketlock.units._tables import UnitTable
-from ticketlock.units._values import PYTHON, Phrase, expression
+from ticketlock.units._values import PYTHON, Phrase, expression, refusing
 from ticketlock.wire._attributes import Item
 
 Kind = Literal["put", "update", "delete", "check"]
@@ -67,13 +66,13 @@ class Given:
     """What a caller says of a statement, in AttributeValues.
 
     Attributes:
-        target: the item of a put, the key of the others.
+        target: the item of a put, the key of the others, in canonical form.
         condition: with placeholders of its own, where it was made of an object.
         values, names: what the placeholders of the expressions stand for.
         update: an update expression.
     """
 
-    target: Item
+    target: Attributes
     condition: Phrase
     values: Item
     names: Mapping[str, str]
@@ -102,8 +101,7 @@ def statement(kind: Kind, table: UnitTable, given: Given, marks: Marks) -> State
         InvalidUnitRequest: names the field.
     """
     field = field_of_target(kind)
-    with refusing(field):
-        target = canonical_item(dict(given.target))
+    target = given.target
     marks.check_free_of_ours(field, target)
     key = table.key_of(field, target) if kind == "put" else table.key_alone(field, target)
     if kind == "update" and given.update is None:
@@ -123,12 +121,3 @@ def _check_substituted(parameters: Mapping[str, Any]) -> None:
     size = size_of(values) + sum(len(name.encode()) for name in names.values())
     if size > _SUBSTITUTED_BYTES:
         raise InvalidUnitRequest("values", f"{size:,} bytes", f"with the names {_SUBSTITUTED_BYTES:,} bytes in total")
-
-
-@contextmanager
-def refusing(field: str) -> Iterator[None]:
-    """Within the block an expression or a value is read that DynamoDB may not take."""
-    try:
-        yield
-    except (ExpressionInvalid, ItemInvalid) as error:
-        raise InvalidUnitRequest(field, error.message, "what DynamoDB takes") from error

@@ -2,7 +2,8 @@
 
 import decimal
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -10,9 +11,10 @@ from boto3.dynamodb.conditions import ConditionBase, ConditionExpressionBuilder
 from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 
 from ticketlock._checks import text
-from ticketlock._expressions._errors import ExpressionInvalid
+from ticketlock._expressions._errors import ExpressionInvalid, ItemInvalid
 from ticketlock._expressions._tokens import MAX_EXPRESSION_BYTES
-from ticketlock._expressions._values import canonical
+from ticketlock._expressions._values import Item as Attributes
+from ticketlock._expressions._values import canonical, canonical_item
 from ticketlock.errors import InvalidUnitRequest
 from ticketlock.wire._attributes import Item
 
@@ -35,11 +37,20 @@ class Phrase:
     values: Item
 
 
+@contextmanager
+def refusing(field: str) -> Iterator[None]:
+    """Within the block an expression or a value is read that DynamoDB may not take."""
+    try:
+        yield
+    except (ExpressionInvalid, ItemInvalid) as error:
+        raise InvalidUnitRequest(field, error.message, "what DynamoDB takes") from error
+
+
 class Python:
     """Items and expressions in Python values."""
 
-    def item(self, field: str, given: Any) -> Item:
-        """An item or a key, as the low-level API has it.
+    def item(self, field: str, given: Any) -> Attributes:
+        """An item or a key, as the low-level API has it, in the form in which equal values look the same.
 
         Raises:
             InvalidUnitRequest: it has a value that DynamoDB has no type for: names the attribute.
@@ -74,11 +85,14 @@ class Python:
 class LowLevel(Python):
     """Items and expressions as the low-level API has them."""
 
-    def item(self, field: str, given: Any) -> Item:
-        """The item as it is."""
-        if not isinstance(given, Mapping) or not all(isinstance(value, Mapping) for value in given.values()):
-            raise InvalidUnitRequest(field, given, "attributes as the low-level API has them: name to {type: value}")
-        return given
+    def item(self, field: str, given: Any) -> Attributes:
+        """The item, in the form in which equal values look the same."""
+        with refusing(field):
+            return canonical_item(dict(_attributes(field, given)))
+
+    def values(self, given: Any) -> Item:
+        """What ``:value`` placeholders stand for, as it is: whether they can is told of the expressions."""
+        return _attributes("values", given if given is not None else {})
 
     def back(self, item: Item | None) -> Any:
         """The item as it is."""
@@ -99,6 +113,12 @@ def expression(field: str, given: Any) -> str | None:
         InvalidUnitRequest: it is neither, or longer than DynamoDB takes.
     """
     return None if given is None else text(field, given, MAX_EXPRESSION_BYTES, InvalidUnitRequest)
+
+
+def _attributes(field: str, given: Any) -> Item:
+    if not isinstance(given, Mapping) or not all(isinstance(value, Mapping) for value in given.values()):
+        raise InvalidUnitRequest(field, given, "attributes as the low-level API has them: name to {type: value}")
+    return given
 
 
 def _names(field: str, given: Any) -> Mapping[str, str]:

@@ -7,7 +7,6 @@ from typing import Any
 
 from ticketlock._checks import boolean
 from ticketlock._expressions._values import Item as Attributes
-from ticketlock._expressions._values import canonical_item
 from ticketlock.errors import InvalidUnitRequest, OutcomeUnknown, TableRefused, TicketLockError, UnitForgotten
 from ticketlock.units._batches import SURELY_TOGETHER, cut, has_unknown_sizes
 from ticketlock.units._commit import MOST_ACTIONS, Commit, Fate, conflict
@@ -18,9 +17,9 @@ from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Meeting
 from ticketlock.units._native import commit_natively
-from ticketlock.units._reading import SERIALIZABLE, UNCOMMITTED, Isolation, Reading, Wanted, image_of, is_as_seen
+from ticketlock.units._reading import SERIALIZABLE, UNCOMMITTED, Isolation, Reading, Wanted, is_as_seen
 from ticketlock.units._rows import NEVER_USED, Receipt, read_receipt
-from ticketlock.units._statements import Given, Kind, Statement, field_of_target, refusing, statement
+from ticketlock.units._statements import Given, Kind, Statement, field_of_target, statement
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._terms import Terms, check_of
 from ticketlock.units._values import PYTHON, Python
@@ -28,7 +27,6 @@ from ticketlock.units._ways import check_may_mark, fits_one_request
 from ticketlock.units._work import VERSION_BYTES, Place, Work
 from ticketlock.units._writes import may_be_sent_blindly
 from ticketlock.wire._answers import Reply
-from ticketlock.wire._attributes import Item
 from ticketlock.wire._item_requests import MOST_TOGETHER
 from ticketlock.wire._requests import ForkingSteps
 
@@ -208,7 +206,7 @@ class Verbs:
     def _check_as_glimpsed(self, place: Place) -> None:
         """Refuse to go on with what is not as the caller saw it, at whatever level: what follows may rest on that."""
         glimpse, place.glimpse = place.glimpse, None
-        if glimpse is not None and glimpse[0] != image_of(place.seen, self._work.marks):
+        if glimpse is not None and glimpse[0] != place.before:
             self.life.state = "rolled back"
             raise conflict([place])
 
@@ -254,7 +252,7 @@ class Verbs:
                 if self._fits_one_request(touched):
                     raise
         yield from self._read_blind(touched)
-        check_may_mark(touched, marks)
+        check_may_mark(touched)
         yield from self._commit_by_marks(touched)
 
     def _read_blind(self, touched: Sequence[Place]) -> ForkingSteps[None]:
@@ -288,7 +286,7 @@ class Verbs:
             return
         if not self._fits_one_request(places):
             # Checks and marks hold them together.
-            check_may_mark(places, self._work.marks)
+            check_may_mark(places)
             yield from self._commit_by_marks(places)
             return
         found = yield from self._reading.serializable([Wanted(place.table, place.key) for place in places])
@@ -343,8 +341,6 @@ class Verbs:
     def _take_in(self, places: Sequence[Place]) -> ForkingSteps[None]:
         yield from take_in(places, self._work, self._reading, MOST_TOGETHER)
 
-    def _place(self, table: Any, given: Item) -> Place:
+    def _place(self, table: Any, given: Attributes) -> Place:
         own = self._tables.check_own(table)
-        with refusing("key"):
-            key = canonical_item(dict(given))
-        return self._work.place(own, own.key_alone("key", key))
+        return self._work.place(own, own.key_alone("key", given))

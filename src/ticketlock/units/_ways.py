@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 from ticketlock._expressions._values import MAX_ITEM_BYTES
 from ticketlock.errors import InvalidUnitRequest, UnitTooLarge
+from ticketlock.units._batches import SURELY_TOGETHER
 from ticketlock.units._commit import MOST_ACTIONS, MOST_BYTES
-from ticketlock.units._marks import Marks
-from ticketlock.units._reading import image_of
 from ticketlock.units._terms import Terms
 from ticketlock.units._work import OURS_BYTES, Place
 
@@ -18,6 +17,8 @@ def fits_one_request(touched: Sequence[Place], terms: Terms, most: int) -> bool:
         UnitTooLarge: it does not, and the unit's terms allow nothing else.
     """
     count = len(touched) + (terms.name is not None) + (terms.under is not None)
+    if count <= min(most, SURELY_TOGETHER) and terms.under is None:
+        return True
     # The lock's item counts too, and nobody has looked at it.
     size = sum(place.size_bytes for place in touched) + (terms.under is not None) * MAX_ITEM_BYTES
     fits = count <= most and size <= MOST_BYTES
@@ -29,7 +30,7 @@ def fits_one_request(touched: Sequence[Place], terms: Terms, most: int) -> bool:
     return fits
 
 
-def check_may_mark(touched: Sequence[Place], marks: Marks) -> None:
+def check_may_mark(touched: Sequence[Place]) -> None:
     """Refuse what DynamoDB might refuse after the unit is committed.
 
     Raises:
@@ -40,6 +41,6 @@ def check_may_mark(touched: Sequence[Place], marks: Marks) -> None:
         if place.table.schema.local_indexes:
             allowed = "a table without local secondary indexes, whose collections DynamoDB limits to 10 GB"
             raise InvalidUnitRequest("table", place.table.name, f"{allowed}, or at most {MOST_ACTIONS} items")
-        for image in (place.image, image_of(place.seen, marks)):
+        for image in (place.image, place.before):
             if image is not None:
                 place.table.check_item(image, "mark", OURS_BYTES)

@@ -30,6 +30,7 @@ class Place:
         is_read: whether ``seen`` is known.
         glimpse: what a read below ``SERIALIZABLE`` saw last, alone in a tuple; None where there was no such read.
         seen: the item as it was read, with our attributes; None where there was none.
+        before: the same without them.
         image: the item as the unit has it now, without them.
         is_written: whether it differs by the unit's own statements.
         is_checked: whether the unit may only commit while the item is as it was seen.
@@ -42,6 +43,7 @@ class Place:
     is_read: bool = False
     glimpse: tuple[Attributes | None] | None = None
     seen: Item | None = None
+    before: Attributes | None = None
     image: Attributes | None = None
     is_written: bool = False
     is_checked: bool = False

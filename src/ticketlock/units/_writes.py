@@ -12,7 +12,6 @@ from ticketlock._expressions._values import Item as Attributes
 from ticketlock.units import _facts as only_if
 from ticketlock.units._finishing import change
 from ticketlock.units._marks import Marks
-from ticketlock.units._reading import image_of
 from ticketlock.units._statements import Statement
 from ticketlock.units._work import Place
 from ticketlock.wire._attributes import Item
@@ -57,7 +56,7 @@ def write(place: Place, unit: str, marks: Marks) -> Write:
     if place.image is None:
         return Write("Delete", place.key, condition, names=names, values=values, table=place.table.name)
     whole: Item = {**place.image, marks.version: {"S": unit}}
-    differs = None if place.seen is None else changed(image_of(place.seen, marks) or {}, place.image)
+    differs = None if place.seen is None else changed(place.before or {}, place.image)
     if differs is None:
         return Write("Put", place.key, condition, item=whole, names=names, values=values, table=place.table.name)
     update, changed_names, changed_values = change(*differs)
