@@ -4,10 +4,9 @@
 
 - cost: units that update N items, or only read them, at each level, with and without one ``get_all``; and such that are
   committed by marks;
-- latency: plain boto3, as it is made without settings, makes the same reads and one TransactWriteItems with a version
-  that is checked; in turn, and the median counts. Like is measured beside like: a unit's verbs beside the client of
-  boto3's resource, both in Python values, for which there is a target; ``unit.client`` beside boto3's client, both in
-  AttributeValues;
+- latency: a client of plain boto3, as it is made without settings, makes the same reads and one TransactWriteItems
+  with a version that is checked; in turn, and the median counts. Its client takes AttributeValues, by hand; that of its
+  resource takes Python values, as units do, and is measured too;
 - rivals: twenty threads update one item, with 20 ms of work between the read and the commit.
 
 On dynoxide, which bills by the rules (docs/engines.md) and which cargo builds where it is not; without cargo on
@@ -26,7 +25,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import product
 from typing import Any
 
 import boto3
@@ -52,7 +50,6 @@ MARKED_TARGETS = {("updates", 500): 1_100, ("inserts", 500): 1_650}
 MOST_OF_PLAIN = 1.3
 RIVALS, WORK_S = 20, 0.02
 _LATENCY_SIZES = (1, 3, 10)
-_PYTHON, _LOW_LEVEL = "Python", "AttributeValues"
 _LONGEST_PAUSE_S = 1.0
 _ADD, _ONE = "SET balance = balance + :one", {":one": 1}
 _WRITES = ("DeleteItem", "PutItem", "TransactWriteItems", "UpdateItem")
@@ -115,14 +112,15 @@ class Subject:
 
     url: str
     client: Any = None
-    plain: Mapping[str, Any] = field(default_factory=dict)
+    plain: Any = None
+    resource: Any = None
     units: Units = field(init=False)
     names: Mapping[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
         self.client = make_client(endpoint_url=self.url)
-        resource = boto3.resource("dynamodb", endpoint_url=self.url)
-        self.plain = {_PYTHON: resource.meta.client, _LOW_LEVEL: boto3.client("dynamodb", endpoint_url=self.url)}
+        self.plain = boto3.client("dynamodb", endpoint_url=self.url)
+        self.resource = boto3.resource("dynamodb", endpoint_url=self.url).meta.client
         self.names = {use: f"{use}-{uuid.uuid4().hex[:8]}" for use in ("units", "accounts")}
         for use, name in self.names.items():
             make_table(self.client, name, KEYS[use])
@@ -281,28 +279,16 @@ def _of_updates(count: int, found: Meter, how: str, *, together: bool) -> list[C
 # Latency.
 
 
-def by_unit(subject: Subject, keys: Sequence[Mapping[str, str]], form: str, *, together: bool) -> None:
-    """A unit that counts up all items, having read them all before, in one form of values."""
-    with subject.units.begin() as unit:
-        if form == _PYTHON:
-            subject.read(unit, keys, together=together)
-            for key in keys:
-                unit.update(subject.accounts, key, _ADD, _ONE)
-            return
-        table = subject.names["accounts"]
-        dumped = [{"id": {"S": key["id"]}} for key in keys]
-        _plain_reads(unit.client, table, dumped, together=together)
-        values = {":one": {"N": "1"}}
-        for each in dumped:
-            unit.client.update_item(TableName=table, Key=each, UpdateExpression=_ADD, ExpressionAttributeValues=values)
-
-
-def by_hand(subject: Subject, keys: Sequence[Mapping[str, str]], form: str, *, together: bool) -> None:
+def by_hand(subject: Subject, keys: Sequence[Mapping[str, str]], *, together: bool, python: bool = False) -> None:
     """What somebody writes without units: the same reads, one TransactWriteItems, and a version that is checked."""
-    client, table, version = subject.plain[form], subject.names["accounts"], uuid.uuid4().hex
-    is_python = form == _PYTHON
-    given: list[Any] = [{"id": key["id"] if is_python else {"S": key["id"]}} for key in keys]
-    items = _plain_reads(client, table, given, together=together)
+    table, client = subject.names["accounts"], subject.resource if python else subject.plain
+    given: list[Any] = [{"id": key["id"] if python else {"S": key["id"]}} for key in keys]
+    if together:
+        wanted = [{"Get": {"TableName": table, "Key": key}} for key in given]
+        items = [each["Item"] for each in client.transact_get_items(TransactItems=wanted)["Responses"]]
+    else:
+        items = [client.get_item(TableName=table, Key=key, ConsistentRead=True)["Item"] for key in given]
+    version = uuid.uuid4().hex
     writes = [
         {
             "Update": {
@@ -311,9 +297,9 @@ def by_hand(subject: Subject, keys: Sequence[Mapping[str, str]], form: str, *, t
                 "UpdateExpression": "SET balance = :balance, version = :version",
                 "ConditionExpression": "version = :seen OR attribute_not_exists(version)",
                 "ExpressionAttributeValues": {
-                    ":balance": item["balance"] + 1 if is_python else {"N": str(int(item["balance"]["N"]) + 1)},
-                    ":version": version if is_python else {"S": version},
-                    ":seen": item.get("version", "-" if is_python else {"S": "-"}),
+                    ":balance": item["balance"] + 1 if python else {"N": str(int(item["balance"]["N"]) + 1)},
+                    ":version": version if python else {"S": version},
+                    ":seen": item.get("version", "-" if python else {"S": "-"}),
                 },
             }
         }
@@ -322,31 +308,27 @@ def by_hand(subject: Subject, keys: Sequence[Mapping[str, str]], form: str, *, t
     client.transact_write_items(TransactItems=writes, ClientRequestToken=version)
 
 
-def _plain_reads(client: Any, table: str, keys: Sequence[Any], *, together: bool) -> list[Any]:
-    if together:
-        wanted = [{"Get": {"TableName": table, "Key": key}} for key in keys]
-        return [each["Item"] for each in client.transact_get_items(TransactItems=wanted)["Responses"]]
-    return [client.get_item(TableName=table, Key=key, ConsistentRead=True)["Item"] for key in keys]
-
-
 def latency(subject: Subject, console: Console, rounds: int) -> list[Check]:
     """Units beside the same by hand."""
-    table = _table("ms, median", "values", "N", "reads", "unit", "plain boto3", "unit / plain")
+    table = _table("ms, median", "N", "reads", "unit", "client", "resource", "unit / client", "unit / resource")
     checks = []
-    for form, count in product((_PYTHON, _LOW_LEVEL), _LATENCY_SIZES):
+    for count in _LATENCY_SIZES:
         # A cut of one item is a plain read.
         for together in (False, True) if count > 1 else (False,):
-            mine, theirs = subject.filled(count), subject.filled(count)
-            sides: dict[str, list[float]] = {"unit": [], "plain": []}
+            mine, theirs, others = (subject.filled(count) for _ in range(3))
+            sides: dict[str, list[float]] = {"unit": [], "client": [], "resource": []}
+            unit = update_all(mine, SERIALIZABLE, together=together)
             for _ in range(rounds):
-                sides["unit"].append(_timed(partial(by_unit, subject, mine, form, together=together)))
-                sides["plain"].append(_timed(partial(by_hand, subject, theirs, form, together=together)))
-            ours, plain = (statistics.median(side) * 1_000 for side in sides.values())
+                sides["unit"].append(_timed(partial(unit, subject)))
+                sides["client"].append(_timed(partial(by_hand, subject, theirs, together=together)))
+                sides["resource"].append(_timed(partial(by_hand, subject, others, together=together, python=True)))
+            ours, plain, resource = (statistics.median(side) * 1_000 for side in sides.values())
             how = "get_all" if together else "one by one"
-            table.add_row(form, f"{count}", how, f"{ours:.2f}", f"{plain:.2f}", f"{ours / plain:.2f}")
-            if form == _PYTHON:
-                text = f"latency of {count}, {how}, in Python values: at most {MOST_OF_PLAIN} of it"
-                checks.append(Check(text, ours / plain <= MOST_OF_PLAIN))
+            times, ratios = (ours, plain, resource), (ours / plain, ours / resource)
+            table.add_row(f"{count}", how, *(f"{each:.2f}" for each in (*times, *ratios)))
+            checks.append(
+                Check(f"latency of {count}, {how}: at most {MOST_OF_PLAIN} of it", ours / plain <= MOST_OF_PLAIN)
+            )
     console.print(table)
     return checks
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from ticketlock._expressions._values import MAX_ITEM_BYTES
 from ticketlock.errors import InvalidUnitRequest, UnitTooLarge
-from ticketlock.units._batches import SURELY_TOGETHER
 from ticketlock.units._commit import MOST_ACTIONS, MOST_BYTES
 from ticketlock.units._terms import Terms
 from ticketlock.units._work import OURS_BYTES, Place
@@ -17,8 +16,6 @@ def fits_one_request(touched: Sequence[Place], terms: Terms, most: int) -> bool:
         UnitTooLarge: it does not, and the unit's terms allow nothing else.
     """
     count = len(touched) + (terms.name is not None) + (terms.under is not None)
-    if count <= min(most, SURELY_TOGETHER) and terms.under is None:
-        return True
     # The lock's item counts too, and nobody has looked at it.
     size = sum(place.size_bytes for place in touched) + (terms.under is not None) * MAX_ITEM_BYTES
     fits = count <= most and size <= MOST_BYTES
