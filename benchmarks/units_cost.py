@@ -7,7 +7,8 @@
 - latency: a client of plain boto3, as it is made without settings, makes the same reads and one TransactWriteItems
   with a version that is checked; in turn, and the median counts. Its client takes AttributeValues, by hand; that of its
   resource takes Python values, as units do, and is measured too;
-- rivals: twenty threads update one item, with 20 ms of work between the read and the commit.
+- rivals: twenty threads update one item, with 20 ms of work between the read and the commit; with back-off, and in
+  turn.
 
 On dynoxide, which bills by the rules (docs/engines.md) and which cargo builds where it is not; without cargo on
 ministack, whose units of reads mean nothing.
@@ -36,7 +37,7 @@ from ticketlock_local.engines.dynoxide import dynoxide
 from ticketlock_local.engines.emulator import Emulator
 from ticketlock_local.errors import CargoMissing, LocalCloudError
 
-from ticketlock.errors import UnitConflict
+from ticketlock import LockClient, create_table
 from ticketlock.units import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation, Unit, Units
 from ticketlock.wire._sdk import make_client
 
@@ -49,8 +50,8 @@ MARKED_SIZES = (10, 100, 500)
 MARKED_TARGETS = {("updates", 500): 1_100, ("inserts", 500): 1_650}
 MOST_OF_PLAIN = 1.3
 RIVALS, WORK_S = 20, 0.02
+LEAST_OF_ALLOWED, MOST_TRIES = 0.8, 2.5
 _LATENCY_SIZES = (1, 3, 10)
-_LONGEST_PAUSE_S = 1.0
 _ADD, _ONE = "SET balance = balance + :one", {":one": 1}
 _WRITES = ("DeleteItem", "PutItem", "TransactWriteItems", "UpdateItem")
 _WORDS = ("order", "paid", "shipped", "returned", "street", "city", "customer", "amount", "currency", "weight")
@@ -342,45 +343,95 @@ def _timed(do: Callable[[], object]) -> float:
 # Rivals.
 
 
-def rivals(subject: Subject, console: Console, seconds: float) -> None:
-    """Threads that update one item, each with work between."""
-    (key,) = subject.filled(1)
-    tries, commits = [0] * RIVALS, [0] * RIVALS
-    over = threading.Event()
+@dataclass
+class Race:
+    """Threads that update one item, each with work between its read and its commit.
 
-    def run(number: int) -> None:
-        conflicts = 0
-        while not over.is_set():
-            tries[number] += 1
-            try:
-                with subject.units.begin() as unit:
-                    unit.update(subject.accounts, key, _ADD, _ONE)
-                    time.sleep(WORK_S)  # the work
-            except UnitConflict:
-                conflicts += 1
-                over.wait(random.random() * min(_LONGEST_PAUSE_S, WORK_S * 2**conflicts))
-            else:
-                commits[number] += 1
-                conflicts = 0
+    Attributes:
+        commits: of each thread.
+        tries: how often one of them has read the item.
+        took_s: how long it took.
+    """
 
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(RIVALS)]
-    began = time.perf_counter()
-    for thread in threads:
-        thread.start()
-    over.wait(seconds)
-    over.set()
-    for thread in threads:
-        thread.join()
-    took_s = time.perf_counter() - began
-    done = subject.units.get(subject.accounts, key)
-    assert done is not None
-    assert done["balance"] == sum(commits)
+    commits: list[int] = field(default_factory=lambda: [0] * RIVALS)
+    tries: list[int] = field(default_factory=lambda: [0] * RIVALS)
+    took_s: float = 0
+
+    @property
+    def a_second(self) -> float:
+        """Commits."""
+        return sum(self.commits) / self.took_s
+
+    @property
+    def tries_a_commit(self) -> float:
+        """How often an item was read for nothing, and once more."""
+        return sum(self.tries) / sum(self.commits)
+
+    def run(self, subject: Subject, key: Mapping[str, str], units: Units, seconds: float) -> None:
+        """Let them race."""
+        over = threading.Event()
+        accounts = units.table(subject.names["accounts"])
+
+        @units.transactional(tries=1_000)
+        def update(number: int, *, unit: Unit) -> None:
+            unit.update(accounts, key, _ADD, _ONE)
+            self.tries[number] += 1
+            time.sleep(WORK_S)  # the work
+
+        def several(number: int) -> None:
+            while not over.is_set():
+                update(number)
+                self.commits[number] += 1
+
+        threads = [threading.Thread(target=several, args=(number,)) for number in range(RIVALS)]
+        before, began = self._balance(subject, key), time.perf_counter()
+        for thread in threads:
+            thread.start()
+        over.wait(seconds)
+        over.set()
+        for thread in threads:
+            thread.join()
+        self.took_s = time.perf_counter() - began
+        assert self._balance(subject, key) == before + sum(self.commits)
+
+    @staticmethod
+    def _balance(subject: Subject, key: Mapping[str, str]) -> int:
+        found = subject.units.get(subject.accounts, key)
+        assert found is not None
+        return int(found["balance"])
+
+
+def rivals(subject: Subject, console: Console, seconds: float) -> list[Check]:
+    """Units with back-off, and units whose calls stand in line, beside what their requests allow."""
+    (key,), (other,) = subject.filled(1), subject.filled(1)
+    lock_table = f"locks-{uuid.uuid4().hex[:8]}"
+    create_table(lock_table, client=subject.client)
+    with LockClient(lock_table, client=subject.client) as locks:
+        backing_off, in_turn = Race(), Race()
+        backing_off.run(subject, key, subject.units, seconds)
+        in_turn.run(subject, key, Units(subject.names["units"], client=subject.client, locks=locks), seconds)
+        # Of two units in turn the second's read follows the first one's release, and so on.
+        one_by_one_s = statistics.median(_timed(partial(_turn, subject, locks, other)) for _ in range(50))
+    allowed = 1 / (WORK_S + one_by_one_s)
     table = _table(f"{RIVALS} rivals on one item, {WORK_S * 1_000:.0f} ms of work", "", "with back-off", "in turn")
-    table.add_row("units committed a second", f"{sum(commits) / took_s:.1f}", "")
-    table.add_row("tries a commit", f"{sum(tries) / sum(commits):.2f}", "")
-    table.add_row("commits of the luckiest and the unluckiest", f"{max(commits)}, {min(commits)}", "")
+    races = (backing_off, in_turn)
+    table.add_row("units committed a second", *(f"{race.a_second:.1f}" for race in races))
+    table.add_row("tries a commit", *(f"{race.tries_a_commit:.2f}" for race in races))
+    table.add_row(
+        "commits of the luckiest and the unluckiest", *(f"{max(race.commits)}, {min(race.commits)}" for race in races)
+    )
     console.print(table)
-    console.print("in turn: units do not take turns yet.", highlight=False)
+    told = f"{WORK_S * 1_000:.0f} ms and {one_by_one_s * 1_000:.1f} ms of requests allow {allowed:.1f} a second"
+    return [
+        Check(f"in turn: at least {LEAST_OF_ALLOWED} of what {told}", in_turn.a_second >= LEAST_OF_ALLOWED * allowed),
+        Check(f"in turn: at most {MOST_TRIES} tries a commit", in_turn.tries_a_commit <= MOST_TRIES),
+    ]
+
+
+def _turn(subject: Subject, locks: LockClient, key: Mapping[str, str]) -> None:
+    """The requests of one turn: take, read, commit, release."""
+    with locks.acquire(key["id"]), subject.units.begin() as unit:
+        unit.update(subject.accounts, key, _ADD, _ONE)
 
 
 def _table(title: str, *columns: str) -> Table:
@@ -406,7 +457,7 @@ def main() -> int:
             checks = costs(subject, console, engine)
             checks += marked(subject, console, engine)
             checks += latency(subject, console, 30 if quick else 150)
-            rivals(subject, console, 4 if quick else 15)
+            checks += rivals(subject, console, 4 if quick else 15)
     except LocalCloudError as error:
         print(error, file=sys.stderr)
         return 1

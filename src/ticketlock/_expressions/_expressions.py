@@ -1,12 +1,11 @@
 """The expressions of one request, with what its placeholders stand for: conditions and projections."""
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ticketlock._expressions._errors import ExpressionInvalid
-from ticketlock._expressions._parser import parse
-from ticketlock._expressions._paths import Branch, Steps, branched, members_shown, value_at, written
+from ticketlock._expressions._paths import members_shown, value_at
+from ticketlock._expressions._plans import planned
 from ticketlock._expressions._tokens import Kind
 from ticketlock._expressions._tree import (
     BeginsWith,
@@ -21,9 +20,7 @@ from ticketlock._expressions._tree import (
     OfType,
     OneOf,
     Operand,
-    Parsed,
     Path,
-    Update,
     Value,
 )
 from ticketlock._expressions._values import (
@@ -44,9 +41,7 @@ _KINDS: tuple[Kind, ...] = (
     "ProjectionExpression",
     "UpdateExpression",
 )
-_LOOK_AT = ("ConditionExpression", "UpdateExpression")
 _MAX_PLACEHOLDER_BYTES = 255
-_PLACEHOLDERS = {"Names": re.compile(r"#\w+", re.ASCII), "Values": re.compile(r":\w+", re.ASCII)}
 
 
 class Expressions:
@@ -59,89 +54,28 @@ class Expressions:
     Attributes:
         update: of an UpdateItem with one.
         key_condition: of a Query.
+        looks_at: the attributes, at the top of an item, that the condition and the update name; each once, sorted.
+        touches: those that the update changes, each once.
 
     Raises:
         ExpressionInvalid: an expression is wrong, a placeholder stands for nothing, or nothing uses it.
     """
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
-        self._names: Mapping[str, str] = _given(parameters, "Names")
+        names = _given(parameters, "Names")
         values = _given(parameters, "Values")
         self._values = {name: _canonical(name, value) for name, value in values.items()}
-        parsed = [parse(kind, _text(kind, parameters[kind])) for kind in _KINDS if kind in parameters]
-        for each in parsed:
-            self._check_defined(each)
-            self._check_operands(each)
-        trees: dict[str, Any] = {each.kind: each.tree for each in parsed}
-        self._looked_at = [path for each in parsed if each.kind in _LOOK_AT for path in each.paths]
-        self._condition: Condition | None = trees.get("ConditionExpression")
-        self._filter: Condition | None = trees.get("FilterExpression")
-        self.key_condition: Condition | None = trees.get("KeyConditionExpression")
-        self.update: Update | None = trees.get("UpdateExpression")
-        projection: tuple[Path, ...] | None = trees.get("ProjectionExpression")
-        self._projection: Branch | None = None
-        if projection is not None:
-            self._projection = branched("ProjectionExpression", self._all_steps(projection))
-        if self.update is not None:
-            branched("UpdateExpression", self._all_steps(self.update.paths))
-        self._check_used(parsed)
-
-    def _check_defined(self, parsed: Parsed) -> None:
-        if parsed.names <= self._names.keys() and parsed.values <= self._values.keys():
-            return
-        for missing in sorted(parsed.names - self._names.keys()):
-            raise ExpressionInvalid(
-                f"Invalid {parsed.kind}: An expression attribute name used in the document path is not defined; "
-                f"attribute name: {missing}"
-            )
-        for missing in sorted(parsed.values - self._values.keys()):
-            raise ExpressionInvalid(
-                f"Invalid {parsed.kind}: An expression attribute value used in expression is not defined; "
-                f"attribute value: {missing}"
-            )
-
-    def _check_used(self, parsed: Iterable[Parsed]) -> None:
-        idle_names, idle_values = set(self._names), set(self._values)
-        for each in parsed:
-            idle_names -= each.names
-            idle_values -= each.values
-        for which, idle in (("Names", sorted(idle_names)), ("Values", sorted(idle_values))):
-            if idle:
-                _check_syntax(which, idle)
-                raise ExpressionInvalid(
-                    f"Value provided in ExpressionAttribute{which} unused in expressions: keys: {{{', '.join(idle)}}}"
-                )
-
-    def _check_operands(self, parsed: Parsed) -> None:
-        for demand in parsed.demands:
+        texts = tuple((kind, _text(kind, parameters[kind])) for kind in _KINDS if kind in parameters)
+        self._plan = plan = planned(texts, tuple(names.items()), frozenset(values))
+        for check in plan.checks:
+            if isinstance(check, str):
+                raise ExpressionInvalid(check)
+            kind, demand = check
             complaint = demand.complaint(self._values)
             if complaint is not None:
-                raise ExpressionInvalid(f"Invalid {parsed.kind}: {complaint}")
-        for operator, first, others in parsed.distinct:
-            steps = self.steps(first)
-            if any(self.steps(other) == steps for other in others):
-                raise ExpressionInvalid(
-                    f"Invalid {parsed.kind}: The first operand must be distinct from the remaining operands for this "
-                    f"operator or function; operator: {operator}, first operand: {written(steps)}"
-                )
-
-    def steps(self, path: Path) -> Steps:
-        """The names and numbers on a path, without placeholders."""
-        names, steps = self._names, path.steps
-        if not names:
-            return steps
-        if len(steps) == 1 and isinstance(steps[0], str):
-            # As nearly all are.
-            return (names[steps[0]],) if steps[0][0] == "#" else steps
-        return tuple(names[step] if isinstance(step, str) and step[0] == "#" else step for step in steps)
-
-    def _all_steps(self, paths: Iterable[Path]) -> tuple[Steps, ...]:
-        return tuple(self.steps(path) for path in paths)
-
-    @property
-    def looks_at(self) -> frozenset[str]:
-        """The attributes, at the top of an item, that its condition and its update name."""
-        return frozenset(str(self.steps(path)[0]) for path in self._looked_at)
+                raise ExpressionInvalid(f"Invalid {kind}: {complaint}")
+        self.key_condition, self.update = plan.key_condition, plan.update
+        self.looks_at, self.touches = plan.looks_at, plan.touches
 
     def value(self, value: Value) -> Found:
         """What a ``:value`` stands for."""
@@ -152,16 +86,16 @@ class Expressions:
         if isinstance(operand, Value):
             return self._values[operand.name]
         if isinstance(operand, Path):
-            return value_at(item, self.steps(operand))
+            return value_at(item, operand.steps)
         return _size(self.found(operand.operand, item))
 
     def condition_holds(self, item: Item | None) -> bool:
         """Whether a write may take place on the item that stands there."""
-        return self._condition is None or self.holds(self._condition, item)
+        return self._plan.condition is None or self.holds(self._plan.condition, item)
 
     def shows(self, item: Item) -> bool:
         """Whether a Query or a Scan, having read the item, hands it out."""
-        return self._filter is None or self.holds(self._filter, item)
+        return self._plan.filter is None or self.holds(self._plan.filter, item)
 
     def holds(self, condition: Condition, item: Item | None) -> bool:
         """Whether a condition is true of an item."""
@@ -192,7 +126,8 @@ class Expressions:
 
     def projected(self, item: Item) -> Item:
         """A copy of what a read hands out of an item."""
-        return copy_of_item(item if self._projection is None else members_shown(item, self._projection))
+        projection = self._plan.projection
+        return copy_of_item(item if projection is None else members_shown(item, projection))
 
 
 def _compares(operator: str, one: Found | None, other: Found | None) -> bool:
@@ -274,10 +209,3 @@ def _given(parameters: Mapping[str, Any], which: str) -> Mapping[str, Any]:
             why = f"Attribute name is longer than {MAX_NAME_BYTES} bytes" if value else "Empty attribute name"
             raise ExpressionInvalid(f"{parameter} contains invalid value: {why} for key {key}")
     return given
-
-
-def _check_syntax(which: str, keys: Iterable[str]) -> None:
-    """Those that an expression uses are placeholders: the others may be none at all."""
-    for key in keys:
-        if not _PLACEHOLDERS[which].fullmatch(key):
-            raise ExpressionInvalid(f'ExpressionAttribute{which} contains invalid key: Syntax error; key: "{key}"')

@@ -6,7 +6,7 @@ from ticketlock._expressions._changes import Changes
 from ticketlock._expressions._conditions import Conditions
 from ticketlock._expressions._operands import Operands
 from ticketlock._expressions._tokens import END, Kind
-from ticketlock._expressions._tree import Condition, Parsed, Path, Update, paths_in
+from ticketlock._expressions._tree import Condition, Parsed, Path, Update
 
 
 @lru_cache(maxsize=1_024)
@@ -33,4 +33,4 @@ def parse(kind: Kind, text: str) -> Parsed:
     for token in reader.tokens:
         placeholders.get(token[:1], set()).add(token)
     names, values = frozenset(placeholders["#"]), frozenset(placeholders[":"])
-    return Parsed(kind, tree, names, values, tuple(reader.demands), tuple(reader.distinct), tuple(paths_in(tree)))
+    return Parsed(kind, tree, names, values, tuple(reader.demands), tuple(reader.distinct))

@@ -5,6 +5,7 @@ https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.htm
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from ticketlock._expressions._errors import ItemInvalid, ItemTooBig
@@ -66,7 +67,7 @@ class LocalIndex:
         return {name: value for name, value in item.items() if name in self.key_names | self.projected}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Schema:
     """The keys of a table and of its indexes.
 
@@ -103,7 +104,7 @@ class Schema:
             local_indexes=tuple(_local_index(index, keys) for index in local),
         )
 
-    @property
+    @cached_property
     def key_names(self) -> tuple[str, ...]:
         """The attributes of the table's key, the partition key first."""
         return tuple(key.name for key in self.keys)
@@ -137,10 +138,9 @@ def check_item(item: Item, schema: Schema, most_bytes: int = MAX_ITEM_BYTES) -> 
         if key.name in item:
             _check_key(item[key.name], key)
     for name, value in item.items():
-        _check_names({name: value}, name)
-        levels = levels_of(value)
-        if levels > MAX_LEVELS:
-            raise ItemInvalid(f"the attribute {name!r} has {levels} levels of nested values; allowed: {MAX_LEVELS}")
+        _check_name(name, name)
+        if "M" in value or "L" in value:
+            _check_nested(value, name)
     _check_size(item, schema, most_bytes)
 
 
@@ -172,19 +172,25 @@ def _check_key(value: Value, key: KeyAttribute) -> None:
         )
 
 
-def _check_names(members: Item, attribute: str) -> None:
-    for name, value in members.items():
-        size = len(name.encode())
-        if not 1 <= size <= MAX_NAME_BYTES:
-            raise ItemInvalid(
-                f"a name in the attribute {attribute[:40]!r} has {size:,} bytes; allowed: 1 to {MAX_NAME_BYTES:,}"
-            )
-        _check_names_in(value, attribute)
+def _check_nested(value: Value, attribute: str) -> None:
+    _check_names_in(value, attribute)
+    levels = levels_of(value)
+    if levels > MAX_LEVELS:
+        raise ItemInvalid(f"the attribute {attribute!r} has {levels} levels of nested values; allowed: {MAX_LEVELS}")
+
+
+def _check_name(name: str, attribute: str) -> None:
+    size = len(name.encode())
+    if not 1 <= size <= MAX_NAME_BYTES:
+        raise ItemInvalid(
+            f"a name in the attribute {attribute[:40]!r} has {size:,} bytes; allowed: 1 to {MAX_NAME_BYTES:,}"
+        )
 
 
 def _check_names_in(value: Value, attribute: str) -> None:
-    if "M" in value:
-        _check_names(value["M"], attribute)
+    for name, member in value.get("M", {}).items():
+        _check_name(name, attribute)
+        _check_names_in(member, attribute)
     for element in value.get("L", ()):
         _check_names_in(element, attribute)
 

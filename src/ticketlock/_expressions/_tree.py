@@ -171,7 +171,6 @@ class Parsed:
         names, values: the ``#names`` and the ``:values`` that it uses.
         demands: what it wants of the values.
         distinct: operators with the paths of their first operands, and the paths that must be others.
-        paths: all that it names.
     """
 
     kind: str
@@ -180,7 +179,6 @@ class Parsed:
     values: frozenset[str]
     demands: tuple[Demand, ...]
     distinct: tuple[tuple[str, Path, tuple[Path, ...]], ...]
-    paths: tuple[Path, ...]
 
 
 def paths_in(tree: Any) -> Iterator[Path]:

@@ -18,6 +18,8 @@ from ticketlock._expressions._values import (
     levels_of,
 )
 
+_NOTHING = Update()
+
 
 class ItemUpdate:
     """An update, ready for any item.
@@ -34,14 +36,9 @@ class ItemUpdate:
     """
 
     def __init__(self, expressions: Expressions, key_names: tuple[str, ...]) -> None:
-        update = expressions.update or Update()
-        steps = expressions.steps
         self._expressions = expressions
-        self._assignments = [(steps(path), source) for path, source in update.assignments]
-        self._removals = [steps(path) for path in update.removals]
-        self._additions = [(steps(path), expressions.value(value)) for path, value in update.additions]
-        self._deletions = [(steps(path), expressions.value(value)) for path, value in update.deletions]
-        self.paths = tuple(dict.fromkeys(str(steps(path)[0]) for path in update.paths))
+        self._update = expressions.update or _NOTHING
+        self.paths = expressions.touches
         for name in self.paths:
             if name in key_names:
                 raise ExpressionInvalid(
@@ -57,18 +54,19 @@ class ItemUpdate:
         Raises:
             ItemInvalid: an attribute that is needed is missing, or of another type.
         """
-        takes_away = self._removals or self._deletions
-        if item is None and takes_away and not self._assignments and not self._additions:
+        update, value_of = self._update, self._expressions.value
+        takes_away = update.removals or update.deletions
+        if item is None and takes_away and not update.assignments and not update.additions:
             return None
-        new = [(steps, copy_of(self._value(source, item))) for steps, source in self._assignments]
-        new += [(steps, _added(value_at(item, steps), value)) for steps, value in self._additions]
-        gone = list(self._removals)
-        for steps, value in self._deletions:
-            left = _without(value_at(item, steps), value)
+        new = [(path.steps, copy_of(self._value(source, item))) for path, source in update.assignments]
+        new += [(path.steps, _added(value_at(item, path.steps), value_of(value))) for path, value in update.additions]
+        gone = [path.steps for path in update.removals]
+        for path, value in update.deletions:
+            left = _without(value_at(item, path.steps), value_of(value))
             if left is None:
-                gone.append(steps)
+                gone.append(path.steps)
             else:
-                new.append((steps, left))
+                new.append((path.steps, left))
         after = copy_of_item(item if item is not None else key)
         _change(after, new, gone)
         return after
@@ -77,21 +75,21 @@ class ItemUpdate:
         match source:
             case Placeholder():
                 return self._expressions.value(source)
+            case Path():
+                found = value_at(item, source.steps)
+                if found is None:
+                    raise ItemInvalid("The provided expression refers to an attribute that does not exist in the item")
+                return found
+            case Sum(left, right, negative):
+                return total(self._value(left, item), self._value(right, item), negative=negative)
             case IfNotExists(path, otherwise):
-                found = value_at(item, self._expressions.steps(path))
+                found = value_at(item, path.steps)
                 return found if found is not None else self._value(otherwise, item)
             case Append(left, right):
                 one, other = self._value(left, item), self._value(right, item)
                 if "L" not in one or "L" not in other:
                     raise ItemInvalid(WRONG_TYPE)
                 return {"L": [*one["L"], *other["L"]]}
-            case Sum(left, right, negative):
-                return total(self._value(left, item), self._value(right, item), negative=negative)
-            case Path():
-                found = value_at(item, self._expressions.steps(source))
-                if found is None:
-                    raise ItemInvalid("The provided expression refers to an attribute that does not exist in the item")
-                return found
 
 
 def _added(found: Value | None, value: Value) -> Value:

@@ -42,7 +42,7 @@ _OPTIONAL: Mapping[str, tuple[str, ...]] = {
     "GetItem": ("ConsistentRead", "ProjectionExpression", "ExpressionAttributeNames"),
     "KeysAndAttributes": ("ConsistentRead", "ProjectionExpression", "ExpressionAttributeNames"),
     "Query": (*_PAGE, *_PLACEHOLDERS),
-    "Scan": (*_PAGE, *_PLACEHOLDERS),
+    "Scan": (*_PAGE, *_PLACEHOLDERS, "Segment", "TotalSegments"),
     "TransactWriteItems": ("ClientRequestToken",),
     "CreateTable": ("BillingMode",),
     "Put": _CONDITION,

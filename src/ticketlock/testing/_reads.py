@@ -119,7 +119,18 @@ def scan(tables: Tables, parameters: Mapping[str, Any]) -> Reply:
     table = tables[parameters["TableName"]]
     expressions = Expressions(parameters)
     after = table.key_of(parameters["ExclusiveStartKey"]) if "ExclusiveStartKey" in parameters else None
-    return _page(table, table.items(after), parameters, expressions)
+    part, parts = _part(parameters)
+    return _page(table, table.items(after, part, parts), parameters, expressions)
+
+
+def _part(parameters: Mapping[str, Any]) -> tuple[int, int]:
+    """Which of how many segments is scanned: the first of one where none is asked for."""
+    if ("Segment" in parameters) != ("TotalSegments" in parameters):
+        raise invalid("Segment and TotalSegments are required together")
+    part, parts = parameters.get("Segment", 0), parameters.get("TotalSegments", 1)
+    if not 0 <= part < parts:
+        raise invalid(f"Segment must be less than TotalSegments: Segment: {part} is not less than {parts}")
+    return part, parts
 
 
 def _page(table: Table, found: Iterable[Item], parameters: Mapping[str, Any], expressions: Expressions) -> Reply:
@@ -149,20 +160,20 @@ def _key_conditions(table: Table, expressions: Expressions) -> tuple[KeyPart, Co
     bound: Condition | None = None
     for part in parts:
         match part:
-            case Comparison("=", Path() as path, Value() as value) if expressions.steps(path) == table.key_names[:1]:
+            case Comparison("=", Path() as path, Value() as value) if path.steps == table.key_names[:1]:
                 pk = _key_part(table, 0, expressions, value)
-            case Comparison("=", Value() as value, Path() as path) if expressions.steps(path) == table.key_names[:1]:
+            case Comparison("=", Value() as value, Path() as path) if path.steps == table.key_names[:1]:
                 pk = _key_part(table, 0, expressions, value)
             case (
                 Comparison(("=" | "<" | "<=" | ">" | ">="), Path() as path, Value() as value)
                 | Comparison(("=" | "<" | "<=" | ">" | ">="), Value() as value, Path() as path)
                 | BeginsWith(Path() as path, Value() as value)
             ):
-                _check_sort_key(table, expressions.steps(path), bound)
+                _check_sort_key(table, path.steps, bound)
                 _key_part(table, 1, expressions, value)
                 bound = part
             case Between(Path() as path, Value() as low, Value() as high):
-                _check_sort_key(table, expressions.steps(path), bound)
+                _check_sort_key(table, path.steps, bound)
                 _key_part(table, 1, expressions, low)
                 _key_part(table, 1, expressions, high)
                 bound = part

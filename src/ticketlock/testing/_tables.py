@@ -160,9 +160,11 @@ class Table:
         """The items of a partition in the order of their sort keys, from one on, or behind one."""
         return self._partitions[pk].from_(at_least, after) if pk in self._partitions else iter(())
 
-    def items(self, after: Key | None = None) -> Iterator[Item]:
-        """All items, partition by partition, in an order that says nothing about their keys."""
+    def items(self, after: Key | None = None, part: int = 0, parts: int = 1) -> Iterator[Item]:
+        """All items, or those of a part, partition by partition, in an order that says nothing about their keys."""
         for pk in sorted(self._partitions, key=_scattered):
+            if int.from_bytes(_scattered(pk)[0]) % parts != part:
+                continue
             if after is None or _scattered(pk) > _scattered(after[0]):
                 yield from self.partition(pk)
             elif pk == after[0]:
