@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from aws_cdk import App, Duration, Stack
+from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_stepfunctions as sfn
@@ -50,6 +51,9 @@ class AroundIt(dict[str, Any]):
         elif name in ("ship_order", "charge_workflow"):
             body = sfn.DefinitionBody.from_chainable(sfn.Pass(self._stack, f"{name}Pass"))
             made = sfn.StateMachine(self._stack, name, definition_body=body)
+        elif name in ("accounts", "orders"):
+            key = dynamodb.Attribute(name="id", type=dynamodb.AttributeType.STRING)
+            made = dynamodb.Table(self._stack, name, partition_key=key)
         elif name.endswith("function") or name == "caller":
             made = function(self._stack, name)
         elif name in dir(__builtins__) or name in __builtins__:  # type: ignore[operator]
@@ -87,7 +91,8 @@ def test_a_block_synthesises(source: str) -> None:
             if "lock" in around:
                 around["lock"].attach(machine)
     template = Template.from_stack(stack)
-    assert template.find_resources("AWS::StepFunctions::StateMachine")
+    made = "AWS::DynamoDB::Table" if "TransactionTables" in source else "AWS::StepFunctions::StateMachine"
+    assert template.find_resources(made)
 
 
 def test_the_pages_have_such_blocks() -> None:

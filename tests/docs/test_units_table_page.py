@@ -4,6 +4,7 @@ import json
 import random
 import re
 from collections.abc import Iterable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -184,7 +185,8 @@ def test_the_function_of_the_page_sweeps(
     monkeypatch.setattr("ticketlock.units.Units", {"units": ann.units}.__getitem__)
     names: dict[str, Any] = {}
     exec(source, names)
-    assert names["handler"]({}, None)["rolled_back"] == 1
+    context = SimpleNamespace(get_remaining_time_in_millis=lambda: 300_000)
+    assert names["handler"]({}, context)["rolled_back"] == 1
 
 
 def test_the_page_is_found() -> None:

@@ -1,0 +1,34 @@
+"""The files of the diagrams, and what has to be in them."""
+
+from collections.abc import Mapping
+
+from ticketlock_local.checkout import ROOT
+from ticketlock_local.diagrams.drawing import drawing
+from ticketlock_local.diagrams.machine import graphs_of
+from ticketlock_local.diagrams.ticket import LIFE
+
+DEFINITION = ROOT / "statemachines" / "serialize.asl.json"
+
+
+def files() -> Mapping[str, str]:
+    """The content of each file under ``docs``."""
+    machine = graphs_of(DEFINITION)
+    names = ", ".join(node.name for node in machine[0].nodes)
+    return {
+        "life-of-a-ticket.svg": drawing(
+            "The life of a ticket",
+            "From no ticket to holding at once or by way of numbered and waiting, and how each state ends.",
+            [LIFE],
+        ),
+        "state-machine.svg": drawing(
+            "The state machine", f"Its states: {names}; and those of the two branches of Hold.", machine
+        ),
+    }
+
+
+def write() -> int:
+    """Write the files anew."""
+    for name, content in files().items():
+        (ROOT / "docs" / name).write_text(content)
+        print(f"docs/{name}")
+    return 0
