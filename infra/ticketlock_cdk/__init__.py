@@ -4,5 +4,14 @@ from ticketlock_cdk.lock.alarms import AlarmThresholds
 from ticketlock_cdk.lock.settings import HandOver
 from ticketlock_cdk.lock.ticket_lock import TicketLock
 from ticketlock_cdk.stack import TicketlockStack
+from ticketlock_cdk.units.alarms import UnitsAlarmThresholds
+from ticketlock_cdk.units.transaction_tables import TransactionTables
 
-__all__ = ["AlarmThresholds", "HandOver", "TicketLock", "TicketlockStack"]
+__all__ = [
+    "AlarmThresholds",
+    "HandOver",
+    "TicketLock",
+    "TicketlockStack",
+    "TransactionTables",
+    "UnitsAlarmThresholds",
+]

@@ -1,6 +1,6 @@
-"""Where the definitions and the handlers are, and what a function's asset is made of.
+"""Where the definitions and the handlers are, and what the functions' assets are made of: one of locks, one of units.
 
-They lie beside this package in a wheel, at the top of a checkout. The asset's content is the same from both: the
+They lie beside this package in a wheel, at the top of a checkout. An asset's content is the same from both: the
 handlers, the library, the pinned third-party packages. boto3 is not among them, the Python runtimes have it:
 https://docs.aws.amazon.com/lambda/latest/dg/lambda-python.html#python-sdk-included
 """
@@ -8,6 +8,8 @@ https://docs.aws.amazon.com/lambda/latest/dg/lambda-python.html#python-sdk-inclu
 import hashlib
 import shutil
 import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import ticketlock
@@ -19,7 +21,26 @@ _BUNDLED = _PACKAGE / "_bundled"
 # What differs from one installation to another, or is of no use in a function.
 _LEFT_OUT = (".*", "__pycache__", "*.pyc", "*.dist-info", "py.typed")
 # Of ticketlock itself: what only other users of it need.
-_NOT_FOR_FUNCTIONS = ("__main__.py", "_async_*.py", "_expressions", "aio", "cli", "testing", "units")
+_NOT_FOR_FUNCTIONS = ("__main__.py", "_async_*.py", "aio", "cli", "testing")
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """What functions are made of that have one asset.
+
+    Attributes:
+        name: what its folder's name begins with.
+        handlers: the folder of the handlers, below ``functions``.
+        left_out: of ticketlock itself, what only other functions need.
+    """
+
+    name: str
+    handlers: str
+    left_out: Sequence[str]
+
+
+OF_LOCKS = Asset("ticketlock-functions", ".", ("_expressions", "units"))
+OF_UNITS = Asset("ticketlock-functions-of-units", "of_units", ("workflow",))
 
 
 def source_folder(name: str) -> Path:
@@ -34,31 +55,32 @@ def source_folder(name: str) -> Path:
     raise FileNotFoundError(f"this installation of ticketlock lacks its folder {name!r}: install it again")
 
 
-def stage_functions(parent: Path) -> Path:
-    """Put together the functions' asset, once for each content.
+def stage_functions(parent: Path, asset: Asset = OF_LOCKS) -> Path:
+    """Put together an asset, once for each content.
 
     Args:
         parent: where its folder goes, which is named by its content.
+        asset: which one.
 
     Raises:
         ThirdPartyError: the third-party packages cannot be installed.
     """
-    handlers = source_folder("functions")
+    functions = source_folder("functions")
     parent.mkdir(parents=True, exist_ok=True)
     # In its final place only when it is complete: another synthesis may use the same parent.
     with tempfile.TemporaryDirectory(prefix="ticketlock-staging-", dir=parent) as folder:
         staged = Path(folder) / "functions"
         staged.mkdir()
-        for handler in sorted(handlers.glob("*.py")):
+        for handler in sorted((functions / asset.handlers).glob("*.py")):
             shutil.copyfile(handler, staged / handler.name)
-        _copy(Path(ticketlock.__file__).parent, staged / "ticketlock", *_NOT_FOR_FUNCTIONS)
-        for package in sorted(third_party_packages(handlers / "requirements.txt").iterdir()):
+        _copy(Path(ticketlock.__file__).parent, staged / "ticketlock", *_NOT_FOR_FUNCTIONS, *asset.left_out)
+        for package in sorted(third_party_packages(functions / "requirements.txt").iterdir()):
             if package.is_dir() and package.name != "bin" and not package.name.endswith(".dist-info"):
                 _copy(package, staged / package.name)
             elif package.suffix == ".py":
                 shutil.copyfile(package, staged / package.name)
         _make_readable(staged)
-        return put_in_place(staged, parent / f"ticketlock-functions-{_content_hash(staged)}")
+        return put_in_place(staged, parent / f"{asset.name}-{_content_hash(staged)}")
 
 
 def _copy(source: Path, target: Path, *left_out: str) -> None:

@@ -42,6 +42,7 @@ class Network:
         vpc: ec2.IVpc | None,
         vpc_subnets: ec2.SubnetSelection | None,
         security_groups: Sequence[ec2.ISecurityGroup],
+        whose: str = "a TicketLock",
     ) -> "Network | None":
         """Read the construct's properties; one new security group, which lets nobody in, where none is given.
 
@@ -54,7 +55,7 @@ class Network:
                     raise ValueError(f"{name} is {given!r} and vpc is None; allowed: {name} together with a vpc")
             return None
         groups = security_groups or [
-            ec2.SecurityGroup(scope, "SecurityGroup", vpc=vpc, description="The functions of a TicketLock")
+            ec2.SecurityGroup(scope, "SecurityGroup", vpc=vpc, description=f"The functions of {whose}")
         ]
         return cls(vpc=vpc, subnets=vpc_subnets, security_groups=groups)
 

@@ -1,4 +1,7 @@
-"""The ready-made stack: a TicketLock with settings from the CDK's context, and two examples to try it with."""
+"""The ready-made stack: a TicketLock with settings from the CDK's context, and two examples to try it with.
+
+With the context's ``transactions`` also a TransactionTables.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,6 +17,7 @@ from ticketlock_cdk.context import Context
 from ticketlock_cdk.examples import example_function, example_workflow
 from ticketlock_cdk.lock.lock_functions import CLEAN_UP_CONCURRENCY
 from ticketlock_cdk.lock.ticket_lock import TicketLock
+from ticketlock_cdk.units.transaction_tables import TransactionTables
 
 
 class TicketlockStack(Stack):
@@ -39,7 +43,9 @@ class TicketlockStack(Stack):
     - ``permissions_boundary``: the name or the ARN of a managed policy, for every role;
     - ``dashboard``, ``alarms``: ``true`` or ``false``;
     - ``alarm_topic``: the ARN of an SNS topic;
-    - ``alarm_thresholds``: such as ``lost_leases=2,oldest_waiter=1800``.
+    - ``alarm_thresholds``: such as ``lost_leases=2,oldest_waiter=1800``;
+    - ``transactions``: ``true`` or ``false``: a TransactionTables beside it, with the same settings, and with ``true``
+      ``data_tables``: names or ARNs with commas between them, and ``sweep_every``: seconds.
 
     What is not given has the construct's default.
 
@@ -54,6 +60,18 @@ class TicketlockStack(Stack):
         key = None if key_arn is None else kms.Key.from_key_arn(self, "EncryptionKey", key_arn)
         workflow = example_workflow(self, "Example", encryption_key=key)
         function = example_function(self, "ExampleFunction", encryption_key=key)
+        # Of the lock, and of what is beside it.
+        common: Mapping[str, Any] = {
+            "removal_policy": context.removal_policy("removal_policy"),
+            "log_retention": context.retention("log_retention"),
+            "encryption_key": key,
+            "architecture": context.architecture("architecture"),
+            "dashboard": context.flag("dashboard", default=False),
+            "alarms": context.flag("alarms", default=False),
+            "alarm_topic": None if topic_arn is None else sns.Topic.from_topic_arn(self, "AlarmTopic", topic_arn),
+            **self._network(context),
+        }
+        clean_up_concurrency = context.bound("clean_up_concurrency", default=CLEAN_UP_CONCURRENCY)
         lock = TicketLock(
             self,
             "TicketLock",
@@ -63,24 +81,21 @@ class TicketlockStack(Stack):
             heartbeat=context.flag("heartbeat", default=True),
             targets=[workflow, function, *context.texts("targets")],
             retired_targets=context.texts("retired_targets"),
-            removal_policy=context.removal_policy("removal_policy"),
-            log_retention=context.retention("log_retention"),
-            encryption_key=key,
-            architecture=context.architecture("architecture"),
             snap_start=context.flag("snap_start", default=False),
-            clean_up_concurrency=context.bound("clean_up_concurrency", default=CLEAN_UP_CONCURRENCY),
-            dashboard=context.flag("dashboard", default=False),
-            alarms=context.flag("alarms", default=False),
+            clean_up_concurrency=clean_up_concurrency,
             alarm_thresholds=context.alarm_thresholds("alarm_thresholds"),
-            alarm_topic=None if topic_arn is None else sns.Topic.from_topic_arn(self, "AlarmTopic", topic_arn),
             **_numbers(context),
-            **self._network(context),
+            **common,
         )
+        units = _transaction_tables(self, context, common, reserve_concurrency=clean_up_concurrency is not None)
         self._set_permissions_boundary(context.text("permissions_boundary"))
         CfnOutput(self, "TableName", value=lock.table.table_name)
         CfnOutput(self, "StateMachineArn", value=lock.state_machine.state_machine_arn)
         CfnOutput(self, "ExampleTargetArn", value=workflow.state_machine_arn)
         CfnOutput(self, "ExampleFunctionArn", value=function.function_arn)
+        if units is not None:
+            CfnOutput(self, "UnitsTableName", value=units.table.table_name)
+            CfnOutput(self, "SweeperName", value=units.sweeper.function_name)
 
     def _network(self, context: Context) -> Mapping[str, Any]:
         vpc_id = context.text("vpc_id")
@@ -121,6 +136,21 @@ class TicketlockStack(Stack):
             if from_arn
             else iam.ManagedPolicy.from_managed_policy_name(self, "Boundary", boundary)
         )
+
+
+def _transaction_tables(
+    stack: Stack, context: Context, common: Mapping[str, Any], *, reserve_concurrency: bool
+) -> TransactionTables | None:
+    own = {"data_tables": context.texts("data_tables"), "sweep_every": context.seconds("sweep_every")}
+    given: dict[str, Any] = {name: value for name, value in own.items() if value}
+    if context.flag("transactions", default=False):
+        memory_size = context.whole_number("memory_size")
+        if memory_size is not None:
+            given["memory_size"] = memory_size
+        return TransactionTables(stack, "Transactions", reserve_concurrency=reserve_concurrency, **given, **common)
+    for name in given:
+        raise ValueError(f"{name} is given and transactions is not; allowed: {name} together with transactions=true")
+    return None
 
 
 _COUNTS = ("permits", "polls_an_execution", "beats_an_execution", "memory_size")

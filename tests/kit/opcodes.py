@@ -1,6 +1,7 @@
 """Does something at one opcode of ticketlock's own that a thread comes to: what a signal handler may do there."""
 
 import dis
+import gc
 import sys
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -35,12 +36,17 @@ class AtOpcode:
         self._do = do
 
     def __enter__(self) -> "AtOpcode":
+        # What it throws away belongs to work before, and nobody is told what is raised there.
+        self._collects = gc.isenabled()
+        gc.disable()
         self._before = sys.gettrace()
         sys.settrace(self._trace)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.settrace(self._before)
+        if self._collects:
+            gc.enable()
 
     def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
         if not frame.f_code.co_filename.startswith(self._rooms):

@@ -1,8 +1,7 @@
 """The alarms of a TicketLock: what an operator is to be told, and from when on.
 
-Plain alarms only, neither composite ones nor metric math: the emulator that the tests deploy to has neither. All are
-over five minutes (the oldest waiter's longer, where leases are long), and no data is no news: without traffic the
-functions emit nothing.
+All are over five minutes (the oldest waiter's longer, where leases are long), and no data is no news: without traffic
+the functions emit nothing.
 """
 
 import math
@@ -11,14 +10,13 @@ from dataclasses import dataclass, fields
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
-from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from ticketlock_cdk.lock.metrics import LockMetrics
+from ticketlock_cdk.monitoring import check_age, check_threshold, new_alarm
 
 _PERIOD = Duration.minutes(5)
 _OLDEST_WAITER = Duration.minutes(15)
@@ -52,27 +50,8 @@ class AlarmThresholds:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name == "oldest_waiter":
-                known = isinstance(value, Duration) and not value.is_unresolved()
-                if not known or value.to_milliseconds() < 1:
-                    raise ValueError(f"alarm_thresholds.oldest_waiter is {value!r}; allowed: a Duration above 0")
-            elif isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"alarm_thresholds.{field.name} is {value!r}; allowed: a whole number from 1 on")
-
-
-def alarm_actions_of(
-    *, alarms: bool, alarm_actions: Sequence[cloudwatch.IAlarmAction], alarm_topic: sns.ITopic | None
-) -> Sequence[cloudwatch.IAlarmAction]:
-    """What the alarms do, from the construct's properties.
-
-    Raises:
-        ValueError: there is something to do and no alarm to do it.
-    """
-    topics = () if alarm_topic is None else (actions.SnsAction(alarm_topic),)
-    if not alarms and (alarm_actions or topics):
-        name = "alarm_actions" if alarm_actions else "alarm_topic"
-        raise ValueError(f"{name} is given and alarms is False; allowed: {name} together with alarms=True")
-    return (*alarm_actions, *topics)
+            check = check_age if field.name == "oldest_waiter" else check_threshold
+            check(field.name, value)
 
 
 class LockAlarms(Construct):
@@ -155,18 +134,7 @@ class LockAlarms(Construct):
         self.by_name: Mapping[str, cloudwatch.Alarm] = alarms
 
     def _alarm(self, name: str, metric: cloudwatch.IMetric, threshold: float, description: str) -> cloudwatch.Alarm:
-        alarm = cloudwatch.Alarm(
-            self,
-            name,
-            metric=metric,
-            threshold=threshold,
-            evaluation_periods=1,
-            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-            alarm_description=f"{self.node.path.rpartition('/')[0]}: {description}",
-        )
-        alarm.add_alarm_action(*self._actions)
-        return alarm
+        return new_alarm(self, name, metric, threshold, description, self._actions)
 
 
 def _period_of_looks(longest_parking: Duration) -> Duration:

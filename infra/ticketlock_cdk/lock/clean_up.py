@@ -1,17 +1,15 @@
 """What happens after an execution that failed, timed out or was stopped: an event, a function, a dead-letter queue."""
 
-from aws_cdk import Duration, RemovalPolicy, Stack
+from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from ticketlock_cdk.encryption import let_rules_use, let_send
-from ticketlock_cdk.nag import acknowledge
+from ticketlock_cdk.dead_letters import new_dead_letter_queue, send_failures
 
 _ENDS = ["FAILED", "TIMED_OUT", "ABORTED"]
 # A pattern has at most 2,048 characters, and an ARN at most some 150 with what is around it:
@@ -45,46 +43,17 @@ class CleanUp(Construct):
         self._function = function
         self._rules: dict[str, tuple[events.Rule, int]] = {}
         self._number_of_rules = 0
-        self.dead_letter_queue = sqs.Queue(
+        self.dead_letter_queue = new_dead_letter_queue(
+            self, "DeadLetters", removal_policy=removal_policy, encryption_key=encryption_key
+        )
+        send_failures(
             self,
-            "DeadLetters",
-            retention_period=Duration.days(14),
-            enforce_ssl=True,
-            removal_policy=removal_policy,
-            encryption=sqs.QueueEncryption.SQS_MANAGED if encryption_key is None else sqs.QueueEncryption.KMS,
-            encryption_master_key=encryption_key,
+            function,
+            self.dead_letter_queue,
+            retry_attempts=2,
+            max_event_age=Duration.hours(6),
+            encryption_key=encryption_key,
         )
-        rules = Stack.of(self).format_arn(service="events", resource="rule", resource_name="*")
-        self.dead_letter_queue.add_to_resource_policy(
-            iam.PolicyStatement(
-                principals=[iam.ServicePrincipal("events.amazonaws.com")],
-                actions=["sqs:SendMessage"],
-                resources=[self.dead_letter_queue.queue_arn],
-                # https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-rule-dlq.html
-                conditions={"ArnLike": {"aws:SourceArn": rules}},
-            )
-        )
-        acknowledge(self.dead_letter_queue, "SQS3", reason="It is a dead-letter queue itself.")
-        if encryption_key is not None:
-            let_rules_use(encryption_key, self)
-        function.configure_async_invoke(retry_attempts=2, max_event_age=Duration.hours(6))
-        # By hand: the grant of the CDK's own destination lets the function look at the queue too, which Lambda does not
-        # ask for: https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-retain-records.html
-        on_failure = lambda_.CfnEventInvokeConfig.OnFailureProperty(destination=self.dead_letter_queue.queue_arn)
-        invoke_config = function.node.find_child("EventInvokeConfig").node.default_child
-        assert isinstance(invoke_config, lambda_.CfnEventInvokeConfig)
-        invoke_config.destination_config = lambda_.CfnEventInvokeConfig.DestinationConfigProperty(on_failure=on_failure)
-        may_send = iam.Policy(self, "SendDeadLetters")
-        may_send.add_statements(
-            iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[self.dead_letter_queue.queue_arn])
-        )
-        if encryption_key is not None:
-            let_send(may_send, encryption_key)
-        assert function.role is not None
-        may_send.attach_to_role(function.role)
-        # Lambda refuses a destination to which the role may not send. Said here: whether a function waits for what is
-        # added to its role depends on the app's feature flag createNewPoliciesWithAddToRolePolicy.
-        invoke_config.node.add_dependency(may_send)
 
     def watch(self, place: Construct, machine: sfn.IStateMachine) -> None:
         """Clean up after the executions of a machine, by a rule in this place, which has several machines.

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_lambda as lambda_
@@ -11,8 +10,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from ticketlock_cdk.lock.metrics import LockMetrics
-
-_SPAN = Duration.hours(3)
+from ticketlock_cdk.monitoring import DASHBOARD_SPAN, graph
 
 
 def lock_dashboard(
@@ -39,16 +37,16 @@ def lock_dashboard(
     return cloudwatch.Dashboard(
         scope,
         id,
-        default_interval=_SPAN,
+        default_interval=DASHBOARD_SPAN,
         widgets=[
             *status,
             [
-                _graph("Grants", [metrics.metric_grants(label="grants")]),
-                _graph("Waiting (ms)", [*waits, metrics.metric_oldest_waiter_age(label="oldest waiter")]),
-                _graph("Holding (ms)", holds),
+                graph("Grants", [metrics.metric_grants(label="grants")]),
+                graph("Waiting (ms)", [*waits, metrics.metric_oldest_waiter_age(label="oldest waiter")]),
+                graph("Holding (ms)", holds),
             ],
             [
-                _graph(
+                graph(
                     "Leases",
                     [
                         metrics.metric_lost_leases(label="lost"),
@@ -57,7 +55,7 @@ def lock_dashboard(
                         metrics.metric_holds_left_to_lease(label="left to their end by the clean-up"),
                     ],
                 ),
-                _graph(
+                graph(
                     "Gave up, and cleaned up",
                     [
                         metrics.metric_record_waits_exceeded(label="record waits exceeded"),
@@ -66,7 +64,7 @@ def lock_dashboard(
                         *dead_letters,
                     ],
                 ),
-                _graph(
+                graph(
                     "Executions",
                     [
                         metric
@@ -83,26 +81,20 @@ def lock_dashboard(
                 ),
             ],
             [
-                _graph("Function calls", [each.metric_invocations() for each in functions]),
-                _graph(
+                graph("Function calls", [each.metric_invocations() for each in functions]),
+                graph(
                     "Function errors and throttles",
                     [metric for each in functions for metric in (each.metric_errors(), each.metric_throttles())],
                 ),
-                _graph("Function durations, p99 (ms)", [each.metric_duration(statistic=p99) for each in functions]),
+                graph("Function durations, p99 (ms)", [each.metric_duration(statistic=p99) for each in functions]),
             ],
             [
-                _graph(
+                graph(
                     "Table capacity",
                     [table.metric_consumed_read_capacity_units(), table.metric_consumed_write_capacity_units()],
                 ),
                 # A condition that does not hold is how the protocol learns that somebody else was first.
-                _graph("Conditions refused", [table.metric_conditional_check_failed_requests()]),
+                graph("Conditions refused", [table.metric_conditional_check_failed_requests()]),
             ],
         ],
-    )
-
-
-def _graph(title: str, metrics: Sequence[cloudwatch.IMetric]) -> cloudwatch.GraphWidget:
-    return cloudwatch.GraphWidget(
-        title=title, left=list(metrics), width=8, left_y_axis=cloudwatch.YAxisProps(min=0, show_units=False)
     )

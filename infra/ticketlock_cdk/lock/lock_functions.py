@@ -5,23 +5,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aws_cdk import Duration, RemovalPolicy, Stage
+from aws_cdk import Duration, Stage
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from ticketlock_cdk.assets import stage_functions
 from ticketlock_cdk.encryption import let_write
+from ticketlock_cdk.functions import Hosting, check_bound, new_function
 from ticketlock_cdk.lock.settings import Settings
-from ticketlock_cdk.nag import acknowledge_wildcard
-from ticketlock_cdk.network import Network, let_join
 
-# By the processor time of a step: docs/decisions/0032-memory-and-initialisation.md.
-MEMORY_MB = 512
-_LEAST_MEMORY_MB = 256
 # At some 30 ms a clean-up more than 300 a second; few enough for any account that may reserve concurrency.
 CLEAN_UP_CONCURRENCY = 10
 # Lambda's longest: nobody waits for a clean-up, and Step Functions may throttle what it asks.
@@ -77,24 +71,18 @@ class Machines:
     """What Lambda runs the functions on.
 
     Attributes:
-        memory_mb: of each function, and with it its share of a processor.
-        architecture: of their processors.
+        hosting: as of all functions.
         snap_start: whether all but the clean-up start from snapshots.
         clean_up_concurrency: how many clean-ups run at once, reserved; None for no bound and no reservation.
     """
 
-    memory_mb: int
-    architecture: lambda_.Architecture
+    hosting: Hosting
     snap_start: bool
     clean_up_concurrency: int | None
 
     def __post_init__(self) -> None:
-        bounds = [("memory_size", self.memory_mb, _LEAST_MEMORY_MB, 10_240)]
         if self.clean_up_concurrency is not None:
-            bounds.append(("clean_up_concurrency", self.clean_up_concurrency, 1, 1_000))
-        for name, value, least, most in bounds:
-            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-                raise ValueError(f"{name} is {value!r}; allowed: a whole number from {least} to {most:,}")
+            check_bound("clean_up_concurrency", self.clean_up_concurrency, 1, 1_000)
 
 
 class LockFunctions(Construct):
@@ -122,20 +110,12 @@ class LockFunctions(Construct):
         *,
         table: dynamodb.ITable,
         settings: Settings,
-        log_retention: logs.RetentionDays,
-        removal_policy: RemovalPolicy,
-        encryption_key: kms.IKey | None,
-        network: Network | None,
         service_name: str,
         machines: Machines,
     ) -> None:
         super().__init__(scope, id)
         self._machines = machines
         self._table = table
-        self._log_retention = log_retention
-        self._removal_policy = removal_policy
-        self._encryption_key = encryption_key
-        self._network = network
         self._service_name = service_name
         self.all: list[lambda_.Function] = []
         self.arns: dict[str, str] = {}
@@ -156,37 +136,17 @@ class LockFunctions(Construct):
         self.failing = [self.heartbeat, self.release]
 
     def _function(self, step: _Step, timeout: Duration, **more: Any) -> lambda_.Function:
-        log_group = logs.LogGroup(
-            self,
-            f"{step.id}Logs",
-            retention=self._log_retention,
-            removal_policy=self._removal_policy,
-            encryption_key=self._encryption_key,
-        )
-        # Its own role: the managed policy that a function gets otherwise lets it write to every log group.
-        role = iam.Role(self, f"{step.id}Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
-        log_group.grant_write(role)
-        network = self._network
-        if network is not None:
-            let_join(role)
-        acknowledge_wildcard(role, reason="X-Ray, and EC2 where Lambda makes network interfaces, name no resources.")
         stepping = step is not _CLEAN_UP
         if stepping and self._machines.snap_start:
             more["snap_start"] = lambda_.SnapStartConf.ON_PUBLISHED_VERSIONS
-        function = lambda_.Function(
+        function = new_function(
             self,
             step.id,
             code=self._code,
-            handler=f"{step.handler}.handler",
-            runtime=lambda_.Runtime.PYTHON_3_14,
-            architecture=self._machines.architecture,
-            memory_size=self._machines.memory_mb,
+            handler=step.handler,
             timeout=timeout,
-            tracing=lambda_.Tracing.ACTIVE,
-            log_group=log_group,
-            role=role,
             environment={"TABLE_NAME": self._table.table_name, "POWERTOOLS_SERVICE_NAME": self._service_name},
-            **({} if network is None else network.function_properties),
+            hosting=self._machines.hosting,
             **more,
         )
         function.add_to_role_policy(iam.PolicyStatement(actions=list(step.actions), resources=[self._table.table_arn]))

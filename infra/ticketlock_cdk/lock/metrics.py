@@ -9,28 +9,14 @@ from typing import Any
 
 from aws_cdk import aws_cloudwatch as cloudwatch
 
-NAMESPACE = "ticketlock"
+from ticketlock_cdk.monitoring import Metrics
 
 
-class LockMetrics:
+class LockMetrics(Metrics):
     """The metrics of one TicketLock.
 
     Each method takes the options of ``aws_cloudwatch.Metric``, such as ``period`` and ``statistic``.
-
-    Attributes:
-        service_name: their dimension ``service``.
     """
-
-    service_name: str
-
-    def metric(self, name: str, **options: Any) -> cloudwatch.Metric:
-        """A metric of this name; the sum over five minutes unless told otherwise."""
-        return cloudwatch.Metric(
-            namespace=NAMESPACE,
-            metric_name=name,
-            dimensions_map={"service": self.service_name},
-            **{"statistic": cloudwatch.Stats.SUM, **options},
-        )
 
     def metric_grants(self, **options: Any) -> cloudwatch.Metric:
         """How often a lock was granted to an execution."""

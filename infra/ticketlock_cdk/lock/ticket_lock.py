@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from aws_cdk import Duration, Names, RemovalPolicy, Stack
+from aws_cdk import Duration, RemovalPolicy, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_ec2 as ec2
@@ -18,13 +18,14 @@ from constructs import Construct
 from ticketlock.locks._names import DEFAULT_NAMESPACE
 from ticketlock.workflow._event_budget import BEATS_AN_EXECUTION
 from ticketlock_cdk.encryption import let_logs_use
+from ticketlock_cdk.functions import MEMORY_MB, Hosting
 from ticketlock_cdk.lock import access, grants
-from ticketlock_cdk.lock.alarms import AlarmThresholds, LockAlarms, alarm_actions_of
+from ticketlock_cdk.lock.alarms import AlarmThresholds, LockAlarms
 from ticketlock_cdk.lock.all_attached import AllAttached
 from ticketlock_cdk.lock.clean_up import CleanUp
 from ticketlock_cdk.lock.dashboard import lock_dashboard
 from ticketlock_cdk.lock.environment import Environment, environment_of
-from ticketlock_cdk.lock.lock_functions import CLEAN_UP_CONCURRENCY, MEMORY_MB, LockFunctions, Machines
+from ticketlock_cdk.lock.lock_functions import CLEAN_UP_CONCURRENCY, LockFunctions, Machines
 from ticketlock_cdk.lock.lock_table import given_lock_table, new_lock_table
 from ticketlock_cdk.lock.metrics import LockMetrics
 from ticketlock_cdk.lock.serialize_machine import SerializeMachine
@@ -32,14 +33,13 @@ from ticketlock_cdk.lock.serialized import Protected, Serialized, Wait, is_in_js
 from ticketlock_cdk.lock.settings import HandOver, RecordWait, Settings, check_flag
 from ticketlock_cdk.lock.step_roles import StepRoles
 from ticketlock_cdk.lock.targets import EXPRESS, Target, check_all, executions_arn, is_express, parse_targets
+from ticketlock_cdk.monitoring import alarm_actions_of, service_name_of
 from ticketlock_cdk.network import Network
 
 _LEASE = Duration.seconds(60)
 _POLL = Duration.seconds(5)
 _THRESHOLDS = AlarmThresholds()
 _ARM = lambda_.Architecture.ARM_64
-# A dimension's value may be longer, a reader's patience not.
-_LONGEST_SERVICE_NAME = 200
 
 
 class TicketLock(LockMetrics, Construct):
@@ -133,7 +133,7 @@ class TicketLock(LockMetrics, Construct):
         alarm_topic: sns.ITopic | None = None,
     ) -> None:
         super().__init__(scope, id)
-        self.service_name = Names.unique_resource_name(self, max_length=_LONGEST_SERVICE_NAME, separator="-")
+        self.service_name = service_name_of(self)
         settings = Settings.of(
             lease=lease,
             poll=poll,
@@ -165,14 +165,16 @@ class TicketLock(LockMetrics, Construct):
             "Functions",
             table=lock_table,
             settings=settings,
-            log_retention=log_retention,
-            removal_policy=removal_policy,
-            encryption_key=encryption_key,
-            network=network,
             service_name=self.service_name,
             machines=Machines(
-                memory_mb=memory_size,
-                architecture=architecture,
+                hosting=Hosting(
+                    memory_mb=memory_size,
+                    architecture=architecture,
+                    network=network,
+                    log_retention=log_retention,
+                    removal_policy=removal_policy,
+                    encryption_key=encryption_key,
+                ),
                 snap_start=snap_start,
                 clean_up_concurrency=clean_up_concurrency,
             ),

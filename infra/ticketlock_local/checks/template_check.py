@@ -22,6 +22,8 @@ _CONTEXTS: dict[str, dict[str, str]] = {
         "dashboard": "true",
         "alarms": "true",
         "alarm_topic": "arn:aws:sns:eu-west-1:123456789012:on-call",
+        "transactions": "true",
+        "data_tables": "accounts,orders",
     },
 }
 

@@ -55,7 +55,7 @@ def down() -> int:
 def _start() -> RunningCloud:
     with Emulator() as emulator:
         print("Deploying to the emulator ...", file=sys.stderr)
-        outputs = deploy(emulator)
+        outputs = deploy(emulator, context={"transactions": "true"})
         running = RunningCloud(
             endpoint=emulator.endpoint,
             pid=emulator.pid,
@@ -104,9 +104,10 @@ def _description(running: RunningCloud) -> str:
             "",
             " ".join(f"{name}={environment[name]}" for name in names) + " \\\n" + shlex.join(start),
             "",
-            "The same locks for the command `ticketlock`, in a shell with these:",
+            "The same locks and units of work for the command `ticketlock`, in a shell with these:",
             "",
             f"export AWS_ENDPOINT_URL={running.endpoint} TICKETLOCK_TABLE={running.outputs.get('TableName', '')}",
+            f"export TICKETLOCK_UNITS_TABLE={running.outputs.get('UnitsTableName', '')}",
             "export " + " ".join(f"{name}={environment[name]}" for name in names),
         ]
     )

@@ -1,0 +1,62 @@
+"""A pass of the sweeper: end, finish and close what units have left whose processes died, and tell what is open."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import cache
+from typing import Any
+
+import boto3
+from aws_lambda_powertools import Logger
+from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
+from botocore.config import Config
+
+from ticketlock.units import Swept, Units
+
+PARTS = 4
+# Of a unit with many items as many are looked at, or written, at once.
+REQUESTS_A_PART = 32
+# For what is under way when the time is over, its repeats, and the log.
+RESERVE_S = 20
+
+logger = Logger()
+
+
+@cache
+def units() -> Units:
+    """Those over this function's table; the client lives as long as the container."""
+    config = Config(
+        connect_timeout=1,
+        read_timeout=2,
+        parameter_validation=False,
+        max_pool_connections=PARTS * REQUESTS_A_PART,
+        retries={"total_max_attempts": 1, "mode": "standard"},
+    )
+    client = boto3.client("dynamodb", config=config)
+    return Units(os.environ["TABLE_NAME"], client=client, prefix=os.environ["PREFIX"])
+
+
+def handler(_event: Mapping[str, Any], context: Any) -> Mapping[str, Any]:
+    """See ``Units.sweep``: as far as the function's time reaches; the next pass goes on there."""
+    left_s = context.get_remaining_time_in_millis() / 1_000 - RESERVE_S
+    swept = units().sweep(parts=PARTS, timeout=max(0, left_s))
+    _emit(swept)
+    told = asdict(swept)
+    logger.info("sweeper", extra=told)
+    return told
+
+
+def _emit(swept: Swept) -> None:
+    """All of them in each pass: without a zero an alarm would not end."""
+    metrics = EphemeralMetrics(namespace="ticketlock")
+    metrics.add_metric("OldestOpenUnitAge", unit=MetricUnit.Milliseconds, value=swept.oldest_ms)
+    for name, count in (
+        ("ClosedUnits", swept.closed),
+        ("CommittedUnfinished", swept.unfinished),
+        ("FinishedItems", swept.finished),
+        ("OpenUnits", swept.open),
+        ("RolledBackByOthers", swept.rolled_back),
+        ("StoppedSweeps", int(not swept.is_whole)),
+    ):
+        metrics.add_metric(name, unit=MetricUnit.Count, value=count)
+    metrics.flush_metrics()

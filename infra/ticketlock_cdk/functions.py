@@ -1,0 +1,97 @@
+"""Lambda functions as all of ours are: a role and a log group of their own, in the user's network."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from ticketlock_cdk.nag import acknowledge_wildcard
+from ticketlock_cdk.network import Network, let_join
+
+# By the processor time of a step: docs/decisions/0032-memory-and-initialisation.md.
+MEMORY_MB = 512
+_LEAST_MEMORY_MB = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hosting:
+    """What Lambda runs functions on, and what becomes of their logs.
+
+    Attributes:
+        memory_mb: of each function, and with it its share of a processor.
+        architecture: of their processors.
+        network: where they run; None for none of the user's.
+        log_retention: how long logs are kept.
+        removal_policy: what happens to the logs when they leave the stack.
+        encryption_key: of the logs; None for the service's own.
+    """
+
+    memory_mb: int
+    architecture: lambda_.Architecture
+    network: Network | None
+    log_retention: logs.RetentionDays
+    removal_policy: RemovalPolicy
+    encryption_key: kms.IKey | None
+
+    def __post_init__(self) -> None:
+        check_bound("memory_size", self.memory_mb, _LEAST_MEMORY_MB, 10_240)
+
+
+def check_bound(name: str, value: object, least: int, most: int) -> None:
+    """Refuse what is no whole number within its bounds.
+
+    Raises:
+        ValueError: names it.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ValueError(f"{name} is {value!r}; allowed: a whole number from {least} to {most:,}")
+
+
+def new_function(
+    scope: Construct,
+    id: str,
+    *,
+    code: lambda_.Code,
+    handler: str,
+    timeout: Duration,
+    environment: Mapping[str, str],
+    hosting: Hosting,
+    **more: Any,
+) -> lambda_.Function:
+    """A function, its log group and its role, which may write to that group alone."""
+    log_group = logs.LogGroup(
+        scope,
+        f"{id}Logs",
+        retention=hosting.log_retention,
+        removal_policy=hosting.removal_policy,
+        encryption_key=hosting.encryption_key,
+    )
+    # Its own role: the managed policy that a function gets otherwise lets it write to every log group.
+    role = iam.Role(scope, f"{id}Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+    log_group.grant_write(role)
+    network = hosting.network
+    if network is not None:
+        let_join(role)
+    acknowledge_wildcard(role, reason="X-Ray, and EC2 where Lambda makes network interfaces, name no resources.")
+    return lambda_.Function(
+        scope,
+        id,
+        code=code,
+        handler=f"{handler}.handler",
+        runtime=lambda_.Runtime.PYTHON_3_14,
+        architecture=hosting.architecture,
+        memory_size=hosting.memory_mb,
+        timeout=timeout,
+        tracing=lambda_.Tracing.ACTIVE,
+        log_group=log_group,
+        role=role,
+        environment=dict(environment),
+        **({} if network is None else network.function_properties),
+        **more,
+    )

@@ -1,0 +1,109 @@
+"""What metrics, alarms and dashboards of ours have in common.
+
+Plain alarms only, neither composite ones nor metric math: the emulator that the tests deploy to has neither.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from aws_cdk import Duration, Names
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_sns as sns
+from constructs import Construct
+
+NAMESPACE = "ticketlock"
+DASHBOARD_SPAN = Duration.hours(3)
+# A dimension's value may be longer, a reader's patience not.
+_LONGEST_SERVICE_NAME = 200
+
+
+class Metrics:
+    """Metrics that functions emit, of one construct: two of them in an account are told apart by a dimension.
+
+    Each method takes the options of ``aws_cloudwatch.Metric``, such as ``period`` and ``statistic``.
+
+    Attributes:
+        service_name: their dimension ``service``.
+    """
+
+    service_name: str
+
+    def metric(self, name: str, **options: Any) -> cloudwatch.Metric:
+        """A metric of this name; the sum over five minutes unless told otherwise."""
+        return cloudwatch.Metric(
+            namespace=NAMESPACE,
+            metric_name=name,
+            dimensions_map={"service": self.service_name},
+            **{"statistic": cloudwatch.Stats.SUM, **options},
+        )
+
+
+def service_name_of(construct: Construct) -> str:
+    """What tells the metrics of one construct from those of others: no two of an account's Region have the same."""
+    return Names.unique_resource_name(construct, max_length=_LONGEST_SERVICE_NAME, separator="-")
+
+
+def alarm_actions_of(
+    *, alarms: bool, alarm_actions: Sequence[cloudwatch.IAlarmAction], alarm_topic: sns.ITopic | None
+) -> Sequence[cloudwatch.IAlarmAction]:
+    """What the alarms do, from a construct's properties.
+
+    Raises:
+        ValueError: there is something to do and no alarm to do it.
+    """
+    topics = () if alarm_topic is None else (actions.SnsAction(alarm_topic),)
+    if not alarms and (alarm_actions or topics):
+        name = "alarm_actions" if alarm_actions else "alarm_topic"
+        raise ValueError(f"{name} is given and alarms is False; allowed: {name} together with alarms=True")
+    return (*alarm_actions, *topics)
+
+
+def new_alarm(
+    scope: Construct,
+    name: str,
+    metric: cloudwatch.IMetric,
+    threshold: float,
+    description: str,
+    alarm_actions: Sequence[cloudwatch.IAlarmAction],
+) -> cloudwatch.Alarm:
+    """An alarm that fires at the first period that reaches its threshold; no data is no news."""
+    alarm = cloudwatch.Alarm(
+        scope,
+        name,
+        metric=metric,
+        threshold=threshold,
+        evaluation_periods=1,
+        comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+        treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+        alarm_description=f"{scope.node.path.rpartition('/')[0]}: {description}",
+    )
+    alarm.add_alarm_action(*alarm_actions)
+    return alarm
+
+
+def check_threshold(name: str, value: object) -> None:
+    """Refuse what is no count.
+
+    Raises:
+        ValueError: names it.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"alarm_thresholds.{name} is {value!r}; allowed: a whole number from 1 on")
+
+
+def check_age(name: str, value: object) -> None:
+    """Refuse what is no duration.
+
+    Raises:
+        ValueError: names it.
+    """
+    if not isinstance(value, Duration) or value.is_unresolved() or value.to_milliseconds() < 1:
+        raise ValueError(f"alarm_thresholds.{name} is {value!r}; allowed: a Duration above 0")
+
+
+def graph(title: str, metrics: Sequence[cloudwatch.IMetric]) -> cloudwatch.GraphWidget:
+    """A third of a dashboard's row."""
+    return cloudwatch.GraphWidget(
+        title=title, left=list(metrics), width=8, left_y_axis=cloudwatch.YAxisProps(min=0, show_units=False)
+    )

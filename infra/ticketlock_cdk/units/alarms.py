@@ -1,0 +1,114 @@
+"""The alarms of a TransactionTables: what an operator is to be told, and from when on."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+
+from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from ticketlock_cdk.monitoring import check_age, check_threshold, new_alarm
+from ticketlock_cdk.units.metrics import UnitsMetrics
+
+_LEAST_PERIOD_MINUTES = 5
+_OLDEST_OPEN_UNIT = Duration.minutes(15)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitsAlarmThresholds:
+    """From what value on, within five minutes or the time between two sweeps, each alarm fires.
+
+    Attributes:
+        oldest_open_unit: how long ago a unit was begun that is not at its end.
+        committed_unfinished: committed units with an item that could not be finished.
+        rolled_back_by_others: units whose processes had died, or stood still for a lease.
+        sweeper_errors: failed passes.
+        sweeper_throttles: passes that Lambda refused to begin.
+        dead_letters: messages in the dead-letter queue: passes that failed, or were not begun.
+
+    Raises:
+        ValueError: one of them is below 1; names it.
+    """
+
+    oldest_open_unit: Duration = _OLDEST_OPEN_UNIT
+    committed_unfinished: int = 1
+    rolled_back_by_others: int = 1
+    sweeper_errors: int = 1
+    sweeper_throttles: int = 1
+    dead_letters: int = 1
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            check = check_age if field.name == "oldest_open_unit" else check_threshold
+            check(field.name, getattr(self, field.name))
+
+
+class UnitsAlarms(Construct):
+    """The alarms.
+
+    Attributes:
+        by_name: each alarm by the name of what it watches, such as ``OldestOpenUnit`` or ``SweeperErrors``.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        metrics: UnitsMetrics,
+        sweeper: lambda_.IFunction,
+        dead_letter_queue: sqs.IQueue,
+        sweep_every: Duration,
+        thresholds: UnitsAlarmThresholds,
+        alarm_actions: Sequence[cloudwatch.IAlarmAction],
+    ) -> None:
+        super().__init__(scope, id)
+        # Long enough for a pass in each.
+        period = Duration.minutes(max(_LEAST_PERIOD_MINUTES, math.ceil(sweep_every.to_minutes())))
+        watched: Sequence[tuple[str, cloudwatch.IMetric, float, str]] = [
+            (
+                "OldestOpenUnit",
+                metrics.metric_oldest_open_unit_age(period=period),
+                thresholds.oldest_open_unit.to_milliseconds(),
+                "A unit has been on its way for long, or cannot be finished.",
+            ),
+            (
+                "CommittedUnfinished",
+                metrics.metric_committed_unfinished(period=period),
+                thresholds.committed_unfinished,
+                "An item of a committed unit could not get its new value: plain readers see the old one.",
+            ),
+            (
+                "RolledBackByOthers",
+                metrics.metric_rolled_back_by_others(period=period),
+                thresholds.rolled_back_by_others,
+                "The leases of units were over: their processes died, or stood still.",
+            ),
+            (
+                "SweeperErrors",
+                sweeper.metric_errors(period=period),
+                thresholds.sweeper_errors,
+                "Passes of the sweeper fail.",
+            ),
+            (
+                "SweeperThrottles",
+                sweeper.metric_throttles(period=period),
+                thresholds.sweeper_throttles,
+                "Lambda refuses the sweeper: there is no concurrency left, or a pass takes longer than it may.",
+            ),
+            (
+                "DeadLetters",
+                dead_letter_queue.metric_approximate_number_of_messages_visible(
+                    period=period, statistic=cloudwatch.Stats.MAXIMUM
+                ),
+                thresholds.dead_letters,
+                "Passes of the sweeper failed, or were not begun.",
+            ),
+        ]
+        self.by_name: Mapping[str, cloudwatch.Alarm] = {
+            name: new_alarm(self, name, metric, threshold, description, alarm_actions)
+            for name, metric, threshold, description in watched
+        }

@@ -1,0 +1,105 @@
+"""The sweeper: a function on a schedule that ends, finishes and closes what units have left whose processes died."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from aws_cdk import Duration, Stage
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from ticketlock_cdk.assets import OF_UNITS, stage_functions
+from ticketlock_cdk.dead_letters import new_dead_letter_queue, send_failures
+from ticketlock_cdk.encryption import let_write
+from ticketlock_cdk.functions import Hosting, new_function
+from ticketlock_cdk.units.access import SWEEP_RECORDS
+
+_LONGEST_FUNCTION_S = 900
+_LONGEST_EVERY_S = 24 * 3_600
+# https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-error-handling.html
+_LONGEST_EVENT_AGE_S = 6 * 3_600
+
+
+class Sweeper(Construct):
+    """The function, what calls it, and where the events go of passes that failed.
+
+    Two passes beside each other do no harm, and no good: one at a time, none longer than until the next one. A failed
+    one is not repeated: the next one is due.
+
+    Attributes:
+        function: the function.
+        dead_letter_queue: the events of passes that failed, or were not begun.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        table: dynamodb.ITable,
+        prefix: str,
+        sweep_every: Duration,
+        hosting: Hosting,
+        service_name: str,
+        reserve_concurrency: bool,
+    ) -> None:
+        super().__init__(scope, id)
+        every_s = int(sweep_every.to_seconds())
+        stage = Stage.of(self)
+        assert stage is not None  # a construct outside of an app cannot be synthesised
+        reserved: Mapping[str, Any] = {"reserved_concurrent_executions": 1} if reserve_concurrency else {}
+        self.function = new_function(
+            self,
+            "Function",
+            code=lambda_.Code.from_asset(str(stage_functions(Path(stage.asset_outdir), OF_UNITS))),
+            handler="sweeper",
+            timeout=Duration.seconds(min(_LONGEST_FUNCTION_S, every_s)),
+            environment={
+                "TABLE_NAME": table.table_name,
+                "PREFIX": prefix,
+                "POWERTOOLS_SERVICE_NAME": service_name,
+            },
+            hosting=hosting,
+            **reserved,
+        )
+        self.function.add_to_role_policy(iam.PolicyStatement(actions=list(SWEEP_RECORDS), resources=[table.table_arn]))
+        if table.encryption_key is not None:
+            let_write(self.function, table.encryption_key)
+        self.dead_letter_queue = new_dead_letter_queue(
+            self, "DeadLetters", removal_policy=hosting.removal_policy, encryption_key=hosting.encryption_key
+        )
+        longest_wait = Duration.seconds(min(_LONGEST_EVENT_AGE_S, every_s))
+        send_failures(
+            self,
+            self.function,
+            self.dead_letter_queue,
+            retry_attempts=0,
+            max_event_age=longest_wait,
+            encryption_key=hosting.encryption_key,
+        )
+        rule = events.Rule(self, "Every", schedule=events.Schedule.rate(sweep_every))
+        # By its ARN: the queue's own policy names the rules already.
+        queue = sqs.Queue.from_queue_arn(rule, "DeadLetters", self.dead_letter_queue.queue_arn)
+        rule.add_target(targets.LambdaFunction(self.function, dead_letter_queue=queue, max_event_age=longest_wait))
+
+
+def check_sweep_every(sweep_every: object) -> Duration:
+    """The time between two sweeps: in whole minutes, as EventBridge has rates.
+
+    https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-scheduled-rule-pattern.html
+
+    Raises:
+        ValueError: it is something else.
+    """
+    allowed = "allowed: a Duration of whole minutes from 1 minute to 1 day"
+    if not isinstance(sweep_every, Duration) or sweep_every.is_unresolved():
+        raise ValueError(f"sweep_every is {sweep_every!r}; {allowed}")
+    seconds = sweep_every.to_milliseconds() / 1_000
+    if seconds % 60 or not 60 <= seconds <= _LONGEST_EVERY_S:
+        raise ValueError(f"sweep_every is {seconds:g} seconds; {allowed}")
+    return sweep_every

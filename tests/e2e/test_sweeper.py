@@ -1,0 +1,246 @@
+"""Units whose processes were killed, in every state that leaves anything, swept by the deployed function.
+
+Its role is enforced. Time is what stands in the table: the killed processes take it for an hour ago, and between two
+passes what stands there moves into the past.
+"""
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from e2e.cloud import Cloud
+from e2e.roles import Role
+from kit.deaths import dies
+from kit.engines import Engine
+from kit.units import MARK, Books, Key, Killed, Party, UnitsWorld, some_account
+from ticketlock_local.cloud.deploy import client_arguments, deploy
+from ticketlock_local.engines.emulator import Emulator
+
+from ticketlock.testing import ManualClock
+
+pytestmark = pytest.mark.verify("another deployment; tests/units asks the same steps, and how they are bounded")
+
+APP = Path(__file__).with_name("units_app.py")
+STACK = "TicketlockUnits"
+AN_HOUR_S, COPIES_S, MARGIN_S = 3_600, 600, 30
+# Nothing packs it: it does not fit into the record.
+LONG = random.Random(0).randbytes(8_000)
+SET = "SET balance = :n, noise = :noise"
+
+
+@dataclass
+class Deployed:
+    """The stack.
+
+    Attributes:
+        tables: names by use.
+        sweeper: the function's name.
+    """
+
+    endpoint: str
+    tables: Mapping[str, str]
+    sweeper: str
+
+    def client(self, service: str) -> Any:
+        make: Any = boto3.client
+        return make(service, **client_arguments(self.endpoint))
+
+    def books(self, clock: ManualClock) -> Books:
+        engine = Engine("ministack", self.endpoint, "")
+        return Books(engine, engine.client(), self.tables, clock)
+
+    @property
+    def configuration(self) -> Any:
+        """The function's."""
+        return self.client("lambda").get_function_configuration(FunctionName=self.sweeper)
+
+    def sweep(self) -> dict[str, Any]:
+        """One pass; what it has done."""
+        answer = self.client("lambda").invoke(FunctionName=self.sweeper, Payload=b"{}")
+        reply: dict[str, Any] = json.loads(answer["Payload"].read())
+        assert "FunctionError" not in answer, reply
+        return reply
+
+    def emitted(self) -> list[Mapping[str, Any]]:
+        """The lines of its log that CloudWatch makes metrics of, oldest first."""
+        group = self.configuration["LoggingConfig"]["LogGroup"]
+        pages = self.client("logs").get_paginator("filter_log_events").paginate(logGroupName=group)
+        lines = [event["message"] for page in pages for event in page["events"]]
+        return [json.loads(line) for line in lines if line.startswith("{") and '"_aws"' in line]
+
+
+@pytest.fixture(scope="module")
+def deployed(guarded_emulator: Emulator) -> Deployed:
+    outputs = deploy(guarded_emulator, app=APP, stack=STACK)
+    tables = {use: outputs[use] for use in ("units", "accounts", "lines")}
+    return Deployed(guarded_emulator.endpoint, tables, outputs["sweeper"])
+
+
+@pytest.fixture
+def an_hour_ago(deployed: Deployed) -> Iterator[UnitsWorld]:
+    """Where killed processes were; the tables are emptied."""
+    books = deployed.books(ManualClock(int((time.time() - AN_HOUR_S) * 1_000)))
+    for use, rows in books.everything().items():
+        names = {"units": ("unit", "row"), "accounts": ("id",), "lines": ("pk", "sk")}[use]
+        for row in rows:
+            books.onlooker.delete_item(TableName=books.tables[use], Key={name: {"S": row[name]} for name in names})
+    with ExitStack() as stack:
+        yield UnitsWorld(books, None, stack)
+
+
+def killed(world: UnitsWorld, number: int, operation: str = "UpdateItem", *, is_sent: bool) -> list[Key]:
+    """A unit that sets two accounts to zero, and makes a third, whose process dies at one of its requests."""
+    ann = world.party()
+    keys: list[Key] = [world.books.account(), world.books.account(), some_account()]
+    unit = ann.begin(engine="marked")
+    for key in keys[:2]:
+        unit.update(ann.accounts, key, SET, {":n": 0, ":noise": LONG})
+    unit.put(ann.accounts, {**keys[2], "balance": 0})
+    dies(ann, number, operation, is_sent=is_sent)
+    with pytest.raises(Killed):
+        unit.commit()
+    return keys
+
+
+def rolled_back(world: UnitsWorld) -> list[Key]:
+    """Killed after it has rolled itself back: what it read has changed."""
+    ann, keys = world.party(), [world.books.account(), world.books.account(100)]
+    unit = ann.begin(engine="marked")
+    for key in keys:
+        unit.update(ann.accounts, key, SET, {":n": 0, ":noise": LONG})
+    Party(world.books, None).changes(keys[1], 100)
+    # Two marks, of which one is refused, and the decision.
+    dies(ann, 3, is_sent=True)
+    with pytest.raises(Killed):
+        unit.commit()
+    return [*keys, some_account()]
+
+
+# What a unit does: its record, a row of new values, marks (two updates and a transaction), the decision, three new
+# values, the end of the record, the end of the row, the date on which the record may go.
+COMMITTED: Sequence[int | None] = [0, 0, 0]
+NOT_COMMITTED: Sequence[int | None] = [100, 100, None]
+STATES: Mapping[str, tuple[Callable[[UnitsWorld], list[Key]], Sequence[int | None]]] = {
+    "opened, before its rows": (lambda world: killed(world, 1, "PutItem", is_sent=True), NOT_COMMITTED),
+    "opened, before its marks": (lambda world: killed(world, 1, is_sent=False), NOT_COMMITTED),
+    "half marked": (lambda world: killed(world, 1, is_sent=True), NOT_COMMITTED),
+    "marked": (lambda world: killed(world, 3, is_sent=False), NOT_COMMITTED),
+    "rolled back, and not unmarked": (rolled_back, NOT_COMMITTED),
+    "committed, and not finished": (lambda world: killed(world, 3, is_sent=True), COMMITTED),
+    "committed, and half finished": (lambda world: killed(world, 4, is_sent=True), COMMITTED),
+    "finished, and not closed": (lambda world: killed(world, 6, is_sent=False), COMMITTED),
+    "closed, and its rows left": (lambda world: killed(world, 6, is_sent=True), COMMITTED),
+}
+
+
+def ten_minutes_pass(books: Books) -> None:
+    """All that stands in the table was written so much earlier."""
+    for row in books.everything()["units"]:
+        if row["row"] == "head":
+            ms = {
+                name: row[name] - (COPIES_S + MARGIN_S) * 1_000 for name in ("leaseUntilMs", "finalMs") if name in row
+            }
+            books.write("units", {**row, **ms})
+
+
+def marks(books: Books) -> int:
+    return sum(MARK in item for item in books.everything()["accounts"])
+
+
+def what_is_left(books: Books) -> list[str]:
+    """The rows of units but for records that time to live deletes."""
+    return [row["row"] for row in books.everything()["units"] if "expiresAt" not in row]
+
+
+def balances(books: Books, keys: list[Key]) -> list[Any]:
+    found = [books.item("accounts", key) for key in keys]
+    return [item and item["balance"] for item in found]
+
+
+def is_an_hour(ms: float) -> bool:
+    """Or more: the machine may be busy."""
+    return (AN_HOUR_S - MARGIN_S) * 1_000 <= ms < 2 * AN_HOUR_S * 1_000
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_in_each_state_a_killed_unit_is_rolled_back_or_finished_within_two_passes_and_nothing_is_left(
+    state: str, deployed: Deployed, an_hour_ago: UnitsWorld
+) -> None:
+    leave, expected = STATES[state]
+    keys, books = leave(an_hour_ago), an_hour_ago.books
+    assert what_is_left(books), "a state that leaves nothing"
+    first = deployed.sweep()
+    assert (marks(books), balances(books, keys)) == (0, expected)
+    assert (first["unfinished"], first["is_whole"]) == (0, True)
+    ten_minutes_pass(books)
+    deployed.sweep()
+    assert (marks(books), balances(books, keys), what_is_left(books)) == (0, expected, [])
+
+
+def test_all_of_them_at_once_are_swept_and_told(deployed: Deployed, an_hour_ago: UnitsWorld) -> None:
+    books = an_hour_ago.books
+    left = [(leave(an_hour_ago), expected) for leave, expected in STATES.values()]
+    before = len(deployed.emitted())
+    first = deployed.sweep()
+    ten_minutes_pass(books)
+    second = deployed.sweep()
+    assert [balances(books, keys) for keys, _ in left] == [expected for _, expected in left]
+    assert (marks(books), what_is_left(books)) == (0, [])
+    # Four were pending; those that had ended an hour ago are closed by the first pass.
+    assert (first["rolled_back"], first["closed"], first["open"]) == (4, 5, 4)
+    assert (second["rolled_back"], second["closed"], second["open"]) == (0, 4, 0)
+    told = deployed.emitted()[before:]
+    assert [line["RolledBackByOthers"] for line in told] == [[4.0], [0.0]]
+    assert [line["ClosedUnits"] for line in told] == [[5.0], [4.0]]
+    assert [line["CommittedUnfinished"] for line in told] == [[0.0], [0.0]]
+    assert [line["OldestOpenUnitAge"] for line in told] == [[0.0], [0.0]]
+
+
+def test_a_unit_on_its_way_is_left_alone_and_its_age_is_told(deployed: Deployed, an_hour_ago: UnitsWorld) -> None:
+    books = an_hour_ago.books
+    killed(an_hour_ago, 3, is_sent=False)
+    [head] = [row for row in books.everything()["units"] if row["row"] == "head"]
+    # As a process does that goes on.
+    books.write("units", {**head, "leaseUntilMs": int((time.time() + AN_HOUR_S) * 1_000)})
+    swept = deployed.sweep()
+    assert (marks(books), swept["open"], swept["rolled_back"]) == (3, 1, 0)
+    assert is_an_hour(swept["oldest_ms"])
+    assert deployed.emitted()[-1]["OldestOpenUnitAge"] == [swept["oldest_ms"]]
+
+
+def test_a_table_that_was_never_granted_is_told_and_swept_once_it_is(
+    deployed: Deployed, an_hour_ago: UnitsWorld
+) -> None:
+    keys, books = killed(an_hour_ago, 3, is_sent=True), an_hour_ago.books
+    role = Role(Cloud(deployed.endpoint, {}), deployed.configuration["Role"])
+    table = deployed.client("dynamodb").describe_table(TableName=deployed.tables["accounts"])["Table"]["TableArn"]
+    with role.without("dynamodb:UpdateItem", table):
+        swept = deployed.sweep()
+    assert (swept["unfinished"], swept["open"]) == (1, 1)
+    assert deployed.emitted()[-1]["CommittedUnfinished"] == [1.0]
+    assert is_an_hour(deployed.emitted()[-1]["OldestOpenUnitAge"][0])
+    assert deployed.sweep()["unfinished"] == 0
+    assert balances(books, keys) == COMMITTED
+
+
+def test_every_alarm_of_its_own_watches_what_a_pass_emits(deployed: Deployed) -> None:
+    deployed.sweep()
+    line = deployed.emitted()[-1]
+    [emitted] = line["_aws"]["CloudWatchMetrics"]
+    names = {metric["Name"] for metric in emitted["Metrics"]}
+    assert emitted["Dimensions"] == [["service"]]
+    own = [
+        alarm
+        for alarm in deployed.client("cloudwatch").describe_alarms()["MetricAlarms"]
+        if alarm["Namespace"] == emitted["Namespace"] and STACK in alarm["AlarmName"]
+    ]
+    assert {alarm["MetricName"] for alarm in own} == {"OldestOpenUnitAge", "CommittedUnfinished", "RolledBackByOthers"}
+    assert {alarm["MetricName"] for alarm in own} <= names
+    assert all(alarm["Dimensions"] == [{"Name": "service", "Value": line["service"]}] for alarm in own)
