@@ -5,11 +5,16 @@ import shlex
 import click
 import pytest
 
-from ticketlock.cli import _commands
+from ticketlock.cli import _commands, _units
 from ticketlock.cli._durations import Duration
 from ticketlock.cli._explained import Explained
 
 GROUP = _commands._ticketlock
+UNITS = _units.units
+COMMANDS: dict[str, click.Command] = {
+    **{name: command for name, command in GROUP.commands.items() if command is not UNITS},
+    **{f"units {name}": command for name, command in UNITS.commands.items()},
+}
 NARROW = 60
 
 
@@ -22,28 +27,31 @@ def help_of(command: click.Command, width: int = 80) -> str:
 
 
 @pytest.mark.parametrize("width", [NARROW, 80, 100])
-def test_the_list_of_commands_says_whole_sentences(width: int) -> None:
-    listed = " ".join(help_of(GROUP, width).split())
+@pytest.mark.parametrize("group", [GROUP, UNITS])
+def test_the_list_of_commands_says_whole_sentences(group: click.Group, width: int) -> None:
+    listed = " ".join(help_of(group, width).split())
     assert "..." not in listed.partition("Commands:")[2]
-    for command in GROUP.commands.values():
+    for command in group.commands.values():
         assert command.get_short_help_str() in listed
 
 
-@pytest.mark.parametrize("name", GROUP.commands)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_each_command_has_an_example_that_its_parser_takes(name: str) -> None:
-    command = GROUP.commands[name]
+    command = COMMANDS[name]
     assert isinstance(command, Explained)
     told = help_of(command, NARROW)
     for line in command.example.splitlines():
         assert f"  {line}\n" in told
         program, called, *words = shlex.split(line)
         assert program == "ticketlock"
-        GROUP.commands[called].make_context(called, words, parent=click.Context(GROUP))
+        if called == UNITS.name:
+            called = f"{called} {words.pop(0)}"
+        COMMANDS[called].make_context(called, words, parent=click.Context(GROUP))
 
 
-@pytest.mark.parametrize("name", GROUP.commands)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_each_command_says_how_it_ends(name: str) -> None:
-    command = GROUP.commands[name]
+    command = COMMANDS[name]
     assert isinstance(command, Explained)
     _, _, ends = help_of(command).partition("Exit codes:\n")
     told = [line.split()[0] for line in ends.splitlines() if line.startswith("  ") and line[2] != " "]
@@ -69,7 +77,7 @@ def test_a_wait_may_be_for_ever() -> None:
     assert Duration(forever=True).convert("forever", None, None) == float("inf")
 
 
-@pytest.mark.parametrize("name", GROUP.commands)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_no_command_asks_for_a_time_in_another_way(name: str) -> None:
-    asked = [each for each in GROUP.commands[name].params if "seconds" in (each.metavar or "").lower()]
+    asked = [each for each in COMMANDS[name].params if "seconds" in (each.metavar or "").lower()]
     assert asked == []

@@ -67,8 +67,9 @@ def in_a_shell(commands: list[str], environment: dict[str, str], folder: Path) -
 
 
 def commands_and_groups() -> dict[str, click.Command]:
+    """All but those of units, which have a page of their own."""
     group = _commands._ticketlock
-    return {"": group, **group.commands}
+    return {"": group, **{name: command for name, command in group.commands.items() if name != "units"}}
 
 
 def test_each_example_prints_what_the_page_says(here: dict[str, str], folder: Path) -> None:

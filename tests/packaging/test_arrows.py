@@ -27,8 +27,8 @@ FLOORS = {
     "ticketlock.errors": 1,
 }
 INFRA_ROOMS = {
-    "ticketlock_cdk": ("lock",),
-    "ticketlock_local": ("aws", "checks", "cloud", "demo", "engines", "history"),
+    "ticketlock_cdk": ("lock", "units"),
+    "ticketlock_local": ("aws", "checks", "cloud", "demo", "diagrams", "engines", "history"),
 }
 
 # Nobody needs what their __init__ has: a docstring.
@@ -51,7 +51,7 @@ ALLOWED = [
     (SOURCE, "ticketlock/aio", {"aiobotocore"}),
     (SOURCE, "ticketlock/testing", SDK),
     (SOURCE, "ticketlock/cli", SDK | {"click", "rich"}),
-    (ROOT, "functions", {"_observed", "aws_lambda_powertools", "boto3"}),
+    (ROOT, "functions", {"_observed", "aws_lambda_powertools", "boto3", "botocore"}),
     # jsii is what aws_cdk is made with: whoever gives it something to call says so by a decorator of it.
     (INFRA, "ticketlock_cdk", {"aws_cdk", "constructs", "jsii"}),
 ]

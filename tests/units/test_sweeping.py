@@ -201,7 +201,8 @@ def test_a_strange_row_is_left_and_told_and_the_others_are_swept(
         books.write("units", {"unit": unit, "row": "head", **STRANGE[row]})
         books.write("units", {"unit": unit, "row": "w#1#00000"})
     after_its_decision(units_world, keys)
-    assert ben.units.sweep() == Swept(finished=3, open=3)
+    swept = ben.units.sweep()
+    assert (swept.finished, swept.open, swept.closed) == (3, 3, 0)
     assert all(any(f'"unit": {{"S": "{unit}"}}' in message for message in caplog.messages) for unit in "0z")
 
 

@@ -26,19 +26,6 @@ from ticketlock.units._transactional import Tries
 from ticketlock.wire._actions import Sleep
 
 
-@pytest.fixture
-def accounts(tables: OwnTables, units: Units) -> UnitTable:
-    return units.table(tables.accounts)
-
-
-@pytest.fixture
-def name(tables: OwnTables) -> str:
-    """An account with 100."""
-    name = some_name()
-    tables.write({"id": name, "balance": 100})
-    return name
-
-
 def add_one(unit: Unit, accounts: UnitTable, name: str) -> Any:
     after = unit.update(accounts, {"id": name}, "SET balance = balance + :n", {":n": 1})
     assert after is not None
@@ -235,7 +222,7 @@ class TestTries:
     def test_the_longest_pause_doubles_up_to_a_second(self) -> None:
         tries, pauses = self.tries(ManualClock()), []
         for _ in range(9):
-            assert not tries.is_the_last()
+            assert not tries.is_the_last(UnitConflict([]))
             (pause,) = tries.wait()
             assert isinstance(pause, Sleep)
             pauses.append(pause.ms)
@@ -246,7 +233,7 @@ class TestTries:
         tries = self.tries(clock)
         first = tries.terms
         clock.advance(60)
-        assert not tries.is_the_last()
+        assert not tries.is_the_last(UnitConflict([]))
         list(tries.wait())
         assert tries.terms.unit > first.unit
         assert tries.terms.born_ms == first.born_ms

@@ -3,15 +3,17 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Literal, assert_type
+from zlib import compress
 
 import pytest
 from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
-from kit.units import new_version, some_name
+from kit.units import dumped, new_version, some_name
 from units.own_tables import OwnTables
 
-from ticketlock import ClientClosed, ConditionFailed, InvalidUnitRequest, UnitConflict, UnitFinished, aio
-from ticketlock.units import COMMITTED, UnitTable
+from ticketlock import ClientClosed, ConditionFailed, InvalidUnitRequest, UnitConflict, UnitFinished, aio, create_table
+from ticketlock.units import COMMITTED, Swept, UnitTable
+from ticketlock.units._turns import NAMESPACE, entity_of
 from ticketlock.wire._sdk import CLIENT_SETTINGS
 
 # One that aiobotocore reaches.
@@ -329,6 +331,18 @@ def test_access_is_checked(run: Any) -> None:
     assert run(work) == []
 
 
+def test_a_sweep_in_parts_is_several_tasks_and_ends_what_was_left(tables: OwnTables, run: Any) -> None:
+    head = {"state": "pending", "rev": 0, "born": 0, "leaseUntilMs": 0, "attempt": "1", "pieces": 0}
+    for number in range(8):
+        row = {"unit": f"{number:026}", "row": "head", "writes": compress(b"[]"), **head}
+        tables.client.put_item(TableName=tables.units_name, Item=dumped(row))
+
+    async def work(units: aio.Units, _: UnitTable) -> Swept:
+        return await units.sweep(parts=4, timeout=PATIENCE_S)
+
+    assert run(work) == Swept(rolled_back=8, open=8)
+
+
 def test_no_task_is_left_when_the_units_are_closed(tables: OwnTables, names: list[str]) -> None:
     async def main() -> set[Any]:
         async with units_of(tables) as units, units.begin() as unit:
@@ -446,3 +460,38 @@ class TestOpening:
         with pytest.raises(InvalidUnitRequest) as raised:
             asyncio.run(main())
         assert [raised.value.field] == list(wrong)
+
+
+def test_a_call_that_met_others_holds_the_lock_of_the_item_in_its_next_try(tables: OwnTables, names: list[str]) -> None:
+    name, _ = names
+    entity = entity_of(tables.accounts, {"id": name})
+    held: list[int] = []
+    locks = aio.LockClient(f"locks-{name}", client_options={"endpoint_url": tables.engine.endpoint_url})
+    create_table(f"locks-{name}", client=tables.client)
+
+    async def holders() -> int:
+        item = (await locks.inspect(entity, namespace=NAMESPACE)).item
+        return 0 if item is None else len(item.holders)
+
+    async def main() -> None:
+        async with locks, units_of(tables, locks=locks) as units:
+            accounts = await units.table(tables.accounts)
+
+            async def add_one(unit: aio.Unit) -> None:
+                await unit.update(accounts, {"id": name}, "SET balance = balance + :n", {":n": 1})
+
+            @units.transactional(tries=2)
+            async def count(*, unit: aio.Unit) -> None:
+                held.append(await holders())
+                await add_one(unit)
+                if len(held) == 1:
+                    async with units.begin() as other:
+                        await add_one(other)
+
+            await count()
+            held.append(await holders())
+
+    asyncio.run(asyncio.wait_for(main(), PATIENCE_S))
+    tables.client.delete_table(TableName=f"locks-{name}")
+    assert held == [0, 1, 0]
+    assert tables.balance(name) == 102

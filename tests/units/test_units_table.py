@@ -85,6 +85,12 @@ def test_a_table_with_items_of_another_kind_is_refused_and_left_alone(dynamodb: 
     assert time_to_live(dynamodb, name) == ("DISABLED", None)
 
 
+def test_a_table_in_which_a_sweep_has_left_its_place_is_one_of_units(dynamodb: Any, name: str) -> None:
+    make_table(dynamodb, name, KEYS["units"])
+    dynamodb.put_item(TableName=name, Item={"unit": {"S": "sweep"}, "row": {"S": "part#0of4"}})
+    assert not create_units_table(name, client=dynamodb)
+
+
 def test_a_resource_is_refused_by_the_name_of_the_argument() -> None:
     resource: Any = boto3.resource("dynamodb")
     with pytest.raises(InvalidUnitRequest, match="client is "):

@@ -13,6 +13,7 @@ from ticketlock.aio._to_the_end import ToTheEnd
 from ticketlock.aio._unit import Unit
 from ticketlock.errors import ClientClosed, TicketLockError
 from ticketlock.units._access import Denied, check_access
+from ticketlock.units._administration import OpenUnit, open_units
 from ticketlock.units._heads import Heads
 from ticketlock.units._interrupts import ending
 from ticketlock.units._marks import Marks
@@ -20,12 +21,14 @@ from ticketlock.units._outcomes import Outcome
 from ticketlock.units._plain import Visible, clean, visible
 from ticketlock.units._reading import COMMITTED, SERIALIZABLE, Isolation
 from ticketlock.units._refusing import as_a_unit_request
+from ticketlock.units._repairing import FoundMark, repair
 from ticketlock.units._rows import TIME_CHECK
 from ticketlock.units._settings import Settings
-from ticketlock.units._sweeping import Swept, sweep
+from ticketlock.units._sweeping import Swept
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._terms import Engine, HeldLock, Terms
 from ticketlock.units._transactional import AGAIN, TRANSACTIONAL, Wishes
+from ticketlock.units._turns import Contended, Locks, Turn, check_locks
 from ticketlock.units._verbs import Verbs
 from ticketlock.wire._actions import T
 from ticketlock.wire._async_performer import AsyncPerformer
@@ -86,6 +89,7 @@ class Units:
         client: an aiobotocore client of your own: no retries (``total_max_attempts`` 1), time-outs of at most 5 s.
         client_options: further arguments of ``create_client``, where no client is given.
         prefix, timeout, clocks: as of ``ticketlock.units.Units``.
+        locks: a ``ticketlock.aio.LockClient``, as of there.
 
     Attributes:
         VISIBLE: for your own Query or Scan: the filter that leaves out what units have not inserted yet.
@@ -103,8 +107,11 @@ class Units:
         client_options: Mapping[str, Any] | None = None,
         prefix: str = "_tlu",
         timeout: Seconds = 10,
+        locks: Locks | None = None,
         clocks: Clocks | None = None,
     ) -> None:
+        check_locks(locks)
+        self._locks, self._contended = locks, Contended()
         self._clocks = clocks if clocks is not None else SystemClocks()
         self._performer = UnitsTable(table_name, None, self._clocks)
         self._settings = Settings(table_name, Marks(prefix), timeout)
@@ -183,22 +190,27 @@ class Units:
 
             @functools.wraps(function)
             async def call(*args: Any, **kwargs: Any) -> Any:
-                tries = calls.tries(self._settings, self._clocks, args, kwargs)
-                while True:
-                    unit, verbs = self._unit(tries.terms)
-                    try:
-                        async with unit:
-                            if unit.repeated:
-                                return None
-                            result: Any = function(*args, **{**kwargs, unit_as: unit})
-                            if isawaitable(result):
-                                result = await result
-                            TRANSACTIONAL.check_is_over(function, result)
-                            return result
-                    except AGAIN:
-                        if not verbs.life.may_run_again or tries.is_the_last():
-                            raise
-                    await self._performer.drive(tries.wait())
+                turn = Turn(self._contended) if self._locks is not None else None
+                tries = calls.tries(self._settings, self._clocks, args, kwargs, turn)
+                async with AsyncExitStack() as line:
+                    while True:
+                        unit, verbs = self._unit(tries.terms, turn)
+                        try:
+                            async with unit:
+                                if unit.repeated:
+                                    return None
+                                result: Any = function(*args, **{**kwargs, unit_as: unit})
+                                if isawaitable(result):
+                                    result = await result
+                                TRANSACTIONAL.check_is_over(function, result)
+                                return result
+                        except AGAIN as error:
+                            if not verbs.life.may_run_again or tries.is_the_last(error):
+                                raise
+                        if turn is not None and turn.is_due:
+                            await line.aclose()
+                            await self._stand_in_line(turn, tries.terms.timeout_ms, line)
+                        await self._performer.drive(tries.wait())
 
             return call
 
@@ -228,9 +240,18 @@ class Units:
         """What has become of a name, or of a unit by its id."""
         return await self._performer.follow(self._settings.outcome(name, unit))
 
-    async def sweep(self) -> Swept:
-        """End, finish and close what units have left that were killed, wherever they ran."""
-        return await self._performer.follow(sweep(Heads(self._settings.units_table), self._settings.marks))
+    async def sweep(self, *, parts: int = 1, timeout: Seconds | None = None) -> Swept:
+        """End, finish and close what units have left that were killed; see ``ticketlock.units.Units.sweep``."""
+        return await self._performer.follow(self._settings.sweep(self._clocks, parts, timeout))
+
+    async def open_units(self) -> list[OpenUnit]:
+        """The units that are pending, or have ended and are not closed, the oldest first."""
+        return await self._performer.follow(open_units(Heads(self._settings.units_table)))
+
+    async def repair(self, table: UnitTable, *, write: bool = False, lost_records: bool = False) -> list[FoundMark]:
+        """Do with each mark in a table what its unit's record says; see ``ticketlock.units.Units.repair``."""
+        heads, marks, own = Heads(self._settings.units_table), self._settings.marks, self._tables.check_own(table)
+        return await self._performer.follow(repair(own, heads, marks, write=write, lost_records=lost_records))
 
     async def close(self) -> None:
         """Wait for the ends of units whose callers were cancelled; what is open now is never committed."""
@@ -252,6 +273,17 @@ class Units:
     async def __aexit__(self, *_: object) -> None:
         await asyncio.shield(self.close())
 
-    def _unit(self, terms: Terms) -> tuple[Unit, Verbs]:
-        verbs = Verbs(terms, self._settings.units_table, self._tables, self._settings.marks)
+    async def _stand_in_line(self, turn: Turn, timeout_ms: int, line: AsyncExitStack) -> None:
+        assert self._locks is not None
+        try:
+            group = await self._locks.acquire_all(**turn.wishes(timeout_ms))
+        except TicketLockError as error:
+            turn.is_missed(error)
+            return
+        for lease in group.leases:
+            line.push_async_callback(lease.release, best_effort=True)
+        turn.has_come()
+
+    def _unit(self, terms: Terms, turn: Turn | None = None) -> tuple[Unit, Verbs]:
+        verbs = Verbs(terms, self._settings.units_table, self._tables, self._settings.marks, turn)
         return Unit(verbs, self._performer.follows(verbs), self._to_the_end), verbs

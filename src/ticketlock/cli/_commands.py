@@ -17,6 +17,7 @@ from ticketlock.cli._remove_waiter import remove_waiter
 from ticketlock.cli._run import run as run_command
 from ticketlock.cli._settings import group_options, settings_of
 from ticketlock.cli._show import list_locks, show
+from ticketlock.cli._units import units
 
 # What a group that is called without a command ends with, since click 8.2.
 _ONLY_HELP: type[click.UsageError] | tuple[()] = getattr(click.exceptions, "NoArgsIsHelpError", ())
@@ -82,6 +83,7 @@ for _command in (
     renew,
     run_command,
     show,
+    units,
 ):
     _ticketlock.add_command(_command)
 

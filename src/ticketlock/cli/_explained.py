@@ -1,13 +1,19 @@
 """A command whose help is whole: what it does, an example, how it ends; and whose errors name what was typed."""
 
 import inspect
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import click
 
 from ticketlock.cli._exits import MEANINGS
 from ticketlock.errors import InvalidLockRequest
+
+
+def first_sentence(command: click.Command) -> str:
+    """Of its help, whole: the list of commands wraps it."""
+    first, _, _ = inspect.cleandoc(command.help or "").partition("\n\n")
+    return " ".join(first.split()).partition(". ")[0].rstrip(".")
 
 
 class Explained(click.Command):
@@ -17,7 +23,12 @@ class Explained(click.Command):
         example: a command line, or several.
         ends: its exit codes.
         more: as click has it.
+
+    Attributes:
+        meanings: of the exit codes.
     """
+
+    meanings: ClassVar[Mapping[int | str, str]] = MEANINGS
 
     def __init__(self, *args: Any, example: str, ends: Sequence[int | str], **more: Any) -> None:
         super().__init__(*args, **more)
@@ -25,9 +36,8 @@ class Explained(click.Command):
         self.ends = tuple(ends)
 
     def get_short_help_str(self, limit: int = 45) -> str:  # noqa: ARG002  # click cuts what is longer
-        """Its first sentence, whole: the list of commands wraps it."""
-        first, _, _ = inspect.cleandoc(self.help or "").partition("\n\n")
-        return " ".join(first.split()).partition(". ")[0].rstrip(".")
+        """Its first sentence."""
+        return first_sentence(self)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The example, as it is typed, and the exit codes."""
@@ -35,7 +45,7 @@ class Explained(click.Command):
             for line in self.example.splitlines():
                 formatter.write(" " * formatter.current_indent + line + "\n")
         with formatter.section("Exit codes"):
-            formatter.write_dl([(str(code), MEANINGS[code]) for code in self.ends])
+            formatter.write_dl([(str(code), self.meanings[code]) for code in self.ends])
         super().format_epilog(ctx, formatter)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -43,14 +53,14 @@ class Explained(click.Command):
         try:
             return super().invoke(ctx)
         except InvalidLockRequest as error:
-            text = f"{self._as_typed(ctx, error.field)} is {error.value}; allowed: {error.allowed}"
-            raise click.UsageError(text, ctx) from error
+            typed = self.as_typed(ctx, error.field) or error.field
+            raise click.UsageError(f"{typed} is {error.value}; allowed: {error.allowed}", ctx) from error
         except click.UsageError as error:
             error.ctx = error.ctx or ctx
             raise
 
-    def _as_typed(self, ctx: click.Context, field: str) -> str:
-        """What stands on the command line for a field of the library's."""
+    def as_typed(self, ctx: click.Context, field: str) -> str | None:
+        """What stands on the command line for a field of the library's; None where nothing does."""
         for param in self.get_params(ctx):
             if param.name == field:
                 return (
@@ -58,4 +68,4 @@ class Explained(click.Command):
                     if isinstance(param, click.Option)
                     else param.human_readable_name.strip("[]")
                 )
-        return field
+        return None

@@ -86,11 +86,11 @@ def summary(listed: Listed) -> dict[str, Any]:
 
 def list_table(locks: Iterable[Listed]) -> Table:
     """Locks, for people."""
-    made = _table(("entity", "namespace", "holder"), ("held for", "waiting", "oldest", "permits"))
+    made = table_of(("entity", "namespace", "holder"), ("held for", "waiting", "oldest", "permits"))
     for listed in locks:
         lock, holders, waiter = listed.lock, listed.holders, listed.oldest_waiter
         permits = f"{lock.permits} set" if lock.permits_are_set else str(lock.permits)
-        _add_row(
+        add_row(
             made,
             plain(lock.lock.entity),
             plain(lock.lock.namespace),
@@ -147,9 +147,9 @@ def state_tables(lock: LockName, found: LockState) -> RenderableType:
 def _holders(holders: list[dict[str, Any]]) -> RenderableType:
     if not holders:
         return Text("Nobody holds it.")
-    made = _table(("holder",), ("fencing token", "held for", "lease"), ("data",))
+    made = table_of(("holder",), ("fencing token", "held for", "lease"), ("data",))
     for each in holders:
-        _add_row(
+        add_row(
             made,
             plain(each["owner"]) + (" (shared)" if each["shared"] else ""),
             str(each["fencingToken"]),
@@ -163,9 +163,9 @@ def _holders(holders: list[dict[str, Any]]) -> RenderableType:
 def _waiters(waiters: list[dict[str, Any]]) -> RenderableType:
     if not waiters:
         return Text("Nobody waits.")
-    made = _table(("waiter",), ("ticket", "waiting for", "lease"), ("",))
+    made = table_of(("waiter",), ("ticket", "waiting for", "lease"), ("",))
     for each in waiters:
-        _add_row(
+        add_row(
             made,
             plain(each["owner"]) + (" (shared)" if each["shared"] else ""),
             str(each["ticket"]),
@@ -207,12 +207,20 @@ def _seconds(milliseconds: int | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1_000
 
 
-def _add_row(table: Table, *cells: str) -> None:
+def add_row(table: Table, *cells: str) -> None:
+    """Add a row to a table."""
     # As they are: a name in brackets is no markup.
     table.add_row(*(Text(cell) for cell in cells))
 
 
-def _table(names: tuple[str, ...], numbers: tuple[str, ...], more: tuple[str, ...] = ()) -> Table:
+def table_of(names: tuple[str, ...], numbers: tuple[str, ...], more: tuple[str, ...] = ()) -> Table:
+    """An empty table.
+
+    Args:
+        names: columns of text.
+        numbers: columns that are set to the right.
+        more: columns of text behind them.
+    """
     made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for name in names:
         made.add_column(name, overflow="fold")

@@ -1,6 +1,6 @@
 """Which table, and how to reach it: options that every command takes, before or behind its name."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -27,6 +27,8 @@ class Settings:
         table: its name.
         region, profile, endpoint_url: as AWS tools take them; None for what the environment and its files say.
         call: whether the next workflow in line is called when a lock goes free.
+        units_table: the name of the table of units.
+        prefix: what the attributes begin with that units add to items; None for the usual one.
     """
 
     table: str | None = None
@@ -34,6 +36,8 @@ class Settings:
     profile: str | None = None
     endpoint_url: str | None = None
     call: bool = True
+    units_table: str | None = None
+    prefix: str | None = None
 
     @property
     def table_name(self) -> str:
@@ -45,6 +49,17 @@ class Settings:
         if not self.table:
             raise click.UsageError("which table? Give --table, or set TICKETLOCK_TABLE.")
         return self.table
+
+    @property
+    def units_table_name(self) -> str:
+        """The name of the table of units.
+
+        Raises:
+            UsageError: nobody has said it.
+        """
+        if not self.units_table:
+            raise click.UsageError("which table of units? Give --units-table, or set TICKETLOCK_UNITS_TABLE.")
+        return self.units_table
 
     @cached_property
     def session(self) -> boto3.Session:
@@ -113,31 +128,72 @@ def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> Non
         setattr(context.ensure_object(Settings), parameter.name, value)
 
 
-def _options(*, environment: bool) -> list[Callable[[F], F]]:
-    more: dict[str, Any] = {"expose_value": False, "callback": _keep, "default": None}
-    from_environment: dict[str, Any] = {"envvar": "TICKETLOCK_TABLE", "show_envvar": True} if environment else {}
+_MORE: dict[str, Any] = {"expose_value": False, "callback": _keep, "default": None}
+
+
+def _from(variable: str, *, environment: bool) -> dict[str, Any]:
+    return {"envvar": variable, "show_envvar": True} if environment else {}
+
+
+def _of_connection() -> list[Callable[[F], F]]:
     return [
-        click.option("--table", metavar="NAME", help="The lock table.", **more, **from_environment),
-        click.option("--region", metavar="NAME", help="The table's Region.", **more),
-        click.option("--profile", metavar="NAME", help="A profile of the AWS configuration.", **more),
-        click.option("--endpoint-url", metavar="URL", help="Another endpoint than that of AWS.", **more),
+        click.option("--region", metavar="NAME", help="The table's Region.", **_MORE),
+        click.option("--profile", metavar="NAME", help="A profile of the AWS configuration.", **_MORE),
+        click.option("--endpoint-url", metavar="URL", help="Another endpoint than that of AWS.", **_MORE),
+    ]
+
+
+def _of_locks(*, environment: bool) -> list[Callable[[F], F]]:
+    variable = _from("TICKETLOCK_TABLE", environment=environment)
+    return [
+        click.option("--table", metavar="NAME", help="The lock table.", **_MORE, **variable),
+        *_of_connection(),
         click.option(
             "--call/--no-call",
             help="Call the next workflow in line when a lock goes free.  [default: call, where it is permitted]",
-            **more,
+            **_MORE,
         ),
     ]
 
 
+def _of_units(*, environment: bool) -> list[Callable[[F], F]]:
+    variable = _from("TICKETLOCK_UNITS_TABLE", environment=environment)
+    return [
+        click.option("--units-table", metavar="NAME", help="The table of units.", **_MORE, **variable),
+        click.option(
+            "--prefix",
+            metavar="TEXT",
+            help="What the attributes begin with that units add to your items.  [default: _tlu]",
+            **_MORE,
+        ),
+        *_of_connection(),
+    ]
+
+
+def _with(options: Sequence[Callable[[F], F]]) -> Callable[[F], F]:
+    def decorate(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
 def table_options(command: F) -> F:
     """Let a command take the options behind its name."""
-    for option in reversed(_options(environment=False)):
-        command = option(command)
-    return command
+    return _with(_of_locks(environment=False))(command)
 
 
 def group_options(command: F) -> F:
     """Let the group take the options before a command's name, or from the environment."""
-    for option in reversed(_options(environment=True)):
-        command = option(command)
-    return command
+    return _with(_of_locks(environment=True))(command)
+
+
+def units_options(command: F) -> F:
+    """Let a command of units take the options behind its name."""
+    return _with(_of_units(environment=False))(command)
+
+
+def units_group_options(command: F) -> F:
+    """Let their group take the options before a command's name, or from the environment."""
+    return _with(_of_units(environment=True))(command)

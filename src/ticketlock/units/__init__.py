@@ -11,11 +11,13 @@
 """
 
 from ticketlock.units._access import Denied
+from ticketlock.units._administration import OpenUnit
 from ticketlock.units._client import UnitClient
 from ticketlock.units._create_table import create_units_table
 from ticketlock.units._outcomes import Outcome
 from ticketlock.units._plain import Visible
 from ticketlock.units._reading import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation
+from ticketlock.units._repairing import FoundMark, Record
 from ticketlock.units._sweeping import Swept
 from ticketlock.units._tables import UnitTable
 from ticketlock.units._unit import Unit
@@ -26,8 +28,11 @@ __all__ = [
     "SERIALIZABLE",
     "UNCOMMITTED",
     "Denied",
+    "FoundMark",
     "Isolation",
+    "OpenUnit",
     "Outcome",
+    "Record",
     "Swept",
     "Unit",
     "UnitClient",

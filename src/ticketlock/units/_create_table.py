@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from ticketlock.units._ids import is_id
+from ticketlock.units._places import SWEEP
 from ticketlock.units._refusing import as_a_unit_request
 from ticketlock.units._rows import KEY, receipt_key
 from ticketlock.wire._create_table import TableKind
@@ -15,7 +16,7 @@ _OF_NAMES = receipt_key("")["unit"]["S"]
 
 def _is_row(item: Any) -> bool:
     unit: str = item["unit"]["S"]
-    return is_id(unit) or unit.startswith(_OF_NAMES)
+    return is_id(unit) or unit.startswith(_OF_NAMES) or unit == SWEEP
 
 
 UNITS_TABLE = TableKind("table of units", KEY, _is_row)

@@ -13,6 +13,7 @@ ONLY_HOLDS_A_PLACE = "#mark.#kind = :insert AND attribute_not_exists(#version)"
 # In the units' own table.
 NO_SUCH_ROW = "attribute_not_exists(#unit)"
 ROW_IS_THERE = "attribute_exists(#unit)"
+NO_HEAD = "attribute_not_exists(#state)"
 A_HEAD_THAT_STAYS = "attribute_exists(#state) AND attribute_exists(#rev) AND attribute_not_exists(#ttl)"
 HEAD_IS_PENDING = "#state = :pending"
 REV_AS_I_SAW = "#rev = :rev"

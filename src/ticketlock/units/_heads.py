@@ -146,10 +146,10 @@ class Heads:
         """Read up to 100 heads, as of one instant in the order of all transactions."""
         return GetTogether([(self.table, head_key(unit)) for unit in units])
 
-    def scan(self, after: Attributes | None) -> Scan:
-        """A page of the heads that may not be forgotten yet."""
+    def scan(self, after: Attributes | None, part: tuple[int, int] = (0, 1)) -> Scan:
+        """A page of the heads that may not be forgotten yet; of a part of the table, or of all of it."""
         names = {"#state": "state", "#rev": "rev", "#ttl": TIME_TO_LIVE}
-        return Scan(only_if.A_HEAD_THAT_STAYS, (), after, self.table, names)
+        return Scan(only_if.A_HEAD_THAT_STAYS, (), after, self.table, names, part)
 
     def read_pieces(self, head: Head) -> list[Get]:
         """Read what does not stand in it."""

@@ -17,3 +17,11 @@ def new_id(wall_ms: int) -> str:
 def is_id(text: str) -> bool:
     """Whether a text may be one."""
     return len(text) == _LENGTH and set(text) <= set(_DIGITS)
+
+
+def begun_ms(unit: str) -> int:
+    """The moment that an id has in it, by the wall clock of whoever made it."""
+    number = 0
+    for digit in unit:
+        number = (number << 5) | _DIGITS.index(digit)
+    return number >> _RANDOM_BITS

@@ -6,7 +6,7 @@ from typing import Any
 
 from ticketlock._checks import boolean, text
 from ticketlock._expressions._expressions import Expressions
-from ticketlock._expressions._tree import Path
+from ticketlock._expressions._paths import Branch, branched, members_shown
 from ticketlock._expressions._values import Item as Attributes
 from ticketlock._expressions._values import copy_of_item
 from ticketlock.errors import InvalidUnitRequest
@@ -153,20 +153,13 @@ def _returned(given: Parameters, before: Attributes | None, after: Attributes | 
         return {}
     if asked.startswith("ALL"):
         return {"Attributes": copy_of_item(item)}
-    updated = _updated(given).projected(item)
+    updated = copy_of_item(members_shown(item, _updated(given)))
     return {"Attributes": updated} if updated else {}
 
 
-def _updated(given: Parameters) -> Expressions:
-    """The projection to what an update changes."""
+def _updated(given: Parameters) -> Branch:
+    """What an update changes."""
     parameters = {name: given[name] for name in ("ConditionExpression", "UpdateExpression") if name in given}
     update = Expressions({**parameters, **{name: given[name] for name in (_NAMES, _VALUES) if given.get(name)}}).update
     paths = update.paths if update is not None else ()
-    steps = [step for path in paths for step in path.steps]
-    names = {name: given[_NAMES][name] for name in steps if isinstance(name, str) and name.startswith("#")}
-    projection = {"ProjectionExpression": ", ".join(map(_written, paths))}
-    return Expressions({**projection, _NAMES: names} if names else projection)
-
-
-def _written(path: Path) -> str:
-    return "".join(f".{step}" if isinstance(step, str) else f"[{step}]" for step in path.steps)[1:]
+    return branched("UpdateExpression", tuple(path.steps for path in paths))

@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 from typing import Any
 
-from ticketlock._checks import duration_ms, text
+from ticketlock._checks import duration_ms, text, whole_number
 from ticketlock.errors import InvalidUnitRequest
+from ticketlock.units._heads import Heads
 from ticketlock.units._ids import new_id
 from ticketlock.units._marks import Marks
 from ticketlock.units._outcomes import NAME_BYTES, Outcome, outcome_of_name, outcome_of_unit
 from ticketlock.units._reading import Isolation
+from ticketlock.units._sweeping import MOST_PARTS, Swept, sweep
 from ticketlock.units._terms import Terms
 from ticketlock.wire._clocks import Clocks
 from ticketlock.wire._requests import ForkingSteps
@@ -52,6 +54,16 @@ class Settings:
         timeout_ms = _timeout_ms(self.timeout if timeout is None else timeout)
         born_ms = clocks.read().wall_ms
         return Terms(new_id(born_ms), born_ms, timeout_ms, isolation, name, under, engine)
+
+    def sweep(self, clocks: Clocks, parts: Any, timeout: Any) -> ForkingSteps[Swept]:
+        """A pass over all units.
+
+        Raises:
+            InvalidUnitRequest: names the field.
+        """
+        parts = whole_number("parts", parts, 1, MOST_PARTS, InvalidUnitRequest)
+        until_ms = None if timeout is None else clocks.read().local_ms + _timeout_ms(timeout)
+        return sweep(Heads(self.units_table), self.marks, parts=parts, until_ms=until_ms)
 
     def outcome(self, name: Any, unit: Any) -> ForkingSteps[Outcome]:
         """What has become of a name, or of a unit.

@@ -100,8 +100,7 @@ def statement(kind: Kind, table: UnitTable, given: Given, marks: Marks) -> State
     Raises:
         InvalidUnitRequest: names the field.
     """
-    field = field_of_target(kind)
-    target = given.target
+    field, target = field_of_target(kind), given.target
     marks.check_free_of_ours(field, target)
     key = table.key_of(field, target) if kind == "put" else table.key_alone(field, target)
     if kind == "update" and given.update is None:
@@ -112,7 +111,7 @@ def statement(kind: Kind, table: UnitTable, given: Given, marks: Marks) -> State
         change = ItemUpdate(expressions, table.key_names) if kind == "update" else None
     # Its values are values only now.
     _check_substituted(parameters)
-    marks.check_free_of_ours("condition" if change is None else "update", sorted(expressions.looks_at))
+    marks.check_free_of_ours("condition" if change is None else "update", expressions.looks_at)
     return Statement(kind, table, key, target if kind == "put" else None, parameters, expressions, change)
 
 

@@ -9,10 +9,11 @@ from typing import Any
 
 from ticketlock._checks import text, whole_number
 from ticketlock._decorating import Decorator, Key, KeyOf
-from ticketlock.errors import InvalidUnitRequest, UnitConflict, UnitContended, UnitRolledBack
+from ticketlock.errors import InvalidUnitRequest, TicketLockError, UnitConflict, UnitContended, UnitRolledBack
 from ticketlock.units._ids import new_id
 from ticketlock.units._settings import Settings
 from ticketlock.units._terms import Terms
+from ticketlock.units._turns import Turn
 from ticketlock.wire._actions import Actions, Sleep
 from ticketlock.wire._clocks import Clocks
 
@@ -46,25 +47,35 @@ class Tries:
 
     Attributes:
         terms: of the present one.
+        turn: what they stand in line for; None where they do not.
     """
 
-    def __init__(self, terms: Terms, most: int, clocks: Clocks, jitter: Callable[[], float] = random.random) -> None:
+    def __init__(
+        self,
+        terms: Terms,
+        most: int,
+        clocks: Clocks,
+        turn: Turn | None = None,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
         self.terms = terms
+        self.turn = turn
         self._most = most
         self._clocks = clocks
         self._jitter = jitter
         self._failed = 0
 
-    def is_the_last(self) -> bool:
+    def is_the_last(self, error: TicketLockError) -> bool:
         """Count a try that failed; whether it was the last."""
-        self._failed += 1
+        self._failed += self.turn is None or self.turn.met(error)
         return self._failed >= self._most
 
     def wait(self) -> Actions[None]:
-        """Wait until the next one, the longer the more have failed."""
-        # More would be no longer, and a number that nobody needs.
-        doublings = min(self._failed - 1, _LONGEST_BACKOFF_MS.bit_length())
-        yield Sleep(self._jitter() * min(_LONGEST_BACKOFF_MS, _FIRST_BACKOFF_MS << doublings))
+        """Wait until the next one: not where it stands in line, else the longer the more have failed."""
+        if self.turn is None or not self.turn.is_held:
+            # More would be no longer, and a number that nobody needs. To stand aside was no try.
+            doublings = min(max(self._failed - 1, 0), _LONGEST_BACKOFF_MS.bit_length())
+            yield Sleep(self._jitter() * min(_LONGEST_BACKOFF_MS, _FIRST_BACKOFF_MS << doublings))
         self.terms = dataclasses.replace(self.terms, unit=new_id(self._clocks.read().wall_ms))
 
 
@@ -126,7 +137,14 @@ class Calls:
     wishes: Wishes
     name_of: KeyOf | None
 
-    def tries(self, settings: Settings, clocks: Clocks, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tries:
+    def tries(
+        self,
+        settings: Settings,
+        clocks: Clocks,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        turn: Turn | None,
+    ) -> Tries:
         """Those of one call.
 
         Raises:
@@ -135,4 +153,4 @@ class Calls:
         name = self.name_of(args, kwargs) if self.name_of is not None else None
         wishes = self.wishes
         terms = settings.terms(clocks, name=name, isolation=wishes.isolation, under=None, timeout=wishes.timeout)
-        return Tries(terms, wishes.tries, clocks)
+        return Tries(terms, wishes.tries, clocks, turn)

@@ -3,11 +3,13 @@
 import functools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ticketlock._decorating import Key
 from ticketlock.errors import TicketLockError
 from ticketlock.units._access import Denied, check_access
+from ticketlock.units._administration import OpenUnit, open_units
 from ticketlock.units._heads import Heads
 from ticketlock.units._interrupts import ending
 from ticketlock.units._marks import Marks
@@ -15,12 +17,14 @@ from ticketlock.units._outcomes import Outcome
 from ticketlock.units._plain import Visible, clean, visible
 from ticketlock.units._reading import COMMITTED, SERIALIZABLE, Isolation
 from ticketlock.units._refusing import as_a_unit_request
+from ticketlock.units._repairing import FoundMark, repair
 from ticketlock.units._rows import TIME_CHECK
 from ticketlock.units._settings import Settings
-from ticketlock.units._sweeping import Swept, sweep
+from ticketlock.units._sweeping import Swept
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._terms import Engine, HeldLock, Terms
 from ticketlock.units._transactional import AGAIN, TRANSACTIONAL, Wishes
+from ticketlock.units._turns import Contended, Locks, Turn, check_locks
 from ticketlock.units._unit import Unit
 from ticketlock.units._verbs import Verbs
 from ticketlock.wire._actions import T
@@ -74,6 +78,7 @@ class Units:
         client: a DynamoDB client of your own: no retries (``total_max_attempts`` 1), time-outs of at most 5 s.
         prefix: what the attributes begin with that units add to your items: 1 to 16 bytes, without ``.[]``.
         timeout: for how long a unit waits for others that are in its way.
+        locks: a ``LockClient``: then calls of ``transactional`` that met others stand in line for the items.
         clocks: where the time comes from.
         sleep: how to wait, in seconds.
 
@@ -92,9 +97,12 @@ class Units:
         client: "DynamoDBClient | None" = None,
         prefix: str = "_tlu",
         timeout: Seconds = 10,
+        locks: Locks | None = None,
         clocks: Clocks | None = None,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
+        check_locks(locks)
+        self._locks, self._contended = locks, Contended()
         self._clocks = clocks if clocks is not None else SystemClocks()
         with as_a_unit_request(table_name=table_name, client=client):
             self._performer = UnitsTable(table_name, client=client, clocks=self._clocks, sleep=sleep)
@@ -181,6 +189,11 @@ class Units:
         it must be able to do twice. It waits before that: up to 25 ms, twice as long each time, at most a second. If
         its own unit is committed by then, or may be, the error is raised.
 
+        With ``locks`` it stands in line instead, in arrival order, for the items that it has met others at, holds their
+        locks for the next try, and releases them afterwards. Calls that come to such an item meanwhile stand aside
+        before they read it, and run again in their turn, which is no try. The line is advice: a call whose turn does
+        not come within ``timeout`` runs again all the same.
+
         Args:
             tries: how many times it runs at most; then the last error is raised.
             unit_as: the keyword argument in which the function gets its ``Unit``.
@@ -207,20 +220,25 @@ class Units:
 
             @functools.wraps(function)
             def call(*args: Any, **kwargs: Any) -> Any:
-                tries = calls.tries(self._settings, self._clocks, args, kwargs)
-                while True:
-                    unit, verbs = self._unit(tries.terms)
-                    try:
-                        with unit:
-                            if unit.repeated:
-                                return None
-                            result = function(*args, **{**kwargs, unit_as: unit})
-                            TRANSACTIONAL.check_is_over(function, result)
-                            return result
-                    except AGAIN:
-                        if not verbs.life.may_run_again or tries.is_the_last():
-                            raise
-                    self._performer.drive(tries.wait())
+                turn = Turn(self._contended) if self._locks is not None else None
+                tries = calls.tries(self._settings, self._clocks, args, kwargs, turn)
+                with ExitStack() as line:
+                    while True:
+                        unit, verbs = self._unit(tries.terms, turn)
+                        try:
+                            with unit:
+                                if unit.repeated:
+                                    return None
+                                result = function(*args, **{**kwargs, unit_as: unit})
+                                TRANSACTIONAL.check_is_over(function, result)
+                                return result
+                        except AGAIN as error:
+                            if not verbs.life.may_run_again or tries.is_the_last(error):
+                                raise
+                        if turn is not None and turn.is_due:
+                            line.close()
+                            self._stand_in_line(turn, tries.terms.timeout_ms, line)
+                        self._performer.drive(tries.wait())
 
             return call
 
@@ -282,13 +300,65 @@ class Units:
         """
         return self._performer.follow(self._settings.outcome(name, unit))
 
-    def sweep(self) -> Swept:
+    def sweep(self, *, parts: int = 1, timeout: Seconds | None = None) -> Swept:
         """End, finish and close what units have left that were killed, wherever they ran; call it now and then.
 
         Nobody waits for it: whoever comes to an item of such a unit does with that item what is to be done.
-        """
-        return self._performer.follow(sweep(Heads(self._settings.units_table), self._settings.marks))
 
-    def _unit(self, terms: Terms) -> tuple[Unit, Verbs]:
-        verbs = Verbs(terms, self._settings.units_table, self._tables, self._settings.marks)
+        Args:
+            parts: how many parts of the table of units are swept at once: 1 to 32.
+            timeout: for how long, up to 900 seconds: then it stops, and the next sweep with a time-out and as many
+                parts goes on there. None: to the end of the table.
+
+        Raises:
+            InvalidUnitRequest: names the argument that is wrong.
+            TableError: a part of the table could not be read; the others are swept.
+        """
+        return self._performer.follow(self._settings.sweep(self._clocks, parts, timeout))
+
+    def open_units(self) -> list[OpenUnit]:
+        """The units that are pending, or have ended and are not closed, the oldest first: reads the whole table.
+
+        A row that no unit has written is left out, and a warning names it.
+
+        Raises:
+            TableError: the table could not be used.
+        """
+        return self._performer.follow(open_units(Heads(self._settings.units_table)))
+
+    def repair(self, table: UnitTable, *, write: bool = False, lost_records: bool = False) -> list[FoundMark]:
+        """Find the marks in a table of yours, and do with each what its unit's record says: reads the whole table.
+
+        For marks that no sweep finds: of a table that was restored, or beside a table of units that was lost. It may
+        run beside running units, and be repeated.
+
+        Args:
+            table: from ``table``.
+            write: whether it is done; otherwise it is only told what would be.
+            lost_records: whether marks are taken off whose records are missing, too. Safe only if no unit runs with
+                another table of units.
+
+        Returns:
+            Each mark, and what was done about it, or would be.
+
+        Raises:
+            InvalidUnitRequest: the table is of another ``Units``; nothing was written.
+            TableError: a table could not be used. What was done by then is done.
+        """
+        heads, marks, own = Heads(self._settings.units_table), self._settings.marks, self._tables.check_own(table)
+        return self._performer.follow(repair(own, heads, marks, write=write, lost_records=lost_records))
+
+    def _stand_in_line(self, turn: Turn, timeout_ms: int, line: ExitStack) -> None:
+        assert self._locks is not None
+        try:
+            group = self._locks.acquire_all(**turn.wishes(timeout_ms))
+        except TicketLockError as error:
+            turn.is_missed(error)
+            return
+        for lease in group.leases:
+            line.callback(lease.release, best_effort=True)
+        turn.has_come()
+
+    def _unit(self, terms: Terms, turn: Turn | None = None) -> tuple[Unit, Verbs]:
+        verbs = Verbs(terms, self._settings.units_table, self._tables, self._settings.marks, turn)
         return Unit(verbs, self._performer.follows(verbs)), verbs

@@ -21,6 +21,7 @@ from ticketlock.wire._attributes import Item
 Value = TypeVar("Value")
 
 _serializer, _deserializer = TypeSerializer(), TypeDeserializer()
+_DIGITS = 10**38
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,11 @@ def _names(field: str, given: Any) -> Mapping[str, str]:
 
 def _dumped(field: str, value: Any) -> Any:
     try:
+        # Most are of these two, and boto3 asks whether they are of any other type first.
+        if type(value) is str:
+            return canonical({"S": value})
+        if type(value) is int and abs(value) < _DIGITS:
+            return {"N": str(value)}
         return canonical(_serializer.serialize(value))
     except (TypeError, decimal.DecimalException, RecursionError, ExpressionInvalid) as error:
         allowed = "a value that DynamoDB has a type for: no float (Decimal), no NaN, no empty set, 38 digits at most"
@@ -136,7 +142,7 @@ def _dumped(field: str, value: Any) -> Any:
 
 
 def _loaded(value: Any) -> Any:
-    return _deserializer.deserialize(value)
+    return value["S"] if "S" in value else _deserializer.deserialize(value)
 
 
 def _renamed(phrase: str) -> str:

@@ -7,11 +7,18 @@ from typing import Any
 
 from ticketlock._checks import boolean
 from ticketlock._expressions._values import Item as Attributes
-from ticketlock.errors import InvalidUnitRequest, OutcomeUnknown, TableRefused, TicketLockError, UnitForgotten
+from ticketlock.errors import (
+    InvalidUnitRequest,
+    OutcomeUnknown,
+    TableRefused,
+    TicketLockError,
+    UnitConflict,
+    UnitForgotten,
+)
 from ticketlock.units._batches import SURELY_TOGETHER, cut, has_unknown_sizes
 from ticketlock.units._commit import MOST_ACTIONS, Commit, Fate, conflict
 from ticketlock.units._heads import Heads
-from ticketlock.units._life import Life, State
+from ticketlock.units._life import Life
 from ticketlock.units._looks import take_in
 from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._marks import Marks
@@ -22,6 +29,7 @@ from ticketlock.units._rows import NEVER_USED, Receipt, read_receipt
 from ticketlock.units._statements import Given, Kind, Statement, field_of_target, statement
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._terms import Terms, check_of
+from ticketlock.units._turns import Turn
 from ticketlock.units._values import PYTHON, Python
 from ticketlock.units._ways import check_may_mark, fits_one_request
 from ticketlock.units._work import VERSION_BYTES, Place, Work
@@ -57,8 +65,9 @@ class Verbs:
         repeated: whether its name was committed before: then it writes nothing.
     """
 
-    def __init__(self, terms: Terms, units_table: str, tables: Tables, marks: Marks) -> None:
+    def __init__(self, terms: Terms, units_table: str, tables: Tables, marks: Marks, turn: Turn | None = None) -> None:
         self.terms = terms
+        self._turn = turn
         self.life = Life(terms.unit)
         self.repeated = False
         self._tables = tables
@@ -69,11 +78,6 @@ class Verbs:
         self._receipt: Receipt | None = None
         self._fate = Fate()
         self._marked: MarkedCommit | None = None
-
-    @property
-    def state(self) -> State:
-        """Whether it goes on, or how it has ended."""
-        return self.life.state
 
     def begin(self) -> ForkingSteps[None]:
         """Find out whether the name was committed before; without a name nothing is sent."""
@@ -339,7 +343,16 @@ class Verbs:
             self.life.state = self._fate.became
 
     def _take_in(self, places: Sequence[Place]) -> ForkingSteps[None]:
+        if self._turn is not None:
+            self._check_turn(self._turn, places)
         yield from take_in(places, self._work, self._reading, MOST_TOGETHER)
+
+    def _check_turn(self, turn: Turn, places: Sequence[Place]) -> None:
+        try:
+            turn.check([place for place in places if not place.is_read])
+        except UnitConflict:
+            self.life.state = "rolled back"
+            raise
 
     def _place(self, table: Any, given: Attributes) -> Place:
         own = self._tables.check_own(table)

@@ -89,4 +89,7 @@ class Work:
             key: in its canonical form.
         """
         name = (table.name, *(str(part) for value in key.values() for pair in value.items() for part in pair))
-        return self.places.setdefault(name, Place(table, key))
+        found = self.places.get(name)
+        if found is None:
+            found = self.places[name] = Place(table, key)
+        return found

@@ -66,7 +66,7 @@ class Driver:
             while True:
                 try:
                     if isinstance(request, Together):
-                        reply = yield Fork(tuple(self.perform(each) for each in request.requests))
+                        reply = yield Fork(tuple(map(self._course, request.requests)))
                     else:
                         reply = yield from self.perform(request)
                 except TableError as error:
@@ -76,6 +76,9 @@ class Driver:
         except StopIteration as end:
             result: T = end.value
             return result
+
+    def _course(self, each: Request | ForkingSteps[Any]) -> Actions[Any]:
+        return self.perform(each) if isinstance(each, Request) else self.follow(each)
 
     def now(self) -> Actions[Moment]:
         """The present moment in table time; asks the table where it is not known.

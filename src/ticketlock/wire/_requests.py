@@ -10,6 +10,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, ClassVar, Literal, TypeVar
 
 from ticketlock.errors import TableError
@@ -118,7 +119,7 @@ class Write(Request):
 
     def parameters(self, table: str) -> dict[str, Any]:
         """The write as the low-level API has it, alone or in a transaction."""
-        used = set(re.findall(r"[:#]\w+", f"{self.update or ''} {self.condition}"))
+        names_used, values_used = _placeholders(self.update or "", self.condition)
         given: dict[str, Any] = {"TableName": self.table or table, "ConditionExpression": self.condition}
         given["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
         if self.item is None:
@@ -127,10 +128,10 @@ class Write(Request):
             given["Item"] = self.item
         if self.update is not None:
             given["UpdateExpression"] = self.update
-        if names := {name: self.names[name] for name in sorted(used) if name[0] == "#"}:
-            given["ExpressionAttributeNames"] = names
-        if values := {name: self.values[name] for name in sorted(used) if name[0] == ":"}:
-            given["ExpressionAttributeValues"] = values
+        if names_used:
+            given["ExpressionAttributeNames"] = {name: self.names[name] for name in names_used}
+        if values_used:
+            given["ExpressionAttributeValues"] = {name: self.values[name] for name in values_used}
         return given
 
     def tables(self, table: str) -> tuple[str, ...]:
@@ -151,6 +152,13 @@ class Write(Request):
     def too_late_ms(self) -> int | None:
         """As it was told."""
         return self.not_after_local_ms
+
+
+@lru_cache(maxsize=256)
+def _placeholders(*expressions: str) -> tuple[list[str], list[str]]:
+    """The ``#names`` and the ``:values`` that expressions use."""
+    used = sorted(set(re.findall(r"[:#]\w+", " ".join(expressions))))
+    return [name for name in used if name[0] == "#"], [name for name in used if name[0] == ":"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +282,7 @@ class Scan(Request):
         after: the key to go on behind, from the reply before.
         table: where to read; None for the driver's own.
         names: the placeholders of both.
+        part: of which part of the table, from 0 on, and of how many parts.
     """
 
     condition: str
@@ -281,6 +290,7 @@ class Scan(Request):
     after: Attributes | None = None
     table: str | None = None
     names: Mapping[str, str] = field(default_factory=dict)
+    part: tuple[int, int] = (0, 1)
 
     def parameters(self, table: str) -> dict[str, Any]:
         """The Scan as the low-level API has it."""
@@ -291,6 +301,9 @@ class Scan(Request):
             given["ExpressionAttributeNames"] = self.names
         if self.after is not None:
             given["ExclusiveStartKey"] = self.after
+        part, parts = self.part
+        if parts > 1:
+            given |= {"Segment": part, "TotalSegments": parts}
         return given
 
     def tables(self, table: str) -> tuple[str, ...]:
@@ -348,9 +361,13 @@ class Pause(Request):
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """Requests that do not wait for each other. Sent back: for each of them its reply, or the ``TableError``."""
+    """What does not wait for each other. Sent back: for each its reply or its result, or the ``TableError``.
 
-    requests: tuple[Request, ...]
+    Attributes:
+        requests: requests, and steps that were not begun.
+    """
+
+    requests: "tuple[Request | ForkingSteps[Any], ...]"
 
 
 T = TypeVar("T")

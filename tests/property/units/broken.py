@@ -266,7 +266,7 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "a sweep to which every age is enough",
             by("alive", "nothing left"),
-            ((_sweeping, "_sweep_one", changes.sweep_of_any_age),),
+            ((_sweeping, "sweep_one", changes.sweep_of_any_age),),
             OFTEN,
         ),
         Variant(

@@ -314,15 +314,17 @@ class MarkedThatStaysWhenRefused(MarkedCommit):
         return (yield from super()._abort(error))
 
 
-def sweep_of_any_age(seen: Head, now: Moment, heads: Heads, marks: Marks, swept: Any) -> ForkingSteps[Any]:
+def sweep_of_any_age(
+    seen: Head, now: Moment, heads: Heads, marks: Marks, swept: Any, last_ms: float
+) -> ForkingSteps[Any]:
     """Every unit is old enough, as by an age that is beyond the range: upstream's bug.
 
     A unit whose lease runs is rolled back; a record is closed before the last copy of a mark has come.
     """
-    return (yield from _SWEEP_ONE(seen, replace(now, earliest_ms=LONGEST_MS), heads, marks, swept))
+    return (yield from _SWEEP_ONE(seen, replace(now, earliest_ms=LONGEST_MS), heads, marks, swept, last_ms))
 
 
-_SWEEP_ONE = _sweeping._sweep_one
+_SWEEP_ONE = _sweeping.sweep_one
 
 FOR_EVER_MS = math.inf
 """A transaction is sent again under its token however long ago the first attempt was.

@@ -112,7 +112,7 @@ def one_try(world: UnitsWorld, machine: Machine, plan: Plan, born_ms: int) -> Ac
         raise
     except TicketLockError as error:
         told = type(error).__name__
-        if verbs.state == "open":
+        if verbs.life.state == "open":
             told = "given up"
         witness.sees_end(record, told)
         in_time(world, began_ms, f"{unit} was told {told}")

@@ -1,0 +1,27 @@
+"""``ticketlock units``: what units of work have left, for operators."""
+
+import click
+
+from ticketlock.cli._explained import first_sentence
+from ticketlock.cli._settings import units_group_options
+from ticketlock.cli._units_ending import rollback, settle
+from ticketlock.cli._units_looking import list_units, show
+from ticketlock.cli._units_repair import repair
+
+
+class _Group(click.Group):
+    """Stands in the list of commands with a whole sentence."""
+
+    def get_short_help_str(self, limit: int = 45) -> str:  # noqa: ARG002  # click cuts what is longer
+        """Its first sentence."""
+        return first_sentence(self)
+
+
+@click.group(cls=_Group, epilog="`ticketlock units COMMAND --help` has an example of each, and its exit codes.")
+@units_group_options
+def units() -> None:
+    """See which units of work are open, and end what crashed processes have left."""
+
+
+for _command in (list_units, repair, rollback, settle, show):
+    units.add_command(_command)

@@ -1,0 +1,89 @@
+"""``ticketlock units ls`` and ``show``: what the records of units say."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from ticketlock.cli._exits import CONFIGURATION, LEASE_LOST, UNAVAILABLE, USAGE, Ended
+from ticketlock.cli._of_units import Desk, OfUnits
+from ticketlock.cli._reports import console
+from ticketlock.cli._settings import settings_of, units_options
+from ticketlock.cli._show import json_option
+from ticketlock.cli._units_reports import json_of, shown_json, shown_table, state_of, unit_json, units_table
+from ticketlock.cli._wording import plain
+from ticketlock.errors import InvalidUnitRequest
+from ticketlock.units import OpenUnit
+from ticketlock.units._administration import look, open_units
+
+_ORDERS: dict[str, Callable[[OpenUnit], Any]] = {
+    "age": lambda unit: -unit.age_s,
+    "lease": lambda unit: math.inf if unit.lease_ends_in_s is None else unit.lease_ends_in_s,
+    "items": lambda unit: -(unit.items or 0),
+    "state": state_of,
+}
+
+
+def no_record(unit: str) -> Ended:
+    """Of a unit that is forgotten, or was never recorded."""
+    return Ended(f"there is no record of the unit {plain(unit)}", LEASE_LOST)
+
+
+@click.command(
+    "ls",
+    cls=OfUnits,
+    example="ticketlock units ls --units-table units --sort lease",
+    ends=(0, USAGE, UNAVAILABLE, CONFIGURATION),
+)
+@click.option(
+    "--sort",
+    type=click.Choice(list(_ORDERS)),
+    default="age",
+    help="The oldest first; or first the lease that ends first, the most items; or by state.  [default: age]",
+)
+@json_option
+@units_options
+@click.pass_context
+def list_units(context: click.Context, sort: str, as_json: bool) -> None:
+    """List the units that are pending, or have ended and are not closed.
+
+    Reads the whole table of units.
+    """
+    desk = Desk(settings_of(context))
+
+    def strange(error: InvalidUnitRequest) -> None:
+        click.echo(f"ticketlock: a row of {plain(desk.heads.table)} is no unit's: {plain(error.value)}", err=True)
+
+    listed = sorted(desk.follow(open_units(desk.heads, strange)), key=_ORDERS[sort])
+    if as_json:
+        click.echo(json_of([unit_json(unit) for unit in listed]))
+    elif listed:
+        console().print(units_table(listed))
+    else:
+        click.echo("No open units.", err=True)
+
+
+@click.command(
+    cls=OfUnits,
+    example="ticketlock units show 01KAQBT0E4SA1M0SPPS3EJ8KYB --values",
+    ends=(0, USAGE, UNAVAILABLE, LEASE_LOST, CONFIGURATION),
+)
+@click.argument("unit")
+@click.option("--values", is_flag=True, help="The values that it writes, too.")
+@json_option
+@units_options
+@click.pass_context
+def show(context: click.Context, unit: str, values: bool, as_json: bool) -> None:
+    """Show the record of UNIT, and which of its items have its mark.
+
+    Shows the keys of items, and no other value of theirs unless it is asked to.
+    """
+    desk = Desk(settings_of(context))
+    shown = desk.follow(look(desk.heads, desk.marks, unit))
+    if shown is None:
+        raise no_record(unit)
+    if as_json:
+        click.echo(json_of(shown_json(shown, values=values)))
+    else:
+        console().print(shown_table(shown, values=values))

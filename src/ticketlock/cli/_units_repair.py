@@ -1,0 +1,78 @@
+"""``ticketlock units repair``: the marks in a table that no sweep finds."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import click
+
+from ticketlock.cli._exits import ANSWER_WAS_NO, CONFIGURATION, UNAVAILABLE, USAGE, Ended
+from ticketlock.cli._of_units import Desk, OfUnits
+from ticketlock.cli._reports import console
+from ticketlock.cli._settings import settings_of, units_options
+from ticketlock.cli._show import json_option
+from ticketlock.cli._units_reports import json_of, mark_json, marks_table
+from ticketlock.cli._wording import plain
+from ticketlock.units import FoundMark, Record
+from ticketlock.units._repairing import repair as repaired
+
+_UNKNOWN = (Record.CLOSED, Record.GONE, Record.MISSING)
+
+
+@click.command(
+    cls=OfUnits,
+    example="ticketlock units repair accounts\nticketlock units repair accounts --write",
+    ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, CONFIGURATION),
+)
+@click.argument("table")
+@click.option("--write", is_flag=True, help="Do it, after a question; otherwise it only tells what it would do.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option(
+    "--lost-records",
+    is_flag=True,
+    help="Take marks off whose records are missing, too: only if no unit runs with another table of units.",
+)
+@json_option
+@units_options
+@click.pass_context
+def repair(context: click.Context, table: str, write: bool, yes: bool, lost_records: bool, as_json: bool) -> None:
+    """Find the marks of units in TABLE, and do with each what its unit's record says: for restored tables.
+
+    Reads the whole table. The marks of units whose lease runs are left.
+    """
+    settings = settings_of(context)
+    desk = Desk(settings)
+    data = desk.table(table)
+    if write and not yes:
+        which = "each mark whose unit has ended, or whose record is missing," if lost_records else "what has ended"
+        units = f"by the records in '{plain(desk.heads.table)}'"
+        click.confirm(
+            f"Finish or take off {which} in '{plain(data.name)}', {units} ({settings.place()})?", abort=True, err=True
+        )
+    found = desk.follow(repaired(data, desk.heads, desk.marks, write=write, lost_records=lost_records))
+    if as_json:
+        told = {"table": data.name, "unitsTable": desk.heads.table, "written": write}
+        click.echo(json_of({**told, "marks": [mark_json(each) for each in found]}))
+    else:
+        _tell(data.name, found, write=write)
+    left = sum(each.needs_you for each in found)
+    if left:
+        raise Ended(f"{_marks(left)} {'needs' if left == 1 else 'need'} you", CONFIGURATION)
+
+
+def _tell(name: str, found: Sequence[FoundMark], *, write: bool) -> None:
+    if not found:
+        click.echo("No marks.", err=True)
+        return
+    console().print(marks_table(found, write=write))
+    counts = Counter(each.action for each in found)
+    told = ", ".join(f"{counts[action]} {action}" for action in ("finished", "unmarked", "left"))
+    click.echo(f"{plain(name)}: {_marks(len(found))}: {told}")
+    unknown = sum(each.action == "unmarked" and each.record in _UNKNOWN for each in found)
+    if unknown:
+        click.echo(f"No record says any more what was to be written to {unknown} of the unmarked items.")
+    if not write:
+        click.echo("Nothing was written: --write does it.")
+
+
+def _marks(number: int) -> str:
+    return "1 mark" if number == 1 else f"{number} marks"

@@ -1,0 +1,158 @@
+"""Units as their records have them: in JSON, and as tables for people."""
+
+import base64
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ticketlock.cli._reports import add_row, table_of
+from ticketlock.cli._wording import lease, plain, span
+from ticketlock.units import FoundMark, OpenUnit, Outcome
+from ticketlock.units._administration import Looked, Shown
+from ticketlock.units._packing import Entry
+from ticketlock.units._values import PYTHON
+from ticketlock.wire._attributes import Item
+
+_WRITES = {"unmark": "nothing"}
+
+
+def unit_json(unit: OpenUnit) -> dict[str, Any]:
+    """A unit of a list. Ages and rests by the table's time."""
+    return {
+        "unit": unit.unit,
+        "state": unit.state.value,
+        "isClosed": unit.is_closed,
+        "ageSeconds": unit.age_s,
+        "leaseEndsInSeconds": unit.lease_ends_in_s,
+        "endedForSeconds": unit.ended_for_s,
+        "itemCount": unit.items,
+        "rolledBackBy": unit.rolled_back_by,
+    }
+
+
+def shown_json(shown: Shown, *, values: bool) -> dict[str, Any]:
+    """A unit with its items."""
+    items = None if shown.items is None else [_looked_json(each, values=values) for each in shown.items]
+    return {**unit_json(shown.unit), "items": items}
+
+
+def entry_json(entry: Entry) -> dict[str, Any]:
+    """Which item it is; the key as the low-level API has it."""
+    return {"table": entry.table, "key": dict(entry.key)}
+
+
+def mark_json(found: FoundMark) -> dict[str, Any]:
+    """A mark that was found."""
+    return {
+        "key": PYTHON.item("key", found.key),
+        "unit": found.unit,
+        "record": found.record.value,
+        "action": found.action,
+        "why": found.why,
+    }
+
+
+def json_of(value: Any, indent: int | None = 2) -> str:
+    """What programs read; bytes in base64, as the service's own JSON has them."""
+    return json.dumps(value, indent=indent, ensure_ascii=False, default=_base64)
+
+
+def state_of(unit: OpenUnit) -> str:
+    """In a word or two."""
+    if unit.is_closed:
+        return "closed"
+    is_over = unit.lease_ends_in_s is not None and unit.lease_ends_in_s <= 0
+    return "lease over" if is_over else unit.state.value
+
+
+def state_told(unit: OpenUnit) -> str:
+    """The same, with its time: ``pending, lease 48 s left``."""
+    if unit.state is Outcome.PENDING:
+        return f"pending, lease {_lease(unit)}"
+    by = f" by {plain(unit.rolled_back_by)}" if unit.rolled_back_by else ""
+    closed = ", closed" if unit.is_closed else ""
+    return f"{unit.state.value} {span(_ms(unit.ended_for_s or 0))} ago{by}{closed}"
+
+
+def items_told(number: int | None) -> str:
+    """A number of items."""
+    return "? items" if number is None else "1 item" if number == 1 else f"{number} items"
+
+
+def item_told(entry: Entry) -> str:
+    """A table and a key, for people."""
+    return f"{plain(entry.table)} {_key(entry.key)}"
+
+
+def units_table(units: Sequence[OpenUnit]) -> Table:
+    """Units, for people."""
+    made = table_of(("unit", "state"), ("age", "lease", "items"), ("rolled back by",))
+    for unit in units:
+        add_row(
+            made,
+            unit.unit,
+            state_of(unit),
+            span(_ms(unit.age_s)),
+            _lease(unit),
+            "?" if unit.items is None else str(unit.items),
+            plain(unit.rolled_back_by or "-"),
+        )
+    return made
+
+
+def shown_table(shown: Shown, *, values: bool) -> RenderableType:
+    """A unit with its items, for people."""
+    title = Text(shown.unit.unit, style="bold")
+    facts = Text(f"{state_told(shown.unit)}; begun {span(_ms(shown.unit.age_s))} ago")
+    if shown.items is None:
+        return Group(title, facts, Text("The rows that say what it writes are not there."))
+    made = table_of(("table", "item", "writes", "mark"), (), ("sets", "removes") if values else ())
+    for each in shown.items:
+        entry = each.entry
+        more = (json_of(dict(entry.assigned), None), ", ".join(entry.removed)) if values else ()
+        cells = (plain(entry.table), _key(entry.key), _writes(entry), each.standing.value, *map(plain, more))
+        add_row(made, *cells)
+    return Group(title, facts, made)
+
+
+def marks_table(found: Sequence[FoundMark], *, write: bool) -> Table:
+    """Marks that were found, for people."""
+    made = table_of(("item", "unit", "record", "was" if write else "would be"), ())
+    for each in found:
+        add_row(made, _key(PYTHON.item("key", each.key)), each.unit or "-", each.record.value, each.action)
+    return made
+
+
+def _looked_json(looked: Looked, *, values: bool) -> dict[str, Any]:
+    entry = looked.entry
+    told = {**entry_json(entry), "writes": _writes(entry), "mark": looked.standing.value}
+    return {**told, "sets": dict(entry.assigned), "removes": list(entry.removed)} if values else told
+
+
+def _writes(entry: Entry) -> str:
+    return _WRITES.get(entry.kind, entry.kind)
+
+
+def _lease(unit: OpenUnit) -> str:
+    return "-" if unit.lease_ends_in_s is None else lease(_ms(unit.lease_ends_in_s))
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1_000)
+
+
+def _key(key: Item) -> str:
+    parts = ((name, content) for name, value in key.items() for content in value.values())
+    return ", ".join(f"{plain(name)}={plain(_text(content))}" for name, content in parts)
+
+
+def _text(content: Any) -> str:
+    return _base64(content) if isinstance(content, bytes) else str(content)
+
+
+def _base64(value: Any) -> str:
+    return base64.b64encode(bytes(value)).decode()

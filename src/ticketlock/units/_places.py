@@ -1,0 +1,52 @@
+"""How far a sweep has come that ran out of time: a row for each part of the table, in the units' own."""
+
+from typing import Any
+
+from ticketlock.units import _facts as only_if
+from ticketlock.units._rows import KEY, row_key
+from ticketlock.wire._attributes import TIME_TO_LIVE, Item, number
+from ticketlock.wire._item_requests import Get
+from ticketlock.wire._requests import Attributes, Write
+
+SWEEP = "sweep"
+"""In the place of a unit's id, of which it can be none."""
+
+_IS_KEPT_S = 24 * 3_600
+_NAMES = {"#unit": "unit", "#state": "state", "#after": "after", "#ttl": TIME_TO_LIVE}
+
+
+class PlaceOfPart:
+    """The requests about how far one part is swept.
+
+    It is a hint: who reads an old one sweeps something twice, or leaves something to the sweep after it.
+
+    Args:
+        table: the units' own.
+        part: which, from 0 on, and of how many.
+    """
+
+    def __init__(self, table: str, part: tuple[int, int]) -> None:
+        self._table = table
+        self._key = row_key(SWEEP, "part#{}of{}".format(*part))
+
+    def read(self) -> Get:
+        """Read it."""
+        return Get(self._table, self._key)
+
+    def after(self, row: Item | None) -> Attributes | None:
+        """The key behind which to go on; None for the beginning, also where somebody else has written the row."""
+        found: Any = {} if row is None else row.get("after", {}).get("M", {})
+        is_ours = set(found) == set(KEY) and all(set(value) == {"S"} for value in found.values())
+        return found if is_ours else None
+
+    def keep(self, after: Attributes, now_ms: int) -> Write:
+        """The next sweep goes on behind this key."""
+        values: Item = {":after": {"M": after}, ":until": number(now_ms // 1_000 + _IS_KEPT_S)}
+        update = "SET #after = :after, #ttl = :until"
+        return Write(
+            "Update", self._key, only_if.NO_HEAD, update=update, names=_NAMES, values=values, table=self._table
+        )
+
+    def forget(self) -> Write:
+        """The next sweep begins at the beginning."""
+        return Write("Delete", self._key, only_if.ROW_IS_THERE, names=_NAMES, table=self._table)

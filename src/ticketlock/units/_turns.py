@@ -1,0 +1,167 @@
+"""Whose turn it is: calls that met others stand in line for the items, in arrival order. No I/O, no clock.
+
+A turn is advice: whether a unit is committed is decided by conditions on its items. A lock that is lost, or that cannot
+be had, changes nothing else.
+"""
+
+import hashlib
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Protocol
+
+from ticketlock.errors import InvalidUnitRequest, TicketLockError, UnitConflict
+from ticketlock.units._values import PYTHON
+from ticketlock.units._work import Place
+
+NAMESPACE = "units"
+"""Of the locks that calls stand in line for."""
+
+_MOST_KNOWN = 1_000
+_ENTITY_BYTES = 1_024
+
+_log = logging.getLogger("ticketlock")
+
+
+class Locks(Protocol):
+    """Where calls stand in line: a ``LockClient`` of ``ticketlock``, or of ``ticketlock.aio`` for tasks."""
+
+    def acquire_all(self, entities: Iterable[str], **options: Any) -> Any:
+        """Hold several locks together."""
+        ...
+
+
+def check_locks(locks: Any) -> None:
+    """Refuse what calls cannot stand in line with.
+
+    Raises:
+        InvalidUnitRequest: it is no client of locks.
+    """
+    if locks is not None and not callable(getattr(locks, "acquire_all", None)):
+        raise InvalidUnitRequest("locks", locks, "a LockClient: of ticketlock for threads, of ticketlock.aio for tasks")
+
+
+class Contended:
+    """The items at which calls of this process have met others lately, for all of its threads.
+
+    An item is contended from the first conflict until a call has its turn without having waited for it.
+    """
+
+    def __init__(self) -> None:
+        self._entities: OrderedDict[str, None] = OrderedDict()
+        self._mutex = threading.Lock()
+
+    def add(self, entities: Iterable[str]) -> None:
+        """Others were met at these; of too many the oldest are forgotten."""
+        with self._mutex:
+            for entity in entities:
+                self._entities[entity] = None
+                self._entities.move_to_end(entity)
+            while len(self._entities) > _MOST_KNOWN:
+                self._entities.popitem(last=False)
+
+    def forget(self, entities: Iterable[str]) -> None:
+        """Nobody else was in line for these."""
+        with self._mutex:
+            for entity in entities:
+                self._entities.pop(entity, None)
+
+    def __contains__(self, entity: str) -> bool:
+        return entity in self._entities
+
+
+class Turn:
+    """What the tries of one call stand in line for.
+
+    Args:
+        contended: what is known of the items.
+
+    Attributes:
+        entities: the locks that its next try wants to hold, one an item.
+        is_due: whether there are some among them that it has not stood in line for.
+        is_held: whether it holds the others.
+    """
+
+    def __init__(self, contended: Contended) -> None:
+        self.entities: set[str] = set()
+        self.is_due = False
+        self.is_held = False
+        self._contended = contended
+        self._stood_aside = False
+        self._has_waited = False
+
+    def check(self, places: Sequence[Place]) -> None:
+        """Stand aside where others are in line for an item that is to be read: nothing is sent, the try ends here.
+
+        Raises:
+            UnitConflict: names the items; the next try has its turn at them.
+        """
+        wanted = {entity_of(*_named(place)): place for place in places}
+        missing = {entity: place for entity, place in wanted.items() if self._is_missing(entity)}
+        if missing:
+            self._stood_aside = True
+            self._want(missing)
+            raise UnitConflict(_named(place) for place in missing.values())
+
+    def _is_missing(self, entity: str) -> bool:
+        return entity in self._contended and entity not in self.entities
+
+    def met(self, error: TicketLockError) -> bool:
+        """Take in what a try has ended with; whether it was one, and did not only stand aside."""
+        if self._stood_aside:
+            self._stood_aside = False
+            return False
+        if isinstance(error, UnitConflict):
+            met = [entity_of(table, key) for table, key in error.keys]
+            self._contended.add(met)
+            self._want(met)
+        return True
+
+    def _want(self, entities: Iterable[str]) -> None:
+        self.is_due |= not self.entities.issuperset(entities)
+        self.entities.update(entities)
+
+    def wishes(self, timeout_ms: int) -> dict[str, Any]:
+        """What to acquire, as ``acquire_all`` wants it."""
+        self.is_due = self.is_held = self._has_waited = False
+        return {
+            "entities": sorted(self.entities),
+            "namespace": NAMESPACE,
+            "record_wait": timeout_ms / 1_000,
+            # A call within a call stands in no line behind itself.
+            "reentrant": True,
+            "on_wait": self._waits,
+        }
+
+    def _waits(self, _: object) -> None:
+        self._has_waited = True
+
+    def has_come(self) -> None:
+        """Take in that all of it is held."""
+        self.is_held = True
+        if not self._has_waited:
+            self._contended.forget(self.entities)
+
+    def is_missed(self, error: TicketLockError) -> None:
+        """Take in that it did not come: the next try does without."""
+        _log.warning("a unit goes on without its turn at %s: %s", ", ".join(sorted(self.entities)), error)
+
+
+def entity_of(table: str, key: Mapping[str, Any]) -> str:
+    """The lock that stands for an item: one of several items' where it is shared by chance.
+
+    Args:
+        table: the table's name.
+        key: in Python values.
+    """
+    parts = [str(part) if isinstance(part, str | Decimal) else repr(part) for part in key.values()]
+    entity = "/".join([table, *parts])
+    if len(entity.encode()) <= _ENTITY_BYTES:
+        return entity
+    return f"{table}/{hashlib.sha256(entity.encode()).hexdigest()}"
+
+
+def _named(place: Place) -> tuple[str, dict[str, Any]]:
+    return place.table.name, PYTHON.back(place.key) or {}

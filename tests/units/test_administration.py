@@ -1,0 +1,347 @@
+"""What operators ask of the records of units, and do to one of them."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+from kit.deaths import dies
+from kit.engines import engine_names, first_on
+from kit.units import (
+    MARK,
+    THREADS_ONLY,
+    Books,
+    Key,
+    Killed,
+    Party,
+    UnitsWorld,
+    dumped,
+    make_table,
+    some_account,
+    some_name,
+)
+
+from ticketlock.errors import InvalidUnitRequest, UnitRolledBack
+from ticketlock.units import OpenUnit, Outcome, Record
+from ticketlock.units._administration import Settled, Shown, Standing, look, open_units, roll_back, settle
+from ticketlock.units._heads import Heads
+from ticketlock.units._marks import Marks
+
+IN_MEMORY_FIRST = pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
+pytestmark = [IN_MEMORY_FIRST]
+
+LEASE_S, MARGIN_S, COPIES_S = 60, 5, 600
+SET, NOUGHT = "SET balance = :n", {":n": 0}
+# Nothing packs it: it does not fit into the record.
+LONG = random.Random(0).randbytes(8_000)
+NOBODYS, OTHER = "01K9AA0000SA1M0SPPS3EJ8KYB", "01K9AA0000SA1M0SPPS3EJ8KYC"
+HEAD = {
+    "state": "rolledBack",
+    "rev": 0,
+    "born": 1,
+    "leaseUntilMs": 1,
+    "finalMs": 1,
+    "by": OTHER,
+    "attempt": "1",
+    "pieces": 1,
+}
+MARKS = Marks("_tlu")
+
+
+@pytest.fixture
+def keys(books: Books) -> list[Key]:
+    return [books.account(), books.account()]
+
+
+def killed(world: UnitsWorld, keys: list[Key], *, is_committed: bool, **more: object) -> str:
+    """The id of a unit that sets both to nought, and dies before its decision or after it: both are marked."""
+    ann = world.party()
+    unit = ann.begin(engine="marked")
+    for key in keys:
+        unit.update(ann.accounts, key, "SET balance = :n, noise = :noise", {**NOUGHT, ":noise": more.get("noise", 0)})
+    dies(ann, len(keys) + 1, is_sent=is_committed)
+    with pytest.raises(Killed):
+        unit.commit()
+    return unit.id
+
+
+def marks(books: Books, keys: list[Key]) -> int:
+    return sum(MARK in (books.raw("accounts", key) or {}) for key in keys)
+
+
+def balances(books: Books, keys: list[Key]) -> list[int]:
+    return [books.balance(key) for key in keys]
+
+
+def opened(party: Party, unit: str) -> OpenUnit | None:
+    return next((each for each in party.units.open_units() if each.unit == unit), None)
+
+
+def looked(party: Party, unit: str) -> Shown | None:
+    return party.units._performer.follow(look(Heads(party.books.tables["units"]), MARKS, unit))
+
+
+def settled(party: Party, unit: str) -> Settled:
+    return party.units._performer.follow(settle(Heads(party.books.tables["units"]), MARKS, unit))
+
+
+def rolled_back(party: Party, unit: str) -> Settled:
+    return party.units._performer.follow(roll_back(Heads(party.books.tables["units"]), MARKS, unit))
+
+
+def standings(party: Party, unit: str) -> list[Standing]:
+    shown = looked(party, unit)
+    assert shown is not None
+    assert shown.items is not None
+    return [each.standing for each in shown.items]
+
+
+def keys_of(told: Settled) -> list[Key]:
+    return [{name: value["S"] for name, value in entry.key.items()} for entry in told.ended]
+
+
+def test_both_faces_list_what_is_open_and_repair_what_no_record_leads_to(books: Books, ann: Party) -> None:
+    books.write("units", {"unit": NOBODYS, "row": "head", **HEAD})
+    told = opened(ann, NOBODYS)
+    assert told is not None
+    assert (told.state, told.rolled_back_by, told.items) == (Outcome.ROLLED_BACK, OTHER, None)
+    key = books.account()
+    books.write("accounts", {**key, "balance": 1, MARK: {"unit": NOBODYS, "kind": "write"}})
+    for write in (False, True):
+        (found,) = [each for each in ann.units.repair(ann.accounts, write=write) if each.key == key]
+        assert (found.unit, found.record, found.action) == (NOBODYS, Record.ROLLED_BACK, "unmarked")
+        assert marks(books, [key]) == (not write)
+    books.onlooker.delete_item(TableName=books.tables["units"], Key=dumped({"unit": NOBODYS, "row": "head"}))
+
+
+class TestAList:
+    @THREADS_ONLY
+    def test_has_a_unit_from_its_first_mark_until_it_is_closed(self, ann: Party, ben: Party, keys: list[Key]) -> None:
+        seen = []
+        ann.line.between["TransactWriteItems"] = lambda: seen.append(opened(ben, unit.id))
+        with ann.begin(engine="marked", name=some_name()) as unit:
+            for key in keys:
+                unit.update(ann.accounts, key, SET, NOUGHT)
+        (told,) = seen
+        assert told is not None
+        assert (told.state, told.items, told.is_closed) == (Outcome.PENDING, 2, False)
+        assert opened(ben, unit.id) is None
+
+    @THREADS_ONLY
+    def test_has_the_oldest_first_with_their_ages_and_leases(
+        self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+    ) -> None:
+        first = killed(units_world, keys, is_committed=True)
+        books.clock.advance(30)
+        second = killed(units_world, [books.account()], is_committed=False)
+        books.clock.advance(90)
+        mine = [each for each in ben.units.open_units() if each.unit in (first, second)]
+        assert [each.unit for each in mine] == [first, second]
+        committed, pending = mine
+        assert (committed.state, committed.lease_ends_in_s) == (Outcome.COMMITTED, None)
+        assert committed.age_s == pytest.approx(120, abs=3)
+        assert committed.ended_for_s == pytest.approx(120, abs=3)
+        assert (pending.state, pending.ended_for_s) == (Outcome.PENDING, None)
+        assert pending.lease_ends_in_s == pytest.approx(-30, abs=4)
+
+    @THREADS_ONLY
+    def test_counts_items_that_stand_in_rows_of_their_own_and_does_not_where_these_are_gone(
+        self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+    ) -> None:
+        unit = killed(units_world, keys, is_committed=True, noise=LONG)
+        told = opened(ben, unit)
+        assert told is not None
+        assert told.items == 2
+        for row in books.everything()["units"]:
+            if row["unit"] == unit and row["row"].startswith("w#"):
+                key = dumped({name: row[name] for name in ("unit", "row")})
+                books.onlooker.delete_item(TableName=books.tables["units"], Key=key)
+        told = opened(ben, unit)
+        assert told is not None
+        assert told.items is None
+
+    @THREADS_ONLY
+    def test_leaves_out_what_no_unit_has_written_and_tells_it(
+        self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        unit = killed(units_world, keys, is_committed=True)
+        books.write("units", {"unit": "0", "row": "head", "state": "new", "rev": 1})
+        told: list[InvalidUnitRequest] = []
+        heads = Heads(books.tables["units"])
+        found = ben.units._performer.follow(open_units(heads, told.append))
+        assert unit in [each.unit for each in found]
+        assert any('"unit": {"S": "0"}' in str(each) for each in told)
+        assert opened(ben, "0") is None
+        assert any('"unit": {"S": "0"}' in message for message in caplog.messages)
+        books.onlooker.delete_item(TableName=books.tables["units"], Key=dumped({"unit": "0", "row": "head"}))
+
+
+@THREADS_ONLY
+class TestALook:
+    def test_tells_which_marks_stand(self, units_world: UnitsWorld, ben: Party, keys: list[Key]) -> None:
+        unit = killed(units_world, keys, is_committed=True)
+        assert standings(ben, unit) == [Standing.THERE] * 2
+        ben.units.get(ben.accounts, keys[0])
+        with ben.begin() as one:
+            one.update(ben.accounts, keys[0], SET, {":n": 1})
+        assert sorted(each.value for each in standings(ben, unit)) == ["off", "there"]
+        settled(ben, unit)
+        assert sorted(each.value for each in standings(ben, unit)) == ["off", "off, written"]
+
+    def test_tells_marks_of_others_and_what_no_unit_has_written(
+        self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+    ) -> None:
+        unit = killed(units_world, keys, is_committed=True)
+        for key, strange in zip(keys, ({"unit": NOBODYS, "kind": "write"}, "a secret"), strict=True):
+            books.write("accounts", {**(books.raw("accounts", key) or {}), MARK: strange})
+        assert set(standings(ben, unit)) == {Standing.OF_ANOTHER, Standing.STRANGE}
+
+    def test_tells_tables_that_are_gone(self, books: Books, units_world: UnitsWorld, ben: Party) -> None:
+        ann, gone = units_world.party(), f"{books.tables['accounts']}-gone"
+        make_table(books.onlooker, gone, {"id": "S"})
+        unit = ann.begin(engine="marked")
+        unit.put(ann.units.table(gone), some_account())
+        dies(ann, 1, is_sent=True)
+        with pytest.raises(Killed):
+            unit.commit()
+        books.onlooker.delete_table(TableName=gone)
+        assert standings(ben, unit.id) == [Standing.NO_TABLE]
+
+    def test_writes_nothing(self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]) -> None:
+        unit = killed(units_world, keys, is_committed=False)
+        books.clock.advance(LEASE_S + MARGIN_S)
+        before = books.everything()
+        assert standings(ben, unit) == [Standing.THERE] * 2
+        assert books.everything() == before
+
+
+@THREADS_ONLY
+class TestSettling:
+    def test_finishes_one_that_is_committed(
+        self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+    ) -> None:
+        unit = killed(units_world, keys, is_committed=True)
+        told = settled(ben, unit)
+        assert told.outcome is Outcome.COMMITTED
+        assert sorted(map(str, keys_of(told))) == sorted(map(str, keys))
+        assert (marks(books, keys), balances(books, keys)) == (0, [0, 0])
+        assert settled(ben, unit).ended == []
+
+    def test_closes_it_ten_minutes_after_its_end(
+        self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+    ) -> None:
+        unit = killed(units_world, keys, is_committed=True)
+        settled(ben, unit)
+        assert opened(ben, unit) is not None
+        books.clock.advance(COPIES_S + MARGIN_S)
+        assert settled(ben, unit).outcome is Outcome.COMMITTED
+        assert opened(ben, unit) is None
+        assert settled(ben, unit).outcome is Outcome.COMMITTED
+
+    def test_rolls_one_back_whose_lease_is_over(
+        self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+    ) -> None:
+        unit = killed(units_world, keys, is_committed=False)
+        books.clock.advance(LEASE_S + MARGIN_S)
+        told = settled(ben, unit)
+        assert (told.outcome, len(told.ended)) == (Outcome.ROLLED_BACK, 2)
+        assert (marks(books, keys), balances(books, keys)) == (0, [100, 100])
+
+    def test_leaves_one_alone_whose_lease_runs(
+        self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+    ) -> None:
+        unit = killed(units_world, keys, is_committed=False)
+        before = books.everything()
+        assert settled(ben, unit).outcome is Outcome.PENDING
+        assert books.everything() == before
+
+    def test_tells_what_is_decided_where_an_item_cannot_be_finished(
+        self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+    ) -> None:
+        unit = killed(units_world, keys, is_committed=True)
+        books.write("accounts", {**(books.raw("accounts", keys[0]) or {}), MARK: "a secret"})
+        told = settled(ben, unit)
+        assert told.outcome is Outcome.COMMITTED
+        assert isinstance(told.failed, InvalidUnitRequest)
+
+
+@THREADS_ONLY
+class TestRollingBack:
+    def test_ends_one_whose_lease_runs_and_takes_its_marks_off(
+        self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+    ) -> None:
+        unit = killed(units_world, keys, is_committed=False)
+        told = rolled_back(ben, unit)
+        assert told.outcome is Outcome.ROLLED_BACK
+        assert sorted(map(str, keys_of(told))) == sorted(map(str, keys))
+        assert (marks(books, keys), balances(books, keys)) == (0, [100, 100])
+        assert ben.units.outcome(unit=unit) is Outcome.ROLLED_BACK
+        again = rolled_back(ben, unit)
+        assert (again.outcome, again.ended) == (Outcome.ROLLED_BACK, [])
+
+    def test_is_refused_to_one_that_is_committed_and_finishes_nothing(
+        self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+    ) -> None:
+        unit = killed(units_world, keys, is_committed=True)
+        before = books.everything()
+        assert rolled_back(ben, unit).outcome is Outcome.COMMITTED
+        assert books.everything() == before
+
+    def test_at_any_request_of_a_unit_that_runs_it_is_either_rolled_back_or_committed_whole(
+        self, books: Books, units_world: UnitsWorld, ben: Party
+    ) -> None:
+        ends = set()
+        for number in range(1, 9):
+            keys: list[Key] = [books.account(), books.account()]
+            outcome, is_told_so = self.rolled_back_before(number, units_world.party(), ben, keys)
+            assert is_told_so == (outcome is Outcome.ROLLED_BACK)
+            if outcome is not Outcome.FORGOTTEN:
+                assert marks(books, keys) == 0
+                assert balances(books, keys) == ([100, 100] if outcome is Outcome.ROLLED_BACK else [0, 0])
+            ends.add(outcome)
+        assert ends >= {Outcome.ROLLED_BACK, Outcome.COMMITTED}
+
+    def rolled_back_before(self, number: int, ann: Party, ben: Party, keys: list[Key]) -> tuple[Outcome, bool]:
+        """What is told of a unit that is rolled back before its n-th request, and whether it has noticed."""
+        unit = ann.begin(engine="marked")
+        told: list[Settled] = []
+        before_the_nth(ann, number, lambda: told.append(rolled_back(ben, unit.id)))
+        for key in keys:
+            unit.update(ann.accounts, key, SET, NOUGHT)
+        try:
+            unit.commit()
+        except UnitRolledBack:
+            return told[0].outcome, True
+        return told[0].outcome if told else Outcome.COMMITTED, False
+
+
+@THREADS_ONLY
+@pytest.mark.parametrize("ask", [looked, settled, rolled_back])
+def test_what_is_no_id_is_refused_before_anything_is_sent(ann: Party, ask: Callable[[Party, str], object]) -> None:
+    refused = pytest.raises(InvalidUnitRequest, match=r"unit is .*; allowed: the `id` of a unit")
+
+    def asked() -> None:
+        with refused:
+            ask(ann, "unit-42")
+
+    assert ann.sends(asked) == []
+
+
+@THREADS_ONLY
+def test_a_unit_without_a_record_is_forgotten_and_nothing_is_written(books: Books, ann: Party) -> None:
+    before = books.everything()
+    assert looked(ann, NOBODYS) is None
+    assert {settled(ann, NOBODYS).outcome, rolled_back(ann, NOBODYS).outcome} == {Outcome.FORGOTTEN}
+    assert books.everything() == before
+
+
+def before_the_nth(party: Party, number: int, do: Callable[[], object]) -> None:
+    """Do something before its n-th request from now on."""
+    seen = 0
+
+    def before(**_: object) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == number:
+            do()
+
+    party.client.meta.events.register_first("before-call.dynamodb", before)

@@ -1,0 +1,339 @@
+"""Calls that met others stand in line for the items, in arrival order, in place of back-off. The line is advice."""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from boto3.dynamodb.types import Binary
+from kit.engines import Engine, engine_named, first_on
+from kit.places import until
+from kit.units import some_name
+from units.own_tables import OwnTables
+
+from ticketlock import InvalidUnitRequest, LockClient, aio, create_table
+from ticketlock.units import COMMITTED, Unit, Units, UnitTable
+from ticketlock.units._turns import NAMESPACE, Contended, entity_of
+
+PATIENCE_S = 30
+
+
+@pytest.fixture(scope="module", params=first_on("memory", ["memory", "ministack"]))  # moto is for one thread
+def engine(request: pytest.FixtureRequest, url_of: Callable[[str], str]) -> Iterator[Engine]:
+    with engine_named(request.param, url_of) as named:
+        yield named
+
+
+@pytest.fixture
+def lock_table(tables: OwnTables) -> Iterator[str]:
+    name = f"locks-{some_name()}"
+    create_table(name, client=tables.client)
+    yield name
+    tables.client.delete_table(TableName=name)
+
+
+@pytest.fixture
+def locks(tables: OwnTables, lock_table: str) -> Iterator[LockClient]:
+    with LockClient(lock_table, client=tables.engine.client()) as locks:
+        yield locks
+
+
+@pytest.fixture
+def units(tables: OwnTables, locks: LockClient) -> Units:
+    return tables.units(locks=locks)
+
+
+@pytest.fixture
+def entity(tables: OwnTables, name: str) -> str:
+    return entity_of(tables.accounts, {"id": name})
+
+
+def add_one(unit: Unit, accounts: UnitTable, name: str) -> None:
+    unit.update(accounts, {"id": name}, "SET balance = balance + :n", {":n": 1})
+
+
+def others_write(units: Units, accounts: UnitTable, name: str) -> None:
+    with units.begin() as unit:
+        add_one(unit, accounts, name)
+
+
+def meets_others(units: Units, accounts: UnitTable, name: str) -> None:
+    """A call whose first try meets somebody else, and whose second one does not."""
+    tried = []
+
+    @units.transactional(tries=2)
+    def count(*, unit: Unit) -> None:
+        tried.append(unit.id)
+        add_one(unit, accounts, name)
+        if len(tried) == 1:
+            others_write(units, accounts, name)
+
+    count()
+    assert len(tried) == 2
+
+
+def holders(locks: LockClient, entity: str) -> int:
+    item = locks.inspect(entity, namespace=NAMESPACE).item
+    return 0 if item is None else len(item.holders)
+
+
+def waiters(locks: LockClient, entity: str) -> int:
+    return len(locks.inspect(entity, namespace=NAMESPACE).rows)
+
+
+def test_the_next_try_of_a_call_that_met_others_holds_the_lock_of_the_item(
+    tables: OwnTables, units: Units, accounts: UnitTable, locks: LockClient, name: str, entity: str
+) -> None:
+    held = []
+
+    @units.transactional()
+    def count(*, unit: Unit) -> None:
+        held.append(holders(locks, entity))
+        add_one(unit, accounts, name)
+        if len(held) == 1:
+            others_write(units, accounts, name)
+
+    count()
+    assert held == [0, 1]
+    assert tables.balance(name) == 102
+    assert holders(locks, entity) == 0
+
+
+def test_of_several_items_all(
+    tables: OwnTables, units: Units, accounts: UnitTable, locks: LockClient, name: str, entity: str
+) -> None:
+    other_name, held = some_name(), []
+    other_entity = entity_of(tables.accounts, {"id": other_name})
+    tables.write({"id": other_name, "balance": 100})
+
+    @units.transactional()
+    def count(*, unit: Unit) -> None:
+        held.append((holders(locks, entity), holders(locks, other_entity)))
+        for at, each in enumerate((name, other_name)):
+            add_one(unit, accounts, each)
+            if len(held) == at + 1:
+                others_write(units, accounts, each)
+
+    count()
+    assert held == [(0, 0), (1, 0), (1, 1)]
+    assert (holders(locks, entity), holders(locks, other_entity)) == (0, 0)
+
+
+@pytest.fixture
+def in_line(units: Units, accounts: UnitTable, locks: LockClient, name: str, entity: str) -> Iterator[Any]:
+    """What runs while the call of another thread has its turn, and a third one waits behind it, so that it is known."""
+    go_on, pool = threading.Event(), ThreadPoolExecutor(2)
+    its_turn, tried = threading.Event(), []
+
+    @units.transactional()
+    def first(*, unit: Unit) -> None:
+        tried.append(unit.id)
+        add_one(unit, accounts, name)
+        if len(tried) == 1:
+            others_write(units, accounts, name)
+        else:
+            its_turn.set()
+            assert go_on.wait(PATIENCE_S)
+
+    def behind() -> None:
+        with locks.acquire(entity, namespace=NAMESPACE):
+            pass
+
+    before = locks.acquire(entity, namespace=NAMESPACE)
+    done = [pool.submit(first)]
+    until_waiting(locks, entity, 1)
+    done.append(pool.submit(behind))
+    until_waiting(locks, entity, 2)
+    before.release()
+    assert its_turn.wait(PATIENCE_S)
+    yield go_on
+    go_on.set()
+    for each in done:
+        each.result(PATIENCE_S)
+    pool.shutdown()
+
+
+def until_waiting(locks: LockClient, entity: str, count: int) -> None:
+    until(lambda: waiters(locks, entity) == count, f"a line of {count}")
+
+
+def test_a_call_that_comes_meanwhile_stands_aside_and_that_is_no_try(
+    tables: OwnTables, units: Units, accounts: UnitTable, locks: LockClient, name: str, entity: str, in_line: Any
+) -> None:
+    seen: list[Any] = []
+
+    @units.transactional(tries=1)
+    def count(*, unit: Unit) -> None:
+        seen.append(holders(locks, entity))
+        add_one(unit, accounts, name)
+        seen.append("has read")
+
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(count)
+        until_waiting(locks, entity, 2)
+        in_line.set()
+        done.result(PATIENCE_S)
+    assert seen == [1, 1, "has read"]
+    assert tables.balance(name) == 103
+
+
+def test_one_that_stood_aside_and_whose_turn_does_not_come_in_time_runs_all_the_same(
+    tables: OwnTables, units: Units, accounts: UnitTable, name: str, in_line: Any
+) -> None:
+    @units.transactional(tries=1, timeout=0)
+    def count(*, unit: Unit) -> None:
+        add_one(unit, accounts, name)
+
+    count()
+    assert tables.balance(name) == 102
+    assert not in_line.is_set()
+
+
+def test_nobody_stands_aside_for_a_read_that_the_commit_does_not_rest_on(
+    units: Units, accounts: UnitTable, name: str, in_line: Any
+) -> None:
+    @units.transactional(tries=1, isolation=COMMITTED)
+    def read(*, unit: Unit) -> Any:
+        return unit.get(accounts, {"id": name})
+
+    assert read()["balance"] == 101
+    assert not in_line.is_set()
+
+
+def test_an_item_that_nobody_waits_for_any_more_is_read_at_once(
+    tables: OwnTables, units: Units, accounts: UnitTable, name: str
+) -> None:
+    meets_others(units, accounts, name)
+    runs = []
+
+    @units.transactional(tries=1)
+    def count(*, unit: Unit) -> None:
+        runs.append(unit.id)
+        add_one(unit, accounts, name)
+
+    count()
+    assert len(runs) == 1
+    assert tables.balance(name) == 103
+
+
+def test_a_call_whose_turn_does_not_come_in_time_runs_again_all_the_same(
+    tables: OwnTables, locks: LockClient, name: str, entity: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    units = tables.units(locks=locks, timeout=0)
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(locks.acquire, entity, namespace=NAMESPACE).result(PATIENCE_S)
+        meets_others(units, units.table(tables.accounts), name)
+        assert other.is_held()
+    assert tables.balance(name) == 102
+    assert "a unit goes on without its turn" in caplog.text
+
+
+def test_without_a_table_of_locks_it_runs_again_all_the_same(
+    tables: OwnTables, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with LockClient("no-such-table", client=tables.engine.client()) as locks:
+        units = tables.units(locks=locks)
+        meets_others(units, units.table(tables.accounts), name)
+    assert tables.balance(name) == 102
+    assert "there is no table 'no-such-table'" in caplog.text
+
+
+def test_a_turn_that_is_lost_refuses_nothing(
+    tables: OwnTables, units: Units, accounts: UnitTable, locks: LockClient, name: str, entity: str
+) -> None:
+    tried = []
+
+    @units.transactional()
+    def count(*, unit: Unit) -> str:
+        tried.append(unit.id)
+        add_one(unit, accounts, name)
+        if len(tried) == 1:
+            others_write(units, accounts, name)
+        else:
+            item = locks.inspect(entity, namespace=NAMESPACE).item
+            assert item is not None
+            locks.table.force_release(locks.lock(entity, NAMESPACE), item.holders[0].fencing_token)
+        return "done"
+
+    assert count() == "done"
+    assert tables.balance(name) == 102
+
+
+def test_a_call_within_a_call_does_not_wait_for_itself(
+    tables: OwnTables,
+    units: Units,
+    accounts: UnitTable,
+    locks: LockClient,
+    name: str,
+    entity: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tried: list[int] = []
+
+    @units.transactional()
+    def count(*, unit: Unit) -> None:
+        tried.append(holders(locks, entity))
+        if len(tried) == 2:
+            meets_others(units, accounts, name)
+        add_one(unit, accounts, name)
+        if len(tried) == 1:
+            others_write(units, accounts, name)
+
+    count()
+    assert tried == [0, 1]
+    assert tables.balance(name) == 104
+    assert caplog.text == ""
+
+
+def test_threads_that_update_one_item_need_few_tries(
+    tables: OwnTables, units: Units, accounts: UnitTable, name: str
+) -> None:
+    threads, each, runs = 8, 5, []
+
+    @units.transactional(tries=100)
+    def count(*, unit: Unit) -> None:
+        add_one(unit, accounts, name)
+        runs.append(unit.id)
+
+    def several() -> None:
+        for _ in range(each):
+            count()
+
+    with ThreadPoolExecutor(threads) as pool:
+        for done in [pool.submit(several) for _ in range(threads)]:
+            done.result(PATIENCE_S)
+    assert tables.balance(name) == 100 + threads * each
+    assert len(runs) <= 2.5 * threads * each
+
+
+def test_what_is_no_client_of_locks_is_refused(tables: OwnTables, lock_table: str) -> None:
+    none: list[Any] = [lock_table, tables.client]
+    for no_locks in none:
+        with pytest.raises(InvalidUnitRequest, match=r"locks is .* allowed: a LockClient"):
+            tables.units(locks=no_locks)
+        with pytest.raises(InvalidUnitRequest, match=r"locks is .* allowed: a LockClient"):
+            aio.Units(tables.units_name, locks=no_locks)
+
+
+class TestEntities:
+    def test_the_key_is_readable(self) -> None:
+        assert entity_of("orders", {"customer": "ann", "at": Decimal("7.5")}) == "orders/ann/7.5"
+        assert entity_of("blobs", {"id": Binary(b"\x01\xff")}) == r"blobs/Binary(b'\x01\xff')"
+
+    @pytest.mark.parametrize(("size", "is_readable"), [(1_017, True), (1_018, False), (2_048, False)])
+    def test_a_longer_one_than_a_lock_may_be_called_is_hashed(self, size: int, is_readable: bool) -> None:
+        entity = entity_of("orders", {"id": "x" * size})
+        assert (entity == f"orders/{'x' * size}") == is_readable
+        assert len(entity) <= 1_024
+        assert entity != entity_of("orders", {"id": "x" * (size - 1) + "y"})
+
+
+class TestWhatIsContended:
+    def test_of_too_many_items_the_oldest_are_forgotten(self) -> None:
+        contended = Contended()
+        for number in range(1_000):
+            contended.add([str(number)])
+        contended.add(["0", "another"])
+        assert ["0" in contended, "1" in contended, "2" in contended] == [True, False, True]

@@ -1,0 +1,113 @@
+"""The handler of the deployed sweeper: how long it sweeps, what it emits, what it returns."""
+
+import json
+from typing import Any
+
+import of_units.sweeper as function
+import pytest
+from kit.deaths import dies
+from kit.units import Books, Killed, Party, UnitsWorld, some_account
+
+LEFT_S, LEASE_S, MARGIN_S = 300, 60, 5
+EMITTED = {
+    "ClosedUnits": "closed",
+    "CommittedUnfinished": "unfinished",
+    "FinishedItems": "finished",
+    "OldestOpenUnitAge": "oldest_ms",
+    "OpenUnits": "open",
+    "RolledBackByOthers": "rolled_back",
+}
+
+
+def in_memory(test: Any) -> Any:
+    """Threads alone, on the quickest engine."""
+    for name, value in (("units_engine", "memory"), ("units_kind", "threads")):
+        test = pytest.mark.parametrize(name, [value], indirect=True)(test)
+    return test
+
+
+class Context:
+    """What Lambda tells a function of its call."""
+
+    def __init__(self, left_s: float) -> None:
+        self._left_ms = int(1_000 * left_s)
+
+    def get_remaining_time_in_millis(self) -> int:
+        return self._left_ms
+
+
+@pytest.fixture(autouse=True)
+def named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "Transactions")
+    monkeypatch.delenv("POWERTOOLS_METRICS_DISABLED", raising=False)
+
+
+@pytest.fixture
+def sweeper(ben: Party, monkeypatch: pytest.MonkeyPatch) -> Party:
+    """Who sweeps."""
+    monkeypatch.setattr(function, "units", lambda: ben.units)
+    return ben
+
+
+def left(world: UnitsWorld, number: int) -> None:
+    """Units that were killed before their decisions, whose leases are over."""
+    for _ in range(number):
+        ann = world.party()
+        unit = ann.begin(engine="marked")
+        unit.update(ann.accounts, world.books.account(), "SET balance = :n", {":n": 0})
+        unit.put(ann.accounts, {**some_account(), "balance": 0})
+        dies(ann, 2, is_sent=False)
+        with pytest.raises(Killed):
+            unit.commit()
+    world.books.clock.advance(LEASE_S + MARGIN_S)
+
+
+@in_memory
+def test_it_sweeps_the_table_to_its_end_and_leaves_nothing_of_its_own(
+    books: Books, units_world: UnitsWorld, sweeper: Party
+) -> None:
+    left(units_world, 3)
+    told = function.handler({}, Context(LEFT_S))
+    assert (told["rolled_back"], told["is_whole"]) == (3, True)
+    scanned = {sent.parameters["Segment"] for sent in sweeper.line.sent if sent.operation == "Scan"}
+    assert scanned == set(range(function.PARTS))
+    assert [row for row in books.everything()["units"] if row["unit"] == "sweep"] == []
+
+
+@in_memory
+@pytest.mark.parametrize(("passed_s", "is_whole"), [(LEFT_S - function.RESERVE_S - MARGIN_S, True), (LEFT_S, False)])
+def test_it_stops_when_what_is_left_of_its_time_is_the_reserve(
+    books: Books, units_world: UnitsWorld, sweeper: Party, passed_s: float, is_whole: bool
+) -> None:
+    left(units_world, 3)
+    sweeper.line.between["DeleteItem"] = lambda: books.clock.advance(passed_s)
+    told = function.handler({}, Context(LEFT_S))
+    assert (told["is_whole"], told["rolled_back"]) == (is_whole, 3 if is_whole else 1)
+
+
+@in_memory
+@pytest.mark.parametrize("number", [0, 2])
+@pytest.mark.usefixtures("sweeper")
+def test_it_emits_all_of_it_in_each_pass(
+    units_world: UnitsWorld, number: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left(units_world, number)
+    told = function.handler({}, Context(LEFT_S))
+    assert told["rolled_back"] >= number
+    [line] = [each for each in map(json.loads, capsys.readouterr().out.splitlines()) if "_aws" in each]
+    assert {name: line[name] for name in EMITTED} == {name: [float(told[field])] for name, field in EMITTED.items()}
+    assert (line["StoppedSweeps"], line["service"]) == ([float(not told["is_whole"])], "Transactions")
+    [emitted] = line["_aws"]["CloudWatchMetrics"]
+    assert {metric["Name"] for metric in emitted["Metrics"]} == {*EMITTED, "StoppedSweeps"}
+    assert (emitted["Namespace"], emitted["Dimensions"]) == ("ticketlock", [["service"]])
+
+
+def test_its_client_is_one_that_units_take_and_has_a_connection_for_every_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TABLE_NAME", "units")
+    monkeypatch.setenv("PREFIX", "_mine")
+    made = function.units.__wrapped__()
+    config: Any = made._performer.client.meta.config
+    assert config.max_pool_connections == function.PARTS * function.REQUESTS_A_PART
+    assert made._settings.marks.prefix == "_mine"

@@ -1,0 +1,221 @@
+"""Sweeps of a part of the table at a time, and sweeps whose time is bounded: nothing is left, nothing begins anew."""
+
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from kit.deaths import dies
+from kit.engines import engine_names, first_on
+from kit.units import MARK, THREADS_ONLY, Books, Key, Killed, Party, UnitsWorld, some_account
+
+from ticketlock.errors import InvalidUnitRequest, TableRefused
+from ticketlock.units import Swept
+
+pytestmark = [
+    THREADS_ONLY,
+    pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True),
+]
+
+LEASE_S, COPIES_S, MARGIN_S, LONG_S = 60, 600, 5, 30
+PARTS = 4
+FILLER_BYTES = 390_000
+
+
+@pytest.fixture(autouse=True)
+def empty(books: Books) -> None:
+    """What other tests have left is forgotten."""
+    for row in books.everything()["units"]:
+        key = {name: {"S": row[name]} for name in ("unit", "row")}
+        books.onlooker.delete_item(TableName=books.tables["units"], Key=key)
+
+
+def left(world: UnitsWorld, *keys: Key, is_committed: bool = False, inserts: bool = True) -> None:
+    """A unit that sets accounts to zero and makes another one, and whose process dies around its decision."""
+    ann = world.party()
+    unit = ann.begin(engine="marked")
+    for key in keys:
+        unit.update(ann.accounts, key, "SET balance = :n", {":n": 0})
+    if inserts:
+        unit.put(ann.accounts, {**some_account(), "balance": 0})
+    # What is absent is marked by a transaction.
+    dies(ann, len(keys) + 1, is_sent=is_committed)
+    with pytest.raises(Killed):
+        unit.commit()
+
+
+def filled(books: Books, rows: int) -> None:
+    """Make the table longer than a page, by what is no record of a unit."""
+    for number in range(rows):
+        books.write("units", {"unit": f"name#{number}", "row": "receipt", "data": "x" * FILLER_BYTES})
+
+
+def scans(party: Party) -> list[Any]:
+    return [sent.parameters for sent in party.line.sent if sent.operation == "Scan"]
+
+
+def marks(books: Books) -> int:
+    return sum(MARK in item for item in books.everything()["accounts"])
+
+
+def places(books: Books) -> list[Any]:
+    """The rows about how far sweeps have come."""
+    return [row for row in books.everything()["units"] if row["unit"] == "sweep"]
+
+
+def test_in_parts_it_does_what_it_does_in_one(books: Books, units_world: UnitsWorld, ben: Party) -> None:
+    for _ in range(8):
+        left(units_world, books.account())
+    books.clock.advance(LEASE_S + MARGIN_S)
+    assert ben.units.sweep(parts=PARTS) == Swept(rolled_back=8, finished=16, open=8)
+    assert marks(books) == 0
+    books.clock.advance(COPIES_S + MARGIN_S)
+    assert ben.units.sweep(parts=PARTS) == Swept(closed=8)
+    assert {(scan["Segment"], scan["TotalSegments"]) for scan in scans(ben)} == {(part, PARTS) for part in range(PARTS)}
+
+
+def test_it_stops_when_its_time_is_over_and_the_next_goes_on_there(
+    books: Books, units_world: UnitsWorld, ben: Party
+) -> None:
+    for _ in range(5):
+        left(units_world, books.account())
+    books.clock.advance(LEASE_S + MARGIN_S)
+    swept = []
+    for _ in range(5):
+        # It takes long to delete what only holds a place: the last thing that it does about a unit.
+        ben.line.between["DeleteItem"] = lambda: books.clock.advance(LONG_S)
+        swept.append(ben.units.sweep(timeout=LONG_S / 2))
+    assert [each.rolled_back for each in swept] == [1, 1, 1, 1, 1]
+    # It knows only afterwards that the last one was the last.
+    assert [each.is_whole for each in swept[:4]] == [False] * 4
+    assert (marks(books), ben.line.operations.count("BatchGetItem")) == (0, 5)
+
+
+def test_after_the_end_it_begins_at_the_beginning(books: Books, units_world: UnitsWorld, ben: Party) -> None:
+    for _ in range(2):
+        left(units_world, books.account())
+    books.clock.advance(LEASE_S + MARGIN_S)
+    ben.line.between["DeleteItem"] = lambda: books.clock.advance(LONG_S)
+    assert not ben.units.sweep(timeout=LONG_S / 2).is_whole
+    assert len(places(books)) == 1
+    assert ben.units.sweep(timeout=LONG_S).is_whole
+    assert places(books) == []
+    books.clock.advance(COPIES_S + MARGIN_S)
+    assert ben.units.sweep(timeout=LONG_S) == Swept(closed=2)
+
+
+def test_each_part_goes_on_at_its_own_place(books: Books, units_world: UnitsWorld, ben: Party) -> None:
+    for _ in range(12):
+        left(units_world, books.account())
+    books.clock.advance(LEASE_S + MARGIN_S)
+    # The tests' parties have one connection: the first part that has anything to do uses up the time.
+    for _ in range(30):
+        ben.line.between["DeleteItem"] = lambda: books.clock.advance(LONG_S)
+        if ben.units.sweep(parts=2, timeout=LONG_S / 2).is_whole and marks(books) == 0:
+            break
+        ben.line.between.clear()
+        ben.units.sweep(parts=2, timeout=LONG_S)
+    assert marks(books) == 0
+
+
+def test_one_that_is_killed_has_kept_how_far_it_came(books: Books, units_world: UnitsWorld, ann: Party) -> None:
+    filled(books, 9)
+    dying = units_world.party()
+    dies(dying, 3, "Scan", is_sent=False)
+    with pytest.raises(Killed):
+        dying.units.sweep(timeout=LONG_S)
+    third = scans(dying)[2]["ExclusiveStartKey"]
+    assert ann.units.sweep(timeout=LONG_S).is_whole
+    assert scans(ann)[0]["ExclusiveStartKey"] == third
+
+
+def test_without_a_time_out_it_reads_the_whole_table(books: Books, units_world: UnitsWorld, ann: Party) -> None:
+    filled(books, 9)
+    dying = units_world.party()
+    dies(dying, 3, "Scan", is_sent=False)
+    with pytest.raises(Killed):
+        dying.units.sweep(timeout=LONG_S)
+    assert ann.units.sweep().is_whole
+    assert "ExclusiveStartKey" not in scans(ann)[0]
+
+
+def test_a_unit_with_many_items_may_be_left_half_finished_and_the_next_one_finishes_it(
+    books: Books, units_world: UnitsWorld, ben: Party
+) -> None:
+    left(units_world, *(books.account() for _ in range(103)), is_committed=True, inserts=False)
+    assert marks(books) == 103
+    # Before its second hundred.
+    ben.line.between["UpdateItem"] = lambda: books.clock.advance(LONG_S)
+    stopped = ben.units.sweep(timeout=LONG_S / 2)
+    assert (stopped.unfinished, stopped.open) == (1, 1)
+    assert marks(books) == 3
+    assert ben.units.sweep(timeout=LONG_S) == Swept(finished=3, open=1)
+    assert marks(books) == 0
+
+
+def test_a_part_that_cannot_be_read_does_not_keep_the_others_from_being_swept(
+    books: Books, units_world: UnitsWorld, ben: Party
+) -> None:
+    for _ in range(12):
+        left(units_world, books.account())
+    books.clock.advance(LEASE_S + MARGIN_S)
+
+    def refuses(params: Any, **_: Any) -> None:
+        if b'"Segment": 1' in params["body"] if isinstance(params["body"], bytes) else '"Segment": 1' in params["body"]:
+            raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "not this one"}}, "Scan")
+
+    ben.client.meta.events.register("before-call.dynamodb.Scan", refuses)
+    before = marks(books)
+    with pytest.raises(TableRefused, match="not this one"):
+        ben.units.sweep(parts=2)
+    assert 0 < marks(books) < before
+
+
+@pytest.mark.parametrize("after", ["nonsense", {"unit": "a"}, {"unit": 1, "row": "head"}], ids=str)
+def test_a_strange_place_is_no_place(books: Books, units_world: UnitsWorld, ben: Party, after: Any) -> None:
+    books.write("units", {"unit": "sweep", "row": "part#0of1", "after": after})
+    left(units_world, books.account())
+    books.clock.advance(LEASE_S + MARGIN_S)
+    assert ben.units.sweep(timeout=LONG_S).rolled_back == 1
+    assert places(books) == []
+
+
+class TestWhatItTells:
+    def test_how_old_the_oldest_unit_is_that_is_on_its_way(
+        self, books: Books, units_world: UnitsWorld, ben: Party
+    ) -> None:
+        left(units_world, books.account())
+        books.clock.advance(20)
+        left(units_world, books.account())
+        swept = ben.units.sweep(parts=PARTS)
+        assert (swept.open, swept.unfinished) == (2, 0)
+        assert 20_000 <= swept.oldest_ms <= 20_000 + 1_000 * MARGIN_S
+
+    def test_nothing_of_units_that_only_wait_for_late_copies(
+        self, books: Books, units_world: UnitsWorld, ben: Party
+    ) -> None:
+        left(units_world, books.account(), is_committed=True)
+        books.clock.advance(LEASE_S)
+        assert ben.units.sweep() == Swept(finished=2, open=1)
+
+    def test_that_a_committed_unit_could_not_be_finished(
+        self, books: Books, units_world: UnitsWorld, ben: Party
+    ) -> None:
+        left(units_world, books.account(), is_committed=True)
+        books.clock.advance(LEASE_S)
+
+        def refuses(**_: Any) -> None:
+            raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "BatchGetItem")
+
+        ben.client.meta.events.register("before-call.dynamodb.BatchGetItem", refuses)
+        swept = ben.units.sweep()
+        assert (swept.unfinished, swept.open, swept.finished) == (1, 1, 0)
+        assert swept.oldest_ms >= LEASE_S * 1_000
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("parts", 0), ("parts", 33), ("parts", True), ("timeout", -1), ("timeout", 901)]
+)
+def test_bad_input_is_refused_by_its_field_and_nothing_is_sent(ben: Party, field: str, value: Any) -> None:
+    with pytest.raises(InvalidUnitRequest, match=field):
+        ben.units.sweep(**{field: value})
+    assert ben.line.sent == []
