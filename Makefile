@@ -18,7 +18,7 @@ NODE_PACKAGES   := node_modules/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install check lint types template secrets audit test verify verify-rest docs demo bench bench-peer engines soak proof replay local local-down aws wheel clean
+.PHONY: help install check lint types synth secrets template audit test verify verify-rest docs demo bench bench-peer engines soak proof replay local local-down aws wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -38,7 +38,7 @@ $(NODE_PACKAGES): package.json package-lock.json
 	@touch $@
 
 check: lint ## lint, formatting, types, no secret in a tracked file, and the synthesised template
-	@$(MAKE) --no-print-directory --jobs=2 types template secrets
+	@$(MAKE) --no-print-directory --jobs=2 types synth secrets
 
 # The parts of `check`, two at a time.
 lint: install
@@ -46,7 +46,7 @@ lint: install
 	$(BIN) -m ruff format --check
 types: install
 	$(BIN) -m mypy
-template: install
+synth: install
 	$(LOCAL) check-template
 secrets: install
 	$(LOCAL) check-secrets
@@ -65,6 +65,9 @@ verify-rest: install ## what `make test` leaves to `make verify`
 docs: install ## the reference of the Python API, into build/reference
 	$(BIN) -W error -m pdoc --template-directory docs/reference --docformat google --output-directory build/reference \
 		ticketlock ticketlock.aio ticketlock.errors ticketlock.testing ticketlock.units
+
+template: install ## a plain CloudFormation template with its functions' code, into build/template
+	JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=18,20 JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION=true $(LOCAL) template
 
 wheel: install ## the package for pip, into dist
 	$(BIN) -m build --wheel --no-isolation --outdir $(DIST)
