@@ -136,6 +136,7 @@ ONE_OF_EACH = {
     "infra/ticketlock_local/cloud/aws-cli-requirements.txt": "awscli",
     "benchmarks/clients-peer-requirements.txt": "python-dynamodb-lock",
     "benchmarks/peer-requirements.txt": "state-machine-semaphore",
+    "benchmarks/units-peer-requirements.txt": "flask-cors",
     "package-lock.json": "aws-cdk",
 }
 

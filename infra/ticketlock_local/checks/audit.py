@@ -27,6 +27,7 @@ _PINNED = (
     "infra/ticketlock_local/cloud/aws-cli-requirements.txt",
     "benchmarks/clients-peer-requirements.txt",
     "benchmarks/peer-requirements.txt",
+    "benchmarks/units-peer-requirements.txt",
 )
 
 
