@@ -26,7 +26,7 @@ from ticketlock.units._rows import TIME_CHECK
 from ticketlock.units._settings import Settings
 from ticketlock.units._sweeping import Swept
 from ticketlock.units._tables import Tables, UnitTable
-from ticketlock.units._terms import Engine, HeldLock, Terms
+from ticketlock.units._terms import Engine, HeldLock, Terms, Under
 from ticketlock.units._transactional import AGAIN, TRANSACTIONAL, Wishes
 from ticketlock.units._turns import Contended, Locks, Turn, check_locks
 from ticketlock.units._verbs import Verbs
@@ -150,6 +150,7 @@ class Units:
         name: None = None,
         isolation: Isolation = SERIALIZABLE,
         timeout: Seconds | None = None,
+        under: Under | None = None,
     ) -> Callable[[Callable[..., Coroutine[Any, Any, R]]], Callable[..., Coroutine[Any, Any, R]]]: ...
 
     @overload
@@ -161,6 +162,7 @@ class Units:
         name: Key,
         isolation: Isolation = SERIALIZABLE,
         timeout: Seconds | None = None,
+        under: Under | None = None,
     ) -> Callable[[Callable[..., Coroutine[Any, Any, R]]], Callable[..., Coroutine[Any, Any, R | None]]]: ...
 
     def transactional(
@@ -171,6 +173,7 @@ class Units:
         name: Key | None = None,
         isolation: Isolation = SERIALIZABLE,
         timeout: Seconds | None = None,
+        under: Under | None = None,
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Decorate a coroutine function: each call is a unit; see ``ticketlock.units.Units.transactional``.
 
@@ -179,7 +182,7 @@ class Units:
                 whose result is one more awaitable, or an iterator, of which nothing has run and nothing is committed.
             InvalidUnitRequest: as of ``ticketlock.units.Units``.
         """
-        wishes = Wishes(tries, unit_as, name, isolation, timeout)
+        wishes = Wishes(tries, unit_as, name, isolation, timeout, under)
         wishes.check(self._settings, self._clocks)
 
         def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
