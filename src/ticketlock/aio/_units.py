@@ -239,6 +239,41 @@ class Units:
         """Items of one instant, outside of any unit; see ``Unit.get_all``."""
         return await self.begin(isolation=isolation).get_all(wanted)
 
+    async def query(
+        self,
+        table: UnitTable,
+        key_condition: Any,
+        *,
+        filter: Any = None,
+        values: Mapping[str, Any] | None = None,
+        names: Mapping[str, str] | None = None,
+        index: str | None = None,
+        after: Mapping[str, Any] | None = None,
+        limit: int | None = None,
+        forward: bool = True,
+        isolation: Isolation = COMMITTED,
+    ) -> list[dict[str, Any]]:
+        """The items of a range, outside of any unit; see ``Unit.query``.
+
+        At ``SERIALIZABLE`` they are checked once more at the end, as by a unit that reads nothing else.
+
+        Raises:
+            UnitConflict: others have changed them meanwhile, at ``SERIALIZABLE``.
+            InvalidUnitRequest, UnitContended, TableError: as of ``Unit.query``.
+        """
+        async with self.begin(isolation=isolation) as unit:
+            return await unit.query(
+                table,
+                key_condition,
+                filter=filter,
+                values=values,
+                names=names,
+                index=index,
+                after=after,
+                limit=limit,
+                forward=forward,
+            )
+
     async def outcome(self, *, name: str | None = None, unit: str | None = None) -> Outcome:
         """What has become of a name, or of a unit by its id."""
         return await self._performer.follow(self._settings.outcome(name, unit))
