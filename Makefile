@@ -13,6 +13,9 @@ WORKERS ?= 4
 # Where the wheel goes.
 DIST ?= dist
 
+# Where the site goes.
+SITE ?= build/site
+
 PYTHON_PACKAGES := $(VENV)/.installed
 NODE_PACKAGES   := node_modules/.installed
 
@@ -62,9 +65,11 @@ verify: test verify-rest ## test, then all the other tests
 verify-rest: install ## what `make test` leaves to `make verify`
 	$(BIN) -m pytest --numprocesses $(WORKERS) -m "verify and not always"
 
-docs: install ## the reference of the Python API, into build/reference
-	$(BIN) -W error -m pdoc --template-directory docs/reference --docformat google --output-directory build/reference \
-		ticketlock ticketlock.aio ticketlock.errors ticketlock.testing ticketlock.units
+docs: install ## the site: the pages, and the reference of the Python API from its docstrings, into build/site
+	rm -rf $(SITE)
+	$(BIN) -m sphinx --fail-on-warning --keep-going --quiet --builder html --conf-dir docs/site \
+		--doctree-dir $(SITE)/.doctrees . $(SITE)
+	rm -r $(SITE)/.doctrees
 
 template: install ## a plain CloudFormation template with its functions' code, into build/template
 	JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=18,20 JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION=true $(LOCAL) template
