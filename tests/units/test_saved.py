@@ -214,6 +214,16 @@ class TestTheEndOfASavedUnit:
         assert rows(books, name) == ["head"]
         assert "expiresAt" in (books.raw("units", {"unit": name, "row": "head"}) or {})
 
+    def test_a_sweep_does_not_take_it_for_one_that_is_stuck(self, books: Books, ann: Party, account: Key) -> None:
+        books.clock.advance(10 * A_DAY_S)
+        for _ in range(2):
+            ann.units.sweep()
+            books.clock.advance(603)
+        saved(ann, account)
+        books.clock.advance(3_600)
+        swept = ann.units.sweep()
+        assert (swept.open >= 1, swept.oldest_ms) == (True, 0)
+
     def test_nobody_says_what_became_of_one_whose_record_is_gone(
         self, books: Books, ann: Party, ben: Party, account: Key
     ) -> None:
