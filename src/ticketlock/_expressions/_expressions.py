@@ -56,6 +56,7 @@ class Expressions:
         key_condition: the key condition of a Query, or None.
         looks_at: the top-level attributes that the condition and the update name; each once, sorted.
         touches: the top-level attributes that the update changes, each once.
+        filters_by: the top-level attributes that the filter names, each once, sorted.
 
     Raises:
         ExpressionInvalid: an expression is invalid, or a placeholder is undefined or unused.
@@ -75,7 +76,7 @@ class Expressions:
             if complaint is not None:
                 raise ExpressionInvalid(f"Invalid {kind}: {complaint}")
         self.key_condition, self.update = plan.key_condition, plan.update
-        self.looks_at, self.touches = plan.looks_at, plan.touches
+        self.looks_at, self.touches, self.filters_by = plan.looks_at, plan.touches, plan.filters_by
 
     def value(self, value: Value) -> Found:
         """The value of a ``:value`` placeholder."""
