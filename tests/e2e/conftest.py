@@ -43,7 +43,7 @@ def cloud(guarded_emulator: Emulator) -> Cloud:
     failing = _failing_function(endpoint)
     context = {"poll": str(POLL_S), "removal_policy": "destroy", "targets": failing}
     outputs = deploy(guarded_emulator, context=context)
-    _allow_answers_on_everything(endpoint)
+    allow_answers_on_everything(endpoint)
     _check_that_it_guards(endpoint, outputs["TableName"])
     return _warmed_up(Cloud(endpoint, outputs, failing_function=failing))
 
@@ -53,7 +53,7 @@ def beside(guarded_emulator: Emulator) -> Mapping[str, Cloud]:
     """The locks of the stack that is deployed beside the ready-made one, by name."""
     endpoint = guarded_emulator.endpoint
     outputs = deploy(guarded_emulator, app=_BESIDE, stack="TicketlockBeside")
-    _allow_answers_on_everything(endpoint)
+    allow_answers_on_everything(endpoint)
     clouds = {}
     for name in ("Polling", "ShortLease"):
         own = {key.removeprefix(name): value for key, value in outputs.items() if key.startswith((name, "Example"))}
@@ -115,7 +115,7 @@ def _failing_function(endpoint: str) -> str:
     return str(created["FunctionArn"])
 
 
-def _allow_answers_on_everything(endpoint: str) -> None:
+def allow_answers_on_everything(endpoint: str) -> None:
     """Widen the resources of SendTask actions, and not the actions.
 
     The stack allows them on its machines, as the CDK does itself. The emulator wants them on "*": a request names its
