@@ -5,14 +5,19 @@ from types import TracebackType
 from typing import Any, Self
 
 from ticketlock.aio._to_the_end import ToTheEnd
+from ticketlock.units._asked import in_python
+from ticketlock.units._before_and_after import item_after, item_before
 from ticketlock.units._low_level import LowLevelVerbs, Reply
+from ticketlock.units._queries import items_found
 from ticketlock.units._reading import Isolation
+from ticketlock.units._settings import keep_ms
 from ticketlock.units._tables import UnitTable
 from ticketlock.units._values import PYTHON
-from ticketlock.units._verbs import Verbs, item_after, item_before
+from ticketlock.units._verbs import Verbs
 from ticketlock.wire._requests import ForkingSteps
 
 Follow = Callable[[ForkingSteps[Any]], Coroutine[Any, Any, Any]]
+Seconds = Any
 
 
 class Unit:
@@ -23,12 +28,12 @@ class Unit:
     end, which ``Units.close`` waits for. The unit is over from then on.
 
     Attributes:
-        id: its name in what it writes.
+        id: its name; of one that was resumed, that under which it was saved.
         client: the same unit in the words of the low-level API.
     """
 
     def __init__(self, verbs: Verbs, follow: Follow, to_the_end: ToTheEnd) -> None:
-        self.id = verbs.terms.unit
+        self.id = verbs.terms.id
         self._verbs = verbs
         self._follow = follow
         self._to_the_end = to_the_end
@@ -52,6 +57,25 @@ class Unit:
     ) -> list[dict[str, Any] | None]:
         """Several items of one instant, up to 100 of them in one request; of more, each 100."""
         found: list[dict[str, Any] | None] = await self._follow(self._verbs.get(wanted, isolation, PYTHON))
+        return found
+
+    async def query(
+        self,
+        table: UnitTable,
+        key_condition: Any,
+        *,
+        filter: Any = None,
+        values: Mapping[str, Any] | None = None,
+        names: Mapping[str, str] | None = None,
+        index: str | None = None,
+        after: Mapping[str, Any] | None = None,
+        limit: int | None = None,
+        forward: bool = True,
+        isolation: Isolation | None = None,
+    ) -> list[dict[str, Any]]:
+        """The items of one partition that a key condition finds, with the unit's own writes, in order."""
+        given = in_python(key_condition, filter, values, names, index, after, limit, forward)
+        found: list[dict[str, Any]] = await self._follow(items_found(self._verbs.query(table, given, isolation)))
         return found
 
     async def put(
@@ -123,6 +147,12 @@ class Unit:
         """Forget everything; nothing was written. A second time does nothing."""
         await self._end(self._verbs.rollback(), "to roll back")
 
+    async def save(self, *, keep_for: Seconds = 86_400) -> str:
+        """Hand the unit on, for ``Units.resume``; this object is over. Returns its id."""
+        with self._verbs.life.telling():
+            saved: str = await self._follow(self._verbs.save(keep_ms(keep_for)))
+        return saved
+
     async def __aenter__(self) -> Self:
         await self._follow(self._verbs.begin())
         return self
@@ -151,6 +181,11 @@ class UnitClient:
     async def transact_get_items(self, **parameters: Any) -> Reply:
         """Up to 100 items of one instant."""
         reply: Reply = await self._follow(self._verbs.transact_get_items(parameters))
+        return reply
+
+    async def query(self, **parameters: Any) -> Reply:
+        """One page of the items of a range."""
+        reply: Reply = await self._follow(self._verbs.query(parameters))
         return reply
 
     async def put_item(self, **parameters: Any) -> Reply:

@@ -141,6 +141,17 @@ class Units:
         )
         return self._unit(terms)[0]
 
+    async def resume(self, unit: str) -> Unit:
+        """Go on with a saved unit, for ``async with``; see ``ticketlock.units.Units.resume``."""
+        resumed = await self._performer.follow(self._settings.resume(self._clocks, self._tables, unit))
+        made, verbs = self._unit(resumed.terms)
+        verbs.goes_on(resumed)
+        return made
+
+    async def rollback(self, unit: str) -> Outcome:
+        """End a unit, wherever it is; see ``ticketlock.units.Units.rollback``."""
+        return await self._performer.follow(self._settings.roll_back(unit))
+
     @overload
     def transactional(
         self,
@@ -238,6 +249,41 @@ class Units:
     ) -> list[dict[str, Any] | None]:
         """Items of one instant, outside of any unit; see ``Unit.get_all``."""
         return await self.begin(isolation=isolation).get_all(wanted)
+
+    async def query(
+        self,
+        table: UnitTable,
+        key_condition: Any,
+        *,
+        filter: Any = None,
+        values: Mapping[str, Any] | None = None,
+        names: Mapping[str, str] | None = None,
+        index: str | None = None,
+        after: Mapping[str, Any] | None = None,
+        limit: int | None = None,
+        forward: bool = True,
+        isolation: Isolation = COMMITTED,
+    ) -> list[dict[str, Any]]:
+        """The items of a range, outside of any unit; see ``Unit.query``.
+
+        At ``SERIALIZABLE`` they are checked once more at the end, as by a unit that reads nothing else.
+
+        Raises:
+            UnitConflict: others have changed them meanwhile, at ``SERIALIZABLE``.
+            InvalidUnitRequest, UnitContended, TableError: as of ``Unit.query``.
+        """
+        async with self.begin(isolation=isolation) as unit:
+            return await unit.query(
+                table,
+                key_condition,
+                filter=filter,
+                values=values,
+                names=names,
+                index=index,
+                after=after,
+                limit=limit,
+                forward=forward,
+            )
 
     async def outcome(self, *, name: str | None = None, unit: str | None = None) -> Outcome:
         """What has become of a name, or of a unit by its id."""
