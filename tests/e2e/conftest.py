@@ -87,7 +87,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
         told = run_script(deploy_it, env=env, folder=folder)
         # What the last of the commands prints.
         outputs = {each["OutputKey"]: each["OutputValue"] for each in json.loads(told[told.index("\n[") :])}
-        _allow_answers_on_everything(endpoint)
+        allow_answers_on_everything(endpoint)
         _check_that_it_guards(endpoint, outputs["TableName"])
         yield _warmed_up(Cloud(endpoint, {**outputs, "ExampleFunctionArn": works}))
 
