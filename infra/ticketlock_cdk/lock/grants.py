@@ -156,7 +156,9 @@ def grant_use(grantee: Grantee, *, table: dynamodb.ITable, machines: Sequence[sf
 
 def grant_fence(grantee: Grantee, *, table: dynamodb.ITable) -> iam.Grant:
     """Let a task of a workflow check, in its own transactions, that a lock is held; and read or write no lock."""
-    grant = _on_table(grantee, table, ("dynamodb:ConditionCheckItem",), _LOCKS_ONLY)
+    # A check always names its key, so that nothing has to demand it.
+    no_session: dict[str, dict[str, object]] = {"ForAllValues:StringNotLike": {"dynamodb:LeadingKeys": [SESSIONS]}}
+    grant = _on_table(grantee, table, ("dynamodb:ConditionCheckItem",), no_session)
     return grant if table.encryption_key is None else grant.combine(let_read(grantee.grantable, table.encryption_key))
 
 
