@@ -83,8 +83,9 @@ bench: install ## what a lock costs, how fast it is handed over, under load, bes
 	$(BIN) benchmarks/clients.py
 	PYTHONPATH=tests $(BIN) benchmarks/units_cost.py
 
-bench-peer: install ## the hand-over beside that of another lock, from PyPI
+bench-peer: install ## beside others, as published: the hand-over between executions, units of work (with Java and Maven)
 	$(BIN) benchmarks/peer.py
+	PYTHONPATH=tests $(BIN) benchmarks/units_peer.py
 
 engines: install ## the contract on every engine, dynoxide too where cargo can build it
 	PYTHONPATH=tests $(BIN) -m tools.every_engine --numprocesses $(WORKERS)

@@ -50,9 +50,9 @@ def test_for_how_long_it_is_kept() -> None:
     assert says("docs/units-table.md", "a day after it was closed")
 
 
-def test_when_a_sweep_looks_again() -> None:
+def test_when_a_sweep_checks_a_unit_again() -> None:
     assert _sweeping.COPIES_COME_WITHIN_MS == 10 * 60_000
-    assert says("docs/units.md", "It looks again ten minutes after a unit has ended")
+    assert says("docs/units.md", "It checks a unit again ten minutes after the unit has ended")
 
 
 def test_the_attributes_that_units_add() -> None:

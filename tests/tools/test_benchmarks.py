@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -9,11 +10,15 @@ from pathlib import Path
 
 import pytest
 from capacity_units import verdict
+from counting_proxy import counting_proxy
 from differences import Subject, answer, exact_limit, same_token, write_units
 from kit.capacity_units import Billed, MeteredWorld, life_of_a_lock
 from kit.engines import Engine, engine_named
+from ticketlock_local.engines.emulator import Emulator
 
+from ticketlock import LockClient, create_table
 from ticketlock.testing import Fault
+from ticketlock.wire._sdk import make_client
 
 pytestmark = pytest.mark.verify("tests no part of the product")
 
@@ -68,3 +73,18 @@ def test_an_endpoint_that_nobody_listens_on_is_told_in_a_sentence() -> None:
     done = subprocess.run(command, env=environment | keys, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr == 'Could not connect to the endpoint URL: "http://127.0.0.1:9/"\n'
+
+
+def test_the_proxy_between_a_client_and_an_engine_counts_each_request_and_what_it_costs(emulator: Emulator) -> None:
+    with counting_proxy(emulator.endpoint) as proxy:
+        client = make_client(endpoint_url=proxy.url)
+        name = f"locks-{uuid.uuid4().hex}"
+        create_table(name, client=client)
+        with LockClient(name, client=client) as locks:
+            locks.acquire("order-42").release()
+            proxy.counts()
+            locks.acquire("order-42").release()
+            counted = proxy.counts()
+        assert dict(counted.requests) == {"UpdateItem": 2}
+        assert (counted.write_units, counted.read_units) == (2, None)
+        assert not proxy.counts().requests

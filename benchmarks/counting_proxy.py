@@ -1,0 +1,154 @@
+"""A proxy in a process of its own: counts what passes, asks for capacity units, and delays as a network would.
+
+    with counting_proxy("http://127.0.0.1:8000") as proxy:
+        client = boto3.client("dynamodb", endpoint_url=proxy.url)
+        proxy.delay(0.005)
+        ...
+        proxy.counts()
+
+It reads commands from its standard input, answers each with one line, and ends with its standard input. aiohttp speaks
+HTTP on both sides.
+"""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+WRITES = frozenset({"BatchWriteItem", "DeleteItem", "PutItem", "TransactWriteItems", "UpdateItem"})
+_READS = frozenset({"BatchGetItem", "GetItem", "Query", "Scan", "TransactGetItems"})
+# Of a connection, or of the length and the checksum that a body has which is changed here.
+_NOT_FORWARDED = frozenset(
+    {"connection", "content-length", "host", "keep-alive", "server", "transfer-encoding", "x-amz-crc32"}
+)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What passed since it was asked last.
+
+    Attributes:
+        requests: of each operation.
+        write_units, read_units: as the engine told them; None where it told none.
+    """
+
+    requests: Mapping[str, int]
+    write_units: float | None
+    read_units: float | None
+
+    @property
+    def in_all(self) -> int:
+        """Requests."""
+        return sum(self.requests.values())
+
+
+@dataclass(frozen=True)
+class CountingProxy:
+    """One that runs."""
+
+    url: str
+    _process: "subprocess.Popen[str]"
+
+    def delay(self, seconds: float) -> None:
+        """From now on each request waits so long before it goes on to the engine."""
+        self._say(f"delay {seconds}")
+
+    def counts(self) -> Counts:
+        """What has passed since the last time; the next ones begin at zero."""
+        told = self._say("counts")
+        return Counts(told["requests"], told["write_units"], told["read_units"])
+
+    def _say(self, command: str) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(command, file=self._process.stdin, flush=True)
+        return json.loads(self._process.stdout.readline())
+
+
+@contextmanager
+def counting_proxy(engine_url: str) -> Iterator[CountingProxy]:
+    """Start one before an engine, and end it."""
+    command = [sys.executable, str(Path(__file__)), engine_url]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            yield CountingProxy(f"http://127.0.0.1:{int(process.stdout.readline())}", process)
+        finally:
+            process.stdin.close()
+
+
+@dataclass
+class _Passing:
+    """What is counted, and how long requests wait."""
+
+    engine_url: str
+    session: aiohttp.ClientSession
+    delay_s: float = 0
+    requests: Counter[str] = field(default_factory=Counter)
+    units: dict[bool, float | None] = field(default_factory=lambda: {True: None, False: None})
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """One request, and its answer."""
+        body, operation = await request.read(), request.headers.get("x-amz-target", "").rpartition(".")[2]
+        self.requests[operation] += 1
+        if operation in WRITES | _READS:
+            # No engine here asks whether the signature is that of the body.
+            body = json.dumps({**json.loads(body), "ReturnConsumedCapacity": "TOTAL"}).encode()
+        if self.delay_s:
+            await asyncio.sleep(self.delay_s)
+        headers = {name: value for name, value in request.headers.items() if name.lower() not in _NOT_FORWARDED}
+        async with self.session.request(request.method, self.engine_url, headers=headers, data=body) as answer:
+            content = await answer.read()
+            told = {name: value for name, value in answer.headers.items() if name.lower() not in _NOT_FORWARDED}
+        if answer.status == 200 and operation in WRITES | _READS:
+            reply = json.loads(content)
+            self._note(operation in WRITES, reply.pop("ConsumedCapacity", None))
+            # As it would be to somebody who has not asked for units.
+            content = json.dumps(reply).encode()
+        return web.Response(status=answer.status, headers=told, body=content)
+
+    def _note(self, writes: bool, told: Any) -> None:
+        if told:
+            units = sum(each["CapacityUnits"] for each in ([told] if isinstance(told, dict) else told))
+            self.units[writes] = (self.units[writes] or 0) + units
+
+    def command(self, line: str) -> object:
+        """What one line asks for."""
+        if line.startswith("delay "):
+            self.delay_s = float(line.removeprefix("delay "))
+            return None
+        told = {
+            "requests": dict(self.requests),
+            "write_units": self.units[True],
+            "read_units": self.units[False],
+        }
+        self.requests, self.units = Counter(), {True: None, False: None}
+        return told
+
+
+async def _serve(engine_url: str) -> None:
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(connector=connector, auto_decompress=False) as session:
+        passing = _Passing(engine_url, session)
+        runner = web.ServerRunner(web.Server(passing.handle), shutdown_timeout=0.1)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        print(runner.addresses[0][1], flush=True)
+        while line := await asyncio.to_thread(sys.stdin.readline):
+            print(json.dumps(passing.command(line.strip())), flush=True)
+        await runner.cleanup()
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve(sys.argv[1]))

@@ -1,0 +1,45 @@
+"""moto's DynamoDB behind HTTP, for other processes: says its port, and ends with its standard input."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from installed import installed
+
+_REQUIREMENTS = Path(__file__).with_name("units-peer-requirements.txt")
+
+
+@contextmanager
+def moto_server() -> Iterator[str]:
+    """Start one, and end it: its URL.
+
+    Raises:
+        LocalCloudError: what its server needs cannot be installed.
+    """
+    command = [sys.executable, str(Path(__file__)), str(installed("moto-server", _REQUIREMENTS))]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        finally:
+            process.stdin.close()
+
+
+def _serve(folder: str) -> None:
+    sys.path.append(folder)
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    print(server.get_host_and_port()[1], flush=True)
+    sys.stdin.read()
+    server.stop()
+
+
+if __name__ == "__main__":
+    _serve(sys.argv[1])
