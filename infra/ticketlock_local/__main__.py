@@ -11,7 +11,7 @@ _COMMANDS = {
     "up": ("cloud.local", "up", "start an emulator, deploy to it and leave it running"),
     "down": ("cloud.local", "down", "stop what `up` started"),
     "demo": ("demo.run", "main", "show workflows that wait for each other"),
-    "diagrams": ("diagrams.files", "write", "draw the diagrams of docs/how-it-works.md anew"),
+    "diagrams": ("diagrams.files", "write", "draw the diagrams and charts of the docs anew"),
     "check-template": ("checks.template_check", "check_template", "synthesise and lint the template"),
     "check-secrets": ("checks.secrets_check", "check_secrets", "look for secrets among the tracked files"),
     "audit": ("checks.audit", "audit", "ask for known vulnerabilities of what is pinned"),

@@ -41,6 +41,7 @@ from ticketlock.errors import (
 )
 from ticketlock.locks._claim import Claim
 from ticketlock.locks._create_table import create_table
+from ticketlock.locks._fence import Fence
 from ticketlock.locks._inspect import LockSummary
 from ticketlock.locks._lock_table import LockTable
 from ticketlock.locks._names import LockName
@@ -54,6 +55,7 @@ __all__ = [
     "ClientClosed",
     "ConditionFailed",
     "EventBudgetExceeded",
+    "Fence",
     "Grant",
     "InvalidLockRequest",
     "InvalidUnitRequest",

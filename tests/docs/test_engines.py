@@ -17,7 +17,7 @@ def pinned(package: str, file: str) -> str:
 def test_the_engines_that_were_compared_are_those_that_are_pinned() -> None:
     crate, _, version = dynoxide._CRATE[0].partition("@")
     assert f"`{crate}` {version}" in text(PAGE)
-    (heads, *_) = rows(PAGE, "Where they differ")
+    (heads, *_) = rows(PAGE, "Where the engines differ")
     assert heads[2:] == [
         f"moto {pinned('moto', 'requirements.txt')}",
         "ours, in memory",

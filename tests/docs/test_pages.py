@@ -28,17 +28,19 @@ PAGES = (
     "docs/pessimistic.md",
     "docs/units.md",
 )
+KEYS = {"orders": {"id": "S"}, "accounts": {"id": "S"}, "lines": {"order": "S", "number": "N"}}
 OF_UNITS = "from ticketlock.units import"
 
 
 def make_tables(dynamodb: Any) -> None:
-    """What the pages speak of beside what they make: orders, and the accounts of two people."""
-    for name in ("orders", "accounts"):
+    """What the pages speak of beside what they make: orders and their lines, and the accounts of two people."""
+    for name, keys in KEYS.items():
+        roles = zip(keys, ("HASH", "RANGE"), strict=False)
         dynamodb.create_table(
             TableName=name,
             BillingMode="PAY_PER_REQUEST",
-            AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
-            KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": key, "AttributeType": kind} for key, kind in keys.items()],
+            KeySchema=[{"AttributeName": key, "KeyType": role} for key, role in roles],
         )
     for name in ("ann", "ben"):
         dynamodb.put_item(TableName="accounts", Item={"id": {"S": name}, "balance": {"N": "100"}})
@@ -74,7 +76,7 @@ def test_the_python_of_a_page_runs(page: str, request: pytest.FixtureRequest, mo
         if OF_UNITS in text(page):
             make_tables(dynamodb)
             create_units_table("units", client=dynamodb)
-            for name in ("orders", "accounts", "units"):
+            for name in (*KEYS, "units"):
                 request.addfinalizer(partial(dynamodb.delete_table, TableName=name))
         monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", endpoint)
     blocks = python_blocks(page)

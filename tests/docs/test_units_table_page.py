@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from boto3.dynamodb.conditions import Key as KeyOf
 from kit.deaths import dies
 from kit.pages import blocks, rows, text
 from kit.units import Books, Key, Killed, Party, UnitsWorld, some_account, some_name
@@ -123,9 +124,11 @@ class TestThePermissions:
             ben.units.get(ben.accounts, item)
         ben.units.get_all([(ben.accounts, item) for item in ids])
         assert used_by(ben) == {("GetItem", "accounts"), ("GetItem", "units")}
+        for item in ids:
+            ben.units.query(ben.accounts, KeyOf("id").eq(item["id"]))
         ben.units.get_all([(ben.accounts, item) for item in ids], isolation=UNCOMMITTED)
         assert {action for action, _ in used_by(ben)} <= granted("ReadBesideUnits")
-        assert granted("ReadBesideUnits") == {"BatchGetItem", "DescribeTable", "GetItem"}
+        assert granted("ReadBesideUnits") == {"BatchGetItem", "DescribeTable", "GetItem", "Query"}
 
     def test_of_readers_are_not_enough_to_be_serializable(
         self, books: Books, units_world: UnitsWorld, ben: Party

@@ -6,7 +6,7 @@ import pytest
 from expressions.asked import item_of, nested, wire
 
 from ticketlock._expressions._errors import ItemInvalid, ItemTooBig
-from ticketlock._expressions._schemas import KeyAttribute, LocalIndex, Schema, check_item, size_of_update
+from ticketlock._expressions._schemas import Index, KeyAttribute, Schema, check_item, size_of_update
 from ticketlock._expressions._values import MAX_ITEM_BYTES, size_of
 
 DESCRIPTION = {
@@ -184,7 +184,7 @@ def test_entries_in_local_indexes_count_with_the_item(projection: dict[str, Any]
         ],
     }
     schema = Schema.described(description)
-    assert [type(index) for index in schema.local_indexes] == [LocalIndex]
+    assert [type(index) for index in schema.local_indexes] == [Index]
     keys = {"pk": "x", "sk": "y", "grade": "a"}
     beside = size_of(item_of(**keys))
     # Of all but the keys, as much as fits beside the keys twice.

@@ -155,13 +155,14 @@ class Everything:
             alarm_topic=self.topic,
         )
         self.functions = [each for each in self.lock.node.find_all() if isinstance(each, Function)]
-        self.starter, self.client, self.operator = (
+        self.starter, self.client, self.operator, self.task = (
             Role(stack, name, assumed_by=ServicePrincipal("ecs-tasks.amazonaws.com"))
-            for name in ("Starter", "Client", "Operator")
+            for name in ("Starter", "Client", "Operator", "Task")
         )
         self.lock.grant_start_execution(self.starter)
         self.lock.grant_use(self.client)
         self.lock.grant_read(self.operator)
+        self.lock.grant_fence(self.task)
         self.synthesised = Synthesised(stack)
 
 

@@ -68,7 +68,7 @@ def test_a_workflow_with_a_fragment_may_use_the_lock_and_start_executions_of_it(
 
 
 @pytest.mark.verify("the same templates with one of the CDK's feature flags")
-@pytest.mark.parametrize("grant", ["grant_use", "grant_start_execution", "grant_read"])
+@pytest.mark.parametrize("grant", ["grant_use", "grant_start_execution", "grant_read", "grant_fence"])
 def test_nor_does_it_where_each_statement_of_a_function_is_a_policy(grant, outdir, synthesise):
     stack = Stack(App(outdir=outdir, context={SEPARATE: True}), "Test")
     target = function(stack)

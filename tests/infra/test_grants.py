@@ -130,12 +130,28 @@ def test_an_operator_lists_attributes_that_it_names_and_of_these_no_secret(every
     }
 
 
+def test_a_task_may_check_that_a_lock_is_held_and_nothing_else(everything, found, table, key):
+    allowed = granted(found, everything.task)
+    assert set(allowed) == {"dynamodb:ConditionCheckItem"} | READS_THE_KEY
+    assert allowed["dynamodb:ConditionCheckItem"] == {
+        "Action": "dynamodb:ConditionCheckItem",
+        "Effect": "Allow",
+        "Resource": table,
+        "Condition": {
+            "ForAllValues:StringNotLike": {"dynamodb:LeadingKeys": ["session#*"]},
+            "Null": {"dynamodb:LeadingKeys": "false"},
+        },
+    }
+    assert allowed["kms:Decrypt"]["Resource"] == key
+
+
 @pytest.mark.verify("a stack of its own, synthesised")
 def test_a_table_without_a_key_of_its_own_needs_none(stack, synthesise):
     lock = TicketLock(stack, "Lock")
     role = iam.Role(stack, "Client", assumed_by=iam.ServicePrincipal("ecs-tasks.amazonaws.com"))
     lock.grant_use(role)
     lock.grant_read(role)
+    lock.grant_fence(role)
     assert "kms:" not in str(list(synthesise(stack).statements(role)))
 
 

@@ -161,6 +161,12 @@ class Books:
     tables: Mapping[str, str]
     clock: ManualClock = field(default_factory=lambda: ManualClock(int(time.time() * 1_000)))
 
+    def client(self) -> Any:
+        """A client of its own, in the time of the world."""
+        client = self.engine.client()
+        Line(client, self.clock)
+        return client
+
     # What plain readers and writers see and do.
 
     def account(self, balance: int = 100, **more: Any) -> dict[str, Any]:
@@ -281,9 +287,7 @@ class UnitsWorld:
 
     def locks(self) -> LockClient:
         """A client for locks, on a table of the same engine."""
-        client = self.books.engine.client()
-        Line(client, self.books.clock)
-        made = LockClient(self.books.engine.table_name, client=client, clocks=self.books.clock)
+        made = LockClient(self.books.engine.table_name, client=self.books.client(), clocks=self.books.clock)
         return self.open.enter_context(made)
 
     def take_away(self, lease: Lease) -> None:

@@ -19,7 +19,7 @@ def numbers_of(heading: str, part: str) -> list[int]:
 
 def test_the_broken_locks_are_as_many_as_there_are() -> None:
     there_are = [len(BROKEN_LOCKS), len(BROKEN_LOCKS) - len(FOUND), len(FOUND)]
-    assert numbers_of("Seen", "broken locks") == there_are
+    assert numbers_of("Results of the last runs", "broken locks") == there_are
 
 
 def test_the_kinds_of_schedules_are_as_many_as_there_are_and_as_far_as_they_go() -> None:
@@ -52,7 +52,7 @@ def test_the_broken_units_are_told_with_a_promise_that_they_break() -> None:
     caught = {name: promise for promise, names in told[begins + 2 :] for name in names.split("; ")}
     assert caught.keys() == VARIANTS.keys()
     assert all(promise in VARIANTS[name].caught_by for name, promise in caught.items())
-    assert numbers_of("Seen", "units: broken ones")[0] == len(VARIANTS)
+    assert numbers_of("Results of the last runs", "units: broken ones")[0] == len(VARIANTS)
 
 
 def test_the_broken_units_that_the_page_replays_are_there() -> None:

@@ -1,5 +1,6 @@
 """The decorator: each call is a unit, which runs again after what another try may do better."""
 
+import asyncio
 import functools
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,13 +12,19 @@ from units.own_tables import OwnTables
 
 from ticketlock import (
     ConditionFailed,
+    Fence,
+    InvalidLockRequest,
     InvalidUnitRequest,
+    Lease,
+    LockClient,
+    LockLost,
     OutcomeUnknown,
     RequestNotApplied,
     UnitConflict,
     UnitContended,
     UnitRolledBack,
     UnitTooLarge,
+    create_table,
 )
 from ticketlock.testing import ManualClock
 from ticketlock.units import Unit, Units, UnitTable
@@ -200,6 +207,79 @@ def test_a_call_whose_name_is_no_text_sends_nothing(units: Units) -> None:
         count()
 
 
+class TestUnderALock:
+    @pytest.fixture
+    def locks(self, tables: OwnTables) -> Iterator[LockClient]:
+        """On a table of its own."""
+        table_name = f"locks-{some_name()}"
+        create_table(table_name, client=tables.client)
+        with LockClient(table_name, client=tables.engine.client()) as locks:
+            yield locks
+        tables.client.delete_table(TableName=table_name)
+
+    def test_the_lock_is_made_of_the_arguments_of_the_call(
+        self, tables: OwnTables, units: Units, accounts: UnitTable, name: str, locks: LockClient
+    ) -> None:
+        @units.transactional(under=lambda _account, lease: lease)
+        def count(account: str, lease: Lease, *, unit: Unit) -> Any:
+            assert lease.entity == account
+            return add_one(unit, accounts, account)
+
+        with locks.acquire(name) as lease:
+            assert count(name, lease) == 101
+        with pytest.raises(LockLost):
+            count(name, lease)
+        assert tables.balance(name) == 101
+
+    def test_every_try_is_under_it(
+        self, tables: OwnTables, units: Units, accounts: UnitTable, name: str, locks: LockClient
+    ) -> None:
+        runs = []
+
+        @units.transactional(under=lambda lease: lease)
+        def count(lease: Lease, *, unit: Unit) -> None:
+            runs.append(unit.id)
+            if len(runs) > 1:
+                lease.release()
+            add_one(unit, accounts, name)
+            if len(runs) == 1:
+                raise UnitConflict([])
+
+        with pytest.raises(LockLost):
+            count(locks.acquire(name))
+        assert len(runs) == 2
+        assert tables.balance(name) == 100
+
+    def test_a_call_whose_name_was_committed_before_ends_well_without_it(
+        self, tables: OwnTables, units: Units, accounts: UnitTable, name: str, locks: LockClient
+    ) -> None:
+        @units.transactional(name=lambda lease: lease.entity, under=lambda lease: lease)
+        def count(lease: Lease, *, unit: Unit) -> Any:
+            return add_one(unit, accounts, lease.entity)
+
+        with locks.acquire(name) as lease:
+            assert count(lease) == 101
+        assert count(lease) is None
+        assert tables.balance(name) == 101
+
+    @pytest.mark.parametrize("no_lock", [None, "order-42", {"entity": "order-42"}], ids=repr)
+    def test_a_call_that_makes_no_lock_does_not_run(self, units: Units, no_lock: Any) -> None:
+        @units.transactional(under=lambda: no_lock)
+        def count(*, unit: Unit) -> None:
+            raise AssertionError(unit.id)
+
+        with pytest.raises(InvalidUnitRequest, match=r"^under is .*held lock"):
+            count()
+
+    def test_what_it_raises_goes_on_and_nothing_has_run(self, units: Units) -> None:
+        @units.transactional(under=lambda event: Fence(event["lock"], "locks"))
+        def count(event: Any, *, unit: Unit) -> None:
+            raise AssertionError((event, unit.id))
+
+        with pytest.raises(InvalidLockRequest, match="fencingToken is missing"):
+            count({"lock": {"entity": "order-42", "namespace": "default", "owner": "o"}})
+
+
 @pytest.mark.parametrize("engine", ["ministack"], indirect=True)  # moto is for one thread
 def test_calls_of_many_threads_lose_no_increment(
     tables: OwnTables, units: Units, accounts: UnitTable, name: str
@@ -286,6 +366,8 @@ class TestRefusals:
             ("name", 5),
             ("name", "{nobody}"),
             ("name", "{"),
+            ("under", "order-42"),
+            ("under", asyncio.sleep),
         ],
     )
     def test_an_argument_that_is_wrong_is_told_at_once(self, units: Units, field: str, value: Any) -> None:

@@ -11,7 +11,16 @@ from aiobotocore.session import get_session
 from kit.units import dumped, new_version, some_name
 from units.own_tables import OwnTables
 
-from ticketlock import ClientClosed, ConditionFailed, InvalidUnitRequest, UnitConflict, UnitFinished, aio, create_table
+from ticketlock import (
+    ClientClosed,
+    ConditionFailed,
+    InvalidUnitRequest,
+    LockLost,
+    UnitConflict,
+    UnitFinished,
+    aio,
+    create_table,
+)
 from ticketlock.units import COMMITTED, Swept, UnitTable
 from ticketlock.units._turns import NAMESPACE, entity_of
 from ticketlock.wire._sdk import CLIENT_SETTINGS
@@ -392,6 +401,29 @@ class TestTransactional:
 
         with pytest.raises(UnitConflict, match="of another unit"):
             run(work)
+        assert [tables.balance(name) for name in names] == [90, 110]
+
+    def test_each_call_is_under_the_lock_that_is_made_of_its_arguments(
+        self, tables: OwnTables, run: Any, names: list[str]
+    ) -> None:
+        locks_table = f"locks-{names[0]}"
+        create_table(locks_table, client=tables.client)
+
+        async def work(units: aio.Units, accounts: UnitTable) -> None:
+            @units.transactional(under=lambda lease: lease)
+            async def transfer(lease: aio.Lease, *, unit: aio.Unit) -> str:
+                await move(unit, accounts, names)
+                return lease.entity
+
+            client_options = {"endpoint_url": tables.engine.endpoint_url}
+            async with aio.LockClient(locks_table, client_options=client_options) as locks:
+                async with locks.acquire(names[0]) as lease:
+                    assert await transfer(lease) == names[0]
+                with pytest.raises(LockLost):
+                    await transfer(lease)
+
+        run(work)
+        tables.client.delete_table(TableName=locks_table)
         assert [tables.balance(name) for name in names] == [90, 110]
 
     def test_the_last_conflict_is_raised(self, run: Any) -> None:

@@ -154,6 +154,12 @@ def grant_use(grantee: Grantee, *, table: dynamodb.ITable, machines: Sequence[sf
     return grant if table.encryption_key is None else grant.combine(let_write(grantee.grantable, table.encryption_key))
 
 
+def grant_fence(grantee: Grantee, *, table: dynamodb.ITable) -> iam.Grant:
+    """Let a task of a workflow check, in its own transactions, that a lock is held; and read or write no lock."""
+    grant = _on_table(grantee, table, ("dynamodb:ConditionCheckItem",), _LOCKS_ONLY)
+    return grant if table.encryption_key is None else grant.combine(let_read(grantee.grantable, table.encryption_key))
+
+
 def grant_read(grantee: Grantee, *, table: dynamodb.ITable) -> iam.Grant:
     """Let an operator read locks and queues, and list them, but no session.
 

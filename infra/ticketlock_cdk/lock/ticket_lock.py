@@ -364,6 +364,13 @@ class TicketLock(LockMetrics, Construct):
         near = [machine for machine in self._machines if Stack.of(machine) is Stack.of(self)]
         return grants.grant_use(self._grantee(grantee, "Use"), table=self.table, machines=near)
 
+    def grant_fence(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Let a protected task commit under the lock that its workflow holds, by ``Fence(event["lock"], table_name)``.
+
+        It can neither read nor take, renew or release a lock.
+        """
+        return grants.grant_fence(self._grantee(grantee, "Fence"), table=self.table)
+
     def grant_read(self, grantee: iam.IGrantable) -> iam.Grant:
         """Let an operator read locks and queues, and list them, but no session, whose task tokens are secrets.
 

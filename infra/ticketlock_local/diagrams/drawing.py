@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 from ticketlock_local.diagrams.graph import Columns, Edge, Graph, Node, Slot
 
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
-_INK, _QUIET, _CARD, _EDGE, _LINE = "#111827", "#4b5563", "#ffffff", "#d1d5db", "#6b7280"
+_INK, QUIET, _CARD, _EDGE, _LINE = "#111827", "#4b5563", "#ffffff", "#d1d5db", "#6b7280"
 _HUES = {
     "plain": ("#f9fafb", "#9ca3af"),
     "start": ("#eef2ff", "#4338ca"),
@@ -30,6 +30,20 @@ def drawing(title: str, text: str, graphs: Sequence[Graph]) -> str:
     panels = [_Panel(graph.merged()) for graph in graphs]
     width = max(panel.width for panel in panels) + 2 * _PADDING
     height = sum(panel.height for panel in panels) + 2 * _PADDING + _BESIDE * (len(panels) - 1)
+    svg = canvas(title, text, width, height)
+    tip = {"id": "tip", "viewBox": "0 0 8 8", "refX": "7", "refY": "4", "markerWidth": "7", "markerHeight": "7"}
+    marker = ElementTree.SubElement(ElementTree.SubElement(svg, "defs"), "marker", {**tip, "orient": "auto"})
+    ElementTree.SubElement(marker, "path", {"d": "M0 0 L8 4 L0 8 z", "fill": _LINE})
+    y = float(_PADDING)
+    for panel in panels:
+        place = {"transform": f"translate({_PADDING} {px(y)})"}
+        panel.draw(ElementTree.SubElement(svg, "g", place))
+        y += panel.height + _BESIDE
+    return finished(svg)
+
+
+def canvas(title: str, text: str, width: float, height: float) -> ElementTree.Element:
+    """An empty card, with a title and a text for those who do not see the picture."""
     svg = ElementTree.Element(
         "svg",
         {
@@ -43,16 +57,13 @@ def drawing(title: str, text: str, graphs: Sequence[Graph]) -> str:
     )
     ElementTree.SubElement(svg, "title").text = title
     ElementTree.SubElement(svg, "desc").text = text
-    tip = {"id": "tip", "viewBox": "0 0 8 8", "refX": "7", "refY": "4", "markerWidth": "7", "markerHeight": "7"}
-    marker = ElementTree.SubElement(ElementTree.SubElement(svg, "defs"), "marker", {**tip, "orient": "auto"})
-    ElementTree.SubElement(marker, "path", {"d": "M0 0 L8 4 L0 8 z", "fill": _LINE})
     card = {"x": "0.5", "y": "0.5", "width": f"{width - 1:.0f}", "height": f"{height - 1:.0f}", "rx": "12"}
     ElementTree.SubElement(svg, "rect", {**card, "fill": _CARD, "stroke": _EDGE})
-    y = float(_PADDING)
-    for panel in panels:
-        place = {"transform": f"translate({_PADDING} {_number(y)})"}
-        panel.draw(ElementTree.SubElement(svg, "g", place))
-        y += panel.height + _BESIDE
+    return svg
+
+
+def finished(svg: ElementTree.Element) -> str:
+    """The file's content."""
     ElementTree.indent(svg)
     return ElementTree.tostring(svg, encoding="unicode") + "\n"
 
@@ -86,7 +97,7 @@ class _Panel:
 
     def draw(self, into: ElementTree.Element) -> None:
         if self._graph.title:
-            _text(into, 0, 14, self._graph.title, size=14, weight="600")
+            write_text(into, 0, 14, self._graph.title, size=14, weight="600")
         # Labels are above all lines.
         labels: list[tuple[float, float, str, str]] = []
         for number, edge in self._columns.forward():
@@ -96,39 +107,39 @@ class _Panel:
         for node in self._graph.nodes:
             self._draw_node(into, node)
         for x, y, label, anchor in labels:
-            _text(into, x, y, label, size=11, fill=_QUIET, anchor=anchor, halo=True)
+            write_text(into, x, y, label, size=11, fill=QUIET, anchor=anchor, halo=True)
 
     def _draw_node(self, into: ElementTree.Element, node: Node) -> None:
         rank, slot = self._columns.rank[node.name], (node.name, -1)
         fill, stroke = _HUES[node.hue]
         width, height = self._widths[rank], self._height_of(slot)
         x, y = self._x[rank], self._y[rank, slot] - height / 2
-        box = {"x": _number(x), "y": _number(y), "width": _number(width), "height": _number(height), "rx": "7"}
+        box = {"x": px(x), "y": px(y), "width": px(width), "height": px(height), "rx": "7"}
         ElementTree.SubElement(into, "rect", {**box, "fill": fill, "stroke": stroke})
         middle = x + width / 2
-        _text(into, middle, y + 18, node.name, size=13, weight="600", anchor="middle")
+        write_text(into, middle, y + 18, node.name, size=13, weight="600", anchor="middle")
         for line, note in enumerate(node.notes):
-            _text(into, middle, y + 34 + line * _NOTE_LINE, note, size=11, fill=_QUIET, anchor="middle")
+            write_text(into, middle, y + 34 + line * _NOTE_LINE, note, size=11, fill=QUIET, anchor="middle")
 
     def _draw_forward(
         self, into: ElementTree.Element, number: int, edge: Edge, labels: list[tuple[float, float, str, str]]
     ) -> None:
         way, first = self._columns.way(number), self._columns.rank[edge.source]
         x, y = self._x[first] + self._widths[first], self._port(number, edge.source, leaving=True)
-        line = f"M{_number(x)} {_number(y)}"
+        line = f"M{px(x)} {px(y)}"
         for step in range(1, len(way)):
             column, is_last = first + step, step == len(way) - 1
             to_x = self._x[column] - (1 if is_last else 0)
             to_y = self._port(number, edge.target, leaving=False) if is_last else self._y[column, way[step]]
             bend = (to_x - x) / 2
-            line += f" C{_number(x + bend)} {_number(y)} {_number(to_x - bend)} {_number(to_y)}"
-            line += f" {_number(to_x)} {_number(to_y)}"
+            line += f" C{px(x + bend)} {px(y)} {px(to_x - bend)} {px(to_y)}"
+            line += f" {px(to_x)} {px(to_y)}"
             if step == 1 and edge.label and edge.label != edge.target:
                 labels.append((to_x - 12, to_y - 4, edge.label, "end"))
             x, y = to_x, to_y
             if not is_last:
                 x = self._x[column] + self._widths[column]
-                line += f" L{_number(x)} {_number(y)}"
+                line += f" L{px(x)} {px(y)}"
         _path(into, line, dashed=edge.dashed)
 
     def _draw_back(
@@ -145,7 +156,7 @@ class _Panel:
         left = to_x - 16 - lane * 8
         to_y = self._y[target, (edge.target, -1)] + self._height_of((edge.target, -1)) / 2 - 8
         turns = [(right, y), (right, below), (left, below), (left, to_y), (to_x, to_y)]
-        line = f"M{_number(x)} {_number(y)}" + "".join(f" L{_number(a)} {_number(b)}" for a, b in turns)
+        line = f"M{px(x)} {px(y)}" + "".join(f" L{px(a)} {px(b)}" for a, b in turns)
         _path(into, line, dashed=edge.dashed)
         if edge.label:
             labels.append((right - 8, below - 4, edge.label, "end"))
@@ -191,7 +202,7 @@ def _path(into: ElementTree.Element, line: str, *, dashed: bool) -> None:
     ElementTree.SubElement(into, "path", look | ({"stroke-dasharray": "5 3"} if dashed else {}))
 
 
-def _text(
+def write_text(
     into: ElementTree.Element,
     x: float,
     y: float,
@@ -203,12 +214,14 @@ def _text(
     anchor: str = "start",
     halo: bool = False,
 ) -> None:
-    look = {"x": _number(x), "y": _number(y), "font-size": f"{size}", "font-weight": weight, "fill": fill}
+    """Put a line of text at a place."""
+    look = {"x": px(x), "y": px(y), "font-size": f"{size}", "font-weight": weight, "fill": fill}
     look["text-anchor"] = anchor
     if halo:
         look |= {"paint-order": "stroke", "stroke": _CARD, "stroke-width": "3"}
     ElementTree.SubElement(into, "text", look).text = text
 
 
-def _number(value: float) -> str:
+def px(value: float) -> str:
+    """A length, as short as it can be written."""
     return f"{value:.1f}".removesuffix(".0")

@@ -3,18 +3,22 @@
 from collections.abc import Mapping
 
 from ticketlock_local.checkout import ROOT
+from ticketlock_local.diagrams.bars import Figures, bars
 from ticketlock_local.diagrams.drawing import drawing
 from ticketlock_local.diagrams.machine import graphs_of
 from ticketlock_local.diagrams.ticket import LIFE
 
 DEFINITION = ROOT / "statemachines" / "serialize.asl.json"
+FIGURES = ROOT / "docs" / "figures"
+"""What benchmarks have found, for the charts: ``--save`` of a benchmark writes it."""
 
 
 def files() -> Mapping[str, str]:
     """The content of each file under ``docs``."""
     machine = graphs_of(DEFINITION)
     names = ", ".join(node.name for node in machine[0].nodes)
-    return {
+    charts = {f"{path.stem}.svg": bars(Figures.load(path)) for path in sorted(FIGURES.glob("*.json"))}
+    return charts | {
         "life-of-a-ticket.svg": drawing(
             "The life of a ticket",
             "From no ticket to holding at once or by way of numbered and waiting, and how each state ends.",

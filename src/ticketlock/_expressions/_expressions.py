@@ -56,6 +56,7 @@ class Expressions:
         key_condition: of a Query.
         looks_at: the attributes, at the top of an item, that the condition and the update name; each once, sorted.
         touches: those that the update changes, each once.
+        filters_by: those that the filter names, each once, sorted.
 
     Raises:
         ExpressionInvalid: an expression is wrong, a placeholder stands for nothing, or nothing uses it.
@@ -75,7 +76,7 @@ class Expressions:
             if complaint is not None:
                 raise ExpressionInvalid(f"Invalid {kind}: {complaint}")
         self.key_condition, self.update = plan.key_condition, plan.update
-        self.looks_at, self.touches = plan.looks_at, plan.touches
+        self.looks_at, self.touches, self.filters_by = plan.looks_at, plan.touches, plan.filters_by
 
     def value(self, value: Value) -> Found:
         """What a ``:value`` stands for."""

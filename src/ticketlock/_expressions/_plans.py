@@ -32,6 +32,7 @@ class Plan:
         projection: the paths of its projection; None for none.
         looks_at: the attributes, at the top of an item, that its condition and its update name; each once, sorted.
         touches: those that its update changes, each once.
+        filters_by: those that its filter names, each once, sorted.
     """
 
     checks: tuple[Check, ...]
@@ -42,6 +43,7 @@ class Plan:
     projection: Branch | None = None
     looks_at: tuple[str, ...] = ()
     touches: tuple[str, ...] = ()
+    filters_by: tuple[str, ...] = ()
 
 
 @lru_cache(maxsize=1_024)
@@ -75,6 +77,7 @@ def planned(texts: tuple[tuple[Kind, str], ...], names: tuple[tuple[str, str], .
         projection=None if projection is None else branched("ProjectionExpression", _steps(projection)),
         looks_at=tuple(sorted(set(_tops(path for kind in _LOOK_AT for path in paths_in(trees.get(kind)))))),
         touches=() if update is None else tuple(dict.fromkeys(_tops(update.paths))),
+        filters_by=tuple(sorted(set(_tops(paths_in(trees.get("FilterExpression")))))),
     )
 
 

@@ -45,16 +45,20 @@ class KeyAttribute:
 
 
 @dataclass(frozen=True, slots=True)
-class LocalIndex:
-    """A local secondary index: its entries share the table's 400 KB an item.
+class Index:
+    """A secondary index.
 
     Attributes:
         name: the index's.
+        keys: its partition key and, where there is one, its sort key.
+        is_local: whether its entries share the table's 400 KB an item.
         key_names: its keys, and the table's.
         projected: the attributes that it has beside them; None for all.
     """
 
     name: str
+    keys: tuple[KeyAttribute, ...]
+    is_local: bool
     key_names: frozenset[str]
     projected: frozenset[str] | None
 
@@ -74,14 +78,12 @@ class Schema:
     Attributes:
         table: the table's name.
         keys: its partition key and, where there is one, its sort key.
-        index_keys: those of its indexes.
-        local_indexes: the local ones of them.
+        indexes: its secondary indexes.
     """
 
     table: str
     keys: tuple[KeyAttribute, ...]
-    index_keys: tuple[KeyAttribute, ...] = ()
-    local_indexes: tuple[LocalIndex, ...] = ()
+    indexes: tuple[Index, ...] = ()
 
     @classmethod
     def described(cls, table: Mapping[str, Any]) -> "Schema":
@@ -89,34 +91,44 @@ class Schema:
         kinds = {each["AttributeName"]: each["AttributeType"] for each in table["AttributeDefinitions"]}
 
         def keys_of(thing: Mapping[str, Any], index: str | None = None) -> tuple[KeyAttribute, ...]:
-            return tuple(
+            found = (
                 KeyAttribute(each["AttributeName"], kinds[each["AttributeName"]], each["KeyType"], index)
                 for each in thing["KeySchema"]
             )
+            return tuple(sorted(found, key=lambda key: key.role))
 
         keys = keys_of(table)
-        local = table.get("LocalSecondaryIndexes", ())
-        indexes = (*table.get("GlobalSecondaryIndexes", ()), *local)
-        return cls(
-            table=table["TableName"],
-            keys=tuple(sorted(keys, key=lambda key: key.role)),
-            index_keys=tuple(key for index in indexes for key in keys_of(index, index["IndexName"])),
-            local_indexes=tuple(_local_index(index, keys) for index in local),
+        indexes = tuple(
+            _index(each, keys, keys_of(each, each["IndexName"]), is_local=which == "Local")
+            for which in ("Global", "Local")
+            for each in table.get(f"{which}SecondaryIndexes", ())
         )
+        return cls(table["TableName"], keys, indexes)
 
     @cached_property
     def key_names(self) -> tuple[str, ...]:
         """The attributes of the table's key, the partition key first."""
         return tuple(key.name for key in self.keys)
 
+    @cached_property
+    def index_keys(self) -> tuple[KeyAttribute, ...]:
+        """The keys of its indexes."""
+        return tuple(key for index in self.indexes for key in index.keys)
 
-def _local_index(index: Mapping[str, Any], keys: tuple[KeyAttribute, ...]) -> LocalIndex:
-    names = frozenset({*(key.name for key in keys), *(each["AttributeName"] for each in index["KeySchema"])})
-    projection = index["Projection"]
+    @cached_property
+    def local_indexes(self) -> tuple[Index, ...]:
+        """Its local secondary indexes."""
+        return tuple(index for index in self.indexes if index.is_local)
+
+
+def _index(
+    described: Mapping[str, Any], of_table: tuple[KeyAttribute, ...], keys: tuple[KeyAttribute, ...], *, is_local: bool
+) -> Index:
+    names = frozenset(key.name for key in (*of_table, *keys))
+    projection = described["Projection"]
     everything = projection["ProjectionType"] == "ALL"
-    return LocalIndex(
-        index["IndexName"], names, None if everything else frozenset(projection.get("NonKeyAttributes", ()))
-    )
+    projected = None if everything else frozenset(projection.get("NonKeyAttributes", ()))
+    return Index(described["IndexName"], keys, is_local, names, projected)
 
 
 def check_item(item: Item, schema: Schema, most_bytes: int = MAX_ITEM_BYTES) -> None:

@@ -5,7 +5,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from ticketlock.aio._to_the_end import ToTheEnd
+from ticketlock.units._asked import in_python
 from ticketlock.units._low_level import LowLevelVerbs, Reply
+from ticketlock.units._queries import items_found
 from ticketlock.units._reading import Isolation
 from ticketlock.units._tables import UnitTable
 from ticketlock.units._values import PYTHON
@@ -52,6 +54,25 @@ class Unit:
     ) -> list[dict[str, Any] | None]:
         """Several items of one instant, up to 100 of them in one request; of more, each 100."""
         found: list[dict[str, Any] | None] = await self._follow(self._verbs.get(wanted, isolation, PYTHON))
+        return found
+
+    async def query(
+        self,
+        table: UnitTable,
+        key_condition: Any,
+        *,
+        filter: Any = None,
+        values: Mapping[str, Any] | None = None,
+        names: Mapping[str, str] | None = None,
+        index: str | None = None,
+        after: Mapping[str, Any] | None = None,
+        limit: int | None = None,
+        forward: bool = True,
+        isolation: Isolation | None = None,
+    ) -> list[dict[str, Any]]:
+        """The items of one partition that a key condition finds, with the unit's own writes, in order."""
+        given = in_python(key_condition, filter, values, names, index, after, limit, forward)
+        found: list[dict[str, Any]] = await self._follow(items_found(self._verbs.query(table, given, isolation)))
         return found
 
     async def put(
@@ -151,6 +172,11 @@ class UnitClient:
     async def transact_get_items(self, **parameters: Any) -> Reply:
         """Up to 100 items of one instant."""
         reply: Reply = await self._follow(self._verbs.transact_get_items(parameters))
+        return reply
+
+    async def query(self, **parameters: Any) -> Reply:
+        """One page of the items of a range."""
+        reply: Reply = await self._follow(self._verbs.query(parameters))
         return reply
 
     async def put_item(self, **parameters: Any) -> Reply:

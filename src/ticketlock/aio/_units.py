@@ -26,7 +26,7 @@ from ticketlock.units._rows import TIME_CHECK
 from ticketlock.units._settings import Settings
 from ticketlock.units._sweeping import Swept
 from ticketlock.units._tables import Tables, UnitTable
-from ticketlock.units._terms import Engine, HeldLock, Terms
+from ticketlock.units._terms import Engine, HeldLock, Terms, Under
 from ticketlock.units._transactional import AGAIN, TRANSACTIONAL, Wishes
 from ticketlock.units._turns import Contended, Locks, Turn, check_locks
 from ticketlock.units._verbs import Verbs
@@ -150,6 +150,7 @@ class Units:
         name: None = None,
         isolation: Isolation = SERIALIZABLE,
         timeout: Seconds | None = None,
+        under: Under | None = None,
     ) -> Callable[[Callable[..., Coroutine[Any, Any, R]]], Callable[..., Coroutine[Any, Any, R]]]: ...
 
     @overload
@@ -161,6 +162,7 @@ class Units:
         name: Key,
         isolation: Isolation = SERIALIZABLE,
         timeout: Seconds | None = None,
+        under: Under | None = None,
     ) -> Callable[[Callable[..., Coroutine[Any, Any, R]]], Callable[..., Coroutine[Any, Any, R | None]]]: ...
 
     def transactional(
@@ -171,6 +173,7 @@ class Units:
         name: Key | None = None,
         isolation: Isolation = SERIALIZABLE,
         timeout: Seconds | None = None,
+        under: Under | None = None,
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Decorate a coroutine function: each call is a unit; see ``ticketlock.units.Units.transactional``.
 
@@ -179,7 +182,7 @@ class Units:
                 whose result is one more awaitable, or an iterator, of which nothing has run and nothing is committed.
             InvalidUnitRequest: as of ``ticketlock.units.Units``.
         """
-        wishes = Wishes(tries, unit_as, name, isolation, timeout)
+        wishes = Wishes(tries, unit_as, name, isolation, timeout, under)
         wishes.check(self._settings, self._clocks)
 
         def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -235,6 +238,41 @@ class Units:
     ) -> list[dict[str, Any] | None]:
         """Items of one instant, outside of any unit; see ``Unit.get_all``."""
         return await self.begin(isolation=isolation).get_all(wanted)
+
+    async def query(
+        self,
+        table: UnitTable,
+        key_condition: Any,
+        *,
+        filter: Any = None,
+        values: Mapping[str, Any] | None = None,
+        names: Mapping[str, str] | None = None,
+        index: str | None = None,
+        after: Mapping[str, Any] | None = None,
+        limit: int | None = None,
+        forward: bool = True,
+        isolation: Isolation = COMMITTED,
+    ) -> list[dict[str, Any]]:
+        """The items of a range, outside of any unit; see ``Unit.query``.
+
+        At ``SERIALIZABLE`` they are checked once more at the end, as by a unit that reads nothing else.
+
+        Raises:
+            UnitConflict: others have changed them meanwhile, at ``SERIALIZABLE``.
+            InvalidUnitRequest, UnitContended, TableError: as of ``Unit.query``.
+        """
+        async with self.begin(isolation=isolation) as unit:
+            return await unit.query(
+                table,
+                key_condition,
+                filter=filter,
+                values=values,
+                names=names,
+                index=index,
+                after=after,
+                limit=limit,
+                forward=forward,
+            )
 
     async def outcome(self, *, name: str | None = None, unit: str | None = None) -> Outcome:
         """What has become of a name, or of a unit by its id."""

@@ -41,7 +41,7 @@ _OPTIONAL: Mapping[str, tuple[str, ...]] = {
     "DeleteItem": (*_CONDITION, "ReturnValues"),
     "GetItem": ("ConsistentRead", "ProjectionExpression", "ExpressionAttributeNames"),
     "KeysAndAttributes": ("ConsistentRead", "ProjectionExpression", "ExpressionAttributeNames"),
-    "Query": (*_PAGE, *_PLACEHOLDERS),
+    "Query": (*_PAGE, *_PLACEHOLDERS, "ScanIndexForward"),
     "Scan": (*_PAGE, *_PLACEHOLDERS, "Segment", "TotalSegments"),
     "TransactWriteItems": ("ClientRequestToken",),
     "CreateTable": ("BillingMode",),

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ticketlock._expressions._expressions import Expressions
-from ticketlock._expressions._paths import Steps, written
-from ticketlock._expressions._tree import BeginsWith, Between, Comparison, Condition, Every, Path, Value
+from ticketlock._expressions._key_conditions import key_range
+from ticketlock._expressions._tree import BeginsWith, Condition, Value
 from ticketlock._expressions._values import Item, size_of
 from ticketlock.testing import _parameters
 from ticketlock.testing._faults import invalid
-from ticketlock.testing._tables import ItemId, Key, KeyPart, Table, Tables
+from ticketlock.testing._tables import ItemId, Key, Table, Tables
 
 _PAGE_BYTES = 1_024 * 1_024
 _MOST_IN_BATCH = 100
@@ -92,21 +92,23 @@ def query(tables: Tables, parameters: Mapping[str, Any]) -> Reply:
     """Query: the partition key is given, the sort key may be bound by one condition."""
     table = tables[parameters["TableName"]]
     expressions = Expressions(parameters)
-    pk, bound = _key_conditions(table, expressions)
+    asked = key_range(table.key_names, table.key_kinds, expressions)
+    pk, bound = table.key_part(0, asked.partition), asked.bound
+    is_forward = parameters.get("ScanIndexForward", True)
     after = None
     if "ExclusiveStartKey" in parameters:
         start_pk, after = table.key_of(parameters["ExclusiveStartKey"])
         if start_pk != pk:
             raise invalid("The provided starting key is outside query boundaries based on provided conditions")
     if bound is None:
-        return _page(table, table.partition(pk, after=after), parameters, expressions)
+        return _page(table, table.partition(pk, after=after, is_forward=is_forward), parameters, expressions)
     found: Iterable[Item]
-    if isinstance(bound, BeginsWith) and isinstance(bound.beginning, Value):
+    if isinstance(bound, BeginsWith) and isinstance(bound.beginning, Value) and is_forward:
         # What begins with a prefix stands together, from the prefix on.
         prefix = table.key_part(1, expressions.value(bound.beginning))
         found = itertools.takewhile(_meets(expressions, bound), table.partition(pk, prefix, after))
     else:
-        found = filter(_meets(expressions, bound), table.partition(pk, after=after))
+        found = filter(_meets(expressions, bound), table.partition(pk, after=after, is_forward=is_forward))
     return _page(table, found, parameters, expressions)
 
 
@@ -151,48 +153,3 @@ def _page(table: Table, found: Iterable[Item], parameters: Mapping[str, Any], ex
             break
     shown = {} if parameters.get("Select") == "COUNT" else {"Items": items}
     return {**shown, "Count": len(items), "ScannedCount": scanned, **reply}
-
-
-def _key_conditions(table: Table, expressions: Expressions) -> tuple[KeyPart, Condition | None]:
-    condition = expressions.key_condition
-    parts = condition.conditions if isinstance(condition, Every) else (condition,)
-    pk: KeyPart | None = None
-    bound: Condition | None = None
-    for part in parts:
-        match part:
-            case Comparison("=", Path() as path, Value() as value) if path.steps == table.key_names[:1]:
-                pk = _key_part(table, 0, expressions, value)
-            case Comparison("=", Value() as value, Path() as path) if path.steps == table.key_names[:1]:
-                pk = _key_part(table, 0, expressions, value)
-            case (
-                Comparison(("=" | "<" | "<=" | ">" | ">="), Path() as path, Value() as value)
-                | Comparison(("=" | "<" | "<=" | ">" | ">="), Value() as value, Path() as path)
-                | BeginsWith(Path() as path, Value() as value)
-            ):
-                _check_sort_key(table, path.steps, bound)
-                _key_part(table, 1, expressions, value)
-                bound = part
-            case Between(Path() as path, Value() as low, Value() as high):
-                _check_sort_key(table, path.steps, bound)
-                _key_part(table, 1, expressions, low)
-                _key_part(table, 1, expressions, high)
-                bound = part
-            case _:
-                raise invalid("Invalid operator used in KeyConditionExpression")
-    if pk is None:
-        raise invalid(f"Query condition missed key schema element: {table.key_names[0]}")
-    return pk, bound
-
-
-def _check_sort_key(table: Table, steps: Steps, bound: Condition | None) -> None:
-    if steps != table.key_names[1:] or not steps:
-        raise invalid(f"Query key condition not supported: {written(steps)} is not the sort key")
-    if bound is not None:
-        raise invalid("KeyConditionExpressions must only contain one condition per key")
-
-
-def _key_part(table: Table, position: int, expressions: Expressions, value: Value) -> KeyPart:
-    found = expressions.value(value)
-    if table.key_kinds[position] not in found:
-        raise invalid("One or more parameter values were invalid: Condition parameter type does not match schema type")
-    return table.key_part(position, found)

@@ -156,9 +156,14 @@ class Table:
             raise invalid("Item size has exceeded the maximum allowed size")
         return item
 
-    def partition(self, pk: KeyPart, at_least: KeyPart | None = None, after: KeyPart | None = None) -> Iterator[Item]:
-        """The items of a partition in the order of their sort keys, from one on, or behind one."""
-        return self._partitions[pk].from_(at_least, after) if pk in self._partitions else iter(())
+    def partition(
+        self, pk: KeyPart, at_least: KeyPart | None = None, after: KeyPart | None = None, *, is_forward: bool = True
+    ) -> Iterator[Item]:
+        """The items of a partition in the order of their sort keys, from one on, or behind one; or in the other."""
+        if pk not in self._partitions:
+            return iter(())
+        found = self._partitions[pk]
+        return found.from_(at_least, after) if is_forward else found.down_from(after)
 
     def items(self, after: Key | None = None, part: int = 0, parts: int = 1) -> Iterator[Item]:
         """All items, or those of a part, partition by partition, in an order that says nothing about their keys."""
@@ -191,6 +196,11 @@ class _Partition:
         if after is not None:
             begin = max(begin, bisect.bisect_right(self._order, after))
         for position in range(begin, len(self._order)):
+            yield self.items[self._order[position]]
+
+    def down_from(self, after: KeyPart | None) -> Iterator[Item]:
+        end = bisect.bisect_left(self._order, after) if after is not None else len(self._order)
+        for position in reversed(range(end)):
             yield self.items[self._order[position]]
 
 

@@ -8,10 +8,9 @@ from ticketlock._expressions._schemas import KeyAttribute, Schema
 from ticketlock.errors import InvalidUnitRequest, TableRefused
 from ticketlock.units._rows import KEY
 from ticketlock.units._tables import Tables, UnitTable
-from ticketlock.wire._actions import Actions, Call
 from ticketlock.wire._attributes import Item
-from ticketlock.wire._item_requests import Get, GetMany, GetTogether
-from ticketlock.wire._requests import Attributes, ForkingSteps, Request, TransactWrite, Write
+from ticketlock.wire._item_requests import Get, GetMany, GetTogether, Query
+from ticketlock.wire._requests import ForkingSteps, Request, TransactWrite, Write
 
 _NEVER = "attribute_exists(#key) AND attribute_not_exists(#key)"
 _NOBODY: dict[str, tuple[Any, Any]] = {"S": ("ticketlock", "ticketlock 2"), "N": ("0", "1"), "B": (b"ticketlock", b"2")}
@@ -31,35 +30,6 @@ class Denied:
     table: str
     action: str
     why: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Look(Request):
-    """A Query for one item of a partition.
-
-    Attributes:
-        table: where.
-        partition: the partition key's attribute with its value.
-    """
-
-    table: str
-    partition: Attributes
-
-    def tables(self, _table: str) -> tuple[str, ...]:
-        """Its own."""
-        return (self.table,)
-
-    def calls(self, _table: str, _identity: str) -> Actions[Any]:
-        """The Query."""
-        ((name, value),) = self.partition.items()
-        given = {
-            "TableName": self.table,
-            "KeyConditionExpression": "#key = :key",
-            "ExpressionAttributeNames": {"#key": name},
-            "ExpressionAttributeValues": {":key": value},
-            "Limit": 1,
-        }
-        return (yield Call("dynamodb", "query", given))
 
 
 def check_access(units_table: str, known: Tables, tables: Iterable[Any]) -> ForkingSteps[list[Denied]]:
@@ -93,7 +63,7 @@ def _trials(table: UnitTable) -> Iterator[tuple[str, Request]]:
     yield "GetItem", Get(name, key)
     yield "BatchGetItem", GetMany([(name, key)])
     yield "GetItem, in TransactGetItems", GetTogether([(name, key)])
-    yield "Query", _Look(name, {table.key_names[0]: key[table.key_names[0]]})
+    yield "Query", Query(name, "#key = :key", names, {":key": key[table.key_names[0]]}, limit=1)
     yield "PutItem", never("Put", key, item=key)
     yield "UpdateItem", never("Update", key)
     yield "DeleteItem", never("Delete", key)

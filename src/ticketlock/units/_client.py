@@ -46,6 +46,21 @@ class UnitClient:
         """
         return self._follow(self._verbs.transact_get_items(parameters))
 
+    def query(self, **parameters: Any) -> Reply:
+        """A page of the items of one partition of a table or an index, with the unit's own writes; see ``Unit.query``.
+
+        Args:
+            parameters: ``TableName``, ``KeyConditionExpression``; ``IndexName``, ``FilterExpression``,
+                ``ProjectionExpression``, ``ExpressionAttributeNames``, ``ExpressionAttributeValues``,
+                ``ExclusiveStartKey``, ``Limit``, ``ScanIndexForward``, ``Select`` and ``ConsistentRead``, which a
+                global index refuses if it is true.
+
+        Returns:
+            ``{"Items": [...], "Count": ..., "ScannedCount": ...}``, and ``LastEvaluatedKey`` where there may be more.
+            What others are about to insert is counted nowhere.
+        """
+        return self._follow(self._verbs.query(parameters))
+
     def put_item(self, **parameters: Any) -> Reply:
         """Put an item in the place of whatever has its key.
 

@@ -10,8 +10,9 @@ from ticketlock._expressions._paths import Branch, branched, members_shown
 from ticketlock._expressions._values import Item as Attributes
 from ticketlock._expressions._values import copy_of_item
 from ticketlock.errors import InvalidUnitRequest
-from ticketlock.units._tables import NAME_BYTES
-from ticketlock.units._values import LOW_LEVEL, expression, refusing
+from ticketlock.units._asked import Given as Query
+from ticketlock.units._tables import NAME_BYTES, UnitTable
+from ticketlock.units._values import LOW_LEVEL, Phrase, expression, refusing
 from ticketlock.units._verbs import Verbs
 from ticketlock.wire._item_requests import MOST_TOGETHER
 from ticketlock.wire._requests import ForkingSteps
@@ -64,6 +65,29 @@ _GET = _Shape("get_item", ("TableName", "Key"), ("ConsistentRead", *_PROJECTION)
 _PUT = _Shape("put_item", ("TableName", "Item"), _CONDITION, _OLD)
 _UPDATE = _Shape("update_item", ("TableName", "Key", "UpdateExpression"), _CONDITION, _ANY)
 _DELETE = _Shape("delete_item", ("TableName", "Key"), _CONDITION, _OLD)
+_QUERY = _Shape(
+    "query",
+    ("TableName", "KeyConditionExpression"),
+    (
+        "IndexName",
+        "FilterExpression",
+        *_PROJECTION,
+        _VALUES,
+        "ExclusiveStartKey",
+        "Limit",
+        "ScanIndexForward",
+        "Select",
+        "ConsistentRead",
+    ),
+)
+_QUERY_WORDS = {
+    "key_condition": "KeyConditionExpression",
+    "filter": "FilterExpression",
+    "index": "IndexName",
+    "after": "ExclusiveStartKey",
+    "limit": "Limit",
+    "forward": "ScanIndexForward",
+}
 _GET_OF_SEVERAL = _Shape("Get of transact_get_items", ("TableName", "Key"), _PROJECTION)
 
 
@@ -107,6 +131,19 @@ class LowLevelVerbs:
             for item, projection in zip(found, projections, strict=True)
         ]
 
+    def query(self, given: Parameters) -> ForkingSteps[Reply]:
+        """One page of the items of a range."""
+        _QUERY.check(given)
+        table = yield from self._verbs.table(given["TableName"])
+        _check_selected(table, given)
+        found = yield from self._verbs.query(table, _query(given), None)
+        reply: Reply = {"Count": len(found.items), "ScannedCount": found.read}
+        if given.get("Select") != "COUNT":
+            reply["Items"] = found.items
+        if found.last_key is not None:
+            reply["LastEvaluatedKey"] = found.last_key
+        return reply
+
     def put_item(self, given: Parameters) -> ForkingSteps[Reply]:
         """Put an item in the place of whatever has its key."""
         _PUT.check(given)
@@ -134,6 +171,45 @@ def _condition(given: Parameters) -> tuple[Any, Any, Any]:
     """A condition, values and names, in the order of the verbs."""
     condition = expression("ConditionExpression", given.get("ConditionExpression"))
     return condition, given.get(_VALUES), given.get(_NAMES, {})
+
+
+def _query(given: Parameters) -> Query:
+    texts = {
+        name: expression(name, given.get(name))
+        for name in ("KeyConditionExpression", "FilterExpression", "ProjectionExpression")
+    }
+    start = given.get("ExclusiveStartKey")
+    return Query(
+        key_condition=Phrase(texts["KeyConditionExpression"], {}, {}),
+        filter=Phrase(texts["FilterExpression"], {}, {}),
+        values=LOW_LEVEL.values(given.get(_VALUES)),
+        names=LOW_LEVEL.names(given.get(_NAMES, {})),
+        index=given.get("IndexName"),
+        after=None if start is None else LOW_LEVEL.item("ExclusiveStartKey", start),
+        is_forward=given.get("ScanIndexForward", True),
+        most_read=given.get("Limit"),
+        is_one_page=True,
+        projection=texts["ProjectionExpression"],
+        words=_QUERY_WORDS,
+    )
+
+
+def _check_selected(table: UnitTable, given: Parameters) -> None:
+    """Refuse to return what was not asked for, or what an index does not have.
+
+    Raises:
+        InvalidUnitRequest: names the parameter.
+    """
+    index = next((each for each in table.schema.indexes if each.name == given.get("IndexName")), None)
+    if index is not None and not index.is_local and given.get("ConsistentRead") is True:
+        raise InvalidUnitRequest("ConsistentRead", True, f"false: the global index {index.name!r} is read eventually")
+    if given.get("ProjectionExpression") is not None:
+        allowed = ["SPECIFIC_ATTRIBUTES"]
+    else:
+        has_all = index is None or index.projected is None
+        allowed = ["COUNT", *["ALL_ATTRIBUTES"] * has_all, *["ALL_PROJECTED_ATTRIBUTES"] * (index is not None)]
+    if "Select" in given and given["Select"] not in allowed:
+        raise InvalidUnitRequest("Select", given["Select"], f"one of {', '.join(allowed)}, or left out")
 
 
 def _projection(given: Parameters) -> Expressions:

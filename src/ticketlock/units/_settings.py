@@ -48,7 +48,7 @@ class Settings:
         if not isinstance(isolation, Isolation):
             raise InvalidUnitRequest("isolation", isolation, "UNCOMMITTED, COMMITTED or SERIALIZABLE")
         if under is not None and not callable(getattr(under, "condition_check", None)):
-            raise InvalidUnitRequest("under", under, "a held lock: a Lease of ticketlock, for example")
+            raise InvalidUnitRequest("under", under, "a held lock: a Lease or a Fence of ticketlock, for example")
         if engine not in (None, "native", "marked"):
             raise InvalidUnitRequest("engine", engine, '"native", "marked", or None')
         timeout_ms = _timeout_ms(self.timeout if timeout is None else timeout)

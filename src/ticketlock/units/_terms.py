@@ -1,6 +1,6 @@
 """What a unit is begun with."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -15,6 +15,9 @@ class HeldLock(Protocol):
         """The check that it is held, as an item of ``TransactWriteItems``."""
         ...
 
+
+Under = Callable[..., HeldLock]
+"""Makes the lock of a call from the call's arguments."""
 
 Engine = Literal["native", "marked"]
 

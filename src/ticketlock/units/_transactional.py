@@ -12,7 +12,7 @@ from ticketlock._decorating import Decorator, Key, KeyOf
 from ticketlock.errors import InvalidUnitRequest, TicketLockError, UnitConflict, UnitContended, UnitRolledBack
 from ticketlock.units._ids import new_id
 from ticketlock.units._settings import Settings
-from ticketlock.units._terms import Terms
+from ticketlock.units._terms import HeldLock, Terms, Under
 from ticketlock.units._turns import Turn
 from ticketlock.wire._actions import Actions, Sleep
 from ticketlock.wire._clocks import Clocks
@@ -31,6 +31,7 @@ TRANSACTIONAL = Decorator(
 )
 
 _MOST_TRIES = 1_000
+_UNDER = "a plain function that is given the call's arguments and returns a held lock, such as a Fence"
 _ARGUMENT_BYTES = 255
 _FIRST_BACKOFF_MS = 25
 _LONGEST_BACKOFF_MS = 1_000
@@ -88,6 +89,7 @@ class Wishes:
         unit_as: the argument in which the function gets its unit.
         name: a template or a callable, or None.
         isolation, timeout: of each unit.
+        under: makes the lock that a call's unit is under of the call's arguments; None for no lock.
     """
 
     tries: Any
@@ -95,6 +97,7 @@ class Wishes:
     name: Key | None
     isolation: Any
     timeout: Any
+    under: Under | None
 
     def check(self, settings: Settings, clocks: Clocks) -> None:
         """Refuse what is wrong for every call.
@@ -107,6 +110,8 @@ class Wishes:
             TRANSACTIONAL.check_key(self.name)
         whole_number("tries", self.tries, 1, _MOST_TRIES, InvalidUnitRequest)
         text("unit_as", self.unit_as, _ARGUMENT_BYTES, InvalidUnitRequest)
+        if self.under is not None and (not callable(self.under) or inspect.iscoroutinefunction(self.under)):
+            raise InvalidUnitRequest("under", self.under, _UNDER)
         settings.terms(clocks, name=None, isolation=self.isolation, under=None, timeout=self.timeout)
 
     def of(self, function: Callable[..., Any]) -> "Calls":
@@ -148,9 +153,20 @@ class Calls:
         """Those of one call.
 
         Raises:
-            InvalidUnitRequest: its name can be none.
+            InvalidUnitRequest: its name can be none, or what it is to be under is no held lock.
         """
         name = self.name_of(args, kwargs) if self.name_of is not None else None
         wishes = self.wishes
-        terms = settings.terms(clocks, name=name, isolation=wishes.isolation, under=None, timeout=wishes.timeout)
+        under = self._lock_of(args, kwargs)
+        terms = settings.terms(clocks, name=name, isolation=wishes.isolation, under=under, timeout=wishes.timeout)
         return Tries(terms, wishes.tries, clocks, turn)
+
+    def _lock_of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> HeldLock | None:
+        if self.wishes.under is None:
+            return None
+        lock: Any = self.wishes.under(*args, **kwargs)
+        if lock is None:
+            # The unit would be committed without a lock.
+            raise InvalidUnitRequest("under", lock, _UNDER)
+        held: HeldLock = lock
+        return held

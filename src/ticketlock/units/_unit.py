@@ -4,8 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from ticketlock.units._asked import in_python
 from ticketlock.units._client import UnitClient
 from ticketlock.units._low_level import LowLevelVerbs
+from ticketlock.units._queries import items_found
 from ticketlock.units._reading import Isolation
 from ticketlock.units._tables import UnitTable
 from ticketlock.units._values import PYTHON
@@ -69,6 +71,47 @@ class Unit:
             isolation: as of ``get``, which says what is raised as well.
         """
         found: list[dict[str, Any] | None] = self._follow(self._verbs.get(wanted, isolation, PYTHON))
+        return found
+
+    def query(
+        self,
+        table: UnitTable,
+        key_condition: Any,
+        *,
+        filter: Any = None,
+        values: Mapping[str, Any] | None = None,
+        names: Mapping[str, str] | None = None,
+        index: str | None = None,
+        after: Mapping[str, Any] | None = None,
+        limit: int | None = None,
+        forward: bool = True,
+        isolation: Isolation | None = None,
+    ) -> list[dict[str, Any]]:
+        """The items of one partition that a key condition finds, in the order of their sort keys.
+
+        Args:
+            table: from ``Units.table``.
+            key_condition: an equation of the partition key, and up to one condition of the sort key: text, or made with
+                ``boto3.dynamodb.conditions.Key``.
+            filter: which of them are returned: text, or made with ``boto3.dynamodb.conditions.Attr``.
+            values, names: what the placeholders of the expressions stand for.
+            index: the name of a secondary index. What it shows is eventually consistent, at ``COMMITTED`` at most, and
+                does not hold until the commit: a unit whose level is ``SERIALIZABLE`` reads it at ``COMMITTED``.
+            after: an item of an earlier query, or its key: those behind it are returned.
+            limit: the most items to return; None for all, however many requests they take.
+            forward: False for the other order.
+            isolation: another level than the unit's.
+
+        Returns:
+            The items with the unit's own writes, without the attributes of units; of an index what it has of them.
+
+        Raises:
+            InvalidUnitRequest: names the argument that is wrong, and what is allowed.
+            UnitContended: another unit was in the way until the time-out.
+            TableError: the table could not be used.
+        """
+        given = in_python(key_condition, filter, values, names, index, after, limit, forward)
+        found: list[dict[str, Any]] = self._follow(items_found(self._verbs.query(table, given, isolation)))
         return found
 
     def put(

@@ -22,7 +22,7 @@ from ticketlock.units._rows import TIME_CHECK
 from ticketlock.units._settings import Settings
 from ticketlock.units._sweeping import Swept
 from ticketlock.units._tables import Tables, UnitTable
-from ticketlock.units._terms import Engine, HeldLock, Terms
+from ticketlock.units._terms import Engine, HeldLock, Terms, Under
 from ticketlock.units._transactional import AGAIN, TRANSACTIONAL, Wishes
 from ticketlock.units._turns import Contended, Locks, Turn, check_locks
 from ticketlock.units._unit import Unit
@@ -135,7 +135,8 @@ class Units:
             name: text that stands for what the unit does: of all units of one name one is committed, for 30 days.
                 Those that come later are ``repeated`` and write nothing.
             isolation: of reads that say nothing else.
-            under: a held lock: the unit is committed only while it is held, with this very fencing token.
+            under: a held lock, as a ``Lease`` or a ``Fence``: the unit is committed only while it is held, with this
+                very fencing token.
             timeout: as of ``Units``.
             engine: ``"native"``: in one request, up to 100 items and 4 MB, or not at all; ``"marked"``: by marks,
                 whatever its size. None, which is best: natively where it fits.
@@ -157,6 +158,7 @@ class Units:
         name: None = None,
         isolation: Isolation = SERIALIZABLE,
         timeout: Seconds | None = None,
+        under: Under | None = None,
     ) -> Callable[[Callable[..., R]], Callable[..., R]]: ...
 
     @overload
@@ -168,6 +170,7 @@ class Units:
         name: Key,
         isolation: Isolation = SERIALIZABLE,
         timeout: Seconds | None = None,
+        under: Under | None = None,
     ) -> Callable[[Callable[..., R]], Callable[..., R | None]]: ...
 
     def transactional(
@@ -178,6 +181,7 @@ class Units:
         name: Key | None = None,
         isolation: Isolation = SERIALIZABLE,
         timeout: Seconds | None = None,
+        under: Under | None = None,
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Decorate a function: each call is a unit, which commits when the function returns.
 
@@ -201,15 +205,17 @@ class Units:
                 a template with the names of the function's parameters. A call whose name was committed before does not
                 run the function, and returns None.
             isolation, timeout: as of ``begin``.
+            under: a callable that is given the call's arguments and returns a held lock, such as a ``Fence``: each try
+                is committed only while it is held. ``LockLost`` ends the call.
 
         Raises:
             InvalidUnitRequest: at once, for an argument that is wrong, or a name that can be none; from a call whose
-                name is neither text nor a whole number.
+                name is neither text nor a whole number, or whose lock is none.
             TypeError: at once, for a coroutine function (``ticketlock.aio`` has ``Units`` for those), a generator
                 function, or one that does not take the unit; from a call that returns an awaitable or an iterator, of
                 which nothing has run and nothing is committed.
         """
-        wishes = Wishes(tries, unit_as, name, isolation, timeout)
+        wishes = Wishes(tries, unit_as, name, isolation, timeout, under)
         wishes.check(self._settings, self._clocks)
 
         def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -283,6 +289,41 @@ class Units:
     ) -> list[dict[str, Any] | None]:
         """Items of one instant, outside of any unit; see ``Unit.get_all``."""
         return self.begin(isolation=isolation).get_all(wanted)
+
+    def query(
+        self,
+        table: UnitTable,
+        key_condition: Any,
+        *,
+        filter: Any = None,
+        values: Mapping[str, Any] | None = None,
+        names: Mapping[str, str] | None = None,
+        index: str | None = None,
+        after: Mapping[str, Any] | None = None,
+        limit: int | None = None,
+        forward: bool = True,
+        isolation: Isolation = COMMITTED,
+    ) -> list[dict[str, Any]]:
+        """The items of a range, outside of any unit; see ``Unit.query``.
+
+        At ``SERIALIZABLE`` they are checked once more at the end, as by a unit that reads nothing else.
+
+        Raises:
+            UnitConflict: others have changed them meanwhile, at ``SERIALIZABLE``.
+            InvalidUnitRequest, UnitContended, TableError: as of ``Unit.query``.
+        """
+        with self.begin(isolation=isolation) as unit:
+            return unit.query(
+                table,
+                key_condition,
+                filter=filter,
+                values=values,
+                names=names,
+                index=index,
+                after=after,
+                limit=limit,
+                forward=forward,
+            )
 
     def outcome(self, *, name: str | None = None, unit: str | None = None) -> Outcome:
         """What has become of a name, or of a unit by its id; for good, unless it is PENDING.

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from boto3.dynamodb.conditions import ConditionBase, ConditionExpressionBuilder
 from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
+from boto3.exceptions import DynamoDBNeedsKeyConditionError
 
 from ticketlock._checks import text
 from ticketlock._expressions._errors import ExpressionInvalid, ItemInvalid
@@ -72,15 +73,19 @@ class Python:
         """What ``#name`` placeholders stand for."""
         return _names("names", given if given is not None else {})
 
-    def condition(self, given: Any) -> Phrase:
-        """A condition: text, or one that is made with ``boto3.dynamodb.conditions.Attr``."""
+    def condition(self, given: Any, field: str = "condition", *, of_keys: bool = False) -> Phrase:
+        """A condition: text, or one that is made with ``boto3.dynamodb.conditions.Attr``, or with ``Key`` of keys."""
         if not isinstance(given, ConditionBase):
-            return Phrase(expression("condition", given), {}, {})
-        built = ConditionExpressionBuilder().build_expression(given)
-        # Its placeholders are those of many a caller.
-        names = {_renamed(name): each for name, each in built.attribute_name_placeholders.items()}
-        values = {_renamed(name): each for name, each in built.attribute_value_placeholders.items()}
-        return Phrase(_renamed(built.condition_expression), names, self.item("condition", values))
+            return Phrase(expression(field, given), {}, {})
+        try:
+            built = ConditionExpressionBuilder().build_expression(given, is_key_condition=of_keys)
+        except DynamoDBNeedsKeyConditionError as error:
+            raise InvalidUnitRequest(field, given, f"text, or a condition made with `Key` ({error})") from error
+        # Its placeholders are those of many a caller, and of another condition.
+        prefix = "tlk" if of_keys else "tlu"
+        names = {_renamed(name, prefix): each for name, each in built.attribute_name_placeholders.items()}
+        values = {_renamed(name, prefix): each for name, each in built.attribute_value_placeholders.items()}
+        return Phrase(_renamed(built.condition_expression, prefix), names, self.item(field, values))
 
 
 class LowLevel(Python):
@@ -145,5 +150,5 @@ def _loaded(value: Any) -> Any:
     return value["S"] if "S" in value else _deserializer.deserialize(value)
 
 
-def _renamed(phrase: str) -> str:
-    return re.sub(r"([#:])([nv]\d+)\b", r"\1tlu_\2", phrase)
+def _renamed(phrase: str, prefix: str) -> str:
+    return re.sub(r"([#:])([nv]\d+)\b", rf"\1{prefix}_\2", phrase)

@@ -15,6 +15,8 @@ from ticketlock.errors import (
     UnitConflict,
     UnitForgotten,
 )
+from ticketlock.units._asked import Given as QueryGiven
+from ticketlock.units._asked import asked
 from ticketlock.units._batches import SURELY_TOGETHER, cut, has_unknown_sizes
 from ticketlock.units._commit import MOST_ACTIONS, Commit, Fate, conflict
 from ticketlock.units._heads import Heads
@@ -24,7 +26,8 @@ from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Meeting
 from ticketlock.units._native import commit_natively
-from ticketlock.units._reading import SERIALIZABLE, UNCOMMITTED, Isolation, Reading, Wanted, is_as_seen
+from ticketlock.units._queries import Found, Querying
+from ticketlock.units._reading import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation, Reading, Wanted, is_as_seen
 from ticketlock.units._rows import NEVER_USED, Receipt, read_receipt
 from ticketlock.units._statements import Given, Kind, Statement, field_of_target, statement
 from ticketlock.units._tables import Tables, UnitTable
@@ -102,9 +105,7 @@ class Verbs:
     def _get(
         self, wanted: Sequence[tuple[Any, Any]], isolation: Isolation | None, python: Python
     ) -> ForkingSteps[list[Any]]:
-        level = self.terms.isolation if isolation is None else isolation
-        if not isinstance(level, Isolation):
-            raise InvalidUnitRequest("isolation", isolation, "UNCOMMITTED, COMMITTED or SERIALIZABLE")
+        level = self._level(isolation)
         if not isinstance(wanted, Sequence) or not all(isinstance(each, tuple) and len(each) == 2 for each in wanted):
             raise InvalidUnitRequest("wanted", wanted, "a list of pairs: a table and a key")
         places = [self._place(table, python.item("key", key)) for table, key in wanted]
@@ -123,6 +124,28 @@ class Verbs:
         for name, place in unread.items():
             place.glimpse = (images[name],)
         return [python.back(place.image if place.is_read else images[id(place)]) for place in places]
+
+    def query(self, table: Any, given: QueryGiven, isolation: Isolation | None) -> ForkingSteps[Found]:
+        """The items of a range with the unit's own writes; those of an index are COMMITTED at most."""
+        with self.life.alone():
+            level, own = self._level(isolation), self._tables.check_own(table)
+            checked = asked(own, given, self._work.marks)
+            if checked.index is not None and level is SERIALIZABLE:
+                if isolation is not None:
+                    allowed = f"COMMITTED or UNCOMMITTED: the index {checked.index.name!r} is eventually consistent"
+                    raise InvalidUnitRequest("isolation", isolation, allowed)
+                level = COMMITTED
+            yield from self.begin()
+            blind = [place for place in self._work.places.values() if place.blind is not None and place.table is own]
+            yield from self._take_in(blind)
+            querying = Querying(checked, level, self._work, self._work.marks, self._reading, self._approach)
+            return (yield from querying.steps())
+
+    def _level(self, isolation: Isolation | None) -> Isolation:
+        level = self.terms.isolation if isolation is None else isolation
+        if not isinstance(level, Isolation):
+            raise InvalidUnitRequest("isolation", isolation, "UNCOMMITTED, COMMITTED or SERIALIZABLE")
+        return level
 
     # Statements.
 
@@ -343,13 +366,14 @@ class Verbs:
             self.life.state = self._fate.became
 
     def _take_in(self, places: Sequence[Place]) -> ForkingSteps[None]:
-        if self._turn is not None:
-            self._check_turn(self._turn, places)
+        self._approach(places)
         yield from take_in(places, self._work, self._reading, MOST_TOGETHER)
 
-    def _check_turn(self, turn: Turn, places: Sequence[Place]) -> None:
+    def _approach(self, places: Sequence[Place]) -> None:
+        """Stand aside where others are in line for these, before anything rests on them."""
         try:
-            turn.check([place for place in places if not place.is_read])
+            if self._turn is not None:
+                self._turn.check([place for place in places if not place.is_read])
         except UnitConflict:
             self.life.state = "rolled back"
             raise

@@ -1,7 +1,7 @@
-"""Requests for items by their keys, one or several of any tables, and for the description of a table."""
+"""Requests for items by their keys, one or several of any tables, or many of a partition; and for what a table is."""
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, ClassVar
 
@@ -9,7 +9,7 @@ from ticketlock.wire._actions import Actions, Call
 from ticketlock.wire._answers import BrokenReply
 from ticketlock.wire._attributes import Item
 from ticketlock.wire._batch_get import batch_get
-from ticketlock.wire._requests import Attributes, Request
+from ticketlock.wire._requests import Attributes, Request, placeholders
 
 MOST_TOGETHER = 100
 """Of one instant, and one by one.
@@ -115,6 +115,59 @@ def _name(table: str, key_names: Sequence[str], item: Attributes) -> Hashable:
     """An item, as one of many: numbers may come in another form than they were asked for."""
     values = (value for name in key_names for value in item[name].items())
     return (table, *((kind, Decimal(content) if kind == "N" else content) for kind, content in values))
+
+
+@dataclass(frozen=True, slots=True)
+class Query(Request):
+    """A page of the items of one partition, in order. The reply has as many entries as there are items on it.
+
+    Attributes:
+        table: where they are.
+        condition: a key condition expression.
+        names, values: its placeholders; those that it does not use are left out.
+        index: of which index; None for the table itself.
+        after: the key to go on behind.
+        limit: the most items to read; None for as many as fit a page.
+        is_forward: in the order of the sort keys, or in the other one.
+        is_consistent: as of ``Get``; no global index can be read so.
+    """
+
+    table: str
+    condition: str
+    names: Mapping[str, str] = field(default_factory=dict)
+    values: Attributes = field(default_factory=dict)
+    index: str | None = None
+    after: Attributes | None = None
+    limit: int | None = None
+    is_forward: bool = True
+    is_consistent: bool = True
+
+    def tables(self, _table: str) -> tuple[str, ...]:
+        """Its own."""
+        return (self.table,)
+
+    def calls(self, _table: str, _identity: str) -> Actions[Any]:
+        """The Query of one page."""
+        given: dict[str, Any] = {
+            "TableName": self.table,
+            "KeyConditionExpression": self.condition,
+            "ConsistentRead": self.is_consistent,
+            "ScanIndexForward": self.is_forward,
+        }
+        names_used, values_used = placeholders(self.condition)
+        if names_used:
+            given["ExpressionAttributeNames"] = {name: self.names[name] for name in names_used}
+        if values_used:
+            given["ExpressionAttributeValues"] = {name: self.values[name] for name in values_used}
+        optional = {"IndexName": self.index, "ExclusiveStartKey": self.after, "Limit": self.limit}
+        given |= {name: value for name, value in optional.items() if value is not None}
+        return (yield Call("dynamodb", "query", given))
+
+    def items(self, answer: Any) -> tuple[Item | None, ...]:
+        """The page."""
+        if "Items" not in answer:
+            raise BrokenReply()
+        return tuple(answer["Items"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,7 +119,7 @@ class Write(Request):
 
     def parameters(self, table: str) -> dict[str, Any]:
         """The write as the low-level API has it, alone or in a transaction."""
-        names_used, values_used = _placeholders(self.update or "", self.condition)
+        names_used, values_used = placeholders(self.update or "", self.condition)
         given: dict[str, Any] = {"TableName": self.table or table, "ConditionExpression": self.condition}
         given["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
         if self.item is None:
@@ -155,7 +155,7 @@ class Write(Request):
 
 
 @lru_cache(maxsize=256)
-def _placeholders(*expressions: str) -> tuple[list[str], list[str]]:
+def placeholders(*expressions: str) -> tuple[list[str], list[str]]:
     """The ``#names`` and the ``:values`` that expressions use."""
     used = sorted(set(re.findall(r"[:#]\w+", " ".join(expressions))))
     return [name for name in used if name[0] == "#"], [name for name in used if name[0] == ":"]

@@ -234,6 +234,47 @@ def child_in_chain(user: Maker) -> Made:
     return user.serialize("Locked", run)
 
 
+@machine()
+def unit(user: Maker) -> Made:
+    """A state that is retried, whose function commits a unit under the lock."""
+    return user.serialize("Locked", committing(user), lock_path="$.lock").next(user.state("After"))
+
+
+@machine()
+def units_of_items(user: Maker) -> Made:
+    """A Map in the protected states: a unit for each item, under the one lock."""
+    selected = {
+        "lock": sfn.JsonPath.object_at("$.lock"),
+        "account": sfn.JsonPath.string_at("$$.Map.Item.Value"),
+        "item": sfn.JsonPath.number_at("$$.Map.Item.Index"),
+    }
+    each = sfn.Map(user, "Each", items_path="$.accounts", item_selector=selected)
+    item = sfn.JsonPath.number_at("$.item")
+    return user.serialize("Locked", each.item_processor(committing(user, item=item)), lock_path="$.lock")
+
+
+def committing(user: Maker, **more: Any) -> tasks.LambdaInvoke:
+    """What the function needs for the unit and its name is data, from the payload and the context."""
+    payload = {
+        "account": sfn.JsonPath.string_at("$.account"),
+        "lock": sfn.JsonPath.object_at("$.lock"),
+        "execution": sfn.JsonPath.string_at("$$.Execution.Id"),
+        "state": sfn.JsonPath.string_at("$$.State.Name"),
+        **more,
+    }
+    commit = tasks.LambdaInvoke(
+        user,
+        "Commit",
+        lambda_function=user.function("commit"),
+        payload=sfn.TaskInput.from_object(payload),
+        output_path="$.Payload",
+        retry_on_service_exceptions=False,
+    )
+    commit.add_retry(errors=["LockLost"], max_attempts=0)
+    commit.add_retry(interval=Duration.seconds(1), backoff_rate=1, max_attempts=5)
+    return commit
+
+
 @machine(heartbeat=False, lease=Duration.seconds(20))
 def fixed_function(user: Maker) -> Made:
     return user.serialize("Locked", user.function("work"), lock_path="$.lock").next(user.state("After"))

@@ -1,0 +1,260 @@
+"""Queries of a unit: what stands in a range, at the level that is asked, with the unit's own writes laid over it.
+
+What stands there is read page by page. Between the pages, and between the items of one, others may be committed: what a
+``SERIALIZABLE`` query has shown is checked at the commit, item by item; what was not there is not.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ticketlock._expressions._values import Item as Attributes
+from ticketlock._expressions._values import canonical_item, order_of
+from ticketlock.units._asked import Asked
+from ticketlock.units._marks import Marks
+from ticketlock.units._reading import SERIALIZABLE, UNCOMMITTED, Isolation, Reading, Wanted, image_of
+from ticketlock.units._values import PYTHON
+from ticketlock.units._work import Place, Work
+from ticketlock.wire._answers import Reply
+from ticketlock.wire._attributes import Item
+from ticketlock.wire._item_requests import Query
+from ticketlock.wire._requests import ForkingSteps
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a query has found.
+
+    Attributes:
+        items: those for which the filter holds, without our attributes, in order.
+        read: how many there were in the range before the filter, as far as it came.
+        last_key: the key behind which there may be more; None at the end of the range.
+    """
+
+    items: list[Attributes]
+    read: int
+    last_key: Attributes | None
+
+
+def items_found(steps: ForkingSteps[Found]) -> ForkingSteps[list[dict[str, Any]]]:
+    """The items, in Python values: a step of it, so that an interrupt here ends the unit too."""
+    found = yield from steps
+    return [PYTHON.back(item) or {} for item in found.items]
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """An item in the range.
+
+    Attributes:
+        place: what the unit knows of it.
+        image: as it is shown.
+        seen: as it was read, with our attributes; None where the unit's own image is shown, or nothing is to be kept.
+    """
+
+    place: Place
+    image: Attributes
+    seen: Item | None = None
+
+
+class Querying:
+    """One query of one unit.
+
+    Args:
+        asked: what is asked for.
+        level: what it may see. Of an index below ``SERIALIZABLE``.
+        work: what the unit has read and is about to write; the query adds what it shows.
+        marks: the names of our attributes.
+        reading: reads items past the marks of others.
+        approach: is told which items the unit comes to, before it keeps them.
+    """
+
+    def __init__(
+        self,
+        asked: Asked,
+        level: Isolation,
+        work: Work,
+        marks: Marks,
+        reading: Reading,
+        approach: Callable[[Sequence[Place]], None],
+    ) -> None:
+        self._asked, self._level, self._work, self._marks = asked, level, work, marks
+        self._reading, self._approach = reading, approach
+
+    def steps(self) -> ForkingSteps[Found]:
+        """Page by page, to the end or as far as was asked.
+
+        Raises:
+            UnitContended: another unit was in the way until the time-out.
+            TableError: the table could not be used.
+        """
+        given, shown, read = self._asked.given, list[Attributes](), 0
+        own, first = self._own()
+        after = self._asked.after
+        while True:
+            limit = self._limit(len(shown), read)
+            reply: Reply = yield self._request(after, limit)
+            rows = yield from self._rows([canonical_item(dict(item)) for item in reply.items if item is not None])
+            if first is not None:
+                # Of one position those that stand there come first: they were read before.
+                rows = [row for row in rows if self._position(row) != self._position(first)]
+            after = canonical_item(dict(reply.last_key)) if reply.last_key is not None else None
+            for row in self._merged(rows, own, after):
+                self._keep(row)
+                read += 1
+                if self._asked.expressions.shows(row.image):
+                    shown.append(self._asked.expressions.projected(row.image))
+                if read == given.most_read or len(shown) == given.most_shown:
+                    return Found(shown, read, self._asked.start_key(row.image))
+            is_whole_page = limit is None or len(reply.items) < limit
+            if after is None or (given.is_one_page and is_whole_page):
+                return Found(shown, read, after)
+
+    def _limit(self, shown: int, read: int) -> int | None:
+        """How many items the next page needs at most; None where a filter leaves that open."""
+        given = self._asked.given
+        if given.most_read is not None:
+            return int(given.most_read) - read
+        if given.most_shown is not None and given.filter.text is None:
+            return int(given.most_shown) - shown
+        return None
+
+    def _request(self, after: Attributes | None, limit: int | None) -> Query:
+        asked, parameters = self._asked, self._asked.parameters
+        is_local = asked.index is None or asked.index.is_local
+        return Query(
+            asked.table.name,
+            parameters["KeyConditionExpression"],
+            parameters.get("ExpressionAttributeNames", {}),
+            parameters.get("ExpressionAttributeValues", {}),
+            index=asked.index.name if asked.index is not None else None,
+            after=after,
+            limit=limit,
+            is_forward=asked.given.is_forward,
+            is_consistent=is_local and self._level is not UNCOMMITTED,
+        )
+
+    # What stands there.
+
+    def _rows(self, items: Sequence[Attributes]) -> ForkingSteps[list[_Row]]:
+        """A page without what is not there yet, or not there any more; of what the unit has read, its own image."""
+        rows: list[_Row | None] = []
+        marked: dict[int, Wanted] = {}
+        for item in items:
+            self._marks.check_item(item)
+            place = self._work.place(self._asked.table, {name: item[name] for name in self._asked.table.key_names})
+            image = image_of(item, self._marks)
+            if place.is_read:
+                rows.append(self._in_place(place, item))
+            elif self._is_to_be_asked_for(item):
+                marked[len(rows)] = Wanted(place.table, place.key)
+                rows.append(_Row(place, item))
+            else:
+                rows.append(None if image is None else _Row(place, image, item))
+        if marked:
+            read = self._reading.serializable if self._level is SERIALIZABLE else self._reading.committed
+            found = yield from read(list(marked.values()))
+            for at, whole in zip(marked, found, strict=True):
+                image, row = image_of(whole, self._marks), rows[at]
+                assert row is not None
+                rows[at] = None if image is None else _Row(row.place, self._entry(image), whole)
+        return [row for row in rows if row is not None]
+
+    def _is_to_be_asked_for(self, item: Attributes) -> bool:
+        """Whether what stands there may not be what was committed last, as far as that is promised."""
+        index = self._asked.index
+        if index is None:
+            return self._level is not UNCOMMITTED and self._marks.mark_of(item) is not None
+        # Of what has no attributes yet but its key an index may have that, and not the mark.
+        is_of_the_key = {key.name for key in index.keys} <= set(self._asked.table.key_names)
+        return is_of_the_key and index.projected is not None and self._marks.mark not in index.projected
+
+    def _entry(self, image: Attributes) -> Attributes:
+        return image if self._asked.index is None else self._asked.index.entry_of(image)
+
+    # The unit's own.
+
+    def _own(self) -> tuple[list[_Row], _Row | None]:
+        """The unit's images in the range that are laid over what stands there, the first of them last.
+
+        With them the one behind which the query goes on; None where it goes on behind one that stands there.
+        """
+        mine = [
+            _Row(place, self._entry(place.image))
+            for place in self._work.places.values()
+            if place.table is self._asked.table and self._is_laid_over(place)
+            if place.image is not None and self._asked.covers(place.image)
+        ]
+        mine.sort(key=self._order, reverse=self._asked.given.is_forward)
+        start = self._asked.after
+        if start is None:
+            return mine, None
+        at = next((at for at, row in enumerate(mine) if self._asked.start_key(row.image) == start), None)
+        if at is not None:
+            return mine[:at], mine[at] if self._asked.index is not None else None
+        return [row for row in mine if not self._comes_before(row, start) and not self._is_the_end(row, start)], None
+
+    def _is_laid_over(self, place: Place) -> bool:
+        """Whether an item has its place from the unit: in an index what stands where it stood keeps its neighbours."""
+        if not place.is_read or self._asked.index is None:
+            return place.is_read
+        return place.is_written and self._index_key(place.before) != self._index_key(place.image)
+
+    def _in_place(self, place: Place, item: Attributes) -> _Row | None:
+        """The unit's image where the item stands; in a table all of them are laid over."""
+        index = self._asked.index
+        if index is None or place.image is None or self._is_laid_over(place):
+            return None
+        stands = self._asked.covers(place.image) and self._index_key(place.image) == self._index_key(item)
+        return _Row(place, self._entry(place.image)) if stands else None
+
+    def _index_key(self, image: Attributes | None) -> list[Any]:
+        return [] if image is None else [image.get(key.name) for key in self._asked.keys]
+
+    def _order(self, row: _Row) -> tuple[Any, ...]:
+        key = tuple(order_of(row.image[name])[1] for name in self._asked.table.key_names)
+        return (self._position(row), key)
+
+    def _position(self, row: _Row) -> Any:
+        return self._asked.position(row.image)
+
+    def _merged(self, rows: Sequence[_Row], own: list[_Row], end: Attributes | None) -> list[_Row]:
+        """A page, in order, with what is laid over it, which is taken out of ``own``.
+
+        Args:
+            rows: what stands there.
+            own: the unit's, the first of them last.
+            end: the last key of the page; None where it is the last page.
+        """
+        found = list[_Row]()
+        for row in rows:
+            while own and self._comes_before(own[-1], row.image):
+                found.append(own.pop())
+            found.append(row)
+        # Of one position those that stand there come first: of an index they may go on on the next page.
+        while own and (end is None or self._comes_before(own[-1], end) or self._is_the_end(own[-1], end)):
+            found.append(own.pop())
+        return found
+
+    def _comes_before(self, row: _Row, item: Attributes) -> bool:
+        here, there = self._position(row), self._asked.position(item)
+        return bool(here < there if self._asked.given.is_forward else here > there)
+
+    def _is_the_end(self, row: _Row, end: Attributes) -> bool:
+        return self._asked.index is None and self._position(row) == self._asked.position(end)
+
+    # What the unit knows from now on.
+
+    def _keep(self, row: _Row) -> None:
+        """Note what is shown: at SERIALIZABLE the unit commits only while it stands there."""
+        place, index = row.place, self._asked.index
+        if self._level is SERIALIZABLE:
+            if not place.is_read:
+                self._approach([place])
+                # A page is of no one instant.
+                self._work.cuts += 1
+                place.before = place.image = row.image
+                place.is_read, place.seen, place.cut = True, row.seen, self._work.cuts
+            place.is_checked, place.glimpse = True, None
+        elif not place.is_read and (index is None or index.projected is None):
+            place.glimpse = (row.image,)
