@@ -13,12 +13,15 @@ WORKERS ?= 4
 # Where the wheel goes.
 DIST ?= dist
 
+# Where the site goes.
+SITE ?= build/site
+
 PYTHON_PACKAGES := $(VENV)/.installed
 NODE_PACKAGES   := node_modules/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install check lint types template secrets audit test verify verify-rest docs demo bench bench-peer engines soak proof replay local local-down aws wheel clean
+.PHONY: help install check lint types synth secrets template audit test verify verify-rest docs demo bench bench-peer engines soak proof replay local local-down aws wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -38,7 +41,7 @@ $(NODE_PACKAGES): package.json package-lock.json
 	@touch $@
 
 check: lint ## lint, formatting, types, no secret in a tracked file, and the synthesised template
-	@$(MAKE) --no-print-directory --jobs=2 types template secrets
+	@$(MAKE) --no-print-directory --jobs=2 types synth secrets
 
 # The parts of `check`, two at a time.
 lint: install
@@ -46,7 +49,7 @@ lint: install
 	$(BIN) -m ruff format --check
 types: install
 	$(BIN) -m mypy
-template: install
+synth: install
 	$(LOCAL) check-template
 secrets: install
 	$(LOCAL) check-secrets
@@ -62,9 +65,14 @@ verify: test verify-rest ## test, then all the other tests
 verify-rest: install ## what `make test` leaves to `make verify`
 	$(BIN) -m pytest --numprocesses $(WORKERS) -m "verify and not always"
 
-docs: install ## the reference of the Python API, into build/reference
-	$(BIN) -W error -m pdoc --template-directory docs/reference --docformat google --output-directory build/reference \
-		ticketlock ticketlock.aio ticketlock.errors ticketlock.testing ticketlock.units
+docs: install ## the site: the pages, and the reference of the Python API from its docstrings, into build/site
+	rm -rf $(SITE)
+	$(BIN) -m sphinx --fail-on-warning --keep-going --quiet --builder html --conf-dir docs/site \
+		--doctree-dir $(SITE)/.doctrees . $(SITE)
+	rm -r $(SITE)/.doctrees
+
+template: install ## a plain CloudFormation template with its functions' code, into build/template
+	JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=18,20 JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION=true $(LOCAL) template
 
 wheel: install ## the package for pip, into dist
 	$(BIN) -m build --wheel --no-isolation --outdir $(DIST)

@@ -19,7 +19,7 @@ _REMOVAL_POLICIES = {"retain": RemovalPolicy.RETAIN, "destroy": RemovalPolicy.DE
 _ARCHITECTURES = {"arm64": lambda_.Architecture.ARM_64, "x86_64": lambda_.Architecture.X86_64}
 _FLAGS = {"true": True, "false": False}
 # https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_PutRetentionPolicy.html
-_RETENTION_DAYS = {
+RETENTION_DAYS = {
     1: logs.RetentionDays.ONE_DAY,
     3: logs.RetentionDays.THREE_DAYS,
     5: logs.RetentionDays.FIVE_DAYS,
@@ -137,9 +137,9 @@ class Context:
             return logs.RetentionDays.ONE_MONTH
         if value == "infinite":
             return logs.RetentionDays.INFINITE
-        days = _RETENTION_DAYS.get(int(value)) if str(value).isdecimal() else None
+        days = RETENTION_DAYS.get(int(value)) if str(value).isdecimal() else None
         if days is None:
-            raise _refused(name, value, f"infinite, or a number of days out of {', '.join(map(str, _RETENTION_DAYS))}")
+            raise _refused(name, value, f"infinite, or a number of days out of {', '.join(map(str, RETENTION_DAYS))}")
         return days
 
     def alarm_thresholds(self, name: str) -> AlarmThresholds:

@@ -13,6 +13,7 @@ _COMMANDS = {
     "demo": ("demo.run", "main", "show workflows that wait for each other"),
     "diagrams": ("diagrams.files", "write", "draw the diagrams and charts of the docs anew"),
     "check-template": ("checks.template_check", "check_template", "synthesise and lint the template"),
+    "template": ("plain.template", "write", "write the plain CloudFormation template"),
     "check-secrets": ("checks.secrets_check", "check_secrets", "look for secrets among the tracked files"),
     "audit": ("checks.audit", "audit", "ask for known vulnerabilities of what is pinned"),
 }

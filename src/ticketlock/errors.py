@@ -19,6 +19,7 @@
     │   ├── UnitTooLarge                    more than the unit may write
     │   ├── ItemTooLarge                    an item would be larger than DynamoDB takes
     │   ├── UnitFinished (RuntimeError)     the unit was used after its end
+    │   ├── UnitChanged                     another process has resumed the saved unit since
     │   └── UnitForgotten                   another process has ended it, and its record is gone
     └── TableError                          the table could not be used
         ├── TableNotFound                   no such table
@@ -51,6 +52,7 @@ __all__ = [
     "TableRefused",
     "TaskNotAllowed",
     "TicketLockError",
+    "UnitChanged",
     "UnitConflict",
     "UnitContended",
     "UnitError",
@@ -253,6 +255,10 @@ class ItemTooLarge(UnitError):
 
 class UnitFinished(UnitError, RuntimeError):
     """The unit was used after its end: begin another."""
+
+
+class UnitChanged(UnitError):
+    """Another process has resumed the saved unit since this one did; nothing of this one was written."""
 
 
 class UnitForgotten(UnitError):

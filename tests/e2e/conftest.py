@@ -12,8 +12,12 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 from e2e.cloud import POLL_S, Cloud
-from ticketlock_local.cloud.deploy import client_arguments, deploy
+from kit.pages import blocks
+from ticketlock_cdk.examples import _FUNCTION as _WORKS
+from ticketlock_local.cloud.aws_cli import run_script
+from ticketlock_local.cloud.deploy import client_arguments, client_environment, deploy
 from ticketlock_local.engines.emulator import Emulator
+from ticketlock_local.plain.template import write_to
 
 from ticketlock.workflow._executions import execution_arn
 
@@ -68,12 +72,33 @@ def polling(beside: Mapping[str, Cloud]) -> Cloud:
     return _warmed_up(beside["Polling"])
 
 
+@pytest.fixture(scope="session")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    """The plain template, deployed as its page says, where the CDK has never been: waiters are called."""
+    folder = tmp_path_factory.mktemp("plain") / "template"
+    write_to(folder)
+    with Emulator(env={"AUTH": "true"}) as emulator:
+        endpoint = emulator.endpoint
+        works = _new_function(endpoint, "works", _WORKS)
+        env = {**client_environment(endpoint), "BUCKET": "artifacts", "FUNCTIONS": works}
+        run_script("aws s3 mb s3://$BUCKET", env=env, folder=folder)
+        make, deploy_it, *_ = blocks("docs/plain-cloudformation.md", "sh")
+        assert make == "make template\n"
+        told = run_script(deploy_it, env=env, folder=folder)
+        # What the last of the commands prints.
+        outputs = {each["OutputKey"]: each["OutputValue"] for each in json.loads(told[told.index("\n[") :])}
+        _allow_answers_on_everything(endpoint)
+        _check_that_it_guards(endpoint, outputs["TableName"])
+        yield _warmed_up(Cloud(endpoint, {**outputs, "ExampleFunctionArn": works}))
+
+
 _ANOTHER = pytest.mark.verify("another deployment; tests/workflow/interpreted asks both ways to wait")
+_WAYS = ["cloud", pytest.param("polling", marks=_ANOTHER), pytest.param("plain", marks=_ANOTHER)]
 
 
-@pytest.fixture(params=["cloud", pytest.param("polling", marks=_ANOTHER)], ids=["called", "polling"])
+@pytest.fixture(params=_WAYS, ids=["called", "polling", "plain template"])
 def either(request: pytest.FixtureRequest) -> Cloud:
-    """Both ways to wait."""
+    """Both ways to wait, and both ways to deploy."""
     found: Cloud = request.getfixturevalue(request.param)
     return found
 
@@ -103,14 +128,19 @@ _TRUSTS_LAMBDA = {
 
 
 def _failing_function(endpoint: str) -> str:
-    name, iam = "out-of-paint", boto3.client("iam", **client_arguments(endpoint))
+    return _new_function(endpoint, "out-of-paint", _FAILS)
+
+
+def _new_function(endpoint: str, name: str, source: str) -> str:
+    iam = boto3.client("iam", **client_arguments(endpoint))
     role = iam.create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps(_TRUSTS_LAMBDA))["Role"]
     created = boto3.client("lambda", **client_arguments(endpoint)).create_function(
         FunctionName=name,
         Runtime="python3.14",
         Handler="index.handler",
         Role=role["Arn"],
-        Code={"ZipFile": _zipped("index.py", _FAILS)},
+        Code={"ZipFile": _zipped("index.py", source)},
+        Timeout=15,
     )
     return str(created["FunctionArn"])
 

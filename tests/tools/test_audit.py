@@ -133,8 +133,10 @@ ONE_OF_EACH = {
     "requirements.txt": "boto3",
     "functions/requirements.txt": "aws-lambda-powertools",
     "infra/ticketlock_local/engines/ministack-requirements.txt": "h11",
+    "infra/ticketlock_local/cloud/aws-cli-requirements.txt": "awscli",
     "benchmarks/clients-peer-requirements.txt": "python-dynamodb-lock",
     "benchmarks/peer-requirements.txt": "state-machine-semaphore",
+    "benchmarks/units-peer-requirements.txt": "flask-cors",
     "package-lock.json": "aws-cdk",
 }
 

@@ -24,8 +24,10 @@ _FAMOUS_NODE = ("lodash", "4.17.0")
 _PINNED = (
     "functions/requirements.txt",
     "infra/ticketlock_local/engines/ministack-requirements.txt",
+    "infra/ticketlock_local/cloud/aws-cli-requirements.txt",
     "benchmarks/clients-peer-requirements.txt",
     "benchmarks/peer-requirements.txt",
+    "benchmarks/units-peer-requirements.txt",
 )
 
 

@@ -6,15 +6,18 @@ from typing import Any, Self
 
 from ticketlock.aio._to_the_end import ToTheEnd
 from ticketlock.units._asked import in_python
+from ticketlock.units._before_and_after import item_after, item_before
 from ticketlock.units._low_level import LowLevelVerbs, Reply
 from ticketlock.units._queries import items_found
 from ticketlock.units._reading import Isolation
+from ticketlock.units._settings import keep_ms
 from ticketlock.units._tables import UnitTable
 from ticketlock.units._values import PYTHON
-from ticketlock.units._verbs import Verbs, item_after, item_before
+from ticketlock.units._verbs import Verbs
 from ticketlock.wire._requests import ForkingSteps
 
 Follow = Callable[[ForkingSteps[Any]], Coroutine[Any, Any, Any]]
+Seconds = Any
 
 
 class Unit:
@@ -25,12 +28,12 @@ class Unit:
     end, which ``Units.close`` waits for. The unit is over from then on.
 
     Attributes:
-        id: its name in what it writes.
+        id: its name; of one that was resumed, that under which it was saved.
         client: the same unit in the words of the low-level API.
     """
 
     def __init__(self, verbs: Verbs, follow: Follow, to_the_end: ToTheEnd) -> None:
-        self.id = verbs.terms.unit
+        self.id = verbs.terms.id
         self._verbs = verbs
         self._follow = follow
         self._to_the_end = to_the_end
@@ -143,6 +146,12 @@ class Unit:
     async def rollback(self) -> None:
         """Forget everything; nothing was written. A second time does nothing."""
         await self._end(self._verbs.rollback(), "to roll back")
+
+    async def save(self, *, keep_for: Seconds = 86_400) -> str:
+        """Hand the unit on, for ``Units.resume``; this object is over. Returns its id."""
+        with self._verbs.life.telling():
+            saved: str = await self._follow(self._verbs.save(keep_ms(keep_for)))
+        return saved
 
     async def __aenter__(self) -> Self:
         await self._follow(self._verbs.begin())

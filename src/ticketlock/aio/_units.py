@@ -141,6 +141,17 @@ class Units:
         )
         return self._unit(terms)[0]
 
+    async def resume(self, unit: str) -> Unit:
+        """Go on with a saved unit, for ``async with``; see ``ticketlock.units.Units.resume``."""
+        resumed = await self._performer.follow(self._settings.resume(self._clocks, self._tables, unit))
+        made, verbs = self._unit(resumed.terms)
+        verbs.goes_on(resumed)
+        return made
+
+    async def rollback(self, unit: str) -> Outcome:
+        """End a unit, wherever it is; see ``ticketlock.units.Units.rollback``."""
+        return await self._performer.follow(self._settings.roll_back(unit))
+
     @overload
     def transactional(
         self,

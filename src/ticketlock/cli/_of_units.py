@@ -12,7 +12,7 @@ from ticketlock.errors import InvalidUnitRequest, OutcomeUnknown, RequestNotAppl
 from ticketlock.units._heads import Heads
 from ticketlock.units._marks import Marks
 from ticketlock.units._tables import Tables, UnitTable
-from ticketlock.units._units import UnitsTable
+from ticketlock.units._units_table import UnitsTable
 from ticketlock.wire._actions import T
 from ticketlock.wire._requests import ForkingSteps
 

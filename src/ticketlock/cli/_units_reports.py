@@ -31,6 +31,7 @@ def unit_json(unit: OpenUnit) -> dict[str, Any]:
         "endedForSeconds": unit.ended_for_s,
         "itemCount": unit.items,
         "rolledBackBy": unit.rolled_back_by,
+        "isSaved": unit.is_saved,
     }
 
 
@@ -66,13 +67,13 @@ def state_of(unit: OpenUnit) -> str:
     if unit.is_closed:
         return "closed"
     is_over = unit.lease_ends_in_s is not None and unit.lease_ends_in_s <= 0
-    return "lease over" if is_over else unit.state.value
+    return "lease over" if is_over else _state(unit)
 
 
 def state_told(unit: OpenUnit) -> str:
     """The same, with its time: ``pending, lease 48 s left``."""
     if unit.state is Outcome.PENDING:
-        return f"pending, lease {_lease(unit)}"
+        return f"{_state(unit)}, lease {_lease(unit)}"
     by = f" by {plain(unit.rolled_back_by)}" if unit.rolled_back_by else ""
     closed = ", closed" if unit.is_closed else ""
     return f"{unit.state.value} {span(_ms(unit.ended_for_s or 0))} ago{by}{closed}"
@@ -135,6 +136,10 @@ def _looked_json(looked: Looked, *, values: bool) -> dict[str, Any]:
 
 def _writes(entry: Entry) -> str:
     return _WRITES.get(entry.kind, entry.kind)
+
+
+def _state(unit: OpenUnit) -> str:
+    return "saved" if unit.is_saved and unit.state is Outcome.PENDING else unit.state.value
 
 
 def _lease(unit: OpenUnit) -> str:

@@ -66,6 +66,7 @@ class MemoryDynamoDB:
 
     @property
     def comes_next(self) -> Callable[[int], int]:
+        """Which of so many items of a TransactWriteItems is changed next."""
         return self._service.tables.transactions.comes_next
 
     @comes_next.setter

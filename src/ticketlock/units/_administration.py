@@ -63,6 +63,7 @@ class OpenUnit:
         ended_for_s: of another one: since when.
         items: how many items it writes or has marked; None where the rows that say so are not there.
         rolled_back_by: the id of the unit that has rolled it back, if one has.
+        is_saved: whether it was saved, for whoever resumes it: it has marked nothing.
     """
 
     unit: str
@@ -73,6 +74,7 @@ class OpenUnit:
     ended_for_s: float | None
     items: int | None
     rolled_back_by: str | None
+    is_saved: bool
 
     @classmethod
     def of(cls, head: Head, now: Moment, items: int | None) -> "OpenUnit":
@@ -87,6 +89,7 @@ class OpenUnit:
             ended_for_s=None if is_pending else (now.likely_ms - head.final_ms) / 1_000,
             items=items,
             rolled_back_by=head.by,
+            is_saved=head.is_saved,
         )
 
 

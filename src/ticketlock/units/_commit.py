@@ -4,10 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ticketlock.errors import UnitConflict
-from ticketlock.units._rows import NEVER_USED, Receipt, put_receipt
+from ticketlock.errors import LockLost, TicketLockError, UnitConflict, UnitRolledBack
+from ticketlock.units._ended import ended
+from ticketlock.units._heads import Head, Heads
+from ticketlock.units._rows import NEVER_USED, Receipt, is_receipt_of, put_receipt
 from ticketlock.units._values import PYTHON
 from ticketlock.units._work import Place
+from ticketlock.wire._answers import Reply
+from ticketlock.wire._attributes import Item
 from ticketlock.wire._requests import Write
 
 MOST_ACTIONS = 100
@@ -40,6 +44,7 @@ class Commit:
         attempt: names the rows of a marked commit.
         name: for exactly once; None for none.
         receipt: of the name, as it was seen.
+        saved: the record of a saved unit that it goes on with; None for none.
         lock_check: the check that a lock is held, as the low-level API has it; None for none.
         fate: what it has come to.
     """
@@ -50,16 +55,57 @@ class Commit:
     attempt: str = "1"
     name: str | None = None
     receipt: Receipt = NEVER_USED
+    saved: Head | None = None
     lock_check: Mapping[str, Any] | None = None
     fate: Fate = field(default_factory=Fate)
 
+    @property
+    def beside(self) -> int:
+        """How many actions it has beside its items."""
+        return (self.name is not None) + (self.saved is not None) + (self.lock_check is not None)
 
-def receipt_write(commit: Commit, now_ms: int) -> tuple[Write, ...]:
-    """The write that takes the name; none where there is no name."""
-    if commit.name is None:
-        return ()
-    after = Receipt(True, commit.unit, commit.receipt.tries)
-    return (put_receipt(commit.units_table, commit.name, commit.receipt, after, now_ms),)
+
+def writes_beside(commit: Commit, now_ms: int) -> tuple[Write, ...]:
+    """The write that takes the name, and the one that ends the record that it goes on with."""
+    writes: tuple[Write, ...] = ()
+    if commit.name is not None:
+        after = Receipt(True, commit.unit, commit.receipt.tries)
+        writes += (put_receipt(commit.units_table, commit.name, commit.receipt, after, now_ms),)
+    if commit.saved is not None:
+        writes += (Heads(commit.units_table).end_saved(commit.saved, "committed", now_ms),)
+    return writes
+
+
+def refused_beside(commit: Commit, reply: Reply, first: int) -> TicketLockError | None:
+    """What has refused a commit for good, beside its items.
+
+    Args:
+        first: the position of its first write beside them.
+    """
+    if commit.lock_check is not None and reply.refused[-1]:
+        return LockLost("the lock is not held with this fencing token any more: nothing was written")
+    if commit.name is not None and reply.refused[first]:
+        return UnitRolledBack(f"the name {commit.name!r} was used or given up meanwhile: nothing was written")
+    at = first + (commit.name is not None)
+    if commit.saved is not None and reply.refused[at]:
+        return ended(reply.items[at], commit.saved.unit)
+    return None
+
+
+def has_written_beside(commit: Commit, items: Sequence[Item | None]) -> bool:
+    """Whether what stands where it writes beside its items says that it was committed.
+
+    Args:
+        items: what stands there, in the order of the writes.
+    """
+    if commit.name is not None and is_receipt_of(items[0], commit.unit):
+        return True
+    return commit.saved is not None and is_committed_by(items[commit.name is not None], commit.unit)
+
+
+def is_committed_by(row: Item | None, coordinator: str) -> bool:
+    """Whether this coordinator has committed a saved unit."""
+    return row is not None and (head := Head.of(row)).state == "committed" and head.coordinator == coordinator
 
 
 def conflict(places: Sequence[Place]) -> UnitConflict:

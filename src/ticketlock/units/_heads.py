@@ -15,11 +15,12 @@ from ticketlock.wire._requests import Attributes, Scan, Write
 
 LEASE_MS = 60_000
 CLOSED_IS_KEPT_S = 24 * 3_600
+_PIECES_OUTLIVE_THE_LEASE_BY_S = 24 * 3_600
 
 State = Literal["pending", "committed", "rolledBack"]
 
 _HEAD = "head"
-_NAMES = {"#unit": "unit", "#state": "state", "#rev": "rev", "#lease": "leaseUntilMs"}
+_NAMES = {"#unit": "unit", "#state": "state", "#rev": "rev", "#lease": "leaseUntilMs", "#coordinator": "coordinator"}
 _STATES: Mapping[str, Any] = {
     ":pending": {"S": "pending"},
     ":committed": {"S": "committed"},
@@ -39,10 +40,11 @@ class Head:
         final_ms: of an ended one, when, in table time.
         is_closed: whether every item is as it should be.
         by: who has rolled it back, if another unit has.
-        rev: which coordinator's it is.
+        rev: of a saved one, how many times it was saved or resumed: which coordinator's it is.
         attempt: names the rows of what it writes.
         pieces: how many such rows there are; 0 where the head has all.
         inline: what it writes, where it fits.
+        coordinator: of a saved one, the id under which its last coordinator writes.
     """
 
     unit: str
@@ -56,6 +58,12 @@ class Head:
     attempt: str = ""
     pieces: int = 0
     inline: bytes = b""
+    coordinator: str | None = None
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether its rows hold what a unit has read and stated, for whoever goes on with it: it marks nothing."""
+        return self.coordinator is not None
 
     @property
     def age(self) -> tuple[int, str]:
@@ -84,6 +92,7 @@ class Head:
                     row["attempt"]["S"],
                     integer(row["pieces"]),
                     bytes(row["writes"]["B"]) if "writes" in row else b"",
+                    row["coordinator"]["S"] if "coordinator" in row else None,
                 )
         except (KeyError, ValueError):
             pass
@@ -102,7 +111,11 @@ def piece_key(head: Head, at: int) -> Item:
 
 def with_writes(head: Head, entries: Sequence[Entry]) -> tuple[Head, list[bytes]]:
     """A head that knows what its unit writes, and the pieces that do not fit into it."""
-    pieces = packed(entries)
+    return with_pieces(head, packed(entries))
+
+
+def with_pieces(head: Head, pieces: list[bytes]) -> tuple[Head, list[bytes]]:
+    """The same of what is packed."""
     if len(pieces) == 1 and len(pieces[0]) <= INLINE_BYTES:
         return replace(head, inline=pieces[0], pieces=0), []
     return replace(head, pieces=len(pieces)), pieces
@@ -157,18 +170,7 @@ class Heads:
 
     def open(self, head: Head) -> Write:
         """The unit begins to mark items."""
-        item: dict[str, Any] = {
-            **head_key(head.unit),
-            "state": {"S": "pending"},
-            "rev": number(head.rev),
-            "born": number(head.born_ms),
-            "leaseUntilMs": number(head.lease_until_ms),
-            "attempt": {"S": head.attempt},
-            "pieces": number(head.pieces),
-        }
-        if head.pieces == 0:
-            item["writes"] = {"B": head.inline}
-        return self._write("Put", head.unit, only_if.NO_SUCH_ROW, item=item)
+        return self._write("Put", head.unit, only_if.NO_SUCH_ROW, item=_row(head))
 
     def put_piece(self, head: Head, at: int, piece: bytes, not_after_local_ms: int) -> Write:
         """Write down what it writes; not once somebody may have closed its record."""
@@ -225,10 +227,58 @@ class Heads:
         values = {":until": _until(now_ms)}
         return self._write("Update", head.unit, only_if.HEAD_IS_CLOSED, update="SET #ttl = :until", values=values)
 
+    # Of saved units.
+
+    def save(self, head: Head, seen: Head | None) -> Write:
+        """A unit is saved for the first time; or by the coordinator that has resumed it, and nobody else has since."""
+        if seen is None:
+            return self._write("Put", head.unit, only_if.NO_SUCH_ROW, item=_row(head))
+        return self._write("Put", head.unit, _mine(), item=_row(head), values={":rev": number(seen.rev)})
+
+    def put_saved_piece(self, head: Head, at: int, piece: bytes) -> Write:
+        """Write down what it has read and stated, before its head says so: it goes by time to live."""
+        key = piece_key(head, at)
+        until_s = head.lease_until_ms // 1_000 + _PIECES_OUTLIVE_THE_LEASE_BY_S
+        item: Item = {**key, "data": {"B": piece}, TIME_TO_LIVE: number(until_s)}
+        return Write("Put", key, only_if.NO_SUCH_ROW, item=item, names=_NAMES, table=self.table)
+
+    def claim(self, head: Head, coordinator: str) -> Write:
+        """A coordinator goes on with it, and nobody who did before."""
+        values: Item = {":rev": number(head.rev), ":next": number(head.rev + 1), ":coordinator": {"S": coordinator}}
+        update = "SET #rev = :next, #coordinator = :coordinator"
+        return self._write("Update", head.unit, _mine(), update=update, values=values)
+
+    def end_saved(self, head: Head, state: State, now_ms: int) -> Write:
+        """Its coordinator ends it: nothing is marked for it, so it is closed at once."""
+        update = "SET #state = :ended, finalMs = :now, closed = :yes"
+        values = {":rev": number(head.rev), ":ended": {"S": state}, ":now": number(now_ms), ":yes": {"BOOL": True}}
+        if head.pieces == 0:
+            update += ", #ttl = :until"
+            values[":until"] = _until(now_ms)
+        return self._write("Update", head.unit, _mine(), update=update, values=values)
+
     def _write(self, operation: Any, unit: str, condition: str, **more: Any) -> Write:
         values = {**_STATES, **more.pop("values", {})}
         names = {**_NAMES, "#by": "by", "#ttl": TIME_TO_LIVE}
         return Write(operation, head_key(unit), condition, names=names, values=values, table=self.table, **more)
+
+
+def _row(head: Head) -> Item:
+    """A pending head as it stands in the table."""
+    item: dict[str, Any] = {
+        **head_key(head.unit),
+        "state": {"S": "pending"},
+        "rev": number(head.rev),
+        "born": number(head.born_ms),
+        "leaseUntilMs": number(head.lease_until_ms),
+        "attempt": {"S": head.attempt},
+        "pieces": number(head.pieces),
+    }
+    if head.pieces == 0:
+        item["writes"] = {"B": head.inline}
+    if head.coordinator is not None:
+        item["coordinator"] = {"S": head.coordinator}
+    return item
 
 
 def _until(now_ms: int) -> Mapping[str, str]:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from ticketlock.errors import InvalidUnitRequest, TicketLockError, UnitFinished
 
-State = Literal["open", "committing", "committed", "rolled back", "unknown"]
+State = Literal["open", "committing", "committed", "rolled back", "saved", "unknown"]
 _TOLD = {"committing": "on its way to be committed", "unknown": "over, and its outcome unknown"}
 
 
@@ -60,7 +60,8 @@ class Life:
             UnitFinished: says how it has ended.
         """
         if self.state != "open":
-            raise UnitFinished(f"the unit {self._unit} is {self._became}: begin another")
+            then = "`resume` goes on with it" if self.state == "saved" else "begin another"
+            raise UnitFinished(f"the unit {self._unit} is {self._became}: {then}")
 
     @contextmanager
     def telling(self) -> Iterator[None]:
@@ -77,7 +78,7 @@ class Life:
         Raises:
             UnitFinished: says how it has ended.
         """
-        if self.state != "committed" and not self.is_told:
+        if self.state not in ("committed", "saved") and not self.is_told:
             raise UnitFinished(
                 f"the block has ended without an error, but its unit {self._unit} is {self._became}: what has "
                 "ended it, a conflict, an interrupt or a cancellation in one of its methods, was caught in the block"

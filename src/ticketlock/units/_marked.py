@@ -12,17 +12,16 @@ from itertools import islice
 from ticketlock._expressions._schemas import size_of_update
 from ticketlock._expressions._values import MAX_ITEM_BYTES
 from ticketlock.errors import (
-    LockLost,
     OutcomeUnknown,
     RequestNotApplied,
     TableError,
     TicketLockError,
-    UnitForgotten,
     UnitRolledBack,
 )
 from ticketlock.units import _facts as only_if
 from ticketlock.units._batches import cut, that_fit_together
-from ticketlock.units._commit import MOST_ACTIONS, Commit, conflict, receipt_write
+from ticketlock.units._commit import MOST_ACTIONS, Commit, conflict, refused_beside, writes_beside
+from ticketlock.units._ended import ended
 from ticketlock.units._finishing import close, finish, unmark
 from ticketlock.units._heads import LEASE_MS, Head, Heads, with_writes
 from ticketlock.units._marks import Mark, Marks
@@ -73,7 +72,7 @@ class MarkedCommit:
 
     def __init__(self, commit: Commit, marks: Marks, heads: Heads, meeting: Meeting, places: Sequence[Place]) -> None:
         self._commit, self._marks, self._heads, self._meeting = commit, marks, heads, meeting
-        room = MOST_ACTIONS - 1 - (commit.name is not None) - (commit.lock_check is not None)
+        room = MOST_ACTIONS - 1 - commit.beside
         only_read = [place for place in places if not place.writes]
         # What is only read is checked in the deciding write, as far as there is room; the rest is marked.
         self._checked = next(that_fit_together(only_read, room), [])
@@ -108,9 +107,6 @@ class MarkedCommit:
             yield from self._write_down(pieces)
             yield from self._mark_all()
             yield from self._decide()
-        except UnitForgotten:
-            yield from self._unmark_all()
-            raise
         except TicketLockError as error:
             if not (yield from self._abort(error)):
                 raise
@@ -266,10 +262,10 @@ class MarkedCommit:
             now: Moment = (yield Pause(0)).now
             deciding = self._heads.commit(self._head, now.latest_ms)
             checks = tuple(check(place, self._marks) for place in self._checked)
-            receipt = receipt_write(self._commit, now.latest_ms)
+            beside = writes_beside(self._commit, now.latest_ms)
             lock = (self._commit.lock_check,) if self._commit.lock_check is not None else ()
-            is_alone = not (checks or receipt or lock)
-            request = deciding if is_alone else TransactWrite((deciding, *checks, *receipt), lock)
+            is_alone = not (checks or beside or lock)
+            request = deciding if is_alone else TransactWrite((deciding, *checks, *beside), lock)
             # From now on an interrupt does not tell which.
             self._commit.fate.became = "unknown"
             try:
@@ -291,10 +287,9 @@ class MarkedCommit:
                     self._commit.fate.became = "committed"
                     return
                 raise self._ended(reply.items[0])
-            if lock and refused[-1]:
-                raise LockLost("the lock is not held with this fencing token any more: nothing was written")
-            if receipt and refused[1 + len(checks)]:
-                raise UnitRolledBack(f"the name {self._commit.name!r} was used or given up meanwhile")
+            error = refused_beside(self._commit, reply, 1 + len(checks))
+            if error is not None:
+                raise error
             yield from self._pass_checks(reply)
 
     def _pass_checks(self, reply: Reply) -> ForkingSteps[None]:
@@ -308,11 +303,7 @@ class MarkedCommit:
 
     def _ended(self, row: Item | None) -> TicketLockError:
         """Somebody else has ended it."""
-        if row is None:
-            return UnitForgotten(f"the unit {self._head.unit} was ended by another process, and its record is gone")
-        head = Head.of(row)
-        by = f" by the unit {head.by}, which is older" if head.by is not None else ", its lease was over"
-        return UnitRolledBack(f"the unit {head.unit} was rolled back{by}", head.by)
+        return ended(row, self._head.unit)
 
     def _abort(self, error: TicketLockError) -> ForkingSteps[bool]:
         """Roll back; whether it turns out to be committed."""

@@ -139,13 +139,27 @@ def _entry_of(entries: Sequence[Entry], head: Head, met: Marked) -> Entry:
 
 
 def read_entries(heads: Heads, head: Head) -> ForkingSteps[list[Entry] | None]:
-    """What a unit writes; None where the rows of it are gone, or were never all there.
+    """What a unit has marked, and what becomes of it; None where the rows of it are gone, or were never all there.
 
     Raises:
         TableError: they could not be read.
         InvalidUnitRequest: somebody else has written them.
     """
-    pieces = []
+    if head.is_saved:
+        # What it writes others will mark, under ids of their own.
+        return []
+    pieces = yield from read_pieces(heads, head)
+    return None if pieces is None else entries_of(head, pieces)
+
+
+def read_pieces(heads: Heads, head: Head) -> ForkingSteps[list[bytes] | None]:
+    """The rows of a head that does not have all; None where they are gone, or were never all there.
+
+    Raises:
+        TableError: they could not be read.
+        InvalidUnitRequest: somebody else has written them.
+    """
+    pieces: list[bytes] = []
     if head.pieces:
         replies = yield Together(tuple(heads.read_pieces(head)))
         for reply in replies:
@@ -154,7 +168,7 @@ def read_entries(heads: Heads, head: Head) -> ForkingSteps[list[Entry] | None]:
             if reply.item is None:
                 return None
             pieces.append(piece_in(reply.item))
-    return entries_of(head, pieces)
+    return pieces
 
 
 def read_committed(heads: Heads, head: Head) -> ForkingSteps[list[Entry] | None]:

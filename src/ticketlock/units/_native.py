@@ -5,8 +5,16 @@ It is strictly serialisable: everything that the unit has read is as it was read
 
 from collections.abc import Sequence
 
-from ticketlock.errors import ConditionFailed, LockLost, OutcomeUnknown, TableError, TicketLockError, UnitRolledBack
-from ticketlock.units._commit import Commit, conflict, receipt_write
+from ticketlock.errors import ConditionFailed, OutcomeUnknown, TableError, TicketLockError
+from ticketlock.units._commit import (
+    Commit,
+    conflict,
+    has_written_beside,
+    is_committed_by,
+    refused_beside,
+    writes_beside,
+)
+from ticketlock.units._heads import Heads
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Marked, Meeting
 from ticketlock.units._rows import is_receipt_of, read_receipt
@@ -27,15 +35,17 @@ def commit_natively(places: Sequence[Place], marks: Marks, commit: Commit, meeti
         ConditionFailed: the condition of a blind update does not hold; nothing was written.
         LockLost: the lock is not held any more; nothing was written.
         UnitContended: another unit was in the way until the time-out; nothing was written.
-        UnitRolledBack: the name was given up meanwhile; nothing was written.
+        UnitRolledBack: the name was given up meanwhile, or the saved unit was rolled back; nothing was written.
+        UnitChanged: another coordinator goes on with the saved unit, or has committed it; nothing was written.
+        UnitForgotten: the record of the saved unit is gone.
         OutcomeUnknown: it is not known whether it was written.
         TableError: another one; nothing was written.
     """
     lock = (commit.lock_check,) if commit.lock_check is not None else ()
     writes = tuple(_action(place, commit.unit, marks) for place in places)
-    if commit.name is not None:
+    if commit.name is not None or commit.saved is not None:
         now: Moment = (yield Pause(0)).now
-        writes += receipt_write(commit, now.latest_ms)
+        writes += writes_beside(commit, now.latest_ms)
     while True:
         # The same each time, to the receipt's time: DynamoDB refuses another request with the token of one before.
         # From now on an interrupt leaves it unknown.
@@ -82,8 +92,9 @@ def _met(reply: Reply, places: Sequence[Place], marks: Marks) -> dict[int, Marke
 
 def _refusal(reply: Reply, places: Sequence[Place], met: dict[int, Marked], commit: Commit) -> TicketLockError | None:
     """What it is refused for, for good; None where only marks were in the way."""
-    if commit.lock_check is not None and reply.refused[-1]:
-        return LockLost("the lock is not held with this fencing token any more: nothing was written")
+    beside = refused_beside(commit, reply, len(places))
+    if beside is not None:
+        return beside
     refused = [place for at, place in enumerate(places) if reply.refused[at] and at not in met]
     changed = [place for place in refused if place.blind is None]
     if changed:
@@ -91,19 +102,17 @@ def _refusal(reply: Reply, places: Sequence[Place], met: dict[int, Marked], comm
     for place in refused:
         condition = place.blind.parameters.get("ConditionExpression", "") if place.blind is not None else ""
         return ConditionFailed(place.table.name, PYTHON.back(place.key) or {}, condition)
-    if commit.name is not None and reply.refused[len(places)]:
-        return UnitRolledBack(f"the name {commit.name!r} was used or given up meanwhile: nothing was written")
     return None
 
 
 def _has_mine(reply: Reply, places: Sequence[Place], marks: Marks, commit: Commit) -> bool:
     """Whether what has refused it is of the unit itself: then an earlier attempt was committed.
 
-    The items of users come first, each with the unit's own version; then the receipt of a name.
+    The items of users come first, each with the unit's own version; then what it writes beside them.
     """
     if any(marks.is_by(item, commit.unit) for item in reply.items[: len(places)]):
         return True
-    return commit.name is not None and is_receipt_of(reply.items[len(places)], commit.unit)
+    return has_written_beside(commit, reply.items[len(places) :])
 
 
 def _was_applied(places: Sequence[Place], marks: Marks, commit: Commit) -> ForkingSteps[bool]:
@@ -113,6 +122,9 @@ def _was_applied(places: Sequence[Place], marks: Marks, commit: Commit) -> Forki
         if commit.name is not None:
             receipt: Reply = yield read_receipt(commit.units_table, commit.name)
             return is_receipt_of(receipt.item, commit.unit)
+        if commit.saved is not None:
+            head: Reply = yield Heads(commit.units_table).read(commit.saved.unit)
+            return is_committed_by(head.item, commit.unit)
         if written:
             reply: Reply = yield Get(written[0].table.name, written[0].key)
             return marks.is_by(reply.item, commit.unit)
@@ -122,5 +134,9 @@ def _was_applied(places: Sequence[Place], marks: Marks, commit: Commit) -> Forki
 
 
 def _told(commit: Commit, unknown: OutcomeUnknown) -> OutcomeUnknown:
-    ask = f"ask `outcome(name={commit.name!r})`" if commit.name is not None else "a unit with a name can be asked for"
+    ask = "a unit with a name can be asked for"
+    if commit.name is not None:
+        ask = f"ask `outcome(name={commit.name!r})`"
+    elif commit.saved is not None:
+        ask = f"`resume({commit.saved.unit!r})` finds out"
     return OutcomeUnknown(f"the unit {commit.unit} may or may not be committed; {ask} ({unknown})")

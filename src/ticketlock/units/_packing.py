@@ -58,24 +58,35 @@ def _plain(item: Item) -> Attributes:
 
 def packed(entries: Sequence[Entry]) -> list[bytes]:
     """Entries in pieces that fit into rows."""
-    told = [
-        [each.table, each.key_name, each.kind, _told(each.key), _told(each.assigned), list(each.removed)]
-        for each in entries
-    ]
-    whole = zlib.compress(json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode())
-    return [whole[begin : begin + _PIECE_BYTES] for begin in range(0, len(whole), _PIECE_BYTES)]
+    return in_pieces(
+        [
+            [each.table, each.key_name, each.kind, item_told(each.key), item_told(each.assigned), list(each.removed)]
+            for each in entries
+        ]
+    )
 
 
 def unpacked(pieces: Sequence[bytes]) -> list[Entry]:
     """The entries of all pieces, in their order."""
-    told = json.loads(zlib.decompress(b"".join(pieces)))
     return [
-        Entry(table, _read(key), key_name, kind, _read(assigned), tuple(removed))
-        for table, key_name, kind, key, assigned, removed in told
+        Entry(table, item_read(key), key_name, kind, item_read(assigned), tuple(removed))
+        for table, key_name, kind, key, assigned, removed in of_pieces(pieces)
     ]
 
 
-def _told(item: Item) -> dict[str, Any]:
+def in_pieces(told: Any) -> list[bytes]:
+    """What JSON can tell, in pieces that fit into rows."""
+    whole = zlib.compress(json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode())
+    return [whole[begin : begin + _PIECE_BYTES] for begin in range(0, len(whole), _PIECE_BYTES)]
+
+
+def of_pieces(pieces: Sequence[bytes]) -> Any:
+    """What stands in the pieces, in their order."""
+    return json.loads(zlib.decompress(b"".join(pieces)))
+
+
+def item_told(item: Mapping[str, Any]) -> dict[str, Any]:
+    """AttributeValues as JSON can tell them."""
     return {name: _value_told(value) for name, value in item.items()}
 
 
@@ -86,13 +97,14 @@ def _value_told(value: Mapping[str, Any]) -> dict[str, Any]:
     if kind == "BS":
         return {"BS": [base64.b64encode(bytes(each)).decode() for each in content]}
     if kind == "M":
-        return {"M": _told(content)}
+        return {"M": item_told(content)}
     if kind == "L":
         return {"L": [_value_told(each) for each in content]}
     return {kind: content}
 
 
-def _read(told: Mapping[str, Any]) -> dict[str, Any]:
+def item_read(told: Mapping[str, Any]) -> dict[str, Any]:
+    """The AttributeValues that were told so."""
     return {name: _value_read(value) for name, value in told.items()}
 
 
@@ -103,7 +115,7 @@ def _value_read(told: Mapping[str, Any]) -> dict[str, Any]:
     if kind == "BS":
         return {"BS": [base64.b64decode(each) for each in content]}
     if kind == "M":
-        return {"M": _read(content)}
+        return {"M": item_read(content)}
     if kind == "L":
         return {"L": [_value_read(each) for each in content]}
     return {kind: content}

@@ -1,21 +1,29 @@
 """What units are begun with: checked once, for threads and tasks."""
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
 from ticketlock._checks import duration_ms, text, whole_number
 from ticketlock.errors import InvalidUnitRequest
+from ticketlock.units._administration import roll_back
 from ticketlock.units._heads import Heads
 from ticketlock.units._ids import new_id
 from ticketlock.units._marks import Marks
 from ticketlock.units._outcomes import NAME_BYTES, Outcome, outcome_of_name, outcome_of_unit
-from ticketlock.units._reading import Isolation
+from ticketlock.units._reading import SERIALIZABLE, Isolation
+from ticketlock.units._resuming import Resumed, resume
 from ticketlock.units._sweeping import MOST_PARTS, Swept, sweep
+from ticketlock.units._tables import Tables
 from ticketlock.units._terms import Terms
 from ticketlock.wire._clocks import Clocks
 from ticketlock.wire._requests import ForkingSteps
 
 _LONGEST_TIMEOUT_MS = 900_000
+_SHORTEST_KEEP_MS = 1_000
+_LONGEST_KEEP_MS = 366 * 24 * 3_600_000
+
+_log = logging.getLogger("ticketlock")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +73,26 @@ class Settings:
         until_ms = None if timeout is None else clocks.read().local_ms + _timeout_ms(timeout)
         return sweep(Heads(self.units_table), self.marks, parts=parts, until_ms=until_ms)
 
+    def resume(self, clocks: Clocks, tables: Tables, unit: Any) -> ForkingSteps[Resumed]:
+        """A saved unit, for a new coordinator.
+
+        Raises:
+            InvalidUnitRequest: that is no unit which was saved.
+        """
+        own = self.terms(clocks, name=None, isolation=SERIALIZABLE, under=None, timeout=None)
+        return resume(unit, own, self.units_table, self.marks, tables)
+
+    def roll_back(self, unit: Any) -> ForkingSteps[Outcome]:
+        """End a unit that is pending; what has become of it.
+
+        Raises:
+            InvalidUnitRequest: that is no id.
+        """
+        settled = yield from roll_back(Heads(self.units_table), self.marks, unit)
+        if settled.failed is not None:
+            _log.warning("the unit %s has ended, and not all of its marks are off yet: %s", unit, settled.failed)
+        return settled.outcome
+
     def outcome(self, name: Any, unit: Any) -> ForkingSteps[Outcome]:
         """What has become of a name, or of a unit.
 
@@ -76,6 +104,15 @@ class Settings:
         if name is not None:
             return outcome_of_name(self.units_table, name)
         return outcome_of_unit(self.units_table, unit)
+
+
+def keep_ms(given: Any) -> int:
+    """For how long a saved unit is kept.
+
+    Raises:
+        InvalidUnitRequest: no such time.
+    """
+    return duration_ms("keep_for", given, _SHORTEST_KEEP_MS, _LONGEST_KEEP_MS, InvalidUnitRequest)
 
 
 def _timeout_ms(given: Any) -> int:

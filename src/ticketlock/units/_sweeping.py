@@ -42,6 +42,7 @@ class Swept:
         open: units that are to be looked at again: pending, or ended not long ago.
         unfinished: those of them that were committed, and have an item that could not be finished.
         oldest_ms: how long ago the oldest of them was begun that is pending or could not be finished; 0 for none.
+            Saved units do not count.
         is_whole: whether it came to the end of the table; the next one with a time-out goes on otherwise.
     """
 
@@ -158,7 +159,8 @@ def sweep_one(
         return replace(swept, closed=swept.closed + 1)
     if head.state == "pending":
         if now.earliest_ms <= head.lease_until_ms:
-            return _left_open(swept, head, now)
+            # A saved one may be as old as it likes: nobody waits for it.
+            return replace(swept, open=swept.open + 1) if head.is_saved else _left_open(swept, head, now)
         reply: Reply = yield heads.roll_back(head.unit, now.latest_ms, lease_seen_ms=head.lease_until_ms)
         if not reply.applied:
             # It lives, or somebody else has ended it.

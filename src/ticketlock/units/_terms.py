@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from ticketlock.errors import InvalidUnitRequest
+from ticketlock.units._heads import Head
 from ticketlock.units._reading import SERIALIZABLE, Isolation
 
 
@@ -27,13 +28,14 @@ class Terms:
     """What a unit is begun with.
 
     Attributes:
-        unit: its id.
+        unit: its id in what it writes.
         born_ms: when its first try began, by a wall clock; kept by those that follow.
         timeout_ms: for how long it waits for other units.
         isolation: of reads that say nothing else.
         name: for exactly once.
         under: a lock that has to be held at the commit.
         engine: how it is committed; None for natively, where it fits.
+        saved: the record of the saved unit that it goes on with; None for a new unit.
     """
 
     unit: str
@@ -43,6 +45,17 @@ class Terms:
     name: str | None = None
     under: HeldLock | None = None
     engine: Engine | None = None
+    saved: Head | None = None
+
+    @property
+    def id(self) -> str:
+        """What users call the unit: the same for all that go on with it."""
+        return self.unit if self.saved is None else self.saved.unit
+
+    @property
+    def beside(self) -> int:
+        """How many actions its commit has beside its items."""
+        return (self.name is not None) + (self.saved is not None) + (self.under is not None)
 
 
 def check_of(under: HeldLock) -> Mapping[str, Any]:

@@ -5,16 +5,19 @@ from types import TracebackType
 from typing import Any, Self
 
 from ticketlock.units._asked import in_python
+from ticketlock.units._before_and_after import item_after, item_before
 from ticketlock.units._client import UnitClient
 from ticketlock.units._low_level import LowLevelVerbs
 from ticketlock.units._queries import items_found
 from ticketlock.units._reading import Isolation
+from ticketlock.units._settings import keep_ms
 from ticketlock.units._tables import UnitTable
 from ticketlock.units._values import PYTHON
-from ticketlock.units._verbs import Verbs, item_after, item_before
+from ticketlock.units._verbs import Verbs
 from ticketlock.wire._requests import ForkingSteps
 
 Follow = Callable[[ForkingSteps[Any]], Any]
+Seconds = Any
 
 
 class Unit:
@@ -25,12 +28,12 @@ class Unit:
     within a method goes on, and the unit is over: ``UnitFinished`` says from then on what became of it.
 
     Attributes:
-        id: its name in what it writes.
+        id: its name; of one that was resumed, that under which it was saved.
         client: the same unit in the words of the low-level API.
     """
 
     def __init__(self, verbs: Verbs, follow: Follow) -> None:
-        self.id = verbs.terms.unit
+        self.id = verbs.terms.id
         self._verbs = verbs
         self._follow = follow
         self.client = UnitClient(LowLevelVerbs(verbs), follow)
@@ -231,6 +234,7 @@ class Unit:
             LockLost: the lock that it is under is not held any more; nothing was written.
             UnitContended: another unit was in the way until the time-out; nothing was written, run it again.
             UnitRolledBack: somebody else has rolled it back; nothing was written, run it again.
+            UnitChanged: another process has resumed the saved unit since; nothing of this one was written.
             UnitTooLarge: there is too much of it; nothing was written.
             UnitFinished: it was rolled back before, or an interrupt has left its outcome unknown. The end of the block
                 raises it, too, if an interrupt or a statement's ``UnitConflict`` was caught inside, which had ended it.
@@ -242,12 +246,36 @@ class Unit:
             self._follow(self._verbs.commit())
 
     def rollback(self) -> None:
-        """Forget everything; nothing was written. A second time does nothing.
+        """Forget everything; nothing was written. A second time does nothing. Of a resumed unit this ends it for all.
 
         Raises:
             UnitFinished: it is committed, or may be.
+            UnitChanged, UnitForgotten, TableError: of a resumed one: it was not rolled back.
         """
         self._follow(self._verbs.rollback())
+
+    def save(self, *, keep_for: Seconds = 86_400) -> str:
+        """Hand the unit on: write down what it has read and stated, for ``Units.resume``; this object is over.
+
+        Nothing is marked or written in your items. What was updated blindly is read and evaluated now.
+
+        Args:
+            keep_for: for how many seconds: 1 s to 366 days. Afterwards it is rolled back.
+
+        Returns:
+            Its id, for whoever goes on with it.
+
+        Raises:
+            InvalidUnitRequest: no such time.
+            ConditionFailed, ItemTooLarge: of a blind update; the unit goes on.
+            UnitChanged: another process has resumed it since; nothing of this one was saved.
+            UnitRolledBack, UnitForgotten: it has ended meanwhile.
+            OutcomeUnknown: it may or may not be saved as it is now; ``resume`` finds out.
+            TableError: it was not saved, and goes on.
+        """
+        with self._verbs.life.telling():
+            saved: str = self._follow(self._verbs.save(keep_ms(keep_for)))
+        return saved
 
     def __enter__(self) -> Self:
         self._follow(self._verbs.begin())

@@ -11,14 +11,12 @@ from ticketlock.errors import TicketLockError
 from ticketlock.units._access import Denied, check_access
 from ticketlock.units._administration import OpenUnit, open_units
 from ticketlock.units._heads import Heads
-from ticketlock.units._interrupts import ending
 from ticketlock.units._marks import Marks
 from ticketlock.units._outcomes import Outcome
 from ticketlock.units._plain import Visible, clean, visible
 from ticketlock.units._reading import COMMITTED, SERIALIZABLE, Isolation
 from ticketlock.units._refusing import as_a_unit_request
 from ticketlock.units._repairing import FoundMark, repair
-from ticketlock.units._rows import TIME_CHECK
 from ticketlock.units._settings import Settings
 from ticketlock.units._sweeping import Swept
 from ticketlock.units._tables import Tables, UnitTable
@@ -26,42 +24,15 @@ from ticketlock.units._terms import Engine, HeldLock, Terms, Under
 from ticketlock.units._transactional import AGAIN, TRANSACTIONAL, Wishes
 from ticketlock.units._turns import Contended, Locks, Turn, check_locks
 from ticketlock.units._unit import Unit
+from ticketlock.units._units_table import UnitsTable
 from ticketlock.units._verbs import Verbs
-from ticketlock.wire._actions import T
 from ticketlock.wire._clocks import Clocks, SystemClocks
-from ticketlock.wire._performer import Performer
-from ticketlock.wire._requests import ForkingSteps
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 R = TypeVar("R")
 Seconds = Any
-
-
-class UnitsTable(Performer):
-    """The units' own table, and what reaches all others."""
-
-    _time_check = TIME_CHECK
-
-    def follow(self, steps: ForkingSteps[T]) -> T:
-        """Perform what steps ask for."""
-        return self.drive(self._driver.follow(steps))
-
-    def follows(self, verbs: Verbs) -> Callable[[ForkingSteps[Any]], Any]:
-        """What performs the steps of one unit, which is over where they are interrupted."""
-
-        def follow(steps: ForkingSteps[T]) -> T:
-            try:
-                return self.drive(ending(verbs, self._driver, steps))
-            except TicketLockError:
-                raise
-            except BaseException:
-                # Perhaps before its first step.
-                verbs.abandon()
-                raise
-
-        return follow
 
 
 class Units:
@@ -148,6 +119,40 @@ class Units:
             self._clocks, name=name, isolation=isolation, under=under, timeout=timeout, engine=engine
         )
         return self._unit(terms)[0]
+
+    def resume(self, unit: str) -> Unit:
+        """Go on with a saved unit, with all that it has read and stated; who did before can commit or save it no more.
+
+        If it is committed already, the unit is ``repeated``, and writes nothing.
+
+        Args:
+            unit: what ``Unit.save`` has returned.
+
+        Raises:
+            InvalidUnitRequest: no unit was saved under that id, or with another ``prefix``.
+            UnitRolledBack: it was rolled back, or its time is over.
+            UnitForgotten: there is no record of it any more.
+            TableError: a table could not be used; resume it again.
+        """
+        resumed = self._performer.follow(self._settings.resume(self._clocks, self._tables, unit))
+        made, verbs = self._unit(resumed.terms)
+        verbs.goes_on(resumed)
+        return made
+
+    def rollback(self, unit: str) -> Outcome:
+        """End a unit that was saved, or is on its way by marks, wherever it is; what was committed stays so.
+
+        Args:
+            unit: its id.
+
+        Returns:
+            ``ROLLED_BACK``; or ``COMMITTED``, if it comes too late; or ``FORGOTTEN``.
+
+        Raises:
+            InvalidUnitRequest: that is no id.
+            TableError: the table could not be used.
+        """
+        return self._performer.follow(self._settings.roll_back(unit))
 
     @overload
     def transactional(

@@ -13,11 +13,13 @@ from ticketlock.errors import (
     TableRefused,
     TicketLockError,
     UnitConflict,
+    UnitError,
     UnitForgotten,
 )
 from ticketlock.units._asked import Given as QueryGiven
 from ticketlock.units._asked import asked
 from ticketlock.units._batches import SURELY_TOGETHER, cut, has_unknown_sizes
+from ticketlock.units._before_and_after import Both
 from ticketlock.units._commit import MOST_ACTIONS, Commit, Fate, conflict
 from ticketlock.units._heads import Heads
 from ticketlock.units._life import Life
@@ -28,12 +30,15 @@ from ticketlock.units._meeting import Meeting
 from ticketlock.units._native import commit_natively
 from ticketlock.units._queries import Found, Querying
 from ticketlock.units._reading import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation, Reading, Wanted, is_as_seen
+from ticketlock.units._record import SavedRecord
+from ticketlock.units._resuming import Resumed
 from ticketlock.units._rows import NEVER_USED, Receipt, read_receipt
+from ticketlock.units._saving import save
 from ticketlock.units._statements import Given, Kind, Statement, field_of_target, statement
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._terms import Terms, check_of
 from ticketlock.units._turns import Turn
-from ticketlock.units._values import PYTHON, Python
+from ticketlock.units._values import Python
 from ticketlock.units._ways import check_may_mark, fits_one_request
 from ticketlock.units._work import VERSION_BYTES, Place, Work
 from ticketlock.units._writes import may_be_sent_blindly
@@ -42,21 +47,6 @@ from ticketlock.wire._item_requests import MOST_TOGETHER
 from ticketlock.wire._requests import ForkingSteps
 
 _log = logging.getLogger("ticketlock")
-
-Both = tuple[Attributes | None, Attributes | None]
-"""An item before a statement and after it, in AttributeValues; None where there is none, or it was not looked at."""
-
-
-def item_before(steps: ForkingSteps[Both]) -> ForkingSteps[dict[str, Any] | None]:
-    """The item before a statement, in Python values: a step of it, so that an interrupt here ends the unit too."""
-    before, _ = yield from steps
-    return PYTHON.back(before)
-
-
-def item_after(steps: ForkingSteps[Both]) -> ForkingSteps[dict[str, Any] | None]:
-    """The same of the item after it."""
-    _, after = yield from steps
-    return PYTHON.back(after)
 
 
 class Verbs:
@@ -71,7 +61,7 @@ class Verbs:
     def __init__(self, terms: Terms, units_table: str, tables: Tables, marks: Marks, turn: Turn | None = None) -> None:
         self.terms = terms
         self._turn = turn
-        self.life = Life(terms.unit)
+        self.life = Life(terms.id)
         self.repeated = False
         self._tables = tables
         self._work = Work(marks)
@@ -79,8 +69,14 @@ class Verbs:
         self._meeting = Meeting(marks, self._heads, (terms.born_ms, terms.unit), terms.timeout_ms, random.random)
         self._reading = Reading(marks, self._heads, self._meeting)
         self._receipt: Receipt | None = None
+        self._record = None if terms.saved is None else SavedRecord(terms.saved, self._heads)
         self._fate = Fate()
         self._marked: MarkedCommit | None = None
+
+    def goes_on(self, resumed: Resumed) -> None:
+        """Take up what another coordinator has saved."""
+        self._work, self._receipt = resumed.work, resumed.receipt
+        self.repeated = resumed.is_committed or (resumed.receipt or NEVER_USED).is_committed
 
     def begin(self) -> ForkingSteps[None]:
         """Find out whether the name was committed before; without a name nothing is sent."""
@@ -256,15 +252,19 @@ class Verbs:
         except (OutcomeUnknown, UnitForgotten):
             self.life.state = "unknown"
             raise
-        except TicketLockError:
+        except TicketLockError as error:
             self.life.state = "rolled back"
+            if self._record is not None and isinstance(error, UnitConflict):
+                yield from self._record.check_is_mine(error)
             raise
         self.life.state = "committed"
+        if self._record is not None and not self.repeated:
+            yield from self._record.forget()
 
     def _commit(self) -> ForkingSteps[None]:
         terms, marks = self.terms, self._work.marks
         touched = [place for place in self._work.places.values() if place.is_touched]
-        if not any(place.writes for place in touched) and terms.name is None and terms.under is None:
+        if not any(place.writes for place in touched) and not terms.beside:
             yield from self._validate(touched)
             return
         if terms.engine != "marked" and self._fits_one_request(touched):
@@ -300,6 +300,7 @@ class Verbs:
             terms.born_ms,
             name=terms.name,
             receipt=self._receipt or NEVER_USED,
+            saved=terms.saved,
             lock_check=check_of(terms.under) if terms.under is not None else None,
             fate=self._fate,
         )
@@ -340,12 +341,33 @@ class Verbs:
             self.life.check_committed_or_told()
 
     def rollback(self) -> ForkingSteps[None]:
-        """Forget everything; nothing was written."""
-        yield from ()
+        """Forget everything; nothing was written. A saved unit ends with it."""
         if self.life.state != "rolled back":
             with self.life.alone():
                 self.life.state = "rolled back"
         self.life.is_told = True
+        if self._record is not None and not self.repeated:
+            yield from self._record.roll_back()
+
+    def save(self, keep_ms: int) -> ForkingSteps[str]:
+        """Write down what it has read and stated, for whoever goes on with it: this one is over."""
+        with self.life.alone():
+            yield from self.begin()
+            if self._record is None or not self.repeated:
+                yield from self._save(keep_ms)
+            self.life.state = "saved"
+            if self._record is not None and not self.repeated:
+                yield from self._record.forget_rows()
+            return self.terms.id
+
+    def _save(self, keep_ms: int) -> ForkingSteps[None]:
+        yield from self._read_blind(list(self._work.places.values()))
+        try:
+            yield from save(self.terms, self._work, self._receipt, self._heads, keep_ms, self._fate)
+        except (OutcomeUnknown, UnitError):
+            # After another error it is as it was, and may go on.
+            self.life.state = self._fate.became
+            raise
 
     # Interrupts.
 

@@ -15,7 +15,7 @@ def fits_one_request(touched: Sequence[Place], terms: Terms, most: int) -> bool:
     Raises:
         UnitTooLarge: it does not, and the unit's terms allow nothing else.
     """
-    count = len(touched) + (terms.name is not None) + (terms.under is not None)
+    count = len(touched) + terms.beside
     # The lock's item counts too, and nobody has looked at it.
     size = sum(place.size_bytes for place in touched) + (terms.under is not None) * MAX_ITEM_BYTES
     fits = count <= most and size <= MOST_BYTES

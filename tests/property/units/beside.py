@@ -12,6 +12,7 @@ from property.units.witness import Key, Record
 from property.units.world import Script, UnitsWorld
 
 from ticketlock.errors import TableError
+from ticketlock.units._administration import roll_back
 from ticketlock.units._heads import Heads
 from ticketlock.units._outcomes import outcome_of_name, outcome_of_unit
 from ticketlock.units._reading import COMMITTED, UNCOMMITTED, Isolation
@@ -101,6 +102,25 @@ def asker(rounds: int, names: Sequence[str]) -> Script:
     return script
 
 
+def ender(rounds: int, _: Sequence[str] = ()) -> Script:
+    """Rolls saved units back, by their ids."""
+
+    def script(world: UnitsWorld, machine: Machine) -> Actions[None]:
+        for _ in range(rounds):
+            yield Sleep([10, 100, 1_000, 30_000][world.chance.pick(4)])
+            asked_at, units = world.witness.step, sorted({str(each.saved_as) for each in world.saved.values()})
+            if not units:
+                continue
+            unit = units[world.chance.pick(len(units))]
+            try:
+                settled = yield from machine.driver.follow(roll_back(Heads(UNITS), MARKS, unit))
+            except TableError:
+                continue
+            world.witness.sees_outcome(settled.outcome.name, asked_at, unit=unit)
+
+    return script
+
+
 def plain_writer(rounds: int, _: Sequence[str] = ()) -> Script:
     """Writes beside units as they ask for it: only what nobody has marked, at the version that it saw."""
 
@@ -176,6 +196,7 @@ BESIDE_CLIENTS: Mapping[str, Callable[[int, Sequence[str]], Script]] = {
     "watcher": watcher,
     "sweeper": sweeper,
     "asker": asker,
+    "ender": ender,
     "plain": plain_writer,
     "grantor": grantor,
 }

@@ -7,7 +7,7 @@ from typing import Any
 from property.chance import Chance
 from property.on_purpose import BrokenOnPurpose
 from property.units import changes, explore
-from property.units.casts import CHECKS, CUTS, INSERTS, NO_REST, SLEEPERS, TOKENS, Cast
+from property.units.casts import CHECKS, CUTS, INSERTS, NO_REST, SAVES, SLEEPERS, TOKENS, Cast
 from property.units.explore import Caps
 from property.units.mishaps import NONE, RATES, Mishaps
 from property.units.world import UnitsWorld
@@ -18,6 +18,7 @@ from ticketlock.units import (
     _meeting,
     _native,
     _reading,
+    _resuming,
     _sweeping,
     _verbs,
     _writes,
@@ -274,6 +275,30 @@ VARIANTS: Mapping[str, Variant] = {
             by("nothing left", "atomicity"),
             (),
             Mishaps({"doubled": 60}),
+        ),
+        Variant(
+            "a save without rev",
+            by("fork"),
+            ((Heads, "save", changes.without(Heads.save, _facts.REV_AS_I_SAW)),),
+            cast=SAVES,
+        ),
+        Variant(
+            "a commit of a saved unit without rev",
+            by("fork"),
+            ((Heads, "end_saved", changes.without(Heads.end_saved, _facts.REV_AS_I_SAW)),),
+            cast=SAVES,
+        ),
+        Variant(
+            "a commit of a saved unit in any state",
+            by("fork", "told", "atomicity"),
+            ((Heads, "end_saved", changes.without(Heads.end_saved, _facts.HEAD_IS_PENDING)),),
+            cast=SAVES,
+        ),
+        Variant(
+            "a unit resumed without its checks",
+            by(*ISOLATION),
+            ((_resuming, "work_of", changes.work_without_checks),),
+            cast=SAVES,
         ),
         Variant(
             "a name that is taken whatever stands there",

@@ -37,7 +37,9 @@ def written_by(call: Call) -> str | None:
                     return str(unit["S"])
     token = str(call.parameters.get("ClientRequestToken"))
     heads = any(
-        asked["TableName"] == UNITS and asked.get("Key", {}).get("row", {}).get("S") == "head"
+        asked["TableName"] == UNITS
+        and asked.get("Key", {}).get("row", {}).get("S") == "head"
+        and ":ended" not in asked.get("ExpressionAttributeValues", {})
         for action in call.parameters["TransactItems"]
         for asked in action.values()
     )

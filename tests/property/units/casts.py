@@ -28,6 +28,7 @@ class Cast:
         engines: theirs.
         names: that they use, for exactly once.
         rests_ms: how long they rest between two units.
+        saves: whether units are saved, and resumed by whoever comes to them.
         beside: who else there is, and how many rounds it has.
     """
 
@@ -39,6 +40,7 @@ class Cast:
     names: Sequence[str] = ()
     beside: Mapping[str, int] = field(default_factory=dict)
     rests_ms: Sequence[int] = RESTS_MS[0]
+    saves: bool = False
 
     @property
     def is_append_only(self) -> bool:
@@ -58,7 +60,11 @@ SLEEPERS = Cast(2, 1, 4, verbs=("append",), engines=("marked",), beside={"sweepe
 """Nobody passes by for days but whoever sweeps."""
 TOKENS = Cast(2, 2, 3, verbs=("blind", "blind", "append"), engines=("native",))
 """What is appended blindly knows no version: only its token tells that it was applied."""
-SMALL = (CUTS, INSERTS, CHECKS, SLEEPERS, TOKENS)
+SAVES = Cast(
+    2, 3, 5, verbs=("append", "append", "get", "blind"), beside={"asker": 3, "ender": 2}, rests_ms=NO_REST, saves=True
+)
+"""Units are saved, and resumed by one, two or three at once."""
+SMALL = (CUTS, INSERTS, CHECKS, SLEEPERS, TOKENS, SAVES)
 
 
 def drawn_cast(chance: Chance) -> Cast:
@@ -80,4 +86,5 @@ def drawn_cast(chance: Chance) -> Cast:
         )
         if pick(one_of) == one_of - 1
     }
-    return Cast(keys, clients, rounds, verbs, ENGINES, names, beside, RESTS_MS[pick(2)])
+    rests_ms, saves = RESTS_MS[pick(2)], pick(4) == 3
+    return Cast(keys, clients, rounds, verbs, ENGINES, names, beside | ({"ender": 2} if saves else {}), rests_ms, saves)

@@ -17,7 +17,7 @@ from ticketlock.errors import (
     UnitForgotten,
     UnitRolledBack,
 )
-from ticketlock.units import _commit, _finishing, _native, _reading, _sweeping
+from ticketlock.units import _commit, _finishing, _native, _reading, _saving, _sweeping
 from ticketlock.units._heads import Head, Heads, head_key
 from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._marks import Marks
@@ -276,6 +276,15 @@ def finish_without_mark(entry: Any, unit: str, marks: Marks) -> Write:
 
 _FINISH = _finishing.finish
 
+
+def work_without_checks(told: Any, work: Any, tables: Any) -> None:
+    """What was only read before the unit was saved is not checked."""
+    _WORK_OF(told, work, tables)
+    for place in work.places.values():
+        place.is_checked = False
+
+
+_WORK_OF = _saving.work_of
 
 # What comes late, or again.
 

@@ -3,6 +3,7 @@
 from kit.invariants import Broken
 from property.units.casts import Cast
 from property.units.machines import Machine
+from property.units.resuming import one_that_resumes
 from property.units.tables import MARKS, UNITS, key_of
 from property.units.tries import Plan, one_try, unit_id, value_of, verbs_of
 from property.units.world import Script, UnitsWorld
@@ -20,6 +21,9 @@ def client(cast: Cast) -> Script:
 
     def script(world: UnitsWorld, machine: Machine) -> Actions[None]:
         for _ in range(cast.rounds):
+            if cast.saves and world.saved and world.chance.pick(2):
+                yield from one_that_resumes(world, machine, drawn_plan(world, cast))
+                continue
             plan = drawn_plan(world, cast)
             born_ms = machine.read().wall_ms
             for _ in range(plan.tries):
@@ -39,7 +43,9 @@ def drawn_plan(world: UnitsWorld, cast: Cast) -> Plan:
         statements.append((verb, tuple(world.some(count))))
     engine = cast.engines[pick(len(cast.engines))]
     name = names[pick(len(names))] if names and pick(3) == 2 else None
-    return Plan(tuple(statements), engine, name, pick(6) == 5, [10_000, 1_000, 0][pick(3)], [3, 1, 2][pick(3)])
+    under, timeout_ms, tries = pick(6) == 5, [10_000, 1_000, 0][pick(3)], [3, 1, 2][pick(3)]
+    keeps_ms = [None, 12 * 3_600_000, None, [100_000, 5_000][pick(2)]][pick(4)] if cast.saves else None
+    return Plan(tuple(statements), engine, name, under, timeout_ms, tries, keeps_ms)
 
 
 # In the end.

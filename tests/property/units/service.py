@@ -157,7 +157,10 @@ class Service:
         unit = key["unit"]["S"]
         head = self.head(unit)
         state = None if head is None else head["state"]["S"]
-        if state == "committed" and unit not in self.witness.committed:
+        if head is not None and "coordinator" in head:
+            saved_by, coordinator = head["attempt"]["S"], head["coordinator"]["S"]
+            self.witness.saves.sees(self.witness, unit, saved_by, coordinator, is_committed=state == "committed")
+        elif state == "committed" and unit not in self.witness.committed:
             self.witness.sees_commit(unit, self.witness.step)
         lease = asked.get("ExpressionAttributeValues", {}).get(":seen_lease")
         if head is not None and state == "rolledBack" and "finalMs" in asked.get("UpdateExpression", ""):

@@ -9,7 +9,7 @@ from property.units.machines import Machine
 from property.units.mishaps import BESIDE
 from property.units.tables import ELEMENTS, LOCKS, MARKS, UNITS, key_of
 from property.units.witness import COMMITTED as TOLD_COMMITTED
-from property.units.witness import NOT_COMMITTED, REPEATED, Key, Record, Value
+from property.units.witness import NOT_COMMITTED, REPEATED, SAVED, Key, Record, Value
 from property.units.world import UnitsWorld
 
 from ticketlock.errors import (
@@ -58,6 +58,7 @@ class Plan:
 
     Attributes:
         statements: verbs, and the items that they are about.
+        keeps_ms: for how long it is kept, if it is saved in the end; None for one that is committed.
     """
 
     statements: tuple[tuple[str, tuple[Key, ...]], ...]
@@ -66,6 +67,7 @@ class Plan:
     is_under: bool
     timeout_ms: int
     tries: int
+    keeps_ms: int | None = None
 
 
 def unit_id(world: UnitsWorld, wall_ms: int) -> str:
@@ -94,20 +96,32 @@ def one_try(world: UnitsWorld, machine: Machine, plan: Plan, born_ms: int) -> Ac
     record = Record(unit, world.numbers, witness.step, world.time.now_ms, name=plan.name)
     record.fence = under.token if under is not None else None
     record.machine, record.born_ms = machine.name, born_ms
-    quiet = _troubles(world)
     witness.begins(record)
     verbs = verbs_of(world, terms)
-    own = OwnUnit(world, machine, verbs, record)
-    began_ms = world.time.now_ms
     witness.tells(f"{machine.name} begins {unit}: {plan.statements} {plan.engine} {plan.name} {record.fence}")
+    return (yield from to_its_end(world, machine, verbs, record, plan))
+
+
+def to_its_end(world: UnitsWorld, machine: Machine, verbs: Verbs, record: Record, plan: Plan) -> Actions[bool]:
+    """The statements of a unit, and its end; whether no other try is to be made."""
+    witness, unit, began_ms, quiet = world.witness, record.id, world.time.now_ms, _troubles(world)
+    own, follow = OwnUnit(world, machine, verbs, record), machine.driver.follow
     try:
-        yield from machine.driver.follow(verbs.begin())
-        record.knows_name_at = witness.step
+        yield from follow(verbs.begin())
+        if record.knows_name_at is None:
+            record.knows_name_at = witness.step
         for verb, keys in () if verbs.repeated else plan.statements:
             yield from own.states(verb, keys)
             yield from _thinks(world)
-        yield from machine.driver.follow(verbs.commit())
-        told = REPEATED if verbs.repeated else TOLD_COMMITTED
+        if plan.keeps_ms is not None:
+            # Whoever resumes it may do so before this one hears that it is saved.
+            record.saved_as = verbs.terms.id
+            world.saved[unit] = record
+            yield from follow(verbs.save(plan.keeps_ms))
+            told = SAVED
+        else:
+            yield from follow(verbs.commit())
+            told = REPEATED if verbs.repeated else TOLD_COMMITTED
     except InvalidUnitRequest:
         raise
     except TicketLockError as error:

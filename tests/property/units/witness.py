@@ -12,6 +12,7 @@ from typing import Any
 
 from kit.histories import Outcome, Transaction, anomalies
 from kit.invariants import Broken
+from property.units.saves import Saves
 
 Key = tuple[str, str]
 """The name of a table, and an item in it."""
@@ -25,15 +26,18 @@ NOT_COMMITTED = frozenset(
         "LockLost",
         "RequestNotApplied",
         "TableRefused",
+        "UnitChanged",
         "UnitConflict",
         "UnitContended",
         "UnitRolledBack",
         "UnitTooLarge",
         "given up",
+        "rolled back",
+        "saved",
     }
 )
 """Whoever is told one of these has written nothing, and will not."""
-COMMITTED, REPEATED = "committed", "repeated"
+COMMITTED, REPEATED, SAVED = "committed", "repeated", "saved"
 CLOCKS_DIFFER_MS = 1_000
 """The clocks of the service's servers."""
 
@@ -56,6 +60,7 @@ class Record:
         is_plain: whether it is a write beside units.
         machine: the name of that which runs it.
         born_ms: when its first try began, by that machine's wall clock.
+        saved_as: the id of the unit that it has saved, or goes on with.
     """
 
     id: str
@@ -74,6 +79,7 @@ class Record:
     is_gone: bool = False
     machine: str = ""
     born_ms: int = 0
+    saved_as: str | None = None
 
     @property
     def age(self) -> tuple[int, str]:
@@ -131,6 +137,7 @@ class UnitWitness:
     cuts: list[Transaction] = field(default_factory=list)
     token: int = 0
     aborts: int = 0
+    saves: Saves = field(default_factory=Saves)
 
     def __post_init__(self) -> None:
         self.commits.append(Commit(None, 0, 0, dict.fromkeys(self.keys)))
@@ -159,7 +166,9 @@ class UnitWitness:
         self.tells(f"{unit} is committed: reads {_short(record.seen)}, writes {_short(record.writes)} {record.blind}")
         if record.told in NOT_COMMITTED:
             raise Broken(f"told: {unit} was told {record.told} at {record.told_at}, and is committed now")
-        if unit in self.rolled_back:
+        if record.saved_as is not None:
+            self.saves.sees_commit(record.saved_as, unit)
+        if unit in self.rolled_back or record.saved_as in self.rolled_back:
             raise Broken(f"told: {unit} was told to be rolled back, and is committed now")
         for key, value in record.seen.items():
             if self.state[key] != value:
@@ -216,11 +225,12 @@ class UnitWitness:
                 if name in self.names and self.committed[self.names[name].id].visible_at < asked_at:
                     raise Broken(f"told: the name {name} is told to be rolled back, and it was committed")
         if unit is not None:
-            if told == "COMMITTED" and unit not in self.committed:
+            is_committed = unit in self.committed or unit in self.saves.committed
+            if told == "COMMITTED" and not is_committed:
                 raise Broken(f"told: {unit} is told to be committed, and it is not")
             if told == "ROLLED_BACK":
                 self.rolled_back.add(unit)
-                if unit in self.committed:
+                if is_committed:
                     raise Broken(f"told: {unit} is told to be rolled back, and it is committed")
 
     def sees_rollback(self, unit: str, by: str | None, lease_left_ms: float | None) -> None:
@@ -286,6 +296,9 @@ class UnitWitness:
             return
         history = list(self.cuts)
         for record in self.records.values():
+            if record.saved_as is not None and record.id not in self.committed:
+                # All that go on with one unit append its element: one of them, if any, is committed.
+                continue
             reads: dict[str, Value] = {_named(key): value for key, value in record.seen.items()}
             keys = {key for key in (*record.writes, *record.blind) if key in record.blind or record.is_change(key)}
             appends = {_named(key): record.number for key in keys}

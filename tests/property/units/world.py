@@ -31,7 +31,7 @@ from property.units.mishaps import (
 from property.units.network import Network
 from property.units.service import AtWork, Service
 from property.units.tables import UNITS
-from property.units.witness import Key, UnitWitness
+from property.units.witness import Key, Record, UnitWitness
 
 from ticketlock._expressions._schemas import Schema
 from ticketlock.errors import TableError
@@ -57,6 +57,7 @@ class UnitsWorld:
         cuts_are_whole: whether one request reads whatever is read together.
         in_steps: whether others go on between two steps of a transaction; None for either, drawn for each.
         struck: how many times what went wrong.
+        saved: units as they were saved, by the id under which each coordinator writes.
     """
 
     chance: Chance
@@ -76,9 +77,10 @@ class UnitsWorld:
         self.tables = Tables(UNITS)
         for name in ("accounts", "lines"):
             described: Any = self.service.memory.describe_table(TableName=name)["Table"]
-            self.tables._known[name] = UnitTable(name, Schema.described(described))
+            self.tables._known[name], self.tables._arns[name] = UnitTable(name, Schema.described(described)), ""
         self.machines: list[Machine] = []
         self.numbers = 0
+        self.saved: dict[str, Record] = {}
         self.scripts: dict[str, Script] = {}
         self._now: Any = None
         self.calm_since_ms: float = inf

@@ -1,0 +1,101 @@
+"""The site: `make docs` builds it of README.md, the pages under docs and the docstrings, with warnings as errors."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sphinx.application import Sphinx
+
+import ticketlock
+
+project = "ticketlock"
+release = ticketlock.__version__
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+
+# The whole repository is the source, so that a link leads to the same page in the repository and on the site.
+root_doc = "README"
+include_patterns = ["*.md", "docs/*.md", "docs/decisions/*.md", "docs/reference/*.rst", "examples/*/README.md"]
+exclude_patterns = [".*", "build", "dist", "node_modules", "cdk.out"]
+
+# The anchors that code hosts make of headings.
+myst_heading_anchors = 4
+highlight_language = "none"
+
+autodoc_default_options = {
+    "members": True,
+    # What a class has from a base of its own package belongs to it for readers; what it has from Python's does not.
+    "inherited-members": "BaseException,Enum,str,tuple",
+    "member-order": "bysource",
+}
+autodoc_preserve_defaults = True
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 88
+add_module_names = False
+default_role = "code"
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True
+
+html_theme = "furo"
+html_title = "ticketlock"
+html_show_copyright = False
+html_show_sphinx = False
+html_copy_source = False
+html_show_sourcelink = False
+html_extra_path = ["root"]
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+
+# The order of the pages at the side of the site, of which no page of the repository has to speak.
+_SECTIONS: Mapping[str, Sequence[str]] = {
+    "Understand": ("how-it-works", "choosing", "guarantees", "waiting", "features", "coming-from", "glossary"),
+    "Workflows": ("construct", "workflows", "plain-cloudformation", "upgrades"),
+    "Python": ("client", "pessimistic", "processes-that-fork", "units", "testing"),
+    "Command": ("command", "units-command"),
+    "Operate": ("operations", "runbook", "aws", "scale", "threat-model", "table", "units-table"),
+    "Reference": tuple(f"reference/{module}" for module in ("locks", "errors", "units", "asyncio", "testing")),
+}
+_PROJECT = ("docs/proof", "docs/engines", "docs/decisions/README", "examples/orders/README")
+_PROJECT_FILES = ("CONTRIBUTING", "CHANGELOG", "SECURITY")
+
+
+def _tree(pages: Sequence[str], *options: str) -> str:
+    return "\n".join(["", "```{toctree}", *options, "", *pages, "```", ""])
+
+
+def _contents_of(page: str) -> str:
+    """What is added to a page before it is read: the front page lists all sections, that of decisions the decisions."""
+    if page == "docs/decisions/README":
+        return _tree(["0*"], ":glob:", ":maxdepth: 1")
+    if page != "README":
+        return ""
+    sections = {name: [f"docs/{each}" for each in pages] for name, pages in _SECTIONS.items()}
+    sections["Project"] = [*_PROJECT, *_PROJECT_FILES]
+    return "".join(_tree(pages, ":hidden:", f":caption: {name}") for name, pages in sections.items())
+
+
+def setup(app: Sphinx) -> None:
+    """Let pages and docstrings be as they are in the repository."""
+    app.connect("source-read", _add_contents)
+    # Before napoleon, which makes lists of "Args:".
+    app.connect("autodoc-process-docstring", _mark_code, priority=400)
+    app.connect("autodoc-skip-member", _leave_errors_to_their_page)
+
+
+def _add_contents(_app: Sphinx, page: str, source: list[str]) -> None:
+    source[0] += _contents_of(page)
+
+
+def _mark_code(_app: Sphinx, _what: str, _name: str, _member: Any, _options: Any, lines: list[str]) -> None:
+    """Mark what is indented after an empty line as code, which reStructuredText takes for a quotation."""
+    marked: list[str] = []
+    for line in lines:
+        said = [each for each in marked if each]
+        begins = line.startswith("    ") and marked and not marked[-1] and said and not said[-1].startswith(" ")
+        if begins and not said[-1].endswith("::"):
+            marked += ["::", ""]
+        marked.append(line)
+    lines[:] = marked
+
+
+def _leave_errors_to_their_page(app: Sphinx, _what: str, _name: str, member: Any, skip: bool, _options: Any) -> bool:
+    of_errors = getattr(member, "__module__", "") == "ticketlock.errors"
+    return skip or (of_errors and app.env.docname == "docs/reference/locks")

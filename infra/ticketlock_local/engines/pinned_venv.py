@@ -1,0 +1,39 @@
+"""Virtual environments of their own for programs whose packages must not meet those of the project."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from ticketlock_local.checkout import BUILD, exclusive
+from ticketlock_local.errors import EmulatorError
+
+
+def pinned_python(name: str, requirements: Path) -> Path:
+    """Return the interpreter of an environment, which is made anew whenever the pins change.
+
+    Args:
+        name: of the environment's folder, below build.
+        requirements: pins, to the last package.
+
+    Raises:
+        EmulatorError: the packages cannot be installed.
+    """
+    venv = BUILD / name
+    python = venv / "bin" / "python"
+    stamp = venv / "installed-pins.txt"
+    pins = f"# Python {sys.version}\n{requirements.read_text()}"
+    with exclusive(name):
+        # The stamp is written last, so an interrupted installation counts as none.
+        if not (python.exists() and stamp.exists() and stamp.read_text() == pins):
+            shutil.rmtree(venv, ignore_errors=True)
+            _run(sys.executable, "-m", "venv", str(venv))
+            _run(str(python), "-m", "pip", "install", "--no-deps", "--requirement", str(requirements))
+            stamp.write_text(pins)
+    return python
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode != 0:
+        raise EmulatorError(f"{' '.join(command)} failed:\n{done.stdout}")

@@ -1,0 +1,209 @@
+"""Write the plain template and the folder of its functions' code into build/template."""
+
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from aws_cdk import Duration
+from ticketlock_cdk.context import RETENTION_DAYS
+from ticketlock_cdk.lock.lock_functions import CLEAN_UP_CONCURRENCY
+
+from ticketlock.locks._modes import MAX_HOLDERS
+from ticketlock_local.checkout import BUILD, exclusive
+from ticketlock_local.plain.synthesis import A_TOPIC, functions_folder, synthesise
+from ticketlock_local.plain.targets import A_FUNCTION, A_MACHINE, CONDITIONS, FUNCTIONS, MACHINES, with_lists
+from ticketlock_local.plain.varied import TemplateError, Varied, with_parameters
+
+FOLDER = BUILD / "template"
+NAME = "ticketlock.json"
+CODE = "functions"
+
+LEASE, POLL, PERMITS, RETENTION = "LeaseSeconds", "PollSeconds", "Permits", "LogRetentionDays"
+RECORD_WAIT, CLEAN_UP, TOPIC = "DefaultRecordWaitSeconds", "CleanUpConcurrency", "AlarmTopicArn"
+_WAITS_FOR_EVER, _UNBOUNDED, _HAS_TOPIC = "WaitsForEver", "CleanUpIsUnbounded", "HasAlarmTopic"
+
+# From 22 on the time-outs of the functions do not depend on the lease: an alias keeps its function's old version when a
+# parameter alone changes.
+_LEASES = (60, 30, 120, 300, 600, 1800, 3600)
+_A_RECORD_WAIT, _ANOTHER = 86_400, 3_600
+_DEFAULTS: Mapping[str, int] = {
+    LEASE: 60,
+    POLL: 5,
+    PERMITS: 1,
+    RETENTION: 30,
+    RECORD_WAIT: _A_RECORD_WAIT,
+    CLEAN_UP: CLEAN_UP_CONCURRENCY,
+}
+# By which values a setting is found in the template: all of them, or another one, where it is only repeated.
+_VALUES: Mapping[str, tuple[int, ...]] = {
+    LEASE: _LEASES,
+    POLL: (5, 7),
+    PERMITS: (1, 3),
+    RETENTION: (30, 60),
+    RECORD_WAIT: (_A_RECORD_WAIT, _ANOTHER),
+    CLEAN_UP: (CLEAN_UP_CONCURRENCY, CLEAN_UP_CONCURRENCY + 1),
+}
+_PARAMETERS: Mapping[str, Mapping[str, Any]] = {
+    FUNCTIONS: {
+        "Type": "CommaDelimitedList",
+        "Default": "",
+        "Description": "The ARNs of the Lambda functions that may be run under the lock, with commas between them",
+    },
+    MACHINES: {
+        "Type": "CommaDelimitedList",
+        "Default": "",
+        "Description": "The ARNs of the Standard state machines that may be run under the lock, with commas between "
+        "them; none with a version or an alias",
+        "AllowedPattern": "(arn:[^:,]+:states:[^:,]+:[0-9]{12}:stateMachine:[^:,]+)?",
+    },
+    LEASE: {
+        "Type": "Number",
+        "Default": 60,
+        "AllowedValues": sorted(_LEASES),
+        "Description": "How long a grant lasts without renewal; it is renewed at its half-life",
+    },
+    POLL: {
+        "Type": "Number",
+        "Default": 5,
+        "MinValue": 1,
+        "MaxValue": min(_LEASES) // 2,
+        "Description": "The longest sleep of the execution that is first in line",
+    },
+    RECORD_WAIT: {
+        "Type": "String",
+        "Default": "Infinity",
+        "AllowedPattern": "Infinity|[0-9]{1,8}",
+        "Description": "How long an execution waits whose input has no recordWaitSeconds: seconds, or Infinity",
+    },
+    PERMITS: {
+        "Type": "Number",
+        "Default": 1,
+        "MinValue": 1,
+        "MaxValue": MAX_HOLDERS,
+        "Description": "How many may hold a lock at once, for executions whose input has no permits",
+    },
+    CLEAN_UP: {
+        "Type": "String",
+        "Default": str(CLEAN_UP_CONCURRENCY),
+        "AllowedPattern": "none|[1-9][0-9]{0,2}|1000",
+        "Description": "How many clean-ups run at once, reserved of the account's concurrency; none reserves nothing",
+    },
+    RETENTION: {
+        "Type": "Number",
+        "Default": 30,
+        "AllowedValues": sorted(RETENTION_DAYS),
+        "Description": "How many days logs are kept",
+    },
+    TOPIC: {
+        "Type": "String",
+        "Default": "",
+        "Description": "The ARN of the SNS topic that alarms tell; without one there are no alarms",
+    },
+}
+
+
+def write() -> int:
+    """Write both, and say where they are."""
+    with exclusive("template"):
+        shutil.rmtree(FOLDER, ignore_errors=True)
+        write_to(FOLDER)
+    print(f"{FOLDER / NAME}, and its functions' code beside it: docs/plain-cloudformation.md says how to deploy them")
+    return 0
+
+
+def write_to(folder: Path) -> None:
+    """Write both into a folder, which is made.
+
+    Raises:
+        TemplateError: the construct makes something that cannot be a parameter.
+    """
+    with tempfile.TemporaryDirectory(prefix="ticketlock-template-") as assembly:
+        template = plain_template(Path(assembly))
+        shutil.copytree(functions_folder(Path(assembly)), folder / CODE)
+    (folder / NAME).write_text(json.dumps(template, indent=1) + "\n")
+
+
+def plain_template(assembly: Path) -> dict[str, Any]:
+    """Make the template, of as many syntheses as it has values of settings.
+
+    Args:
+        assembly: the folder in which it is synthesised; afterwards it holds the functions' code.
+
+    Raises:
+        TemplateError: the construct makes something that cannot be a parameter.
+    """
+    base = synthesise(assembly, properties(_DEFAULTS))
+    varied = []
+    for parameter, values in _VALUES.items():
+        others = {value: synthesise(assembly, properties({**_DEFAULTS, parameter: value})) for value in values[1:]}
+        varied.append(Varied(parameter, values, {values[0]: base, **others}))
+    template = _with_parameters_of_texts(with_lists(with_parameters(base, varied)))
+    return {
+        "AWSTemplateFormatVersion": "2010-09-09",
+        "Description": "ticketlock: workflows that run one at a time for each entity, in arrival order",
+        "Parameters": _PARAMETERS,
+        "Mappings": template["Mappings"],
+        "Conditions": {
+            **CONDITIONS,
+            _WAITS_FOR_EVER: {"Fn::Equals": [{"Ref": RECORD_WAIT}, "Infinity"]},
+            _UNBOUNDED: {"Fn::Equals": [{"Ref": CLEAN_UP}, "none"]},
+            _HAS_TOPIC: {"Fn::Not": [{"Fn::Equals": [{"Ref": TOPIC}, ""]}]},
+        },
+        "Resources": {name: _plain(resource) for name, resource in template["Resources"].items()},
+        "Outputs": template["Outputs"],
+    }
+
+
+def properties(values: Mapping[str, int]) -> dict[str, Any]:
+    """The properties of the construct for the numbers of the parameters, with stand-ins for the others."""
+    return {
+        "lease": Duration.seconds(values[LEASE]),
+        "poll": Duration.seconds(values[POLL]),
+        "permits": values[PERMITS],
+        "log_retention": RETENTION_DAYS[values[RETENTION]],
+        "default_record_wait": Duration.seconds(values[RECORD_WAIT]),
+        "clean_up_concurrency": values[CLEAN_UP],
+        "targets": [A_FUNCTION, A_MACHINE],
+    }
+
+
+def _with_parameters_of_texts(template: dict[str, Any]) -> dict[str, Any]:
+    """Put the parameters that are no numbers where their stand-ins are, and the stack's name where the service's is."""
+    service = template["Outputs"]["ServiceName"]["Value"]
+    changes: Sequence[tuple[Any, Any]] = [
+        (A_TOPIC, {"Ref": TOPIC}),
+        # Two stacks of one template have metrics of their own.
+        (service, {"Ref": "AWS::StackName"}),
+        ({"Ref": RECORD_WAIT}, {"Fn::If": [_WAITS_FOR_EVER, '"Infinity"', {"Ref": RECORD_WAIT}]}),
+        ({"Ref": CLEAN_UP}, {"Fn::If": [_UNBOUNDED, {"Ref": "AWS::NoValue"}, {"Ref": CLEAN_UP}]}),
+    ]
+
+    def changed(node: Any) -> Any:
+        for old, new in changes:
+            if node == old:
+                return new
+        if isinstance(node, dict):
+            return {key: changed(value) for key, value in node.items()}
+        return [changed(each) for each in node] if isinstance(node, list) else node
+
+    found: dict[str, Any] = changed(template)
+    for left in (A_TOPIC, service):
+        if left in str(found):
+            raise TemplateError(f"{left} is a part of a text, and no parameter can take its place there")
+    return found
+
+
+def _plain(resource: dict[str, Any]) -> dict[str, Any]:
+    """A resource without what is the CDK's: where the code is, and its metadata."""
+    of_others = {name: value for name, value in resource.get("Metadata", {}).items() if not name.startswith("aws:cdk:")}
+    plain = {name: value for name, value in resource.items() if name != "Metadata"}
+    if of_others:
+        plain["Metadata"] = of_others
+    if resource["Type"] == "AWS::Lambda::Function":
+        plain["Properties"] = {**resource["Properties"], "Code": CODE}
+    if resource["Type"] == "AWS::CloudWatch::Alarm":
+        plain["Condition"] = _HAS_TOPIC
+    return plain

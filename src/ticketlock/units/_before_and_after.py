@@ -1,0 +1,22 @@
+"""What a statement tells: its item before it and after it."""
+
+from typing import Any
+
+from ticketlock._expressions._values import Item as Attributes
+from ticketlock.units._values import PYTHON
+from ticketlock.wire._requests import ForkingSteps
+
+Both = tuple[Attributes | None, Attributes | None]
+"""An item before a statement and after it, in AttributeValues; None where there is none, or it was not looked at."""
+
+
+def item_before(steps: ForkingSteps[Both]) -> ForkingSteps[dict[str, Any] | None]:
+    """The item before a statement, in Python values: a step of it, so that an interrupt here ends the unit too."""
+    before, _ = yield from steps
+    return PYTHON.back(before)
+
+
+def item_after(steps: ForkingSteps[Both]) -> ForkingSteps[dict[str, Any] | None]:
+    """The same of the item after it."""
+    _, after = yield from steps
+    return PYTHON.back(after)

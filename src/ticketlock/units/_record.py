@@ -1,0 +1,72 @@
+"""The record of a saved unit, in the hands of the coordinator that goes on with it."""
+
+import logging
+from dataclasses import replace
+
+from ticketlock.errors import TableError, TicketLockError, UnitRolledBack
+from ticketlock.units._ended import ended
+from ticketlock.units._finishing import close
+from ticketlock.units._heads import Head, Heads
+from ticketlock.wire._answers import Reply
+from ticketlock.wire._requests import ForkingSteps, Pause, Together
+from ticketlock.wire._table_time import Moment
+
+_log = logging.getLogger("ticketlock")
+
+
+class SavedRecord:
+    """One saved unit's record.
+
+    Args:
+        head: as this coordinator has claimed it.
+        heads: the records of units.
+    """
+
+    def __init__(self, head: Head, heads: Heads) -> None:
+        self._head, self._heads = head, heads
+
+    def roll_back(self) -> ForkingSteps[None]:
+        """End it, if it is this coordinator's still.
+
+        Raises:
+            UnitChanged, UnitForgotten: it is not, or not there any more.
+            TableError: nothing is known of it.
+        """
+        now: Moment = (yield Pause(0)).now
+        reply: Reply = yield self._heads.end_saved(self._head, "rolledBack", now.latest_ms)
+        if not reply.applied and not isinstance(error := ended(reply.item, self._head.unit), UnitRolledBack):
+            raise error
+        yield from self.forget()
+
+    def check_is_mine(self, error: TicketLockError) -> ForkingSteps[None]:
+        """Refuse to tell of rivals where it was another coordinator of the same unit.
+
+        Args:
+            error: what would be told.
+
+        Raises:
+            UnitChanged, UnitRolledBack, UnitForgotten: it is not this coordinator's any more.
+        """
+        try:
+            reply: Reply = yield self._heads.read(self._head.unit)
+        except TableError:
+            return
+        head = Head.of(reply.item) if reply.item is not None else None
+        if head is None or head.state != "pending" or head.rev != self._head.rev:
+            raise ended(reply.item, self._head.unit) from error
+
+    def forget(self) -> ForkingSteps[None]:
+        """It has ended: delete its rows, and let it be forgotten; what fails is left to a sweep."""
+        if not self._head.pieces:
+            return
+        try:
+            now: Moment = (yield Pause(0)).now
+            yield from close(self._heads, replace(self._head, is_closed=True), now.latest_ms)
+        except TableError as error:
+            _log.warning("the record of the saved unit %s is not forgotten yet: %s", self._head.unit, error)
+
+    def forget_rows(self) -> ForkingSteps[None]:
+        """It was saved anew: delete the rows of before; what fails goes by time to live."""
+        rows = tuple(self._heads.delete_piece(self._head, at) for at in range(self._head.pieces))
+        if rows:
+            yield Together(rows)

@@ -1,0 +1,119 @@
+"""How a coordinator goes on with a saved unit: it claims the record, so that nobody who did before commits or saves it.
+
+Each writes under an id of its own; the record decides which of them counts, in the transaction that commits. So nothing
+of one coordinator's can be taken for another's, however late its requests come.
+"""
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ticketlock.errors import InvalidUnitRequest, OutcomeUnknown, RequestNotApplied, UnitForgotten
+from ticketlock.units._ended import ended
+from ticketlock.units._heads import Head, Heads, head_key
+from ticketlock.units._ids import is_id
+from ticketlock.units._marks import Marks
+from ticketlock.units._meeting import read_pieces
+from ticketlock.units._packing import of_pieces
+from ticketlock.units._rows import Receipt, foreign_row
+from ticketlock.units._saving import receipt_of, tables_of, terms_of, work_of
+from ticketlock.units._tables import Tables
+from ticketlock.units._terms import Terms
+from ticketlock.units._work import Work
+from ticketlock.wire._answers import Reply
+from ticketlock.wire._requests import ForkingSteps
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """A saved unit, for whoever goes on with it.
+
+    Attributes:
+        terms: what it was begun with.
+        work: what it has read and stated.
+        receipt: of its name, as it was seen.
+        is_committed: whether another coordinator has committed it.
+    """
+
+    terms: Terms
+    work: Work
+    receipt: Receipt | None
+    is_committed: bool
+
+
+def resume(given: Any, own: Terms, units_table: str, marks: Marks, tables: Tables) -> ForkingSteps[Resumed]:
+    """Go on with a saved unit.
+
+    Args:
+        given: what its `save` has returned.
+        own: of a new unit: the id under which this coordinator writes.
+
+    Raises:
+        InvalidUnitRequest: it is no id, or of a unit that was not saved, or saved under another prefix.
+        UnitRolledBack: it was rolled back, or its time is over.
+        UnitForgotten: there is no record of it.
+        TableError: the table could not be used.
+    """
+    if not isinstance(given, str) or not is_id(given):
+        raise InvalidUnitRequest("unit", given, "what `save` has returned")
+    heads = Heads(units_table)
+    while True:
+        reply: Reply = yield heads.read(given)
+        if reply.item is None:
+            raise ended(None, given)
+        head = Head.of(reply.item)
+        if not head.is_saved:
+            raise InvalidUnitRequest("unit", given, "what `save` has returned: this unit was not saved")
+        if head.state == "committed":
+            return Resumed(replace(own, born_ms=head.born_ms, saved=head), Work(marks), None, is_committed=True)
+        if head.state == "rolledBack":
+            raise ended(reply.item, given)
+        if reply.now.earliest_ms > head.lease_until_ms:
+            yield heads.roll_back(given, reply.now.latest_ms, lease_seen_ms=head.lease_until_ms)
+            continue
+        claimed: Reply = yield heads.claim(head, own.unit)
+        if not claimed.applied and not _is_claimed_by(claimed, own.unit):
+            continue
+        mine = replace(head, rev=head.rev + 1, coordinator=own.unit)
+        pieces = yield from read_pieces(heads, mine)
+        if pieces is None:
+            again: Reply = yield heads.read(given)
+            if again.item is not None and Head.of(again.item).rev != mine.rev:
+                continue
+            raise UnitForgotten(f"the rows of the saved unit {given} are gone")
+        yield from _end_the_one_before(head, heads, reply.now.latest_ms)
+        return (yield from _resumed(mine, [mine.inline] if mine.pieces == 0 else pieces, own.unit, marks, tables))
+
+
+def _is_claimed_by(reply: Reply, coordinator: str) -> bool:
+    """Whether an earlier attempt of the claim was applied."""
+    return reply.item is not None and Head.of(reply.item).coordinator == coordinator
+
+
+def _end_the_one_before(head: Head, heads: Heads, now_ms: int) -> ForkingSteps[None]:
+    """Nobody waits for the marks of a coordinator that cannot commit any more."""
+    if head.coordinator is None or head.coordinator == head.attempt:
+        return
+    try:
+        yield heads.roll_back(head.coordinator, now_ms)
+    except OutcomeUnknown as error:
+        why = f"the coordinator before was not ended in time: resume the unit again ({error})"
+        raise RequestNotApplied(why) from error
+
+
+def _resumed(head: Head, pieces: list[bytes], coordinator: str, marks: Marks, tables: Tables) -> ForkingSteps[Resumed]:
+    try:
+        told: Mapping[str, Any] = of_pieces(pieces)
+        terms, receipt, names = terms_of(told, coordinator, head), receipt_of(told), tables_of(told)
+        prefix = str(told["prefix"])
+    except (LookupError, TypeError, ValueError, zlib.error) as error:
+        raise foreign_row(head_key(head.unit)) from error
+    if prefix != marks.prefix:
+        raise InvalidUnitRequest("prefix", marks.prefix, f"{prefix!r}, which the saved unit {head.unit} uses")
+    known = {}
+    for name in names:
+        known[name] = yield from tables.table(name)
+    work = Work(marks)
+    work_of(told, work, known)
+    return Resumed(terms, work, receipt, is_committed=False)

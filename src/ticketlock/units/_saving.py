@@ -1,0 +1,152 @@
+"""What a saved unit's record holds, and the way it gets there: the new rows first, then the head that names them.
+
+So a crash in between has saved nothing, and what was saved before stands. The rows go by time to live.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError
+from ticketlock.units._commit import Fate
+from ticketlock.units._ended import ended
+from ticketlock.units._heads import Head, Heads, with_pieces
+from ticketlock.units._packing import in_pieces, item_read, item_told
+from ticketlock.units._reading import Isolation, image_of
+from ticketlock.units._rows import Receipt
+from ticketlock.units._tables import UnitTable
+from ticketlock.units._terms import Terms, check_of
+from ticketlock.units._work import Place, Work
+from ticketlock.wire._answers import Reply
+from ticketlock.wire._requests import ForkingSteps, Pause, Together
+
+_OF_ITEMS = ("Key", "ExpressionAttributeValues")
+
+
+@dataclass(frozen=True, slots=True)
+class SavedLock:
+    """The lock that a saved unit is under, as it was held then: its holder need not be there any more."""
+
+    check: Mapping[str, Any]
+
+    def condition_check(self) -> dict[str, Any]:
+        """The check that it is held, still with that very token."""
+        return {"ConditionCheck": dict(self.check)}
+
+
+def save(
+    terms: Terms, work: Work, receipt: Receipt | None, heads: Heads, keep_ms: int, fate: Fate
+) -> ForkingSteps[Head]:
+    """Write down what a unit has read and stated, in place of what it was resumed with.
+
+    Args:
+        receipt: of its name, as it was seen; None where it has none.
+        keep_ms: for how long; afterwards anybody may roll it back.
+        fate: unknown, from the moment at which a request may have handed the unit on.
+
+    Raises:
+        UnitChanged: another coordinator has resumed it since.
+        UnitRolledBack, UnitForgotten: it was ended meanwhile.
+        OutcomeUnknown: it may or may not be saved.
+        TableError: another one; it is not saved.
+    """
+    reply: Reply = yield Pause(0)
+    before, until_ms = terms.saved, reply.now.latest_ms + keep_ms
+    rev = 1 if before is None else before.rev + 1
+    told = _unit_told(terms, work, receipt)
+    made = Head(terms.id, "pending", terms.born_ms, until_ms, rev=rev, attempt=terms.unit, coordinator=terms.unit)
+    head, pieces = with_pieces(made, in_pieces(told))
+    rows = tuple(heads.put_saved_piece(head, at, piece) for at, piece in enumerate(pieces))
+    for written in (yield Together(rows)) if rows else ():
+        if isinstance(written, TableError):
+            raise _not_saved(written) from written
+    fate.became = "unknown"
+    try:
+        reply = yield heads.save(head, before)
+    except OutcomeUnknown:
+        raise
+    except TableError:
+        fate.became = "rolled back"
+        raise
+    if not reply.applied and not _is_saved_by(reply, terms.unit):
+        fate.became = "rolled back"
+        raise ended(reply.item, terms.id)
+    return head
+
+
+def _not_saved(error: TableError) -> TableError:
+    """Of a row that its head does not name yet: whether it is there or not, nothing was saved."""
+    return RequestNotApplied(f"the unit was not saved ({error})") if isinstance(error, OutcomeUnknown) else error
+
+
+def _is_saved_by(reply: Reply, coordinator: str) -> bool:
+    """Whether an earlier attempt of it was applied: nobody else writes rows under this name."""
+    return reply.item is not None and Head.of(reply.item).attempt == coordinator
+
+
+def _unit_told(terms: Terms, work: Work, receipt: Receipt | None) -> dict[str, Any]:
+    return {
+        "timeoutMs": terms.timeout_ms,
+        "isolation": terms.isolation.value,
+        "name": terms.name,
+        "receipt": None if receipt is None else [receipt.is_committed, receipt.unit, receipt.tries],
+        "under": None if terms.under is None else _lock_told(check_of(terms.under)["ConditionCheck"]),
+        "engine": terms.engine,
+        "prefix": work.marks.prefix,
+        "cuts": work.cuts,
+        "places": [_place_told(place) for place in work.places.values()],
+    }
+
+
+def terms_of(told: Mapping[str, Any], unit: str, head: Head) -> Terms:
+    """What the unit was begun with, under the id of the coordinator that goes on with it."""
+    lock = told["under"]
+    under = None if lock is None else SavedLock({name: _lock_field(name, value) for name, value in lock.items()})
+    isolation = Isolation(told["isolation"])
+    return Terms(unit, head.born_ms, told["timeoutMs"], isolation, told["name"], under, told["engine"], head)
+
+
+def receipt_of(told: Mapping[str, Any]) -> Receipt | None:
+    """The receipt of its name, as it was seen."""
+    return None if told["receipt"] is None else Receipt(*told["receipt"])
+
+
+def work_of(told: Mapping[str, Any], work: Work, tables: Mapping[str, UnitTable]) -> None:
+    """Put the unit's items into an empty work."""
+    work.cuts = told["cuts"]
+    for table, key, seen, image, glimpse, is_read, is_written, is_checked, cut in told["places"]:
+        place = work.place(tables[table], item_read(key))
+        place.seen = _item(seen)
+        place.before = image_of(place.seen, work.marks)
+        place.image = _item(image[0]) if image else place.before
+        place.glimpse = (_item(glimpse[0]),) if glimpse else None
+        place.is_read, place.is_written, place.is_checked, place.cut = is_read, is_written, is_checked, cut
+
+
+def _place_told(place: Place) -> list[Any]:
+    glimpse = [] if place.glimpse is None else [_told(place.glimpse[0])]
+    # What was only read is told once.
+    image = [] if place.image == place.before else [_told(place.image)]
+    flags = [place.is_read, place.is_written, place.is_checked]
+    return [place.table.name, item_told(place.key), _told(place.seen), image, glimpse, *flags, place.cut]
+
+
+def _told(item: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return None if item is None else item_told(item)
+
+
+def _item(told: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return None if told is None else item_read(told)
+
+
+def _lock_told(check: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: item_told(value) if name in _OF_ITEMS else value for name, value in check.items()}
+
+
+def _lock_field(name: str, told: Any) -> Any:
+    return item_read(told) if name in _OF_ITEMS else told
+
+
+def tables_of(told: Mapping[str, Any]) -> Sequence[str]:
+    """The tables of its items."""
+    return sorted({place[0] for place in told["places"]})

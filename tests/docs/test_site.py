@@ -1,0 +1,185 @@
+"""`make docs` builds the site without a warning, its links lead somewhere, and a browser shows what is on its pages."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from docs.opened import Site, served
+from kit.pages import ROOT
+from ticketlock_local.engines.browser import BrowserMissing, browser_program
+
+pytestmark = pytest.mark.verify("builds the site, and installs a browser where there is none")
+PHONE, DESK = 390, 1280
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    built = tmp_path_factory.mktemp("built") / "site"
+    # With this environment, as it is installed, and with no way out of this machine: a proxy that nobody listens at.
+    nowhere = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9")
+    command = ["make", "docs", "--old-file=install", f"BIN={sys.executable}", f"SITE={built}"]
+    done = subprocess.run(
+        command, cwd=ROOT, env=os.environ | nowhere, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return built
+
+
+@pytest.fixture(scope="module")
+def site(folder: Path) -> Iterator[Site]:
+    with served(folder) as found:
+        yield found
+
+
+class _Page(HTMLParser):
+    """The anchors of a page, and what it points to."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.anchors: set[str] = {"", "top"}
+        self.targets: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.anchors |= {value for name in ("id", "name") if (value := given.get(name))}
+        target = given.get("src") if tag in ("img", "script") else given.get("href") if tag in ("a", "link") else None
+        if target is not None:
+            self.targets.append(target)
+
+
+@cache
+def page(path: Path) -> _Page:
+    return _Page(path.read_text())
+
+
+def pages(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*.html") if "_downloads" not in path.parts)
+
+
+def dead_links(folder: Path) -> list[str]:
+    dead = []
+    for path in pages(folder):
+        for target in page(path).targets:
+            parts = urlsplit(target)
+            if parts.scheme in ("http", "https"):
+                continue
+            to = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            is_there = to.is_file() and (to.suffix != ".html" or unquote(parts.fragment) in page(to).anchors)
+            if parts.scheme or not is_there:
+                dead.append(f"{path.relative_to(folder)} -> {target}")
+    return dead
+
+
+def test_every_page_of_the_repository_is_there_and_no_link_is_dead(folder: Path) -> None:
+    written = {
+        path.relative_to(ROOT) for place in (".", "docs", "docs/decisions") for path in (ROOT / place).glob("*.md")
+    }
+    assert sorted(each for each in written if not (folder / each).with_suffix(".html").is_file()) == []
+    assert dead_links(folder) == []
+
+
+@pytest.mark.parametrize("target", ["gone.html", "other.html#gone", "#gone", "picture.svg", "file:///there"])
+def test_a_dead_link_is_named(tmp_path: Path, target: str) -> None:
+    (tmp_path / "other.html").write_text('<h1 id="there">There</h1> <a href="#there">There</a>')
+    (tmp_path / "one.html").write_text(f'<a href="other.html#there">There</a> <a href="{target}">There</a>')
+    assert dead_links(tmp_path) == [f"one.html -> {target}"]
+
+
+def test_the_front_page_is_the_readme_with_its_picture(site: Site) -> None:
+    title, width = site.ask(
+        "/",
+        """
+        const picture = document.querySelector("article img");
+        if (picture === null || !picture.complete) return undefined;
+        return [document.querySelector("h1").firstChild.textContent, picture.naturalWidth];
+        """,
+    )
+    assert title == "ticketlock"
+    assert width > 0
+
+
+def test_search_finds_the_error_of_a_wait_that_ended_first(site: Site, folder: Path) -> None:
+    first, results = site.ask(
+        "/README.html",
+        """
+        if (!state.sent) {
+          state.sent = true;
+          const input = document.querySelector(".sidebar-search");
+          input.value = "RecordWaitExceeded";
+          input.form.submit();
+          return undefined;
+        }
+        const links = [...document.querySelectorAll("#search-results li a")];
+        if (links.length < 2) return undefined;
+        return [links[0].getAttribute("href"), links.length];
+        """,
+    )
+    assert results > 1
+    target = urlsplit(first)
+    assert target.path.endswith("docs/reference/errors.html")
+    assert target.fragment == "ticketlock.errors.RecordWaitExceeded"
+    assert target.fragment in page(folder / "docs/reference/errors.html").anchors
+
+
+def test_a_code_block_is_highlighted_and_can_be_read(site: Site) -> None:
+    code, keyword = site.ask(
+        "/docs/client.html",
+        """
+        const block = document.querySelector(".highlight-python pre");
+        const keyword = block.querySelector(".k, .kn");
+        return [window.getComputedStyle(block).color, window.getComputedStyle(keyword).color];
+        """,
+    )
+    assert code != keyword
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_it_is_as_dark_as_the_system_of_its_reader(site: Site, dark: bool) -> None:
+    behind, text = site.ask(
+        "/README.html",
+        """
+        const of = colour => colour.match(/\\d+/g).slice(0, 3).reduce((sum, each) => sum + Number(each), 0);
+        const style = window.getComputedStyle(document.body);
+        return [of(style.backgroundColor), of(style.color)];
+        """,
+        dark=dark,
+    )
+    assert (text > behind) is dark
+
+
+@pytest.mark.parametrize("width", [PHONE, DESK])
+def test_no_page_is_wider_than_the_screen_and_every_picture_is_drawn(site: Site, folder: Path, width: int) -> None:
+    names = [str(path.relative_to(folder)) for path in pages(folder) if path.name != "index.html"]
+    assert len(names) > 50
+    wrong = site.ask(
+        f"/{names[0]}",
+        f"""
+        state.left ??= {names!r};
+        state.wrong ??= [];
+        if (!window.location.pathname.endsWith(state.left[0])) return undefined;
+        const pictures = [...document.querySelectorAll("article img")];
+        if (pictures.some(each => !each.complete)) return undefined;
+        const name = state.left.shift();
+        const blank = pictures.filter(each => each.naturalWidth === 0).map(each => each.src);
+        const tooWide = document.documentElement.scrollWidth - window.innerWidth;
+        if (tooWide > 0 || blank.length > 0) state.wrong.push([name, tooWide, blank]);
+        if (state.left.length === 0) return state.wrong;
+        window.location.pathname = "/" + state.left[0];
+        return undefined;
+        """,
+        width=width,
+    )
+    assert wrong == []
+
+
+def test_without_a_browser_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BrowserMissing, match="apt-get install chromium-headless-shell"):
+        browser_program()

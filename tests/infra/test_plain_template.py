@@ -1,0 +1,294 @@
+"""The template of `make template`: what it becomes with its parameters is what the construct makes of the settings."""
+
+import copy
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import App, Duration, Stack
+from aws_cdk import aws_logs as logs
+from aws_cdk.assertions import Template
+from aws_cdk.cloudformation_include import CfnInclude
+from kit.pages import blocks, rows
+from ticketlock_local.cloud.aws_cli import run_script
+from ticketlock_local.cloud.deploy import client_environment
+from ticketlock_local.engines.emulator import Emulator
+from ticketlock_local.plain.synthesis import A_TOPIC, synthesise
+from ticketlock_local.plain.template import _plain, write_to
+from ticketlock_local.plain.varied import TemplateError, Varied, with_parameters
+
+PAGE = "docs/plain-cloudformation.md"
+FUNCTIONS = [f"arn:aws:lambda:eu-west-1:123456789012:function:work-{number}" for number in range(2)]
+MACHINES = [f"arn:aws:states:eu-west-1:123456789012:stateMachine:work-{number}" for number in range(2)]
+STACK_NAME = "the-name-of-the-stack"
+
+many = pytest.mark.verify("a dozen syntheses; check lints what the construct makes, and its tests ask it")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `make template` writes."""
+    written = tmp_path_factory.mktemp("plain") / "template"
+    write_to(written)
+    return written
+
+
+@pytest.fixture(scope="module")
+def template(folder: Path) -> Any:
+    return json.loads((folder / "ticketlock.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def packaged(folder: Path) -> Path:
+    """The template after `aws cloudformation package`, and a nested stack of the page beside it."""
+    (folder / "nested.yaml").write_text(blocks(PAGE, "yaml")[0])
+    package = "aws cloudformation package --s3-bucket artifacts --use-json --template-file"
+    script = f"""
+        aws s3 mb s3://artifacts
+        {package} ticketlock.json --output-template-file packaged.json
+        {package} nested.yaml --output-template-file packaged-nested.json
+    """
+    with Emulator() as emulator:
+        run_script(script, env=client_environment(emulator.endpoint), folder=folder)
+    return folder / "packaged.json"
+
+
+class Resolved:
+    """A template as CloudFormation resolves it, but for what only a deployment knows."""
+
+    def __init__(self, template: Mapping[str, Any], **given: str) -> None:
+        self._template = template
+        known = {name: str(parameter["Default"]) for name, parameter in template["Parameters"].items()} | given
+        assert known.keys() == template["Parameters"].keys()
+        lists = [
+            name for name, parameter in template["Parameters"].items() if parameter["Type"] == "CommaDelimitedList"
+        ]
+        self._values: dict[str, Any] = {"AWS::StackName": STACK_NAME, **known}
+        self._values |= {name: known[name].split(",") for name in lists}
+        self.resources = {
+            name: self._of({key: value for key, value in resource.items() if key != "Condition"})
+            for name, resource in template["Resources"].items()
+            if "Condition" not in resource or self._holds(resource["Condition"])
+        }
+
+    def _holds(self, name: str) -> bool:
+        return bool(self._of(self._template["Conditions"][name]))
+
+    def _of(self, node: Any) -> Any:
+        if isinstance(node, list):
+            return [found for each in node if (found := self._of(each)) is not None]
+        if not isinstance(node, dict):
+            return node
+        (function, argument), *more = node.items() if node else [("", None)]
+        if more or not (function in ("Ref", "Condition") or function.startswith("Fn::")):
+            return {key: found for key, value in node.items() if (found := self._of(value)) is not None}
+        return self._call(function, argument)
+
+    def _call(self, function: str, argument: Any) -> Any:
+        if function == "Ref":
+            if argument == "AWS::NoValue":
+                return None
+            return self._values.get(argument, {"Ref": argument})
+        if function == "Condition":
+            # In a policy's statement it is no condition of the template.
+            return self._holds(argument) if isinstance(argument, str) else {"Condition": self._of(argument)}
+        if function == "Fn::If":
+            condition, then, otherwise = argument
+            return self._of(then if self._holds(condition) else otherwise)
+        found = self._of(argument)
+        match function, found:
+            case "Fn::FindInMap", [str(name), str(row), str(column)]:
+                return self._template["Mappings"][name][row][column]
+            case "Fn::Equals", [left, right]:
+                return left == right
+            case "Fn::Not", [bool(holds)]:
+                return not holds
+            case "Fn::And", list(all_of_them):
+                return all(all_of_them)
+            case "Fn::Select", [int(at), list(texts)] if all(isinstance(text, str) for text in texts):
+                return texts[at]
+            case "Fn::Split", [str(by), str(joined)]:
+                return joined.split(by)
+            case "Fn::Join", [str(by), list(texts)] if all(isinstance(text, str) for text in texts):
+                return by.join(texts)
+        return {function: found}
+
+
+def comparable(resources: Mapping[str, Any]) -> Any:
+    """Resources with definitions parsed, numbers as texts, and of statements alike one with the resources of all."""
+    compared = copy.deepcopy(dict(resources))
+    for resource in compared.values():
+        properties = resource.get("Properties", {})
+        if "DefinitionString" in properties:
+            properties["DefinitionString"] = json.loads(properties["DefinitionString"])
+        document = properties.get("PolicyDocument")
+        if document is not None:
+            alike: dict[str, set[str]] = {}
+            for statement in document["Statement"]:
+                of_it = statement.pop("Resource", [])
+                key = json.dumps(statement, sort_keys=True)
+                listed = of_it if isinstance(of_it, list) else [of_it]
+                alike.setdefault(key, set()).update(json.dumps(each, sort_keys=True) for each in listed)
+            document["Statement"] = {key: sorted(found) for key, found in alike.items()}
+    return texts(compared)
+
+
+def texts(node: Any) -> Any:
+    if isinstance(node, dict):
+        return {key: texts(value) for key, value in node.items()}
+    if isinstance(node, list):
+        return [texts(each) for each in node]
+    return str(float(node)) if isinstance(node, int | float) and not isinstance(node, bool) else _number(node)
+
+
+def _number(node: Any) -> Any:
+    return str(float(node)) if isinstance(node, str) and node.isdecimal() else node
+
+
+OTHER_PARAMETERS = {
+    "TargetFunctionArns": ",".join(FUNCTIONS),
+    "TargetStateMachineArns": ",".join(MACHINES),
+    "LeaseSeconds": "300",
+    "PollSeconds": "15",
+    "DefaultRecordWaitSeconds": "90",
+    "Permits": "7",
+    "CleanUpConcurrency": "25",
+    "LogRetentionDays": "365",
+    "AlarmTopicArn": A_TOPIC,
+}
+OTHER_SETTINGS = {
+    "targets": [*FUNCTIONS, *MACHINES],
+    "lease": Duration.seconds(300),
+    "poll": Duration.seconds(15),
+    "default_record_wait": Duration.seconds(90),
+    "permits": 7,
+    "clean_up_concurrency": 25,
+    "log_retention": logs.RetentionDays.ONE_YEAR,
+}
+
+
+@many
+@pytest.mark.parametrize(
+    ("parameters", "settings"),
+    [
+        ({"AlarmTopicArn": A_TOPIC}, {}),
+        (OTHER_PARAMETERS, OTHER_SETTINGS),
+        ({**OTHER_PARAMETERS, "TargetFunctionArns": ""}, {**OTHER_SETTINGS, "targets": MACHINES}),
+        ({**OTHER_PARAMETERS, "TargetStateMachineArns": ""}, {**OTHER_SETTINGS, "targets": FUNCTIONS}),
+        *(
+            ({"AlarmTopicArn": A_TOPIC, "LeaseSeconds": str(lease)}, {"lease": Duration.seconds(lease)})
+            for lease in (30, 3600)
+        ),
+    ],
+)
+def test_with_its_parameters_it_is_what_the_construct_makes_of_the_settings(
+    parameters: Mapping[str, str], settings: Mapping[str, Any], template: Any, tmp_path: Path
+) -> None:
+    made = synthesise(tmp_path, settings)
+    service = made["Outputs"]["ServiceName"]["Value"]
+    expected = json.loads(json.dumps(made["Resources"]).replace(f'"{service}"', f'"{STACK_NAME}"'))
+    plain = {name: _plain(resource) for name, resource in expected.items()}
+    of_alarms = {name: {k: v for k, v in each.items() if k != "Condition"} for name, each in plain.items()}
+    assert comparable(Resolved(template, **parameters).resources) == comparable(of_alarms)
+
+
+@many
+def test_without_a_topic_there_is_no_alarm(template: Any) -> None:
+    def kinds(**given: str) -> set[str]:
+        return {resource["Type"] for resource in Resolved(template, **given).resources.values()}
+
+    assert kinds(AlarmTopicArn=A_TOPIC) - kinds() == {"AWS::CloudWatch::Alarm"}
+
+
+@many
+def test_clean_ups_that_are_unbounded_reserve_nothing(template: Any) -> None:
+    def reserved(**given: str) -> list[str]:
+        resources = Resolved(template, **given).resources.values()
+        properties = [each["Properties"] for each in resources]
+        return [each["ReservedConcurrentExecutions"] for each in properties if "ReservedConcurrentExecutions" in each]
+
+    assert (reserved(), reserved(CleanUpConcurrency="none")) == (["10"], [])
+
+
+@many
+def test_it_has_nothing_of_the_cdk(template: Any) -> None:
+    assert "cdk" not in json.dumps(template).lower()
+    assert "BootstrapVersion" not in template["Parameters"]
+
+
+@many
+def test_the_packaged_template_has_no_fault(packaged: Path) -> None:
+    # W3005: the CDK itself adds DependsOn entries that a GetAtt already implies.
+    lint = [str(Path(sys.executable).with_name("cfn-lint")), "--ignore-checks", "W3005", "--", str(packaged)]
+    done = subprocess.run(lint, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+@many
+def test_it_can_be_nested_in_another_template(packaged: Path) -> None:
+    nested = json.loads(packaged.with_name("packaged-nested.json").read_text())
+    assert "artifacts" in nested["Resources"]["Locks"]["Properties"]["TemplateURL"]
+
+
+@many
+def test_a_stack_of_the_cdk_includes_it(packaged: Path) -> None:
+    stack = Stack(App(), "Mine")
+    included = CfnInclude(
+        stack,
+        "Ticketlock",
+        template_file=str(packaged),
+        parameters={"LeaseSeconds": 60, "TargetFunctionArns": FUNCTIONS},
+    )
+    made = Template.from_stack(stack).to_json()
+    assert made["Resources"].keys() == json.loads(packaged.read_text())["Resources"].keys()
+    assert included.get_output("StateMachineArn").value is not None
+
+
+@many
+def test_the_page_lists_its_parameters_with_their_defaults_and_its_outputs(template: Any) -> None:
+    listed = {name.strip("`"): default.strip("`") for name, default, _ in rows(PAGE, "Parameters")[2:]}
+    assert listed == {name: str(each["Default"]) or "none" for name, each in template["Parameters"].items()}
+    named = [name.strip(" `") for cell, _ in rows(PAGE, "Outputs")[2:] for name in cell.split(",")]
+    assert sorted(named) == sorted(template["Outputs"])
+
+
+def two_templates(one: Any, other: Any) -> tuple[dict[str, Any], list[Varied]]:
+    function = {"Type": "AWS::Lambda::Function", "Properties": {}}
+    version = {"Type": "AWS::Lambda::Version", "Properties": {"FunctionName": {"Ref": "Function"}}}
+    templates = [
+        {
+            "Resources": {
+                "Function": {**function, "Timeout": of_function},
+                "Version": version,
+                "Machine": {"Type": machine},
+            }
+        }
+        for machine, of_function in (one, other)
+    ]
+    return templates[0], [Varied("LeaseSeconds", (60, 120), {60: templates[0], 120: templates[1]})]
+
+
+def test_a_number_that_is_no_value_of_the_parameter_is_looked_up() -> None:
+    made = with_parameters(*two_templates(('{"wait": 30, "lease": 60.0}', 1), ('{"wait": 60, "lease": 120.0}', 1)))
+    lookup = {"Fn::FindInMap": ["LeaseSeconds", {"Ref": "LeaseSeconds"}, "Of60Is30"]}
+    lease = {"Ref": "LeaseSeconds"}
+    assert made["Resources"]["Machine"]["Type"] == {"Fn::Join": ["", ['{"wait": ', lookup, ', "lease": ', lease, "}"]]}
+    assert made["Mappings"] == {"LeaseSeconds": {"60": {"Of60Is30": "30"}, "120": {"Of60Is30": "60"}}}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "what"),
+    [
+        (("a", 1), ("b", 1), "/Resources/Machine/Type differs by LeaseSeconds in more than numbers"),
+        ((["a"], 1), ([], 1), "/Resources/Machine/Type differs by .'LeaseSeconds'. in more than numbers"),
+        (("30 30", 1), ("60 90", 1), "/Resources/Machine/Type is another number by LeaseSeconds"),
+        (("a", 30), ("a", 60), "Function depends on a parameter, and Version would not be published anew"),
+    ],
+)
+def test_what_cannot_be_a_parameter_is_refused(one: Any, other: Any, what: str) -> None:
+    with pytest.raises(TemplateError, match=what):
+        with_parameters(*two_templates(one, other))

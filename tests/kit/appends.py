@@ -1,0 +1,213 @@
+"""Processes that append to lists, in units of work, and what each saw: a history to be judged from outside.
+
+Run as a program, this file is one of those processes. It says each unit before it begins and after its end, so that of
+a unit whose process was killed in between is known what it would have appended; its outcome is unknown.
+"""
+
+import json
+import random
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from kit.histories import Outcome, Transaction
+from kit.units import KEYS, make_table
+
+from ticketlock.errors import OutcomeUnknown, UnitError
+from ticketlock.units import Units, UnitTable
+from ticketlock.wire._sdk import make_client
+
+_GO_ON = "go on\n"
+_TIMEOUT_S = 2
+# How often a unit is committed in one way or another.
+_WAYS: Mapping[Literal["marked"] | None, int] = {None: 5, "marked": 5}
+
+
+@dataclass(frozen=True)
+class Lists:
+    """What every process is told.
+
+    Attributes:
+        endpoint: where they reach the tables.
+        units, lists: the tables.
+        count: how many lists there are.
+        each: how many units each process runs.
+        seed: what they choose by.
+    """
+
+    endpoint: str
+    units: str
+    lists: str
+    count: int
+    each: int
+    seed: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def open(self, client: Any) -> None:
+        """Make the tables."""
+        make_table(client, self.units, KEYS["units"])
+        make_table(client, self.lists, KEYS["accounts"])
+
+
+# The work of a process.
+
+
+def work(lists: Lists, process: int, way: str) -> None:
+    """Run its units, one after the other. Way: ``with units``, or ``without units``, the opposite."""
+    units = Units(lists.units, client=make_client(endpoint_url=lists.endpoint), timeout=_TIMEOUT_S)
+    table = units.table(lists.lists)
+    chance = random.Random(f"{lists.seed}/{process}")
+    _say("here")
+    assert sys.stdin.readline() == _GO_ON
+    for number in range(lists.each):
+        keys = chance.sample(range(lists.count), chance.randint(1, min(4, lists.count)))
+        written = keys[: chance.randint(0, len(keys))]
+        told: dict[str, Any] = {
+            "id": f"{process}/{number}",
+            "begin": time.monotonic(),
+            "appends": {f"list-{key}": process * 1_000_000 + number for key in written},
+        }
+        if way == "with units":
+            _in_a_unit(units, table, chance, [f"list-{key}" for key in keys], told)
+        else:
+            _one_by_one(lists, [f"list-{key}" for key in keys], told)
+    _say("done")
+
+
+def _in_a_unit(
+    units: Units, table: UnitTable, chance: random.Random, names: Sequence[str], told: dict[str, Any]
+) -> None:
+    unit = units.begin(engine=chance.choices(list(_WAYS), list(_WAYS.values()))[0])
+    _say({**told, "unit": unit.id})
+    reads: dict[str, list[int]] = {}
+    outcome: Outcome = "aborted"
+    try:
+        with unit:
+            if chance.random() < 0.5:
+                found = unit.get_all([(table, {"id": name}) for name in names])
+            else:
+                found = [unit.get(table, {"id": name}) for name in names]
+            for name, item in zip(names, found, strict=True):
+                reads[name] = [int(element) for element in (item or {}).get("elements", [])]
+                if name in told["appends"]:
+                    unit.put(table, {"id": name, "elements": [*reads[name], told["appends"][name]]})
+        outcome = "committed"
+    except OutcomeUnknown:
+        outcome = "unknown"
+    except UnitError:
+        pass
+    _say({**told, "end": time.monotonic(), "outcome": outcome, "reads": reads})
+
+
+def _one_by_one(lists: Lists, names: Sequence[str], told: dict[str, Any]) -> None:
+    client: Any = make_client(endpoint_url=lists.endpoint)
+    _say({**told, "unit": None})
+    reads: dict[str, list[int]] = {}
+    for name in names:
+        found = client.get_item(TableName=lists.lists, Key={"id": {"S": name}}, ConsistentRead=True).get("Item", {})
+        reads[name] = [int(element["N"]) for element in found.get("elements", {"L": []})["L"]]
+    for name, element in told["appends"].items():
+        elements = [{"N": str(each)} for each in (*reads[name], element)]
+        client.put_item(TableName=lists.lists, Item={"id": {"S": name}, "elements": {"L": elements}})
+    _say({**told, "end": time.monotonic(), "outcome": "committed", "reads": reads})
+
+
+def _say(what: object) -> None:
+    sys.stdout.write(json.dumps(what) + "\n")
+    sys.stdout.flush()
+
+
+# The test's side.
+
+
+@dataclass
+class Writers:
+    """Processes that append, at once. Each but the last is killed once, and followed by another.
+
+    Attributes:
+        history: all that they have told.
+        ways: how many units were told to have ended so.
+    """
+
+    lists: Lists
+    way: str
+    processes: int
+    units: Units
+    history: list[Transaction] = field(default_factory=list)
+    killed: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def outcomes(self) -> Counter[str]:
+        """How many units ended so."""
+        return Counter(each.outcome for each in self.history)
+
+    def run(self) -> None:
+        """Let all of them run to their ends."""
+        with ThreadPoolExecutor(self.processes) as pool:
+            for done in [pool.submit(self._share, number) for number in range(self.processes)]:
+                done.result()
+
+    def _share(self, number: int) -> None:
+        chance = random.Random(f"{self.lists.seed} kills {number}")
+        if number < self.processes - 1:
+            self._follow(number, chance.randrange(self.lists.each), chance.uniform(0, 0.05))
+            number += self.processes
+        self._follow(number, None, 0)
+
+    def _follow(self, process: int, kill_in: int | None, after_s: float) -> None:
+        """Write down what one process says; kill it in the midst of its n-th unit."""
+        told = json.dumps([asdict(self.lists), process, self.way])
+        running = subprocess.Popen(
+            [sys.executable, "-m", f"kit.{Path(__file__).stem}", told],
+            cwd=Path(__file__).parents[1],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        under_way: dict[str, Any] | None = None
+        try:
+            assert running.stdin is not None
+            assert running.stdout is not None
+            for line in running.stdout:
+                said = json.loads(line)
+                if said == "here":
+                    running.stdin.write(_GO_ON)
+                    running.stdin.flush()
+                elif said == "done":
+                    return
+                elif "end" in said:
+                    under_way = None
+                    self._note(said)
+                else:
+                    under_way = said
+                    if said["id"] == f"{process}/{kill_in}":
+                        threading.Timer(after_s, running.kill).start()
+            assert kill_in is not None, "a process has failed; see what it printed"
+            with self._lock:
+                self.killed += 1
+            if under_way is not None:
+                self._note({**under_way, "end": under_way["begin"], "outcome": "unknown", "reads": {}})
+                if under_way["unit"] is not None:
+                    # Its marks would keep the others waiting until its lease ends.
+                    self.units.rollback(under_way["unit"])
+        finally:
+            running.kill()
+            running.communicate()
+
+    def _note(self, said: Mapping[str, Any]) -> None:
+        kept = {name: said[name] for name in ("id", "begin", "end", "outcome", "reads", "appends")}
+        with self._lock:
+            self.history.append(Transaction(**kept))
+
+
+if __name__ == "__main__":
+    given, *rest = json.loads(sys.argv[1])
+    work(Lists(**given), *rest)

@@ -1,0 +1,66 @@
+"""Real processes append to lists in units, while they are killed and replies are lost: their histories are judged.
+
+What they saw is judged from outside, by a checker that knows nothing of units: are there strictly serialisable
+transactions that would have shown the same? (`kit.histories`; `tests/tools` tests it.)
+"""
+
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from kit.appends import Lists, Writers
+from kit.histories import anomalies
+from kit.mishaps import Mishap, delivered_twice, reply_lost, request_lost, unharmed
+from kit.proxy import Proxy
+from kit.weather import Weather
+from ticketlock_local.engines.emulator import Emulator
+
+from ticketlock.units import Units
+from ticketlock.wire._sdk import make_client
+
+ODDS: dict[Mishap, int] = {unharmed: 40, reply_lost: 1, request_lost: 1, delivered_twice: 1}
+SIZES = pytest.mark.parametrize(
+    ("processes", "each"),
+    [
+        pytest.param(3, 15, id="small"),
+        pytest.param(6, 60, id="whole", marks=pytest.mark.verify("fewer processes and units show the same")),
+    ],
+)
+Run = Callable[[str, int, int], Writers]
+
+
+@pytest.fixture
+def run(emulator: Emulator) -> Iterator[Run]:
+    onlooker: Any = make_client(endpoint_url=emulator.endpoint)
+    tables: list[str] = []
+
+    with Proxy(emulator.endpoint) as proxy:
+        proxy.listen()
+
+        def run(way: str, processes: int, each: int) -> Writers:
+            name = f"lists-{uuid.uuid4().hex[:8]}"
+            lists = Lists(proxy.url, f"{name}-units", f"{name}-lists", 4, each)
+            lists.open(onlooker)
+            tables.extend((lists.units, lists.lists))
+            proxy.weather = Weather(lists.seed, ODDS) if way == "with units" else None
+            writers = Writers(lists, way, processes, Units(lists.units, client=onlooker))
+            writers.run()
+            return writers
+
+        yield run
+    for table in tables:
+        onlooker.delete_table(TableName=table)
+
+
+@SIZES
+def test_what_processes_see_is_strictly_serialisable(run: Run, processes: int, each: int) -> None:
+    writers = run("with units", processes, each)
+    assert [str(found) for found in anomalies(writers.history)] == []
+    assert writers.killed == processes - 1
+    assert writers.outcomes["committed"] > processes * each / 3
+
+
+def test_without_units_the_same_checker_finds_what_is_wrong(run: Run) -> None:
+    kinds = {found.kind for found in anomalies(run("without units", 3, 40).history)}
+    assert "incompatible orders" in kinds or "lost update" in kinds
