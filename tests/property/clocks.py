@@ -121,6 +121,10 @@ class Machine:
         if self.waits_for_task == task_token:
             self.wakes_at_ms = min(self.wakes_at_ms, self.time.now_ms)
 
+    def woken(self) -> None:
+        """A release has woken it: if it sleeps between two polls, it goes on."""
+        self.wakes_at_ms = min(self.wakes_at_ms, self.time.now_ms)
+
     def crash(self) -> None:
         self.actions = None
 

@@ -39,13 +39,15 @@ class Client:
         self.world = world
         self.machine = machine
         self._driver = driver
-        self.holdings: Holdings[BaseLease] = Holdings(self, self, machine, CLIENTS)
+        self.holdings: Holdings[BaseLease] = Holdings(self, self, machine, CLIENTS, world.lines)
 
     def lease(self, claim: Claim, grant: Grant) -> BaseLease:
         """A grant as its holder knows it."""
         return BaseLease(TABLE, Terms(claim, has_own_identity=True), grant, self.machine)
 
     # The table.
+
+    identity = TABLE
 
     def contending(self, claim: Claim, steps: Callable[[Contender], Steps[T]]) -> Actions[T]:
         """Steps of one claim."""

@@ -2,18 +2,22 @@
 
 import itertools
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from functools import partial
 
 from kit.invariants import LEASE_MS, MARGIN_MS, REQUESTS_MS, UNCERTAINTY_MS, Broken
 from property.clocks import Machine
 from property.faults import Faults
 from property.holding import CLIENTS, Client, Verb, contender, works
 from property.operators import Script
+from property.seen import TABLE
 from property.world import World
 
 from ticketlock import Grant, Place, Position
 from ticketlock.client._acquire import acquire, leave
+from ticketlock.client._lines import Line
 from ticketlock.client._pace import Bounds, Pace
+from ticketlock.client._wait import Waits
 from ticketlock.errors import LockLost, OutcomeUnknown, RecordWaitExceeded, RequestNotApplied, TableError
 from ticketlock.locks._claim import Claim
 from ticketlock.locks._hand_over import await_call
@@ -54,7 +58,7 @@ def client(rounds: int = 2) -> Script:
             wait_ms = RECORD_WAITS_MS[world.chance.pick(5)]
             if session is None:
                 others_wait = world.chance.pick(4) == 3
-                acquisition = at_once(world, driver, claim, wait_ms, others_wait=others_wait)
+                acquisition = at_once(world, machine, driver, claim, wait_ms, others_wait=others_wait)
             else:
                 acquisition = step_by_step(world, machine, driver, claim, wait_ms)
             yield from hold(world, machine, driver, claim, wait_ms, acquisition, _verbs(world))
@@ -64,6 +68,7 @@ def client(rounds: int = 2) -> Script:
 
 def at_once(
     world: World,
+    machine: Machine,
     driver: Driver,
     claim: Claim,
     wait_ms: int | None,
@@ -71,20 +76,34 @@ def at_once(
     *,
     others_wait: bool = False,
 ) -> Actions[Grant]:
-    """Acquire as the Python client does."""
+    """Acquire as the Python client does; where nobody is called, as one of the same process as the others."""
     pace = Pace(bounds)
+
+    waits = Waits(world.lock, None, pace, expects_others=others_wait)
+    waits.wake = partial(_wakes, machine, waits)
 
     def steps(now: Moment) -> Steps[Grant]:
         return acquire(
             contender(world, claim, now),
             wait_ms,
             pace,
-            on_wait=lambda _: None,
+            on_wait=waits,
             jitter=lambda: 0.5,
             others_wait=others_wait,
+            freed=waits.freed,
         )
 
-    return (yield from driver.run(steps))
+    line = Line(TABLE, world.lock)
+    with nullcontext() if world.calls else world.lines.standing(line, waits):
+        grant = yield from driver.run(steps)
+    if grant.next_may_enter:
+        world.lines.has_room(line, grant.fencing_token)
+    return grant
+
+
+def _wakes(machine: Machine, waits: Waits) -> None:
+    if waits.sleeps and machine.pending is None:
+        machine.woken()
 
 
 def step_by_step(world: World, machine: Machine, driver: Driver, claim: Claim, wait_ms: int | None) -> Actions[Grant]:
@@ -149,7 +168,7 @@ def holder(*, shared: bool) -> Script:
         session = Session(machine.name, owner) if world.calls else None
         claim = Claim(world.lock, owner, LEASE_MS, permits=world.permits, shared=shared, session=session)
         if session is None:
-            acquisition = at_once(world, driver, claim, None, ONCE)
+            acquisition = at_once(world, machine, driver, claim, None, ONCE)
         else:
             acquisition = step_by_step(world, machine, driver, claim, None)
         yield from hold(world, machine, driver, claim, None, acquisition, [(1, "renew")], ONCE)
@@ -188,16 +207,16 @@ def _latecomer(world: World, machine: Machine, driver: Driver) -> Actions[None]:
     """Acquires at once, and again when every lease is over, which puts the count right; then one write is enough."""
     claims = (Claim(world.lock, owner, LEASE_MS, permits=world.permits) for owner in machine.owners())
     first = next(claims)
-    yield from hold(world, machine, driver, first, None, at_once(world, driver, first, None, ONCE), [])
+    yield from hold(world, machine, driver, first, None, at_once(world, machine, driver, first, None, ONCE), [])
     yield Sleep(LEASE_MS + REQUESTS_MS)
     world.witness.nothing_is_left()
     yield Sleep(MARGIN_MS + 2 * UNCERTAINTY_MS)
     # Each sweeps so many of the dead; the count is put right by the one that finds no more than that.
     for claim in itertools.islice(claims, 1 + len(world.witness.rows) // world.caps.swept):
-        yield from hold(world, machine, driver, claim, None, at_once(world, driver, claim, None, ONCE), [])
+        yield from hold(world, machine, driver, claim, None, at_once(world, machine, driver, claim, None, ONCE), [])
     world.witness.one_write_is_enough()
     last = next(claims)
-    yield from hold(world, machine, driver, last, 0, _with_one_request(at_once(world, driver, last, 0)), [])
+    yield from hold(world, machine, driver, last, 0, _with_one_request(at_once(world, machine, driver, last, 0)), [])
 
 
 def _with_one_request(acquisition: Actions[Grant]) -> Actions[Grant]:
@@ -217,7 +236,7 @@ def impatient(rounds: int = 4) -> Script:
         for owner in itertools.islice(machine.owners(), rounds):
             claim = Claim(world.lock, owner, LEASE_MS, permits=world.permits)
             wait_ms = [300, 1_000, 2_000][world.chance.pick(3)]
-            acquisition = at_once(world, driver, claim, wait_ms)
+            acquisition = at_once(world, machine, driver, claim, wait_ms)
             yield from hold(world, machine, driver, claim, wait_ms, acquisition, [(1, "work")])
 
     return script

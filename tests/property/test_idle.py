@@ -25,7 +25,7 @@ def acquires_at(begins_ms: int, wait_ms: int | None, *holds_ms: int) -> Script:
         yield Sleep(begins_ms)
         for number, holds in enumerate(holds_ms):
             claim = Claim(world.lock, f"{machine.name}/{number}", LEASE_MS)
-            acquisition = at_once(world, driver, claim, wait_ms)
+            acquisition = at_once(world, machine, driver, claim, wait_ms)
             yield from hold(world, machine, driver, claim, wait_ms, acquisition, [(holds, "work")])
 
     return script

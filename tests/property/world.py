@@ -32,6 +32,7 @@ from property.seen import TABLE
 from property.witness import Witness
 
 from ticketlock import LockName
+from ticketlock.client._lines import Lines
 from ticketlock.locks._items import lock_key
 from ticketlock.locks._reads import TIME_CHECK
 from ticketlock.testing import MemoryDynamoDB
@@ -70,6 +71,7 @@ class World:
         transactions_take_ms: for how long a transaction is at work: other writes meet a conflict meanwhile.
         late: copies of requests that are still to arrive.
         tasks: the callback tasks that wait for their answers.
+        lines: who waits, and is woken by a release where machines are as those of one process.
     """
 
     chance: Chance
@@ -89,6 +91,7 @@ class World:
         self.late: list[Late] = []
         self.tasks: dict[str, Machine] = {}
         self.steps = 0
+        self.lines = Lines()
 
     def add(
         self,

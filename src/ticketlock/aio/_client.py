@@ -3,7 +3,7 @@
 import asyncio
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from inspect import isawaitable
 from typing import Any, ParamSpec, Self, TypeVar
 
@@ -15,8 +15,9 @@ from ticketlock.aio._lock_table import LockTable
 from ticketlock.aio._make_client import make_client
 from ticketlock.aio._to_the_end import ToTheEnd
 from ticketlock.client._holdings import HAS_LEFT, Holdings
+from ticketlock.client._lines import lines_of_this_process
 from ticketlock.client._serialized import SERIALIZED, check_arguments
-from ticketlock.client._wait import WaitEnded
+from ticketlock.client._wait import WaitEnded, Waits
 from ticketlock.client._wishes import Defaults, Seconds, Terms, Wishes, rest_s
 from ticketlock.errors import ClientClosed, RecordWaitExceeded
 from ticketlock.locks._claim import check_lease
@@ -77,7 +78,9 @@ class LockClient:
         self._waiters: dict[asyncio.Task[Any], asyncio.Future[None]] = {}
         self._to_the_end = ToTheEnd()
         self._heartbeat: Heartbeat[Lease] = Heartbeat(self._clocks, self._tend)
-        self._holdings: Holdings[Lease] = Holdings(self._table, self._heartbeat, self._clocks, self._defaults.bounds)
+        self._holdings: Holdings[Lease] = Holdings(
+            self._table, self._heartbeat, self._clocks, self._defaults.bounds, lines_of_this_process()
+        )
 
     def lock(self, entity: str | LockName, namespace: str | None = None) -> LockName:
         """The name of a lock, in the client's namespace unless told otherwise."""
@@ -277,7 +280,8 @@ class LockClient:
     async def _acquire(self, terms: Terms, on_wait: Callable[[Position], object] | None) -> Grant:
         waits = self._holdings.waits(terms, on_wait)
         # A task of its own, so that closing the client ends it.
-        waiter = asyncio.ensure_future(self._table.drive(self._holdings.acquire(terms, waits)))
+        acquiring = self._holdings.acquire(terms, waits)
+        waiter = asyncio.ensure_future(self._table.drive(acquiring, sleep=functools.partial(_nap, waits)))
         over = self._waiters[waiter] = asyncio.get_running_loop().create_future()
         try:
             grant = await asyncio.shield(waiter)
@@ -317,3 +321,23 @@ class LockClient:
             self._holdings.come_near_its_end(lease)
         else:
             self._holdings.lose(lease, "its lease has ended, and it could not be renewed")
+
+
+async def _nap(waits: Waits, seconds: float) -> None:
+    """Sleep; between two polls a release in this process ends it, in whatever thread or loop."""
+    if not waits.sleeps:
+        await asyncio.sleep(seconds)
+        return
+    woken = asyncio.Event()
+    # Before it is asked: whoever calls from now on sets it.
+    waits.wake = functools.partial(_from_any_thread, asyncio.get_running_loop(), woken)
+    if not waits.is_called:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await woken.wait()
+
+
+def _from_any_thread(loop: asyncio.AbstractEventLoop, woken: asyncio.Event) -> None:
+    # A loop that is closed has no waiter left.
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(woken.set)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from ticketlock.client._pace import Pace
 from ticketlock.errors import OutcomeUnknown, PermitsMismatch, RequestNotApplied, TableRefused
+from ticketlock.locks._items import LockItem
 from ticketlock.locks._outcomes import Grant, Position, wait_is_over
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire._requests import Pause, Steps
@@ -20,6 +21,7 @@ def acquire(
     on_wait: Callable[[Position], object],
     jitter: Callable[[], float],
     others_wait: bool = False,
+    freed: Callable[[], LockItem | None] = lambda: None,
 ) -> Steps[Grant]:
     """Wait for the lock and take it.
 
@@ -30,6 +32,7 @@ def acquire(
         on_wait: told of each look that found somebody else's turn.
         jitter: random numbers in [0, 1).
         others_wait: as in ``Contender.take_ticket``.
+        freed: the lock item as a release left it that was heard of since the last poll; None where none was.
 
     Raises:
         RecordWaitExceeded: it is over, and the queue is left.
@@ -50,12 +53,17 @@ def acquire(
             raise wait_is_over(found)
         on_wait(found)
         yield from me.send(Pause(pace.sleep_ms(found, lease_ms=me.claim.lease_ms, rest_ms=rest_ms, jitter=jitter())))
-        found = yield from _next_look(me, found, began_ms, record_wait_ms, jitter() * pace.longest_ms)
+        found = yield from _next_look(me, found, freed(), began_ms, record_wait_ms, jitter() * pace.longest_ms)
     return found
 
 
 def _next_look(
-    me: Contender, seen: Position, began_ms: int, record_wait_ms: int | None, pause_ms: float
+    me: Contender,
+    seen: Position,
+    freed: LockItem | None,
+    began_ms: int,
+    record_wait_ms: int | None,
+    pause_ms: float,
 ) -> Steps[Grant | Position]:
     """Look; while the table is out of reach keep the place, for as long as its row stands without being extended.
 
@@ -64,13 +72,15 @@ def _next_look(
     """
     while True:
         try:
+            if freed is not None and (won := (yield from me.take_freed(seen, freed))) is not None:
+                return won
             return (yield from me.check_turn(seen.place, None))
         except PermitsMismatch as mismatch:
             # While an operator's limit counted, it did not matter what was asked for.
             me.claim = replace(me.claim, permits=mismatch.stored, shared=False)
-            won = yield from me.withdraw(seen.place.ticket)
-            if won is not None:
-                yield from me.release(won, data_left=won.data_left)
+            left = yield from me.withdraw(seen.place.ticket)
+            if left is not None:
+                yield from me.release(left, data_left=left.data_left)
             raise
         except (RequestNotApplied, OutcomeUnknown, TableRefused):
             yield from me.send(Pause(pause_ms))

@@ -14,6 +14,7 @@ from ticketlock._decorating import Key, KeyOf
 from ticketlock.client._holdings import Holdings
 from ticketlock.client._latch import Latch
 from ticketlock.client._lease import Lease, LeaseGroup
+from ticketlock.client._lines import lines_of_this_process
 from ticketlock.client._serialized import SERIALIZED, check_arguments
 from ticketlock.client._under_way import UnderWay
 from ticketlock.client._wait import WaitEnded, Waits
@@ -96,7 +97,9 @@ class LockClient:
         self._closing = Latch()
         self._under_way = UnderWay(self._table)
         self._heartbeat: Heartbeat[Lease] = Heartbeat(self._clocks, self._tend)
-        self._holdings: Holdings[Lease] = Holdings(self._table, self._heartbeat, self._clocks, self._defaults.bounds)
+        self._holdings: Holdings[Lease] = Holdings(
+            self._table, self._heartbeat, self._clocks, self._defaults.bounds, lines_of_this_process()
+        )
         _clients.add(self)
 
     @property
@@ -304,6 +307,7 @@ class LockClient:
             return
         leases = self._holdings.close()
         self._closing.open()
+        self._holdings.wake_waiters()
         for lease in self._holdings.at_last(leases):
             lease.release(best_effort=True)
         # The process may end after this: what is not released by then, or still queues, is in others' way for a lease.
@@ -328,6 +332,12 @@ class LockClient:
             self._sleep(seconds)
         elif waits.is_over:
             time.sleep(seconds)
+        elif waits.sleeps:
+            woken = Latch()
+            # Before it is asked: whoever calls from now on, or closes the client, opens it.
+            waits.wake = woken.open
+            if not (waits.is_called or self._closing.is_open):
+                woken.wait(seconds)
         else:
             self._closing.wait(seconds)
         if self._closing.is_open and not waits.is_over:

@@ -6,7 +6,7 @@ Every verb of a held lock is written here once, as ``Actions``; a client drives 
 import logging
 import random
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from inspect import GEN_CREATED, getgeneratorstate
@@ -16,6 +16,7 @@ from ticketlock._checks import boolean, duration_ms, text
 from ticketlock.client._acquire import acquire, leave
 from ticketlock.client._base_lease import BaseLease, State
 from ticketlock.client._known_locks import KnownLocks
+from ticketlock.client._lines import Line, Lines
 from ticketlock.client._pace import Bounds
 from ticketlock.client._wait import Waits
 from ticketlock.client._wishes import Seconds, Terms
@@ -62,6 +63,11 @@ HAS_LEFT = (InvalidLockRequest, PermitsMismatch, RecordWaitExceeded, Unsupported
 class Table(Protocol):
     """The lock table, as far as a client's holdings need it."""
 
+    @property
+    def identity(self) -> Hashable:
+        """What is the same for all clients of one table."""
+        ...
+
     def contending(self, claim: Claim, steps: Callable[[Contender], Steps[T]]) -> Actions[T]:
         """Steps of one claim, as calls and sleeps."""
         ...
@@ -98,8 +104,10 @@ class Holdings(Generic[L]):
         known: advice for the next waits.
     """
 
-    def __init__(self, table: Table, heart: Heart[L], clocks: Clocks, bounds: Bounds) -> None:
+    def __init__(self, table: Table, heart: Heart[L], clocks: Clocks, bounds: Bounds, lines: Lines) -> None:
         self.known = KnownLocks(bounds)
+        self._lines = lines
+        self._waiting: list[Waits] = []
         self._table = table
         self._heart = heart
         self._clocks = clocks
@@ -224,6 +232,11 @@ class Holdings(Generic[L]):
             every = list(self._held.values())
             return [lease for leases in every for lease in leases if not lease._has_nothing_to_free(reading)]
 
+    def wake_waiters(self) -> None:
+        """End the sleeps of all who wait."""
+        for waits in list(self._waiting):
+            waits.wake()
+
     def at_last(self, leases: Sequence[L]) -> Iterator[L]:
         """Leases to release at last, one after the other, however often they are held.
 
@@ -241,6 +254,9 @@ class Holdings(Generic[L]):
             yield lease
             if lease._state == "unreleased":
                 failed_ms += self._clocks.read().local_ms - began_ms
+
+    def _line(self, lock: LockName) -> Line:
+        return Line(self._table.identity, lock)
 
     def _keeps(self, lease: L) -> bool:
         with self._mutex:
@@ -277,17 +293,25 @@ class Holdings(Generic[L]):
 
     def acquire(self, terms: Terms, waits: Waits) -> Actions[Grant]:
         """Wait for the lock and take it. What ends it, but for ``HAS_LEFT``, leaves something behind: ``leave``."""
-        grant = yield from self._table.contending(
-            terms.claim,
-            lambda me: acquire(
-                me,
-                terms.record_wait_ms,
-                waits.pace,
-                on_wait=waits,
-                jitter=random.random,
-                others_wait=waits.expects_others,
-            ),
-        )
+        self._waiting.append(waits)
+        try:
+            with self._lines.standing(self._line(waits.lock), waits):
+                grant = yield from self._table.contending(
+                    terms.claim,
+                    lambda me: acquire(
+                        me,
+                        terms.record_wait_ms,
+                        waits.pace,
+                        on_wait=waits,
+                        jitter=random.random,
+                        others_wait=waits.expects_others,
+                        freed=waits.freed,
+                    ),
+                )
+        finally:
+            self._waiting.remove(waits)
+        if grant.next_may_enter:
+            self._lines.has_room(self._line(waits.lock), grant.fencing_token)
         self.known.waited(waits, self._clocks.read().local_ms)
         return grant
 
@@ -471,6 +495,8 @@ class Holdings(Generic[L]):
             self._drop_what_is_over(self._clocks.read())
             raise
         self._drop(lease)
+        if released.left is not None:
+            self._lines.has_room(self._line(lease.lock), released.left.fencing_token, released.left)
         self.known.released(lease.lock, released, self._clocks.read().local_ms)
         if was == "lost" or released.lease_was_over:
             raise lease._lost()

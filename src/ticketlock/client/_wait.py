@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 
 from ticketlock.client._pace import Pace
+from ticketlock.locks._items import LockItem
 from ticketlock.locks._names import LockName
 from ticketlock.locks._outcomes import Position
 
@@ -34,26 +35,71 @@ class Waits:
         expects_others: whether others are taken to wait for it already.
         saw_others: whether anybody held the lock, or stood before this one.
         is_over: whether it was broken off, and is leaving the queue.
+        sleeps: whether it is between two polls, where a release may wake it.
+        wake: ends the present sleep; may be called by any thread.
     """
 
     def __init__(
-        self, lock: LockName, on_wait: Callable[[Position], object] | None, pace: Pace, *, expects_others: bool
+        self,
+        lock: LockName,
+        on_wait: Callable[[Position], object] | None,
+        pace: Pace,
+        *,
+        expects_others: bool,
     ) -> None:
         self.lock = lock
         self.pace = pace
         self.expects_others = expects_others
-        self.saw_others = self.is_over = False
+        self.saw_others = self.is_over = self.sleeps = False
+        self.wake: Callable[[], object] = _nobody_sleeps
         self._on_wait = on_wait
         self._looks = 0
+        self._seen: Position | None = None
+        self._token: int | None = None
+        self._left: LockItem | None = None
 
     def __call__(self, seen: Position) -> None:
         _log.debug("waiting for %r: ticket %s, %s ahead", self.lock.entity, seen.place.ticket, seen.ahead)
         self._looks += 1
         # The first report comes from joining: its count may include the dead.
         self.saw_others |= bool(seen.holders) or (self._looks > 1 and seen.ahead > 0)
-        if self._on_wait is None:
-            return
-        try:
-            self._on_wait(seen)
-        except BaseException as error:
-            raise WaitEnded(error) from error
+        self._seen = seen
+        if self._on_wait is not None:
+            try:
+                self._on_wait(seen)
+            except BaseException as error:
+                raise WaitEnded(error) from error
+        self.sleeps = True
+
+    @property
+    def ticket(self) -> int | None:
+        """Its ticket, by the last poll; None before it has one."""
+        return self._seen.place.ticket if self._seen is not None else None
+
+    @property
+    def is_called(self) -> bool:
+        """Whether a release or a grant that was heard of makes this one the next, by what the last poll found.
+
+        Those before it have been granted the lock since, one with each fencing token, or have left; one that came past
+        the queue is counted as well: then it polls once too early.
+        """
+        seen, token = self._seen, self._token
+        if seen is None or token is None or seen.fencing_token is None:
+            return False
+        return seen.turns <= token - seen.fencing_token
+
+    def hears_of(self, fencing_token: int, left: LockItem | None) -> None:
+        """There is room after this grant; where it was released, that has left the lock item so."""
+        self._token, self._left = fencing_token, left
+        if self.is_called:
+            self.wake()
+
+    def freed(self) -> LockItem | None:
+        """The end of a sleep: the lock item as a release left it that was heard of since the last poll."""
+        self.sleeps = False
+        left, self._token, self._left = self._left, None, None
+        return left
+
+
+def _nobody_sleeps() -> None:
+    pass

@@ -79,6 +79,7 @@ class Position:
         fencing_token: that of the last grant; None when the item was not seen.
         place_lost: True when the old place was swept or removed, or its number void, and another had to be taken.
         permits: how many may hold the lock at once; 0 where an operator has closed it; None when the item was not seen.
+        is_next: whether the poll found its row in the queue, and no live one before it.
     """
 
     place: Place
@@ -92,6 +93,7 @@ class Position:
     turns: int = 0
     fencing_token: int | None = None
     permits: int | None = None
+    is_next: bool = False
 
     @property
     def is_closed(self) -> bool:
@@ -127,11 +129,13 @@ class Released:
         held_ms: about how long it was held.
         lease_was_over: True when the lease had ended before the release, though nobody had taken the lock yet.
         waiting: how many were counted in the queue; None when an earlier try had freed the lock already.
+        left: the lock item as this release left it; None likewise.
     """
 
     held_ms: int
     lease_was_over: bool
     waiting: int | None = None
+    left: LockItem | None = None
 
 
 @dataclass(frozen=True, slots=True)

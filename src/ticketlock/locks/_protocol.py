@@ -39,7 +39,7 @@ from ticketlock.errors import (
 from ticketlock.locks import _grants as grants
 from ticketlock.locks import _writes as write
 from ticketlock.locks._claim import DATA_BYTES
-from ticketlock.locks._items import Holder, LockItem, Row
+from ticketlock.locks._items import Holder, LastRelease, LockItem, Row
 from ticketlock.locks._joiner import Joiner
 from ticketlock.locks._outcomes import (
     BY_THE_OWNER,
@@ -188,8 +188,34 @@ class Contender(Joiner):
             kept = yield from self.extend(place)
             if kept is None:
                 return (yield from self._join_again())
-            return position_of(item, kept, self.now, ahead, turns)
+            is_next = bool(queue.mine) and ahead == 0
+            return position_of(item, kept, self.now, ahead, turns, is_next=is_next)
         return position_of(None, place, self.now, ahead=0)
+
+    def take_freed(self, seen: Position, freed: LockItem) -> Steps[Grant | None]:
+        """Take a lock that was just freed without a poll, where the last poll tells that it is my turn.
+
+        The last poll tells the queue, the release the lock item. The fencing token says that there was no grant between
+        the two, and the write asks that there is none until this one: so a row that was put since the poll is overtaken
+        by no other grant that did not see it.
+
+        Args:
+            seen: what the last poll found.
+            freed: the lock item as a release left it.
+
+        Returns:
+            The grant; None where that does not tell whose turn it is, or somebody else was first: poll.
+        """
+        is_as_asked = freed.permits_are_set or freed.permits == self.claim.permits
+        # Beside another holder, who may have left meanwhile, it is not known what was left for the next one.
+        is_known = seen.is_next and seen.fencing_token == freed.fencing_token and not freed.holders
+        if not (is_known and is_as_asked and freed.room(self.claim.mode) > 0):
+            return None
+        built, ticket = self.now, seen.place.ticket
+        reply = yield from self.send(grants.take_my_turn(self.claim, built, ticket, freed, ()))
+        if not reply.applied:
+            return None
+        return (yield from self._granted(built, None, 0, seen=freed, ticket=ticket))
 
     def withdraw(self, ticket: int) -> Steps[Grant | None]:
         """Leave the queue.
@@ -305,7 +331,17 @@ class Contender(Joiner):
         was = LockItem.parse(reply.item) if reply.item is not None else None
         holder = self._held_with(was, held.fencing_token)
         lease_was_over = holder is not None and holder.lease_until_ms <= by_ms
-        return Released(held_ms, lease_was_over, waiting=was.waiting if was is not None else None)
+        if was is None:
+            return Released(held_ms, lease_was_over)
+        left = replace(
+            was,
+            held=was.held - 1,
+            holders=tuple(each for each in was.holders if each is not holder),
+            mean_hold_ms=mean_hold_ms,
+            data_left=data_left,
+            last_release=LastRelease(held.fencing_token, releasing.by or held.owner),
+        )
+        return Released(held_ms, lease_was_over, was.waiting, left)
 
     def call_next(self) -> Steps[int]:
         """Call whoever may enter now. This contender calls nobody: they look by themselves.

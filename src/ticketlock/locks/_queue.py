@@ -102,7 +102,9 @@ def expired_holders(item: LockItem | None, now: Moment) -> Sequence[Holder]:
     return [holder for holder in item.holders if is_over(holder.lease_until_ms, now)]
 
 
-def position_of(item: LockItem | None, place: Place, now: Moment, ahead: int, turns: int | None = None) -> Position:
+def position_of(
+    item: LockItem | None, place: Place, now: Moment, ahead: int, turns: int | None = None, *, is_next: bool = False
+) -> Position:
     """What a look at the item, and so many places and turns ahead, says; as many turns as places by default."""
     holders = item.holders if item is not None else ()
     mean_hold_ms = item.mean_hold_ms if item is not None else None
@@ -121,4 +123,5 @@ def position_of(item: LockItem | None, place: Place, now: Moment, ahead: int, tu
         turns=ahead if turns is None else turns,
         fencing_token=item.fencing_token if item is not None else None,
         permits=item.permits if item is not None else None,
+        is_next=is_next,
     )

@@ -1,7 +1,7 @@
 """Performs calls and sleeps with aiobotocore, for the tasks of one event loop."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ticketlock._checks import text
@@ -50,6 +50,11 @@ class AsyncPerformer:
         _sdk.check_client(client)
         self.client = client
 
+    @property
+    def identity(self) -> tuple[str, str, str]:
+        """What is the same for all clients of one table: endpoint, Region, name."""
+        return self.client.meta.endpoint_url, self.client.meta.region_name, self.table_name
+
     async def run(self, steps: Callable[[Moment], Steps[T]]) -> T:
         """Drive steps of a protocol to their end, performing each request that they yield."""
         return await self.drive(self._driver.run(steps))
@@ -58,24 +63,37 @@ class AsyncPerformer:
         """One request until it is applied or refused, as calls and sleeps to be driven."""
         return self._driver.send(request)
 
-    async def drive(self, actions: Actions[T], *, dynamodb: Any = None) -> T:
-        """Perform calls and sleeps, and hand back what comes of them; with another DynamoDB client, if one is given."""
+    async def drive(
+        self,
+        actions: Actions[T],
+        *,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        dynamodb: Any = None,
+    ) -> T:
+        """Perform calls and sleeps, and hand back what comes of them.
+
+        Args:
+            sleep: how to wait, in seconds.
+            dynamodb: another DynamoDB client than the table's.
+        """
         clients = {"dynamodb": dynamodb or self.client, "stepfunctions": self._step_functions}
         course = Course(actions)
         while True:
             try:
-                return await self._perform_all(course, clients)
+                return await self._perform_all(course, clients, sleep)
             except BaseException as raised:
                 # An interrupt between two actions.
                 course.take(raised)
 
-    async def _perform_all(self, course: Course[T], clients: Mapping[str, Any]) -> T:
+    async def _perform_all(
+        self, course: Course[T], clients: Mapping[str, Any], sleep: Callable[[float], Awaitable[object]]
+    ) -> T:
         while (action := course.next()) is not None:
             try:
                 if isinstance(action, Fork):
                     course.answer = await self._come_of(action.courses)
                 elif isinstance(action, Sleep):
-                    await asyncio.sleep(action.ms / 1_000)
+                    await sleep(action.ms / 1_000)
                 else:
                     course.answer = await _called(clients[action.service], action)
             except BaseException as raised:

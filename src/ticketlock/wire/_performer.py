@@ -70,6 +70,11 @@ class Performer:
         return self._client
 
     @property
+    def identity(self) -> tuple[str, str, str]:
+        """What is the same for all clients of one table: endpoint, Region, name."""
+        return self._client.meta.endpoint_url, self._client.meta.region_name, self.table_name
+
+    @property
     def step_functions(self) -> "SFNClient":
         """The Step Functions client.
 

@@ -1,0 +1,220 @@
+"""A release wakes the next waiter of its own process: a hint, and no more."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kit.awaited import Awaited
+from kit.places import Moved, Wire, meanwhile, outcome, until
+from kit.sent import is_grant
+
+from ticketlock import Claim, ClientClosed, Grant, LockClient, LockName, LockTable, Position, aio
+from ticketlock.client._lines import lines_of_this_process
+from ticketlock.testing import ManualClock, MemoryDynamoDB
+
+LATE_S = 100
+"""Between two polls: whoever enters before has been woken. It leaves the lease's quarter that a row must have."""
+SLOW: dict[str, Any] = {"check_every": (LATE_S, LATE_S), "lease": 600}
+
+
+class Naps:
+    """How a client sleeps: it does at once, each time, what a test has for that; then nothing."""
+
+    def __init__(self, memory: MemoryDynamoDB, *naps: Callable[[], object]) -> None:
+        self._memory = memory
+        self._naps = list(naps)
+
+    def __call__(self, _: float) -> None:
+        assert self._naps, "it sleeps once more"
+        self._naps.pop(0)()
+        self._memory.sent.clear()
+
+
+def nothing() -> None:
+    """A whole sleep."""
+
+
+def client(memory: MemoryDynamoDB, clock: ManualClock, *naps: Callable[[], object]) -> LockClient:
+    return LockClient("locks", client=memory.client, clocks=clock, heartbeat=False, sleep=Naps(memory, *naps))
+
+
+def operations(memory: MemoryDynamoDB) -> list[str]:
+    return [sent.operation for sent in memory.sent]
+
+
+def test_a_waiter_of_the_same_process_is_woken_by_the_release(moved: Moved, entity: str) -> None:
+    wire = Wire()
+    lease = moved.client(**SLOW).acquire(entity)
+    waiting = meanwhile(lambda: moved.client(wire=wire, **SLOW).acquire(entity))
+    until(lambda: moved.queue_of(entity) == 1, "a waiter")
+    before = len(wire.sent)
+    lease.release()
+    assert outcome(waiting).is_held()
+    assert [sent.operation for sent in wire.sent[before:]] in (
+        ["Query", "TransactWriteItems"],
+        # It was put at this moment, and polled before it slept.
+        ["PutItem", "Query", "TransactWriteItems"],
+    )
+
+
+def test_those_behind_are_woken_one_after_the_other_in_order(moved: Moved, entity: str) -> None:
+    lease = moved.client(**SLOW).acquire(entity)
+    entered: list[int] = []
+    waiting = []
+
+    def wait(number: int) -> None:
+        with moved.client(**SLOW).acquire(entity):
+            entered.append(number)
+
+    for number in range(4):
+        waiting.append(meanwhile(lambda number=number: wait(number)))  # type: ignore[misc]
+        until(lambda number=number: moved.queue_of(entity) == number + 1, "a waiter")  # type: ignore[misc]
+    lease.release()
+    for each in waiting:
+        outcome(each)
+    assert entered == [0, 1, 2, 3]
+
+
+def test_those_who_share_wake_each_other(moved: Moved, entity: str) -> None:
+    lease = moved.client(**SLOW).acquire(entity)
+    waiting = []
+    for number in range(3):
+        waiting.append(meanwhile(lambda: moved.client(**SLOW).acquire(entity, shared=True)))
+        until(lambda number=number: moved.queue_of(entity) == number + 1, "a waiter")  # type: ignore[misc]
+    lease.release()
+    assert all(outcome(each).is_held() for each in waiting)
+
+
+def test_closing_the_client_ends_the_sleep(moved: Moved, entity: str) -> None:
+    moved.client(**SLOW).acquire(entity)
+    locks = moved.client(**SLOW)
+    waiting = meanwhile(lambda: locks.acquire(entity))
+    until(lambda: moved.queue_of(entity) == 1, "a waiter")
+    locks.close()
+    with pytest.raises(ClientClosed):
+        outcome(waiting)
+    assert moved.queue_of(entity) == 0
+
+
+def test_one_who_is_next_by_its_last_poll_takes_without_another(memory: MemoryDynamoDB, clock: ManualClock) -> None:
+    lease = client(memory, clock).acquire("e")
+    waiter = client(memory, clock, nothing, lambda: lease.release(data_left="done"))
+    taken = waiter.acquire("e")
+    assert operations(memory) == ["TransactWriteItems"]
+    assert taken.data_left == "done"
+
+
+def test_a_release_of_another_lock_or_table_wakes_nobody(memory: MemoryDynamoDB, clock: ManualClock) -> None:
+    lease, other = client(memory, clock).acquire("e"), client(memory, clock).acquire("e", namespace="other")
+    waiter = client(memory, clock, nothing, other.release, lease.release)
+    waiter.acquire("e")
+    assert operations(memory) == ["TransactWriteItems"]
+
+
+def test_a_waiter_of_another_process_goes_first(memory: MemoryDynamoDB, clock: ManualClock) -> None:
+    """This one is not woken by the release: it polls by its pace, as ever."""
+    holder, elsewhere = client(memory, clock), LockTable("locks", client=memory.client, clocks=clock)
+    lease, theirs = holder.acquire("e"), Claim(LockName("e"), "elsewhere", 60_000)
+    place = elsewhere.take_ticket(theirs, None)
+    assert isinstance(place, Position)
+    told: list[Grant | Position] = []
+
+    def they_take() -> None:
+        assert operations(memory) == ["Query"]
+        told.append(elsewhere.check_turn(theirs, place.place, None))
+
+    def they_release() -> None:
+        assert operations(memory) == ["Query"]
+        grant = told[0]
+        assert isinstance(grant, Grant)
+        elsewhere.release(theirs, grant)
+
+    waiter = client(memory, clock, nothing, lease.release, they_take, they_release)
+    waiter.acquire("e")
+    assert operations(memory) == ["Query", "TransactWriteItems"]
+
+
+def test_a_hint_that_comes_too_late_costs_one_poll(memory: MemoryDynamoDB, clock: ManualClock) -> None:
+    """As where the machine stood still while a waiter of another process, with a row that came late, took the lock."""
+    holder, elsewhere = client(memory, clock), LockTable("locks", client=memory.client, clocks=clock)
+    lease, theirs = holder.acquire("e"), Claim(LockName("e"), "elsewhere", 60_000)
+    held: list[Grant] = []
+
+    def released_and_taken() -> None:
+        row = elsewhere.inspect(LockName("e")).rows[0]
+        lease.release()
+        elsewhere.remove_waiter(LockName("e"), row.ticket)
+        grant = elsewhere.take_ticket(theirs, 0)
+        assert isinstance(grant, Grant)
+        held.append(grant)
+
+    def they_release() -> None:
+        # It was refused, has polled, and has joined anew.
+        assert [sent.operation for sent in memory.sent if is_grant(sent)] == ["TransactWriteItems"]
+        elsewhere.release(theirs, held[0])
+
+    waiter = client(memory, clock, nothing, released_and_taken, they_release)
+    assert waiter.acquire("e").fencing_token == held[0].fencing_token + 1
+
+
+def test_an_acquisition_that_was_broken_off_is_told_of_nothing(memory: MemoryDynamoDB, clock: ManualClock) -> None:
+    lease = client(memory, clock).acquire("e")
+    looks: list[Position] = []
+
+    def enough(seen: Position) -> None:
+        looks.append(seen)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        client(memory, clock).acquire("e", on_wait=enough)
+    memory.sent.clear()
+    lease.release()
+    assert operations(memory) == ["UpdateItem"]
+    assert lines_of_this_process()._waiting == {}
+
+
+def test_tasks_of_loops_in_several_threads_wake_each_other(memory: MemoryDynamoDB, clock: ManualClock) -> None:
+    release, stands = threading.Event(), threading.Event()
+
+    async def hold() -> None:
+        async with aio.LockClient("locks", client=Awaited(memory), clocks=clock, **SLOW) as locks:
+            lease = await locks.acquire("e")
+            stands.set()
+            await asyncio.to_thread(release.wait)
+            await lease.release()
+
+    async def wait() -> bool:
+        async with (
+            aio.LockClient("locks", client=Awaited(memory), clocks=clock, **SLOW) as locks,
+            locks.acquire("e") as lease,
+        ):
+            return lease.is_held()
+
+    holding = meanwhile(lambda: asyncio.run(hold()))
+    until(stands.is_set, "a holder")
+    waiting = meanwhile(lambda: asyncio.run(wait()))
+    # A row, and beside it the lock item.
+    until(lambda: len(memory.items()) == 2, "a waiter")
+    release.set()
+    outcome(holding)
+    assert outcome(waiting)
+
+
+def test_a_forked_child_has_no_waiters_of_its_parent(memory: MemoryDynamoDB, clock: ManualClock) -> None:
+    """Their threads do not run there: whoever releases there would call one that is not there."""
+    lease = client(memory, clock).acquire("e")
+    parents = lines_of_this_process()
+
+    def in_a_fork() -> None:
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if lines_of_this_process() is not parents and not lines_of_this_process()._waiting else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert parents._waiting != {}
+        lease.release()
+
+    client(memory, clock, nothing, in_a_fork).acquire("e")
+    assert operations(memory) == ["TransactWriteItems"]
