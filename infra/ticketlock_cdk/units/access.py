@@ -26,7 +26,14 @@ RUN_UNITS = (
     "dynamodb:UpdateItem",
 )
 READ_BESIDE_UNITS = ("dynamodb:BatchGetItem", "dynamodb:DescribeTable", "dynamodb:GetItem", "dynamodb:Query")
-SWEEP_RECORDS = ("dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:Scan", "dynamodb:UpdateItem")
+SWEEP_RECORDS = (
+    "dynamodb:BatchGetItem",
+    "dynamodb:DeleteItem",
+    "dynamodb:GetItem",
+    "dynamodb:PutItem",
+    "dynamodb:Scan",
+    "dynamodb:UpdateItem",
+)
 FINISH_ITEMS = ("dynamodb:BatchGetItem", "dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
 
 
