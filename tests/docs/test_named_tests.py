@@ -11,6 +11,7 @@ from kit.pages import ALL_PAGES, ROOT, functions_of, text
 FOLDERS = {
     "docs/threat-model.md": "tests/security",
     "docs/engines.md": "tests/locks",
+    "docs/coming-from-awslabs-transactions.md": "tests/units",
     **{page: "tests/locks" for page in ALL_PAGES if page.startswith("docs/decisions/")},
 }
 """Of the tests that a page names without one."""

@@ -21,7 +21,13 @@ from ticketlock import LockClient, aio, create_table
 from ticketlock.testing import MemoryDynamoDB
 from ticketlock.units import create_units_table
 
-PAGES = ("docs/client.md", "docs/coming-from.md", "docs/pessimistic.md", "docs/units.md")
+PAGES = (
+    "docs/client.md",
+    "docs/coming-from.md",
+    "docs/coming-from-awslabs-transactions.md",
+    "docs/pessimistic.md",
+    "docs/units.md",
+)
 KEYS = {"orders": {"id": "S"}, "accounts": {"id": "S"}, "lines": {"order": "S", "number": "N"}}
 OF_UNITS = "from ticketlock.units import"
 

@@ -146,6 +146,7 @@ def test_values_that_are_equal_for_dynamodb_have_one_form(one: Any, other: Any) 
         ({"BOOL": True}, {"N": "1"}),
         ({"L": [{"N": "1"}, {"N": "2"}]}, {"L": [{"N": "2"}, {"N": "1"}]}),
         ({"SS": ["a"]}, {"L": [{"S": "a"}]}),
+        ({"BS": [b"\x01"]}, {"BS": [b"\x02"]}),
     ],
 )
 def test_others_do_not(one: Any, other: Any) -> None:
@@ -170,6 +171,7 @@ def test_others_do_not(one: Any, other: Any) -> None:
         ({"SS": ["a", "a"]}, "contains duplicates"),
         ({"NS": ["1", "1.0"]}, "contains duplicates"),
         ({"SS": "text"}, "not an attribute value"),
+        ({"BS": [b"a", None]}, "not an attribute value"),
         ({"S": "\ud800"}, "cannot be encoded as UTF-8"),
         ({"M": {"\ud800": {"S": ""}}}, "cannot be encoded as UTF-8"),
     ],

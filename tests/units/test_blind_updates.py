@@ -6,7 +6,7 @@ import pytest
 from boto3.dynamodb.conditions import Attr
 from kit.units import MARK, VERSION, Books, Key, Party, new_version, some_account
 
-from ticketlock.errors import ConditionFailed, TableRefused, UnitFinished
+from ticketlock.errors import ConditionFailed, InvalidUnitRequest, TableRefused, UnitFinished
 
 ADD, ONE = "SET balance = balance + :n", {":n": 1}
 
@@ -97,4 +97,20 @@ def test_one_that_does_not_fit_its_item_is_refused_with_its_place_and_writes_not
         unit.commit()
     with pytest.raises(UnitFinished, match="rolled back"):
         unit.get(ann.accounts, account)
+    assert books.everything() == before
+
+
+def test_one_that_does_not_fit_its_item_is_found_before_anything_is_marked(
+    books: Books, ann: Party, account: Key, other: Key
+) -> None:
+    """It would be refused after the unit was committed."""
+    books.write("accounts", {**other, "balance": "much", VERSION: new_version()})
+    before = books.everything()
+    unit = ann.begin(engine="marked")
+    for key in (account, other):
+        unit.update(ann.accounts, key, ADD, ONE, blind=True)
+    with pytest.raises(InvalidUnitRequest, match=other["id"]) as refused:
+        unit.commit()
+    assert refused.value.field == "update"
+    assert {sent.operation for sent in ann.line.sent} <= {"GetItem", "TransactGetItems", "BatchGetItem"}
     assert books.everything() == before

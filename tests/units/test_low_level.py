@@ -54,8 +54,11 @@ def test_an_item_is_as_a_plain_client_finds_it(tables: OwnTables, client: UnitCl
     assert ordered(client.get_item(**at, ConsistentRead=True)) == ordered(tables.client.get_item(**at))
 
 
-def test_an_item_that_is_not_there_is_not_in_the_reply(tables: OwnTables, client: UnitClient) -> None:
-    assert client.get_item(TableName=tables.accounts, Key={"id": {"S": some_name()}}) == {}
+@pytest.mark.parametrize("only", [{}, {"ProjectionExpression": "balance"}], ids=["whole", "in part"])
+def test_an_item_that_is_not_there_is_not_in_the_reply(
+    tables: OwnTables, client: UnitClient, only: dict[str, str]
+) -> None:
+    assert client.get_item(TableName=tables.accounts, Key={"id": {"S": some_name()}}, **only) == {}
 
 
 def test_an_item_is_without_the_attributes_of_units(units: Units, at: dict[str, Any]) -> None:
@@ -64,9 +67,22 @@ def test_an_item_is_without_the_attributes_of_units(units: Units, at: dict[str, 
     assert set(units.begin().client.get_item(**at)["Item"]) == {"id", *ITEM}
 
 
-def test_a_projection_leaves_the_rest_out(client: UnitClient, at: dict[str, Any]) -> None:
-    only = {"ProjectionExpression": "#owner.city, balance", "ExpressionAttributeNames": {"#owner": "owner"}}
-    assert client.get_item(**at, **only) == {"Item": dumped({"owner": {"city": "London"}, "balance": 100})}
+@pytest.mark.parametrize(
+    ("projection", "names", "shown"),
+    [
+        ("#owner.city, balance", {"#owner": "owner"}, {"owner": {"city": "London"}, "balance": 101}),
+        ("balance, #owner, tags, photo", {"#owner": "owner"}, {**ITEM, "balance": 101}),
+        ("balance, #version", {"#version": "_tluVersion"}, {"balance": 101}),
+    ],
+    ids=["of some", "of all", "of the units' own"],
+)
+def test_a_projection_leaves_the_rest_out(
+    units: Units, at: dict[str, Any], projection: str, names: dict[str, str], shown: dict[str, Any]
+) -> None:
+    with units.begin() as unit:
+        unit.client.update_item(**at, **UPDATES[0])
+    only = {"ProjectionExpression": projection, "ExpressionAttributeNames": names}
+    assert ordered(units.begin().client.get_item(**at, **only)) == ordered({"Item": dumped(shown)})
 
 
 # moto tells more than what is updated of a map, and what it has removed.
@@ -78,6 +94,22 @@ def test_an_update_replies_as_a_plain_client_s(
 ) -> None:
     ours = client.update_item(**at, **update, ReturnValues=returned)
     assert ordered(ours) == ordered(tables.client.update_item(**at, **update, ReturnValues=returned))
+
+
+# moto tells the key among what is updated.
+@pytest.mark.parametrize("engine", ["ministack"], indirect=True)
+@pytest.mark.parametrize("returned", ["NONE", "ALL_OLD", "UPDATED_OLD", "ALL_NEW", "UPDATED_NEW"])
+def test_an_update_of_an_item_that_is_not_there_replies_as_a_plain_client_s(
+    tables: OwnTables, client: UnitClient, returned: str
+) -> None:
+    update: dict[str, Any] = {
+        "TableName": tables.accounts,
+        "Key": {"id": {"S": some_name()}},
+        "UpdateExpression": "SET fresh = :n ADD balance :n",
+        "ExpressionAttributeValues": {":n": {"N": "1"}},
+        "ReturnValues": returned,
+    }
+    assert ordered(client.update_item(**update)) == ordered(tables.client.update_item(**update))
 
 
 @pytest.mark.parametrize("returned", ["NONE", "ALL_OLD"])
@@ -157,10 +189,12 @@ def test_a_table_that_is_not_there(client: UnitClient) -> None:
         ("put_item", "ReturnValues", "ALL_NEW"),
         ("put_item", "ExpressionAttributeNames", None),
         ("update_item", "AttributeUpdates", {}),
+        ("update_item", "Expected", {"balance": {"Exists": False}}),
         ("update_item", "ExpressionAttributeNames", {"#a": 5}),
         ("update_item", "ConditionalOperator", "AND"),
         ("update_item", "ReturnValues", ["ALL_NEW"]),
         ("update_item", "UpdateExpression", None),
+        ("delete_item", "Expected", {"balance": {"Exists": False}}),
         ("delete_item", "ReturnConsumedCapacity", "TOTAL"),
         ("delete_item", "ConditionExpression", 5),
         ("transact_get_items", "ReturnConsumedCapacity", "TOTAL"),
@@ -182,9 +216,20 @@ def test_a_parameter_that_it_does_not_take_is_named(
     assert raised.value.field == parameter
 
 
-@pytest.mark.parametrize("missing", ["TableName", "Key"])
-def test_a_parameter_that_is_missing_is_named(client: UnitClient, at: dict[str, Any], missing: str) -> None:
-    del at[missing]
+@pytest.mark.parametrize(
+    ("verb", "missing"),
+    [
+        *((verb, "TableName") for verb in ("get_item", "put_item", "update_item", "delete_item")),
+        *((verb, "Key") for verb in ("get_item", "update_item", "delete_item")),
+        ("put_item", "Item"),
+        ("update_item", "UpdateExpression"),
+    ],
+)
+def test_a_parameter_that_is_missing_is_named(client: UnitClient, at: dict[str, Any], verb: str, missing: str) -> None:
+    given: dict[str, Any] = {
+        "put_item": {"TableName": at["TableName"], "Item": at["Key"]},
+        "update_item": {**at, **UPDATES[0]},
+    }.get(verb, at)
     with pytest.raises(InvalidUnitRequest) as raised:
-        client.get_item(**at)
+        getattr(client, verb)(**{name: value for name, value in given.items() if name != missing})
     assert raised.value.field == missing

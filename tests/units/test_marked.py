@@ -10,7 +10,6 @@ from kit.engines import engine_names, first_on, wide_engine_names
 from kit.units import MARK, THREADS_ONLY, Books, Key, Killed, Lost, Party, UnitsWorld, some_account
 
 from ticketlock.errors import RequestNotApplied, TableError, UnitContended, UnitRolledBack
-from ticketlock.units import SERIALIZABLE
 from ticketlock.wire._requests import ForkingSteps, Together, TransactWrite
 
 LEASE_S = 60
@@ -97,23 +96,6 @@ def test_transactions_of_one_unit_which_all_check_its_record_are_sent_one_after_
         unit.put(ann.accounts, {**some_account(), "balance": 1})
     unit._follow(noted(unit._verbs.commit()))
     assert [count for count in beside if count] == [1, 1, 1]
-
-
-@THREADS_ONLY
-def test_a_pending_unit_is_invisible(books: Books, ann: Party, ben: Party, account: Key) -> None:
-    new, seen = some_account(), []
-
-    def look() -> None:
-        for isolation in (None, SERIALIZABLE):
-            more = {"isolation": isolation} if isolation else {}
-            seen.append([ben.units.get(ben.accounts, key, **more) for key in (account, new)])
-
-    ann.line.between["UpdateItem"] = look
-    with ann.begin(engine="marked") as unit:
-        unit.put(ann.accounts, {**new, "balance": 1})
-        unit.update(ann.accounts, account, SET, {":balance": 1})
-    assert seen == [[{**account, "balance": 100}, None]] * 2
-    assert books.balance(account) == books.balance(new) == 1
 
 
 @THREADS_ONLY

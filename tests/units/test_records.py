@@ -5,7 +5,7 @@ from math import inf
 from typing import Any
 
 import pytest
-from kit.units import THREADS_ONLY, Books, Key, Lost, Party, UnitsWorld
+from kit.units import THREADS_ONLY, VERSION, Books, Key, Lost, Party, UnitsWorld
 
 from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError, UnitFinished, UnitForgotten, UnitRolledBack
 from ticketlock.units import Unit
@@ -86,6 +86,35 @@ def test_a_process_that_slept_past_its_lease_writes_down_nothing(
     assert slept
     assert set(rows(books, unit)) == {"head"}
     assert books.balance(account) == 100
+
+
+def test_a_unit_that_stood_still_until_its_record_was_gone_is_told_so_and_writes_nothing(
+    books: Books, ann: Party, ben: Party, account: Key, other: Key
+) -> None:
+    unit = ann.begin(engine="marked")
+    for key in (account, other):
+        unit.update(ann.accounts, key, "SET balance = :zero", {":zero": 0})
+    updates = 0
+
+    def before(model: Any, **_: Any) -> None:
+        nonlocal updates
+        updates += model.name == "UpdateItem"
+        # The first two mark, the third one decides.
+        if (model.name, updates) == ("UpdateItem", 3):
+            for _twice in range(2):
+                books.clock.advance(LATER_S)
+                ben.units.sweep()
+            books.onlooker.delete_item(
+                TableName=books.tables["units"], Key={"unit": {"S": unit.id}, "row": {"S": "head"}}
+            )
+
+    ann.client.meta.events.register_first("before-call.dynamodb", before)
+    with pytest.raises(UnitForgotten):
+        unit.commit()
+    assert [books.raw("accounts", key) for key in (account, other)] == [
+        {**account, "balance": 100, VERSION: books.version(account)},
+        {**other, "balance": 50, VERSION: books.version(other)},
+    ]
 
 
 class TestADecisionWithoutAnAnswer:

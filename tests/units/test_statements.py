@@ -13,8 +13,9 @@ ENOUGH = "balance >= :n"
 
 
 class TestAUnitReadsItsOwnWrites:
-    def test_what_it_has_put(self, ann: Party) -> None:
-        key = some_account()
+    @pytest.mark.parametrize("is_there", [False, True], ids=["a new item", "over another"])
+    def test_what_it_has_put(self, books: Books, ann: Party, is_there: bool) -> None:
+        key = books.account(100, colour="red") if is_there else some_account()
         with ann.begin() as unit:
             unit.put(ann.accounts, {**key, "balance": 1})
             assert unit.get(ann.accounts, key) == {**key, "balance": 1}
@@ -24,10 +25,12 @@ class TestAUnitReadsItsOwnWrites:
             unit.update(ann.accounts, account, "SET balance = balance - :n", {":n": 10})
             assert unit.get(ann.accounts, account) == {**account, "balance": 90}
 
-    def test_what_it_has_deleted(self, ann: Party, account: Key) -> None:
+    def test_what_it_has_deleted(self, books: Books, ann: Party, account: Key) -> None:
         with ann.begin() as unit:
+            assert unit.get(ann.accounts, account) == {**account, "balance": 100}
             unit.delete(ann.accounts, account)
             assert unit.get(ann.accounts, account) is None
+        assert books.raw("accounts", account) is None
 
     def test_what_it_has_updated_blindly(self, ann: Party, account: Key) -> None:
         with ann.begin() as unit:

@@ -76,7 +76,7 @@ class Meeting:
             if head.state == "rolledBack":
                 yield from self._ends(self._unmark(met))
                 return None
-            entries = yield from read_entries(self._heads, head)
+            entries = yield from read_committed(self._heads, head)
             if entries is not None:
                 yield from self._ends(finish(_entry_of(entries, head, met), head.unit, self._marks))
                 return None
@@ -169,3 +169,22 @@ def read_pieces(heads: Heads, head: Head) -> ForkingSteps[list[bytes] | None]:
                 return None
             pieces.append(piece_in(reply.item))
     return pieces
+
+
+def read_committed(heads: Heads, head: Head) -> ForkingSteps[list[Entry] | None]:
+    """What a unit that was committed writes; None where it was closed meanwhile: every item has it.
+
+    Raises:
+        TableRefused: its rows are gone, and it was not closed: nobody knows what its marks stand for.
+        TableError, InvalidUnitRequest: as of ``read_entries``.
+    """
+    entries = yield from read_entries(heads, head)
+    if entries is None:
+        # They are deleted after that, and by nobody of ours before.
+        reply: Reply = yield heads.read(head.unit)
+        if reply.item is not None and not Head.of(reply.item).is_closed:
+            raise TableRefused(
+                f"the unit {head.unit} is committed, and rows of what it writes are gone from {heads.table}: restore "
+                "them, or put its items right by hand"
+            )
+    return entries

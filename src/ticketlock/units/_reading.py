@@ -13,7 +13,7 @@ from ticketlock._expressions._values import canonical_item
 from ticketlock.units._batches import cut
 from ticketlock.units._heads import Head, Heads
 from ticketlock.units._marks import Mark, Marks
-from ticketlock.units._meeting import Marked, Meeting, read_entries
+from ticketlock.units._meeting import Marked, Meeting, read_committed
 from ticketlock.units._packing import Entry
 from ticketlock.units._tables import UnitTable
 from ticketlock.wire._answers import Reply
@@ -130,11 +130,11 @@ class Reading:
     def _images(
         self, batch: Sequence[Wanted], items: Sequence[Item | None], heads: Records
     ) -> ForkingSteps[list[Attributes | None] | None]:
-        """What was committed of each item; None where the rows of a unit are gone meanwhile."""
+        """What was committed of each item; None where a unit was closed meanwhile."""
         entries: dict[str, list[Entry]] = {}
         for unit, head in heads.items():
             if head is not None and head.state == "committed" and not head.is_closed:
-                read = yield from read_entries(self._heads, head)
+                read = yield from read_committed(self._heads, head)
                 if read is None:
                     return None
                 entries[unit] = read

@@ -19,7 +19,7 @@ from ticketlock.errors import InvalidUnitRequest, TableRefused
 from ticketlock.units._heads import CLOSED_IS_KEPT_S, Head, Heads
 from ticketlock.units._ids import begun_ms
 from ticketlock.units._marks import Mark, Marks
-from ticketlock.units._meeting import Marked, Meeting, read_entries
+from ticketlock.units._meeting import Marked, Meeting, read_committed
 from ticketlock.units._rows import TIME_CHECK
 from ticketlock.units._tables import UnitTable
 from ticketlock.units._values import PYTHON
@@ -46,7 +46,7 @@ class Record(Enum):
         GONE: the same; time to live has deleted the record.
         MISSING: it is not there, and cannot be gone: the table of units is another one, or was lost.
         STRANGE: no unit has written the mark.
-        UNCLEAR: the record does not name the item, or a request was refused.
+        UNCLEAR: the record does not name the item, rows of it are lost, or a request was refused.
     """
 
     PENDING = "pending"
@@ -211,9 +211,9 @@ class _Repairing:
             return _Seen(Record.PENDING if lease_runs else Record.LEASE_OVER, head, now)
         if head.state == "rolledBack":
             return _Seen(Record.ROLLED_BACK, head, now)
-        entries = yield from read_entries(self.heads, head)
+        entries = yield from read_committed(self.heads, head)
         if entries is None:
-            # Its rows are deleted once it is closed.
+            # It was closed meanwhile.
             return _Seen(Record.CLOSED, head, now)
         if not any(entry.is_of(met.table, met.key) for entry in entries):
             why = f"the unit is committed, and its record does not name this item of {met.table}"

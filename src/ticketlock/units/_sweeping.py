@@ -11,7 +11,7 @@ from ticketlock.units._batches import cut
 from ticketlock.units._finishing import close, finish, unmark
 from ticketlock.units._heads import Head, Heads
 from ticketlock.units._marks import Marks
-from ticketlock.units._meeting import read_entries
+from ticketlock.units._meeting import read_committed, read_entries
 from ticketlock.units._packing import Entry
 from ticketlock.units._places import PlaceOfPart
 from ticketlock.units._rows import KEY
@@ -167,8 +167,9 @@ def sweep_one(
             return _left_open(swept, head, now)
         head = replace(head, state="rolledBack", final_ms=now.latest_ms)
         swept = replace(swept, rolled_back=swept.rolled_back + 1)
-    entries = yield from read_entries(heads, head)
-    # Without its rows it has marked nothing: they are there before the first mark.
+    # One that was rolled back without its rows has marked nothing: they are there before the first mark.
+    read = read_committed if head.state == "committed" else read_entries
+    entries = yield from read(heads, head)
     count = yield from _finish(head, entries or (), marks, last_ms)
     swept = replace(swept, finished=swept.finished + count)
     if now.earliest_ms < head.final_ms + COPIES_COME_WITHIN_MS:

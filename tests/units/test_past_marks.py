@@ -1,0 +1,200 @@
+"""What others find past the marks of a unit whose process is no more, also where its record is not whole."""
+
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from kit.deaths import dies
+from kit.units import MARK, THREADS_ONLY, VERSION, Books, Key, Killed, Lost, Party, UnitsWorld, dumped, some_account
+
+from ticketlock.errors import TableRefused
+from ticketlock.units import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation, Record
+
+pytestmark = THREADS_ONLY
+
+# Nothing packs it: it does not fit into the head.
+LONG = random.Random(0).randbytes(8_000)
+LEASE_S, COPIES_S, MARGIN_S = 60, 600, 5
+SET = "SET balance = :n"
+LEVELS = pytest.mark.parametrize("level", [UNCOMMITTED, COMMITTED, SERIALIZABLE], ids=lambda level: level.name)
+
+
+@pytest.fixture
+def keys(books: Books) -> list[Key]:
+    """Of an item that is changed, of one that is deleted, and of one that is made."""
+    return [books.account(100), books.account(50), some_account()]
+
+
+OLD, NEW = [100, 50, None], [0, None, 0]
+
+
+def killed(world: UnitsWorld, keys: list[Key], *, is_committed: bool) -> str:
+    """The id of a unit that has marked all three; the next request is its decision, or that was its last one."""
+    ann = world.party()
+    unit = states(ann, keys)
+    dies(ann, 3, is_sent=is_committed)
+    with pytest.raises(Killed):
+        unit.commit()
+    return str(unit.id)
+
+
+def states(ann: Party, keys: list[Key]) -> Any:
+    changed, deleted, made = keys
+    unit = ann.begin(engine="marked")
+    unit.update(ann.accounts, changed, "SET balance = :n, noise = :noise", {":n": 0, ":noise": LONG})
+    unit.delete(ann.accounts, deleted)
+    unit.put(ann.accounts, {**made, "balance": 0})
+    return unit
+
+
+def read(party: Party, keys: list[Key], level: Isolation) -> list[Any]:
+    """Their balances, one by one."""
+    found = [party.units.get(party.accounts, key, isolation=level) for key in keys]
+    return [item and item["balance"] for item in found]
+
+
+def read_at_once(party: Party, keys: list[Key], level: Isolation) -> list[Any]:
+    """The same by one request."""
+    found = party.units.get_all([(party.accounts, key) for key in keys], isolation=level)
+    return [item and item["balance"] for item in found]
+
+
+def stored(books: Books, keys: list[Key]) -> list[Any]:
+    return [books.raw("accounts", key) for key in keys]
+
+
+def has_marks(books: Books, keys: list[Key]) -> list[bool]:
+    return [MARK in (item or {}) for item in stored(books, keys)]
+
+
+def lose_rows(books: Books, unit: str, begins: str) -> None:
+    """What nobody does: rows of a record go, and are not restored."""
+    for row in books.everything()["units"]:
+        if row["unit"] == unit and row["row"].startswith(begins):
+            key = dumped({name: row[name] for name in ("unit", "row")})
+            books.onlooker.delete_item(TableName=books.tables["units"], Key=key)
+
+
+def before_the(number: int, operation: str, party: Party, do: Callable[[], object]) -> None:
+    """Let somebody act before a process sends its n-th request of an operation from now on."""
+    later = partial(before_the, number - 1, operation, party, do)
+    party.line.between[operation] = do if number == 1 else later
+
+
+class TestAUnitThatIsPending:
+    @LEVELS
+    def test_shows_what_was_committed_before_it(
+        self, units_world: UnitsWorld, ben: Party, keys: list[Key], level: Isolation
+    ) -> None:
+        killed(units_world, keys, is_committed=False)
+        assert read(ben, keys, level) == OLD
+        assert read_at_once(ben, keys, level) == OLD
+
+    def test_shows_that_without_what_it_has_written_down_too(
+        self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+    ) -> None:
+        lose_rows(books, killed(units_world, keys, is_committed=False), "w#")
+        assert read(ben, keys, COMMITTED) == OLD
+
+
+class TestAUnitThatIsCommittedAndNotFinished:
+    def test_shows_to_uncommitted_reads_what_stands_there_yet(
+        self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+    ) -> None:
+        killed(units_world, keys, is_committed=True)
+        assert has_marks(books, keys) == [True] * 3
+        assert read(ben, keys, UNCOMMITTED) == OLD
+        assert read(ben, keys, COMMITTED) == NEW
+
+    def test_is_read_again_by_a_reader_between_whose_requests_it_was_closed(
+        self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+    ) -> None:
+        killed(units_world, keys, is_committed=True)
+        books.clock.advance(COPIES_S + MARGIN_S)
+        # The item twice, until its record is known to be of that moment, and then what it writes.
+        before_the(3, "GetItem", ben, units_world.party().units.sweep)
+        assert read(ben, keys[:1], COMMITTED) == [0]
+        assert not ben.line.between
+        asked = [sent.parameters for sent in ben.line.sent if sent.operation == "GetItem"]
+        assert [each["TableName"] == ben.accounts.name for each in asked] == [True, True, False, False, True]
+        assert all(each["ConsistentRead"] and "ProjectionExpression" not in each for each in asked)
+
+    def test_is_told_and_left_as_it_is_where_rows_of_what_it_writes_are_lost(
+        self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+    ) -> None:
+        """Nobody knows what its marks stand for; the old values are not those that were committed last."""
+        unit = killed(units_world, keys, is_committed=True)
+        lose_rows(books, unit, "w#")
+        before = stored(books, keys)
+        for level in (COMMITTED, SERIALIZABLE):
+            with pytest.raises(TableRefused, match=unit):
+                ben.units.get(ben.accounts, keys[0], isolation=level)
+        with pytest.raises(TableRefused, match=unit):
+            ben.changes(keys[0], 5)
+        books.clock.advance(COPIES_S + MARGIN_S)
+        assert ben.units.sweep().unfinished == 1
+        (found, *_) = [each for each in ben.units.repair(ben.accounts, write=True) if each.key == keys[0]]
+        assert (found.record, found.action) == (Record.UNCLEAR, "left")
+        assert stored(books, keys) == before
+        lose_rows(books, unit, "")
+
+    def test_is_told_to_a_writer_of_an_item_with_its_mark_that_it_does_not_write(
+        self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
+    ) -> None:
+        unit = killed(units_world, keys, is_committed=True)
+        copy = {**(books.raw("accounts", keys[0]) or {}), **some_account()}
+        books.write("accounts", copy)
+        with pytest.raises(TableRefused, match=unit):
+            ben.changes({"id": copy["id"]}, 5)
+        assert books.raw("accounts", {"id": copy["id"]}) == copy
+        assert read(ben, [{"id": copy["id"]}], COMMITTED) == [100]
+
+
+class TestAUnitThatWasRolledBackAndForgotten:
+    @pytest.fixture
+    def late(self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]) -> dict[str, list[Any]]:
+        """Its requests that mark, by their operations, which come when its record is gone."""
+        ann = units_world.party()
+        unit = states(ann, keys)
+        ann.loses(Lost.KILLED_BEFORE, 1, operation="TransactWriteItems")
+        with pytest.raises(Killed):
+            unit.commit()
+        for seconds in (LEASE_S, COPIES_S):
+            books.clock.advance(seconds + MARGIN_S)
+            ben.units.sweep()
+        lose_rows(books, str(unit.id), "")
+        assert stored(books, keys[2:]) == [None]
+        assert has_marks(books, keys) == [False] * 3
+        sent = [(each.operation, each.parameters) for each in ann.line.sent]
+        return {
+            "UpdateItem": [each for name, each in sent if name == "UpdateItem" and "#mark" in each["UpdateExpression"]],
+            "TransactWriteItems": [each for name, each in sent if name == "TransactWriteItems"],
+        }
+
+    def test_does_not_make_an_item_by_a_mark_that_comes_late(
+        self, books: Books, keys: list[Key], late: dict[str, list[Any]]
+    ) -> None:
+        (marks,) = late["TransactWriteItems"]
+        with pytest.raises(ClientError, match="TransactionCanceled"):
+            books.onlooker.transact_write_items(**marks)
+        assert books.raw("accounts", keys[2]) is None
+
+    @LEVELS
+    def test_is_read_past_where_its_mark_came_late_and_the_next_unit_takes_that_off(
+        self, books: Books, ben: Party, keys: list[Key], late: dict[str, list[Any]], level: Isolation
+    ) -> None:
+        for each in late["UpdateItem"]:
+            books.onlooker.update_item(**each)
+        assert has_marks(books, keys) == [True, True, False]
+        assert read(ben, keys, level) == OLD
+        with ben.begin() as unit:
+            for key in keys[:2]:
+                unit.update(ben.accounts, key, "SET balance = balance + :n", {":n": 1})
+        assert [item and (item["balance"], item[VERSION]) for item in stored(books, keys[:2])] == [
+            (101, unit.id),
+            (51, unit.id),
+        ]
+        assert has_marks(books, keys) == [False] * 3
