@@ -33,7 +33,7 @@ class TransferStack(Stack):
             partition_key=dynamodb.Attribute(name="id", type=dynamodb.AttributeType.STRING),
             removal_policy=destroy,
         )
-        self._receipts = sqs.Queue(self, "Receipts", enforce_ssl=True, removal_policy=destroy)
+        self._receipts = sqs.Queue(self, "Receipts", removal_policy=destroy)
         self._lock = TicketLock(self, "Lock", poll=Duration.seconds(2), removal_policy=destroy)
         self._units = TransactionTables(self, "Units", data_tables=[self._accounts], removal_policy=destroy)
         function = self._function()

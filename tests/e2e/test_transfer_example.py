@@ -13,13 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 from e2e.cloud import Cloud
 from e2e.conftest import allow_answers_on_everything
 from e2e.roles import Role
 from kit.units import dumped, loaded
-from ticketlock_local.cloud.deploy import client_arguments, deploy
+from ticketlock_local.cloud.deploy import deploy
 from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock import LockClient, LockName
@@ -121,9 +120,6 @@ class Transfer:
 def transfers(guarded_emulator: Emulator) -> Transfers:
     outputs = deploy(guarded_emulator, app=APP, stack="Transfer")
     allow_answers_on_everything(guarded_emulator.endpoint)
-    # The queue's policy demands TLS, which a loopback emulator does not speak.
-    sqs = boto3.client("sqs", **client_arguments(guarded_emulator.endpoint))
-    sqs.set_queue_attributes(QueueUrl=outputs["ReceiptsUrl"], Attributes={"Policy": ""})
     renamed = {"StateMachineArn": outputs["TransferWorkflowArn"], "TableName": outputs["LockTableName"]}
     return Transfers(Cloud(guarded_emulator.endpoint, {**outputs, **renamed}))
 
