@@ -3,7 +3,7 @@
     PYTHONPATH=tests python benchmarks/capacity_units.py            on dynoxide, which is built by cargo where it is not
     PYTHONPATH=tests python benchmarks/capacity_units.py ENDPOINT   on your own: a table is made and deleted
 
-What a condition refuses is billed too, but no engine tells of it: the API's errors carry no units.
+Writes that a condition refuses are billed too, but no engine counts them: the API's errors carry no units.
 """
 
 import argparse
@@ -64,7 +64,7 @@ def verdict(requests: Iterable[Billed], name: str) -> tuple[str, int]:
         return f"{name} tells no units.", 1
     otherwise = sum(request.by_engine != request.by_rule for request in told)
     untold = len(applied) - len(told)
-    words = f"{otherwise} requests are counted otherwise by {name}"
+    words = f"{name} counts {otherwise} requests differently"
     return f"{words}, and {untold} not at all." if untold else f"{words}.", int(otherwise + untold > 0)
 
 

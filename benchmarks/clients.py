@@ -89,7 +89,7 @@ class Bench:
         return {name: Cycle(**cycle) for name, cycle in done.items()}
 
     def crowd(self, plan: Plan, poll_s: float | None, *, clients: int = CLIENTS, seconds: float) -> Figures:
-        """A crowd of ours, or of the peer's with a poll interval."""
+        """A crowd of our clients, or of the peer's with a poll interval."""
         with memory_server() as endpoint:
             settle_s = plan.settle_s if poll_s is None else _PEER_SETTLES_S
             crowd = Crowd(endpoint, "locks", poll_s, clients, plan.work_s, settle_s, seconds / self.shorter)
@@ -107,7 +107,7 @@ class Bench:
 
 
 def cycle(bench: Bench, console: Console) -> list[Check]:
-    """What acquire and release cost when nobody else is there."""
+    """What acquire and release cost without contention."""
     at_once, delayed = bench.cycles(0), bench.cycles(DELAY_S)
     table = _table("uncontended cycle", "ours", "peer", "ours / peer")
     _row(table, "requests", at_once["ours"].requests, at_once["peer"].requests)
@@ -151,7 +151,7 @@ def crowd(bench: Bench, console: Console, plan: Plan) -> list[Check]:
     return [
         Check(f"{work}: at least {LEAST_OF_THE_PEER} of the peer's grants", ratio >= LEAST_OF_THE_PEER),
         Check(f"{work}: at most {MOST_REQUESTS} requests a grant", requests <= MOST_REQUESTS),
-        Check(f"{work}: nobody is overtaken beyond the one slip", slips == 0),
+        Check(f"{work}: no one is overtaken more than once", slips == 0),
     ]
 
 
@@ -170,7 +170,7 @@ def depth(bench: Bench, console: Console) -> list[Check]:
     slips = sum(figures.beyond_the_slip for figures in each)
     return [
         Check("requests a grant differ by less than 30 % with depth", abs(ratio - 1) < DEPTHS_DIFFER),
-        Check("nobody is overtaken beyond the one slip there either", slips == 0),
+        Check("no one is overtaken more than once there either", slips == 0),
     ]
 
 

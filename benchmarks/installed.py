@@ -1,4 +1,4 @@
-"""What the benchmarks compare with: installed under build/, since nothing else here needs it."""
+"""Installs the packages that the benchmarks compare with under build/, since nothing else here needs them."""
 
 import shutil
 import subprocess
@@ -17,7 +17,7 @@ def installed(name: str, requirements: Path) -> Path:
         requirements: its pins; it works with what this project has installed of everything else.
 
     Returns:
-        The folder, for the path of whoever imports it.
+        The folder, for the import path.
 
     Raises:
         LocalCloudError: it cannot be installed.

@@ -1,4 +1,4 @@
-"""``ticketlock.testing``'s DynamoDB behind HTTP, for other processes: says its port, and ends with its standard input.
+"""``ticketlock.testing``'s DynamoDB behind HTTP, for other processes: prints its port, and ends with its stdin.
 
 For what is timed: any request takes it about the same fraction of a millisecond, so many clients wait for each other,
 not for the engine. ministack evaluates expressions slowly, and copies the whole table at each transaction.
@@ -29,7 +29,7 @@ def memory_server() -> Iterator[str]:
 
 
 async def serve() -> None:
-    """Serve until whoever started it is gone."""
+    """Serve until the process that started it has ended."""
     memory = MemoryDynamoDB(lock_table=None)
 
     async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

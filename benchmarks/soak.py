@@ -129,12 +129,12 @@ def seen_of(done: Sequence[Done], left: Left) -> Crowd:
         left: in the table afterwards.
 
     Raises:
-        SystemExit: nobody was granted a lock, so nothing can be counted; it tells why.
+        SystemExit: no lock was granted, so nothing can be counted; the message says why.
     """
     turns = sorted((turn for each in done for turn in each.turns), key=lambda turn: turn.stay.granted_s or 0)
     failed = [error for each in done for error in each.failed]
     if not turns:
-        raise SystemExit("\n".join(["nobody was granted a lock:", *failed[:_REASONS_TOLD]]))
+        raise SystemExit("\n".join(["no lock was granted:", *failed[:_REASONS_TOLD]]))
     by_lock: dict[int, list[Turn]] = defaultdict(list)
     for turn in turns:
         by_lock[turn.lock].append(turn)
@@ -189,14 +189,14 @@ def said(script: str, runs: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def judged(name: str, crowd: Crowd, *, asked: int, locks: int) -> list[Check]:
-    """What has to be so of every crowd."""
+    """The checks of every crowd."""
     left = crowd.left
     return [
-        Check(f"{name}: everybody is granted", len(crowd.turns) == asked and not crowd.failed),
-        Check(f"{name}: nobody is overtaken beyond the one slip", crowd.beyond_the_slip == 0),
+        Check(f"{name}: every waiter gets the lock", len(crowd.turns) == asked and not crowd.failed),
+        Check(f"{name}: no one is overtaken more than once", crowd.beyond_the_slip == 0),
         Check(f"{name}: tokens rise from grant to grant", crowd.tokens_fell == 0),
         Check(f"{name}: only lock items are left", (left.locks, left.rows) == (locks, 0)),
-        Check(f"{name}: nobody holds, and nobody is counted", left.is_idle),
+        Check(f"{name}: no holder is left, and all counts are zero", left.is_idle),
     ]
 
 
@@ -228,15 +228,15 @@ def _told(left: Left) -> str:
 
 
 def judged_hour(seen: Hour) -> list[Check]:
-    """What has to be so of an hour."""
+    """The checks of an hour."""
     _, after_leases, after_a_day, after_weeks = seen.left
     lost = seen.happened.get("locks lost", 0)
     return [
         Check("hour: exclusion, fencing, limits, counts and order hold at every write", not seen.broken),
         Check("hour: nobody starves", seen.starved == 0),
-        Check("hour: nobody loses a lock that is renewed", lost == 0),
+        Check("hour: no one loses a lock that is renewed", lost == 0),
         Check("hour: closed clients leave no task and remember nothing", (seen.tasks, seen.remembered) == (0, 0)),
-        Check("hour: leases over, nobody holds, and nobody is counted", after_leases.is_idle),
+        Check("hour: leases expired, no holder is left, and all counts are zero", after_leases.is_idle),
         Check("hour: a day later no row is left", after_a_day.rows == 0),
         Check("hour: four weeks later nothing is left", (after_weeks.locks, after_weeks.rows) == (0, 0)),
     ]
@@ -276,7 +276,7 @@ def lives(seconds: float) -> dict[str, Lived]:
 
 
 def judged_life(kind: str, life: Lived, seconds: float) -> list[Check]:
-    """What has to be so of a long life."""
+    """The checks of a long life."""
     first, last = life.first, life.last
     return [
         Check(f"life, {kind}: no worker fails", not life.failed),

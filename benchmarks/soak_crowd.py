@@ -64,7 +64,7 @@ class Turn:
     token: int = 0
 
     def waits(self, seen: Position) -> None:
-        """A look has found somebody else's turn."""
+        """A poll has found that it is another waiter's turn."""
         if self.stay.number != seen.place.ticket:
             self.stay = Stay(seen.place.ticket, time.monotonic())
 

@@ -100,7 +100,7 @@ def hour(scale: Scale) -> Hour:
 
 @contextmanager
 def _quiet(log: logging.Logger) -> Iterator[None]:
-    """What crashes and faults leave behind is told to nobody here."""
+    """Ignore the errors that crashes and faults leave behind."""
     level = log.level
     log.setLevel(logging.CRITICAL)
     try:
@@ -132,7 +132,7 @@ class Wire:
     async def _travel(self) -> None:
         await asyncio.sleep(random.uniform(0.001, 0.008))
         if self.is_cut:
-            # The machine is no more: whichever of its tasks would go on ends here.
+            # The machine has crashed: all of its tasks end here.
             raise asyncio.CancelledError
 
     async def _arrive(self, operation: str, parameters: Mapping[str, Any]) -> Any:
@@ -240,7 +240,7 @@ class _Machine:
 
 
 class _World:
-    """The table, its time, and whoever uses it."""
+    """The table, its time, and the machines that use it."""
 
     def __init__(self, scale: Scale, clock: ManualClock) -> None:
         self.clock = clock
@@ -280,7 +280,7 @@ class _World:
         self.clock.advance(_LOCK_ITEMS_STAY_DAYS * _DAY_S)
         self.memory.expire()
         after_weeks = left_in(self.memory.items())
-        # Whether tokens rise across the deletion is for the witnesses to see.
+        # The invariant checkers see whether tokens rise across the deletion.
         await self._take_each_once()
         return Hour(
             grants=sum(witness.grants for witness in self.witnesses),
@@ -308,22 +308,22 @@ class _World:
         machine = _Machine(self)
         async with machine.client:
             for number, witness in enumerate(self.witnesses):
-                # As many as may: whoever held it and died is put out.
+                # As many as permitted: this replaces crashed holders.
                 asked = [machine.client.acquire(f"lock-{number}", permits=witness.permits)] * witness.permits
                 for lease in [await each for each in asked]:
                     await lease.release()
 
-    # What becomes of requests.
+    # Fault injection.
 
     def fault(self, operation: str) -> Fault | str | None:
-        """What befalls the next one."""
+        """The fault of the next request."""
         if self.is_over or random.random() >= _FAULTS:
             return None
         self.happened["requests that met a fault"] += 1
         return random.choice(_OF_READS if operation in _READS else _OF_WRITES)
 
     def later(self, operation: str, parameters: Mapping[str, Any]) -> None:
-        """A copy arrives when nobody may wait for it any more."""
+        """A copy arrives, perhaps when its sender does not wait for it any more."""
 
         async def arrive() -> None:
             await asyncio.sleep(random.uniform(0.1, _LATE_BY_S))
@@ -335,7 +335,7 @@ class _World:
         copy.add_done_callback(self._late.discard)
 
     def apply(self, operation: str, parameters: Mapping[str, Any], looked: int | None, *, late: bool = False) -> Any:
-        """The table answers; of what has changed there is a witness."""
+        """Let the table answer, and its lock's invariant checker see what has changed."""
         self.step += 1
         self.looks += operation == "query"
         try:
@@ -347,7 +347,7 @@ class _World:
                 entity = _entity_of(parameters)
                 now_ms = self.clock.wall_ms
                 witness = self.witnesses[int(entity.partition("-")[2])]
-                # Without a look it rests on what stands at the write itself.
+                # Without a poll it is based on the state at the write itself.
                 looked = self.step if looked is None else looked
                 witness.sees_write(self._partition(entity), self.step, looked, now_ms, late=late)
 

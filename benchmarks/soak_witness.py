@@ -1,4 +1,4 @@
-"""Who sees every write of a soak, one lock at a time, and counts what breaks a promise."""
+"""The invariant checker of a soak: sees every write, one lock at a time, and counts broken promises."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from ticketlock.wire._attributes import Item
 
 @dataclass
 class Witness:
-    """Sees one lock from outside, with the true time, which no machine knows.
+    """Checks one lock from outside, by the true time, which no machine knows.
 
     Attributes:
         permits: the limit of the lock's users.
@@ -37,7 +37,7 @@ class Witness:
     _slips: set[int] = field(default_factory=set)
 
     def sees_holder(self, lease: Lease) -> None:
-        """Somebody begins to work under a lease."""
+        """A task begins to work under a lease."""
         self.held.add(lease)
         holding = [
             Belief(each.owner, each.shared, each.fencing_token, self.permits) for each in self.held if each.is_held()
@@ -53,7 +53,7 @@ class Witness:
             step: a number that grows from request to request.
             looked: the step of the look that the write rests on.
             now_ms: the time.
-            late: whether it was a copy that nobody waits for any more.
+            late: whether it was a late copy, whose sender does not wait any more.
         """
         before, rows_before, raw = self._item, self._rows, None
         self._item, self._rows = None, {}
@@ -125,7 +125,7 @@ class Left:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody holds, and nobody is counted."""
+        """Whether there is no holder, and all counts are zero."""
         return self.held == self.waiting == self.holders == 0
 
 

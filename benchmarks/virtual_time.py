@@ -1,4 +1,4 @@
-"""An event loop whose time passes when nobody has anything to do: an hour of waiting takes as long as its work."""
+"""An event loop whose time moves on when all tasks wait: an hour of waiting takes as long as its work."""
 
 import asyncio
 import math
@@ -9,7 +9,7 @@ from ticketlock.testing import ManualClock
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """Its tasks sleep by a clock, which goes on at once to the next moment that somebody waits for.
+    """Its tasks sleep by a clock, which moves on at once to the next moment that a task waits for.
 
     Args:
         clock: moves in whole milliseconds, and by nothing else than this loop and its tasks.

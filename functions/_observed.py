@@ -1,7 +1,7 @@
-"""What every handler shares: one client a container, one log line and one set of metrics a step.
+"""What every handler shares: one client for each container, one log line and one set of metrics for each step.
 
-In Lambda, importing it is a function's initialisation: it makes the clients, and connects to the table, before the
-first event. https://docs.aws.amazon.com/lambda/latest/dg/lambda-runtime-environment.html
+Lambda imports it when it initialises a function: it makes the clients, and connects to the table, before the first
+event. https://docs.aws.amazon.com/lambda/latest/dg/lambda-runtime-environment.html
 """
 
 import os
@@ -24,12 +24,12 @@ logger = Logger()
 
 @cache
 def workflow() -> Workflow:
-    """The workflow over this function's table; clients live as long as the container."""
+    """The workflow on this function's table; the clients live as long as the container."""
     return Workflow.over(os.environ["TABLE_NAME"])
 
 
 def _initialise() -> None:
-    """Make the clients and the first connection; with SnapStart the connection anew after each restoration.
+    """Make the clients and the first connection; with SnapStart, a new connection after each restore.
 
     https://docs.aws.amazon.com/lambda/latest/dg/snapstart-runtime-hooks-python.html
     """
@@ -38,20 +38,20 @@ def _initialise() -> None:
         return
     workflow().prepare()
     if os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start":
-        # Of the managed runtimes, and of nobody else.
+        # Only managed runtimes have this module.
         hooks = import_module("snapshot_restore_py")
         hooks.register_before_snapshot(workflow().disconnect)
         hooks.register_after_restore(_after_restoration)
 
 
 def _after_restoration() -> None:
-    # Else every environment of one snapshot would draw the same jitter.
+    # Otherwise all environments of one snapshot would draw the same jitter.
     random.seed()
     workflow().prepare()
 
 
 def observed(step: Callable[[Mapping[str, Any]], Step]) -> Handler:
-    """Make a handler of a step: its reply is the step's, its keys go to the log, its metrics to CloudWatch."""
+    """Make a Lambda handler of a step: it returns the step's reply, logs its keys, and emits its metrics."""
 
     @wraps(step)
     def handler(event: Mapping[str, Any], _context: Any) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Look once; take the lock if it is the turn of this execution."""
+"""Poll once; take the lock if it is this execution's turn."""
 
 from collections.abc import Mapping
 from typing import Any

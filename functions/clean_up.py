@@ -1,4 +1,4 @@
-"""An execution has failed, timed out or was stopped: leave the queue, free what it surely holds no more."""
+"""Clean up after an execution that failed, timed out or was stopped: leave the queue, free locks that it may free."""
 
 import os
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from _observed import observed, workflow
 
 from ticketlock.workflow import Step
 
-# Shorter than the function's time-out, which is Lambda's longest: nobody waits for a clean-up.
+# Shorter than the function's time-out, which is Lambda's longest, since nothing waits for a clean-up.
 PATIENCE_MS = 13 * 60_000
 
 

@@ -1,4 +1,4 @@
-"""Renew the lease, and leave this beat's task token where the release finds it."""
+"""Renew the lease, and store this heartbeat's task token for the release."""
 
 from collections.abc import Mapping
 from typing import Any

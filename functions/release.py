@@ -1,4 +1,4 @@
-"""The work has ended or failed: free the lock, end the heartbeat."""
+"""Free the lock and end the heartbeat, after the work has ended or failed."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Check the request; take the lock, or a place in the queue."""
+"""Check the request; take the lock, or join the queue."""
 
 from collections.abc import Mapping
 from typing import Any

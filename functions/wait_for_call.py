@@ -1,4 +1,4 @@
-"""Park: leave this task's token where whoever frees the lock finds it."""
+"""Park: store this task's token, so that the process that frees the lock can wake this execution."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -53,7 +53,7 @@ _SECTIONS: Mapping[str, Sequence[str]] = {
     "Operate": ("operations", "runbook", "aws", "scale", "threat-model", "table", "units-table"),
     "Reference": tuple(f"reference/{module}" for module in ("locks", "errors", "units", "asyncio", "testing")),
 }
-_PROJECT = ("docs/proof", "docs/engines", "docs/decisions/README", "examples/orders/README")
+_PROJECT = ("docs/proof", "docs/engines", "docs/decisions/README", "examples/*/README")
 _PROJECT_FILES = ("CONTRIBUTING", "CHANGELOG", "SECURITY")
 
 
@@ -69,7 +69,7 @@ def _contents_of(page: str) -> str:
         return ""
     sections = {name: [f"docs/{each}" for each in pages] for name, pages in _SECTIONS.items()}
     sections["Project"] = [*_PROJECT, *_PROJECT_FILES]
-    return "".join(_tree(pages, ":hidden:", f":caption: {name}") for name, pages in sections.items())
+    return "".join(_tree(pages, ":hidden:", ":glob:", f":caption: {name}") for name, pages in sections.items())
 
 
 def setup(app: Sphinx) -> None:

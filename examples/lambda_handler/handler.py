@@ -8,11 +8,11 @@ from typing import Any
 
 from ticketlock import Lease, LockClient
 
-# Once a sandbox, as the SDK's clients: nothing runs between two invocations, no thread, no connection that has to live.
+# Made once for each sandbox, like the SDK's clients: it needs no thread and no connection between two invocations.
 locks = LockClient(os.environ["LOCK_TABLE"])
 
 
-# The record wait ends before the function's time-out, so that the queue is left and the error has a name.
+# The record wait ends before the function's time-out, so that the caller leaves the queue and gets a named error.
 @locks.serialized(key="order-{event[orderId]}", record_wait=20, lease_as="lease")
 def handler(event: dict[str, Any], _: object, *, lease: Lease) -> dict[str, Any]:
     """Change one order, alone."""

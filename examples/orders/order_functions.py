@@ -1,7 +1,7 @@
-"""The code of the two functions, small enough to stand in the template.
+"""The code of the two functions, small enough to be inline in the template.
 
-Both end by a write of their own that carries the fencing token: a function that was paused past its lease, when
-somebody else has the lock, is refused there.
+Each ends with a write that carries the fencing token: if the function was paused past its lease, and another owner has
+got the lock since, this write is refused.
 """
 
 RESERVE = """\

@@ -1,4 +1,4 @@
-"""An order: every item is reserved while nobody else reserves that product, then its customer is charged.
+"""An order: each product is reserved by one execution at a time, then the customer is charged.
 
 Two fragments of one lock, in two namespaces: one in a Map, over one function; one over a chain of two states.
 """
@@ -49,7 +49,7 @@ class OrdersStack(Stack):
         CfnOutput(self, "ShopTableName", value=self._shop.table_name)
 
     def _reserve(self, lock: TicketLock) -> sfn.Map:
-        """Of one product one reservation at a time, in the order of their tickets; of several products at once."""
+        """Reserve each product, one reservation at a time in ticket order; different products in parallel."""
         each = sfn.Map(
             self,
             "EachItem",
@@ -72,7 +72,7 @@ class OrdersStack(Stack):
         return each.item_processor(reserve)
 
     def _charge(self, lock: TicketLock) -> sfn.IChainable:
-        """Of one customer one order at a time; an order that would wait for over a minute is put off."""
+        """Charge one order at a time for each customer; an order that would wait for over a minute is postponed."""
         charge = tasks.LambdaInvoke(
             self,
             "ChargeCustomer",

@@ -1,10 +1,10 @@
-"""A worker in a container: one of many that are started, and the only one that works. Python 3.11 or newer.
+"""A worker in a container: several are started, and one at a time works. Python 3.11 or newer.
 
     make wheel && pip install dist/ticketlock-*.whl  # in a checkout of ticketlock
     LOCK_TABLE=locks JOB=nightly-report python worker.py
 
-The orchestrator's SIGTERM ends it at once, and the next one in line begins: the lock is freed on the way out, also by
-one that still waits. Exit codes: 0, the job is done; 143, it was told to stop.
+The orchestrator's SIGTERM ends it at once. It frees the lock, or leaves the queue if it still waits, and the next one
+in line begins. Exit codes: 0, the job is done; 143, it was told to stop.
 """
 
 import logging
@@ -21,12 +21,12 @@ log = logging.getLogger("worker")
 
 
 def stop(signal_number: int, _: FrameType | None) -> None:
-    """End the program as an exception does, so that every ``with`` is left; by itself SIGTERM leaves none."""
+    """Raise an exception, so that every ``with`` block is left; by default SIGTERM ends the process without that."""
     sys.exit(128 + signal_number)
 
 
 def work(lease: Lease, pages: int) -> None:
-    """The job, in steps that are shorter than what is made sure of."""
+    """The job, in steps that are shorter than the time for which the lock is ensured."""
     for page in range(pages):
         lease.ensure(at_least=10)
         log.info("page %s", page)
@@ -34,7 +34,7 @@ def work(lease: Lease, pages: int) -> None:
 
 
 def main() -> None:
-    """Wait for the job's lock, however long that takes, and do the job."""
+    """Wait for the job's lock, as long as it takes, and do the job."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     signal.signal(signal.SIGTERM, stop)
     log.info("waiting")

@@ -1,4 +1,4 @@
-"""A pass of the sweeper: end, finish and close what units have left whose processes died, and tell what is open."""
+"""A pass of the sweeper: finish, roll back and close the units of crashed processes, and report what is open."""
 
 import os
 from collections.abc import Mapping
@@ -14,9 +14,9 @@ from botocore.config import Config
 from ticketlock.units import Swept, Units
 
 PARTS = 4
-# Of a unit with many items as many are looked at, or written, at once.
+# How many items of a unit are read, or written, at once.
 REQUESTS_A_PART = 32
-# For what is under way when the time is over, its repeats, and the log.
+# For the requests in progress when the time is over, their retries, and the log.
 RESERVE_S = 20
 
 logger = Logger()
@@ -24,7 +24,7 @@ logger = Logger()
 
 @cache
 def units() -> Units:
-    """Those over this function's table; the client lives as long as the container."""
+    """The units on this function's table; the client lives as long as the container."""
     config = Config(
         connect_timeout=1,
         read_timeout=2,
@@ -37,7 +37,7 @@ def units() -> Units:
 
 
 def handler(_event: Mapping[str, Any], context: Any) -> Mapping[str, Any]:
-    """See ``Units.sweep``: as far as the function's time reaches; the next pass goes on there."""
+    """See ``Units.sweep``: it sweeps as long as the function's time allows; the next pass continues there."""
     left_s = context.get_remaining_time_in_millis() / 1_000 - RESERVE_S
     swept = units().sweep(parts=PARTS, timeout=max(0, left_s))
     _emit(swept)
@@ -47,7 +47,7 @@ def handler(_event: Mapping[str, Any], context: Any) -> Mapping[str, Any]:
 
 
 def _emit(swept: Swept) -> None:
-    """All of them in each pass: without a zero an alarm would not end."""
+    """Emit all metrics in each pass: without a zero an alarm would never end."""
     metrics = EphemeralMetrics(namespace="ticketlock")
     metrics.add_metric("OldestOpenUnitAge", unit=MetricUnit.Milliseconds, value=swept.oldest_ms)
     for name, count in (

@@ -1,7 +1,7 @@
-"""Where the definitions and the handlers are, and what the functions' assets are made of: one of locks, one of units.
+"""Finds the definitions and handlers, and builds the functions' assets: one for locks, one for units.
 
-They lie beside this package in a wheel, at the top of a checkout. An asset's content is the same from both: the
-handlers, the library, the pinned third-party packages. boto3 is not among them, the Python runtimes have it:
+In a wheel they are beside this package, in a checkout at its top. Both give the same asset: the handlers, the library
+and the pinned third-party packages, without boto3, which the Python runtimes include:
 https://docs.aws.amazon.com/lambda/latest/dg/lambda-python.html#python-sdk-included
 """
 
@@ -18,20 +18,20 @@ from ticketlock_cdk.third_party import put_in_place, third_party_packages
 _PACKAGE = Path(__file__).parent
 _BUNDLED = _PACKAGE / "_bundled"
 
-# What differs from one installation to another, or is of no use in a function.
+# Files that differ between installations, or that a function does not need.
 _LEFT_OUT = (".*", "__pycache__", "*.pyc", "*.dist-info", "py.typed")
-# Of ticketlock itself: what only other users of it need.
+# The parts of ticketlock that functions do not need.
 _NOT_FOR_FUNCTIONS = ("__main__.py", "_async_*.py", "aio", "cli", "testing")
 
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """What functions are made of that have one asset.
+    """The contents of an asset, which several functions share.
 
     Attributes:
-        name: what its folder's name begins with.
+        name: the prefix of its folder's name.
         handlers: the folder of the handlers, below ``functions``.
-        left_out: of ticketlock itself, what only other functions need.
+        left_out: the parts of ticketlock that only other functions need.
     """
 
     name: str
@@ -56,10 +56,10 @@ def source_folder(name: str) -> Path:
 
 
 def stage_functions(parent: Path, asset: Asset = OF_LOCKS) -> Path:
-    """Put together an asset, once for each content.
+    """Build an asset, once for each content.
 
     Args:
-        parent: where its folder goes, which is named by its content.
+        parent: the folder in which its folder is made, which is named by its content.
         asset: which one.
 
     Raises:
@@ -67,7 +67,7 @@ def stage_functions(parent: Path, asset: Asset = OF_LOCKS) -> Path:
     """
     functions = source_folder("functions")
     parent.mkdir(parents=True, exist_ok=True)
-    # In its final place only when it is complete: another synthesis may use the same parent.
+    # It gets its final name only when it is complete, since another synthesis may use the same parent.
     with tempfile.TemporaryDirectory(prefix="ticketlock-staging-", dir=parent) as folder:
         staged = Path(folder) / "functions"
         staged.mkdir()
@@ -89,7 +89,7 @@ def _copy(source: Path, target: Path, *left_out: str) -> None:
 
 
 def _make_readable(folder: Path) -> None:
-    # The asset's files keep their modes, and a function runs as a user of its own: a strict umask would shut it out.
+    # The asset's files keep their modes, and a function runs as another user: a strict umask would lock it out.
     # https://repost.aws/knowledge-center/lambda-deployment-package-errors
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)

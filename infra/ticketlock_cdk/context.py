@@ -1,6 +1,6 @@
 """Settings of the ready-made stack, read from the CDK's context: text from the command line, or JSON from cdk.json.
 
-An empty text counts as not given, as a shell makes it of a variable that is not set.
+An empty text counts as not given: a shell passes it for a variable that is not set.
 """
 
 from collections.abc import Mapping, Sequence
@@ -62,7 +62,7 @@ class Context:
         return value
 
     def texts(self, name: str) -> Sequence[str]:
-        """A list, or text with commas between its parts."""
+        """Read a list, or text with commas between its parts."""
         value = self._given(name)
         if value is None:
             return []
@@ -82,19 +82,19 @@ class Context:
         return found
 
     def seconds(self, name: str) -> Duration | None:
-        """A number of seconds; its bounds are for the construct to judge."""
+        """Read a number of seconds; the construct checks its bounds."""
         value = self._given(name)
         return None if value is None else _duration(name, value, "a number of seconds")
 
     def whole_number(self, name: str) -> int | None:
-        """A whole number; its bounds are for the construct to judge."""
+        """Read a whole number; the construct checks its bounds."""
         value = self._given(name)
         if value is not None and not str(value).strip().isdecimal():
             raise _refused(name, value, "a whole number")
         return None if value is None else int(value)
 
     def bound(self, name: str, *, default: int) -> int | None:
-        """A whole number, whose bounds are for the construct to judge, or ``none``."""
+        """Read a whole number, or ``none``; the construct checks its bounds."""
         value = self._given(name)
         if value == "none":
             return None
@@ -175,7 +175,7 @@ def _duration(name: str, value: Any, allowed: str) -> Duration:
         number = float(value)
     except (TypeError, ValueError):
         number = -1
-    # Not NaN, not infinite, not negative: the rest is for the construct to judge.
+    # Not NaN, not infinite, not negative; the construct checks the rest.
     if not 0 <= number < float("inf"):
         raise _refused(name, value, allowed)
     return Duration.millis(1_000 * number)

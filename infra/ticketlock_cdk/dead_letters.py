@@ -1,4 +1,4 @@
-"""Events that could not be delivered, or whose function failed for good: a queue, and who may send to it."""
+"""A dead-letter queue for events that could not be delivered, or whose function failed for good."""
 
 from aws_cdk import Duration, RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
@@ -51,8 +51,8 @@ def send_failures(
 ) -> None:
     """Send the events of a function that has failed for good to a queue.
 
-    By hand: the grant of the CDK's own destination lets the function look at the queue too, which Lambda does not ask
-    for: https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-retain-records.html
+    Written by hand: the CDK's own destination also grants the function to read the queue's attributes, which Lambda
+    does not need: https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-retain-records.html
     """
     function.configure_async_invoke(retry_attempts=retry_attempts, max_event_age=max_event_age)
     on_failure = lambda_.CfnEventInvokeConfig.OnFailureProperty(destination=queue.queue_arn)
@@ -65,6 +65,6 @@ def send_failures(
         let_send(may_send, encryption_key)
     assert function.role is not None
     may_send.attach_to_role(function.role)
-    # Lambda refuses a destination to which the role may not send. Said here: whether a function waits for what is added
-    # to its role depends on the app's feature flag createNewPoliciesWithAddToRolePolicy.
+    # Lambda refuses a destination to which the role may not send. The dependency is explicit: whether a function waits
+    # for its role's policies depends on the app's feature flag createNewPoliciesWithAddToRolePolicy.
     invoke_config.node.add_dependency(may_send)

@@ -1,4 +1,4 @@
-"""A customer's key: what principals need to use what it encrypts, and what services need in the key's own policy."""
+"""Permissions for a customer managed key: for principals that use what it encrypts, and for services."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,8 +7,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-# What DynamoDB asks of a principal that uses a table with such a key, without its wildcards. Creating the table needs
-# kms:CreateGrant too, which is for whoever deploys:
+# What a principal needs to use a table with such a key, without DynamoDB's wildcards. Creating the table needs
+# kms:CreateGrant too, which only the deployment needs:
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/encryption.usagenotes.html
 _READS = ("kms:Decrypt", "kms:DescribeKey")
 _WRITES = (
@@ -42,7 +42,7 @@ def let_send(grantee: iam.IGrantable, key: kms.IKey) -> iam.Grant:
 def let_logs_use(key: kms.IKey, scope: Construct) -> None:
     """Let CloudWatch Logs encrypt the log groups of this account and Region.
 
-    By a pattern: a group's own name is known only after it is made, and by then it needs the key.
+    The policy has a pattern: a group's own name is known only after it is made, and it needs the key before.
     https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/encrypt-log-data-kms.html
     """
     stack = Stack.of(scope)

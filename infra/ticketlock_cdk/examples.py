@@ -65,7 +65,7 @@ def example_workflow(scope: Construct, id: str, *, encryption_key: kms.IKey | No
 
 
 def example_function(scope: Construct, id: str, *, encryption_key: kms.IKey | None) -> lambda_.Function:
-    """A function that sleeps for the ``seconds`` of its input, at most 10, and tells when and under which lock."""
+    """A function that sleeps for the ``seconds`` of its input, at most 10, and returns when, and under which lock."""
     log_group = logs.LogGroup(
         scope,
         f"{id}Logs",

@@ -1,4 +1,4 @@
-"""Lambda functions as all of ours are: a role and a log group of their own, in the user's network."""
+"""Lambda functions, each with its own role and log group, in the user's network."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,22 +14,22 @@ from constructs import Construct
 from ticketlock_cdk.nag import acknowledge_wildcard
 from ticketlock_cdk.network import Network, let_join
 
-# By the processor time of a step: docs/decisions/0032-memory-and-initialisation.md.
+# Chosen by the processor time of a step: docs/decisions/0032-memory-and-initialisation.md.
 MEMORY_MB = 512
 _LEAST_MEMORY_MB = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hosting:
-    """What Lambda runs functions on, and what becomes of their logs.
+    """What Lambda runs functions on, and how their logs are kept.
 
     Attributes:
-        memory_mb: of each function, and with it its share of a processor.
-        architecture: of their processors.
-        network: where they run; None for none of the user's.
+        memory_mb: the memory of each function, which also sets its share of a processor.
+        architecture: that of their processors.
+        network: the user's network in which they run; None for no VPC.
         log_retention: how long logs are kept.
         removal_policy: what happens to the logs when they leave the stack.
-        encryption_key: of the logs; None for the service's own.
+        encryption_key: the key of the logs; None for the service's own.
     """
 
     memory_mb: int
@@ -44,7 +44,7 @@ class Hosting:
 
 
 def check_bound(name: str, value: object, least: int, most: int) -> None:
-    """Refuse what is no whole number within its bounds.
+    """Check that a value is a whole number within its bounds.
 
     Raises:
         ValueError: names it.
@@ -64,7 +64,7 @@ def new_function(
     hosting: Hosting,
     **more: Any,
 ) -> lambda_.Function:
-    """A function, its log group and its role, which may write to that group alone."""
+    """Make a function, its log group and its role, which may write only to that group."""
     log_group = logs.LogGroup(
         scope,
         f"{id}Logs",
@@ -72,7 +72,7 @@ def new_function(
         removal_policy=hosting.removal_policy,
         encryption_key=hosting.encryption_key,
     )
-    # Its own role: the managed policy that a function gets otherwise lets it write to every log group.
+    # The managed policy of the CDK's default role would let it write to every log group.
     role = iam.Role(scope, f"{id}Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
     log_group.grant_write(role)
     network = hosting.network

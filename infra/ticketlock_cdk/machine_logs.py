@@ -1,4 +1,4 @@
-"""Where state machines log to."""
+"""Log groups for state machines."""
 
 from aws_cdk import Aws, Fn, Names, RemovalPolicy
 from aws_cdk import aws_kms as kms
@@ -18,9 +18,9 @@ def machine_log_group(
 ) -> logs.LogGroup:
     """A log group for a state machine.
 
-    Its name begins with ``/aws/vendedlogs/``, which keeps the account's resource policy for log delivery below its
+    Its name begins with ``/aws/vendedlogs/``, so that the account's resource policy for log delivery stays below its
     limit (https://docs.aws.amazon.com/step-functions/latest/dg/bp-cwl.html), and ends with the stack's own id, so that
-    a group that was retained is not in the way of a new stack of the same name.
+    a retained group does not conflict with a new stack of the same name.
     """
     unique = Names.unique_resource_name(scope, max_length=_LONGEST_NAME, separator="-")
     stack_id = Fn.select(2, Fn.split("/", Aws.STACK_ID))

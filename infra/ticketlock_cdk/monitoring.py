@@ -1,6 +1,6 @@
-"""What metrics, alarms and dashboards of ours have in common.
+"""What our metrics, alarms and dashboards have in common.
 
-Plain alarms only, neither composite ones nor metric math: the emulator that the tests deploy to has neither.
+Only plain alarms: the emulator that the tests deploy to has neither composite alarms nor metric math.
 """
 
 from collections.abc import Sequence
@@ -14,23 +14,23 @@ from constructs import Construct
 
 NAMESPACE = "ticketlock"
 DASHBOARD_SPAN = Duration.hours(3)
-# A dimension's value may be longer, a reader's patience not.
+# A dimension's value may be longer, but should be readable.
 _LONGEST_SERVICE_NAME = 200
 
 
 class Metrics:
-    """Metrics that functions emit, of one construct: two of them in an account are told apart by a dimension.
+    """The metrics that the functions of one construct emit; a dimension tells the constructs of an account apart.
 
     Each method takes the options of ``aws_cloudwatch.Metric``, such as ``period`` and ``statistic``.
 
     Attributes:
-        service_name: their dimension ``service``.
+        service_name: the value of their dimension ``service``.
     """
 
     service_name: str
 
     def metric(self, name: str, **options: Any) -> cloudwatch.Metric:
-        """A metric of this name; the sum over five minutes unless told otherwise."""
+        """A metric of this name; by default the sum over five minutes."""
         return cloudwatch.Metric(
             namespace=NAMESPACE,
             metric_name=name,
@@ -40,17 +40,17 @@ class Metrics:
 
 
 def service_name_of(construct: Construct) -> str:
-    """What tells the metrics of one construct from those of others: no two of an account's Region have the same."""
+    """The name that tells the metrics of one construct from others': it is unique in an account's Region."""
     return Names.unique_resource_name(construct, max_length=_LONGEST_SERVICE_NAME, separator="-")
 
 
 def alarm_actions_of(
     *, alarms: bool, alarm_actions: Sequence[cloudwatch.IAlarmAction], alarm_topic: sns.ITopic | None
 ) -> Sequence[cloudwatch.IAlarmAction]:
-    """What the alarms do, from a construct's properties.
+    """The actions of the alarms, from a construct's properties.
 
     Raises:
-        ValueError: there is something to do and no alarm to do it.
+        ValueError: actions are given, but alarms are off.
     """
     topics = () if alarm_topic is None else (actions.SnsAction(alarm_topic),)
     if not alarms and (alarm_actions or topics):
@@ -67,7 +67,7 @@ def new_alarm(
     description: str,
     alarm_actions: Sequence[cloudwatch.IAlarmAction],
 ) -> cloudwatch.Alarm:
-    """An alarm that fires at the first period that reaches its threshold; no data is no news."""
+    """An alarm that fires at the first period that reaches its threshold; missing data does not breach."""
     alarm = cloudwatch.Alarm(
         scope,
         name,
@@ -83,7 +83,7 @@ def new_alarm(
 
 
 def check_threshold(name: str, value: object) -> None:
-    """Refuse what is no count.
+    """Check that a value is a count.
 
     Raises:
         ValueError: names it.
@@ -93,7 +93,7 @@ def check_threshold(name: str, value: object) -> None:
 
 
 def check_age(name: str, value: object) -> None:
-    """Refuse what is no duration.
+    """Check that a value is a duration.
 
     Raises:
         ValueError: names it.

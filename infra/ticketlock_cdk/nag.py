@@ -1,6 +1,6 @@
-"""What cdk-nag finds in the constructs and why it stays: each acknowledgement names one finding and its reason.
+"""Acknowledges the findings of cdk-nag that stay in the constructs, each with its reason.
 
-They are the CDK's own, so that nothing here needs cdk-nag; a user's cdk-nag reads them too.
+The acknowledgements are the CDK's own, so nothing here needs cdk-nag; a user's cdk-nag reads them too.
 """
 
 import json
@@ -11,24 +11,24 @@ from constructs import IConstruct
 
 
 def acknowledge(construct: IConstruct, rule: str, *, reason: str) -> None:
-    """Let one finding of the rule pack AwsSolutions stand, on a construct and what is in it."""
+    """Acknowledge one finding of the rule pack AwsSolutions, on a construct and its children."""
     Validations.of(construct).acknowledge(Acknowledgment(id=f"AwsSolutions-{rule}", reason=reason))
 
 
 def acknowledge_wildcard(construct: IConstruct, resource: str = "*", *, reason: str) -> None:
-    """Let a resource with a wildcard stand in the policies of a construct.
+    """Acknowledge a resource with a wildcard in the policies of a construct.
 
     Args:
         construct: the role.
-        resource: as the policy has it; its tokens must be known when the template is synthesised.
-        reason: why nothing narrower would do.
+        resource: as in the policy; its tokens must be known when the template is synthesised.
+        reason: why the policy cannot be narrower.
     """
     shown = _as_found(Stack.of(construct).resolve(resource))
     acknowledge(construct, f"IAM5[Resource::{shown}]", reason=reason)
 
 
 def _as_found(value: Any) -> str:
-    """A resource as cdk-nag spells it within the id of a finding."""
+    """A resource in the spelling that cdk-nag uses in the id of a finding."""
     match value:
         case str():
             return value

@@ -1,4 +1,4 @@
-"""Where the functions run: in a network of the user's, if they name one."""
+"""The user's network in which the functions run, if one is given."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,8 +26,8 @@ class Network:
 
     Attributes:
         vpc: the network.
-        subnets: which of its subnets; as Lambda's construct chooses them, if None.
-        security_groups: of every function.
+        subnets: which of its subnets; None for the choice of Lambda's construct.
+        security_groups: those of every function.
     """
 
     vpc: ec2.IVpc
@@ -44,7 +44,7 @@ class Network:
         security_groups: Sequence[ec2.ISecurityGroup],
         whose: str = "a TicketLock",
     ) -> "Network | None":
-        """Read the construct's properties; one new security group, which lets nobody in, where none is given.
+        """Read the construct's properties; if no security group is given, make one without inbound rules.
 
         Raises:
             ValueError: subnets or security groups without a network.
@@ -61,15 +61,15 @@ class Network:
 
     @property
     def function_properties(self) -> Mapping[str, Any]:
-        """It as properties of a function."""
+        """The network as properties of a function."""
         return {"vpc": self.vpc, "vpc_subnets": self.subnets, "security_groups": list(self.security_groups)}
 
 
 def let_join(role: iam.Role) -> None:
-    """Let Lambda make a function's network interfaces by its role, and nobody else by the function's code.
+    """Let Lambda make a function's network interfaces with its role, but not the function's code.
 
-    The managed policy for it lets a function write to every log group. The denial is AWS's advice; its pattern names
-    all functions, since the function waits for this policy.
+    The managed policy would let a function write to every log group. AWS advises to deny the code these actions; the
+    pattern names all functions, since the function waits for this policy.
     https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc.html#configuration-vpc-best-practice
     """
     stack = Stack.of(role)

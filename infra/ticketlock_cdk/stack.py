@@ -1,6 +1,6 @@
-"""The ready-made stack: a TicketLock with settings from the CDK's context, and two examples to try it with.
+"""The ready-made stack: a TicketLock with settings from the CDK's context, and two example targets.
 
-With the context's ``transactions`` also a TransactionTables.
+With ``transactions`` in the context it has a TransactionTables, too.
 """
 
 from collections.abc import Mapping
@@ -26,12 +26,12 @@ class TicketlockStack(Stack):
     Reads the context (``cdk deploy -c name=value``, or cdk.json):
 
     - ``targets``: further targets, ARNs with commas between them;
-    - ``retired_targets``: likewise, those that only executions may run which were let in before;
+    - ``retired_targets``: likewise; only executions that were accepted before may run them;
     - ``lease``, ``poll``: seconds;
     - ``default_record_wait``: seconds, or ``Infinity``;
     - ``permits``: a whole number;
     - ``hand_over``: ``callback`` or ``poll``;
-    - ``heartbeat``: ``true`` or ``false``, and with ``false`` perhaps ``work_timeout``: seconds;
+    - ``heartbeat``: ``true`` or ``false``; with ``false`` optionally ``work_timeout``: seconds;
     - ``polls_an_execution``, ``beats_an_execution``: whole numbers;
     - ``table_name``: an existing table, by its name or its ARN;
     - ``removal_policy``: ``retain`` or ``destroy``;
@@ -47,10 +47,10 @@ class TicketlockStack(Stack):
     - ``transactions``: ``true`` or ``false``: a TransactionTables beside it, with the same settings, and with ``true``
       ``data_tables``: names or ARNs with commas between them, and ``sweep_every``: seconds.
 
-    What is not given has the construct's default.
+    Settings that are not given have the construct's defaults.
 
     Raises:
-        ValueError: a setting cannot be read, or is out of its bounds; names it.
+        ValueError: a setting cannot be read, or is out of its bounds; the message names it.
     """
 
     def __init__(self, scope: Construct, id: str, **stack_properties: Any) -> None:
@@ -60,7 +60,7 @@ class TicketlockStack(Stack):
         key = None if key_arn is None else kms.Key.from_key_arn(self, "EncryptionKey", key_arn)
         workflow = example_workflow(self, "Example", encryption_key=key)
         function = example_function(self, "ExampleFunction", encryption_key=key)
-        # Of the lock, and of what is beside it.
+        # For the lock, and for the constructs beside it.
         common: Mapping[str, Any] = {
             "removal_policy": context.removal_policy("removal_policy"),
             "log_retention": context.retention("log_retention"),
@@ -105,7 +105,7 @@ class TicketlockStack(Stack):
                 if given:
                     raise ValueError(f"{name} is {list(given)!r} and vpc_id is not given; allowed: with a vpc_id")
             return {}
-        # A lookup would need credentials at synth. Without it nobody knows which subnets the network has.
+        # A lookup would need credentials at synth; without it the network's subnets are unknown.
         if not ids["subnet_ids"]:
             raise ValueError(
                 f"vpc_id is {vpc_id!r} and subnet_ids is not given; allowed: with at least one of subnet_ids"
@@ -159,5 +159,5 @@ _COUNTS = ("permits", "polls_an_execution", "beats_an_execution", "memory_size")
 def _numbers(context: Context) -> Mapping[str, Any]:
     durations = {name: context.seconds(name) for name in ("lease", "poll", "work_timeout")}
     counts = {name: context.whole_number(name) for name in _COUNTS}
-    # What is not given is left to the construct's own default.
+    # Settings that are not given keep the construct's defaults.
     return {name: value for name, value in (durations | counts).items() if value is not None}

@@ -1,4 +1,4 @@
-"""Tables of DynamoDB: new ones of our own, and those of users, by name or as constructs."""
+"""DynamoDB tables: our own new ones, and users' tables by name or as constructs."""
 
 import re
 from typing import Any
@@ -22,10 +22,10 @@ def new_table(
     removal_policy: RemovalPolicy,
     encryption_key: kms.IKey | None,
 ) -> dynamodb.Table:
-    """A table on demand, with two texts as its key, time to live and point-in-time recovery.
+    """A table billed on demand, with two strings as its key, time to live and point-in-time recovery.
 
-    Not a TableV2: that is a global table, and one more replica of it, in which conditions are judged apart, would be
-    the end of exclusion:
+    Not a TableV2: that is a global table, and a replica in another Region judges conditions by itself, which would
+    break exclusion:
     https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/V2globaltables_HowItWorks.html
     """
     partition_key, sort_key = (dynamodb.Attribute(name=name, type=dynamodb.AttributeType.STRING) for name in keys)
@@ -40,28 +40,28 @@ def new_table(
             point_in_time_recovery_enabled=True
         ),
         removal_policy=removal_policy,
-        # Who wants to keep the table past the stack wants nobody to delete it by hand either.
+        # A user who keeps the table after the stack does not want it deleted by hand either.
         deletion_protection=removal_policy != RemovalPolicy.DESTROY,
         encryption_key=encryption_key,
     )
 
 
 def given_table(scope: Construct, id: str, table: dynamodb.ITable | str, name: str) -> dynamodb.ITable:
-    """The table that a property names, by its construct, its name or its ARN.
+    """The table that a property gives, as a construct, by name or by ARN.
 
     Args:
-        scope, id: of what is imported by name or ARN.
-        table: as it was given.
-        name: the property's.
+        scope, id: those of a table that is imported by name or ARN.
+        table: the property's value.
+        name: the property's name.
 
     Raises:
-        ValueError: it is no table; says what is allowed.
+        ValueError: it is not a table; the message says what is allowed.
     """
     if not isinstance(table, str):
         check_table(table, name, ALLOWED)
         return table
     text = table.strip()
-    # A token within a part of an ARN is as good as text.
+    # A token within a part of an ARN is fine.
     if re.fullmatch(r"arn:[^:]+:dynamodb:[^:]+:[^:]+:table/[^/:]+", text):
         return dynamodb.Table.from_table_arn(scope, id, text)
     if Token.is_unresolved(text):
@@ -75,7 +75,7 @@ def given_table(scope: Construct, id: str, table: dynamodb.ITable | str, name: s
 
 
 def check_table(table: object, name: str, allowed: str = "a table as a construct") -> None:
-    """Refuse what is no table.
+    """Check that a value is a table.
 
     Raises:
         ValueError: names the property.

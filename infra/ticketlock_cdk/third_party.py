@@ -1,4 +1,4 @@
-"""The third-party packages of the functions: installed once for each list of pins, then taken from a cache."""
+"""The third-party packages of the functions: installed once for each list of pins, then cached."""
 
 import hashlib
 import os
@@ -13,7 +13,7 @@ class ThirdPartyError(Exception):
 
 
 def third_party_packages(requirements: Path) -> Path:
-    """The folder of the packages that a list of pins with hashes names; only its first use needs a package index.
+    """The folder with the packages of a list of pins with hashes; only its first use needs a package index.
 
     Args:
         requirements: the list, for pip.
@@ -34,7 +34,7 @@ def third_party_packages(requirements: Path) -> Path:
 
 
 def put_in_place(complete: Path, final: Path) -> Path:
-    """Rename a folder to the name that stands for its content, unless an equal one has got it already."""
+    """Rename a folder to the name of its content, unless an equal folder has that name already."""
     try:
         complete.rename(final)
     except OSError:
@@ -44,12 +44,12 @@ def put_in_place(complete: Path, final: Path) -> Path:
 
 
 def _cache_folder() -> Path:
-    """The user's cache: https://specifications.freedesktop.org/basedir-spec/latest/."""
+    """The user's cache folder: https://specifications.freedesktop.org/basedir-spec/latest/."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ticketlock"
 
 
 def _pip_install(requirements: Path, target: Path) -> None:
-    # Where from is the user's own configuration of pip. Hashes pin what: wheels alone, which run no code here.
+    # The user's pip configuration says from where; the hashes say what. Only wheels, which run no code here.
     options = ("--no-deps", "--require-hashes", "--only-binary=:all:", "--no-compile")
     quiet = ("--quiet", "--no-input", "--disable-pip-version-check")
     command = [*(sys.executable, "-m", "pip", "install"), *options, *quiet]

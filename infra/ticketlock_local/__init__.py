@@ -1,1 +1,1 @@
-"""The local cloud: an emulator on the loopback interface, the real CDK CLI, the demo."""
+"""The local cloud: an emulator on the loopback interface, the CDK's own CLI, and the demo."""

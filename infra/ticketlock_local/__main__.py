@@ -1,4 +1,4 @@
-"""`python -m ticketlock_local`: what the Makefile calls."""
+"""`python -m ticketlock_local`: the commands that the Makefile runs."""
 
 import argparse
 import importlib
@@ -15,7 +15,7 @@ _COMMANDS = {
     "check-template": ("checks.template_check", "check_template", "synthesise and lint the template"),
     "template": ("plain.template", "write", "write the plain CloudFormation template"),
     "check-secrets": ("checks.secrets_check", "check_secrets", "look for secrets among the tracked files"),
-    "audit": ("checks.audit", "audit", "ask for known vulnerabilities of what is pinned"),
+    "audit": ("checks.audit", "audit", "check the pinned packages for known vulnerabilities"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Where things are in the checkout: the local cloud runs from a checkout only, never from a wheel."""
+"""Paths in the checkout: the local cloud runs only from a checkout, never from a wheel."""
 
 import fcntl
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ BUILD = ROOT / "build"
 
 @contextmanager
 def exclusive(name: str) -> Iterator[None]:
-    """Hold the checkout's lock of this name; the kernel lets go of it when the process dies."""
+    """Hold the checkout's lock of this name; the kernel releases it when the process ends."""
     BUILD.mkdir(exist_ok=True)
     with (BUILD / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""What a caller may say: text, numbers, true or false, durations, callbacks; anything else is refused by its name."""
+"""Checks of a caller's arguments: text, integers, booleans, durations, callbacks. A refusal names the field."""
 
 import math
 from collections.abc import Callable
@@ -41,7 +41,7 @@ def whole_number(field: str, value: Any, least: int, most: int, refused: Refusal
 
 
 def boolean(field: str, value: Any, refused: Refusal = InvalidLockRequest) -> bool:
-    """Check that ``value`` is true or false, and not what only counts as one of them.
+    """Check that ``value`` is a bool, not something that Python only treats as true or false.
 
     Raises:
         refused: it is not; names the field.
@@ -52,7 +52,7 @@ def boolean(field: str, value: Any, refused: Refusal = InvalidLockRequest) -> bo
 
 
 def callback(field: str, value: Any) -> Any:
-    """Check that ``value`` can be called, or is None.
+    """Check that ``value`` is callable, or None.
 
     Raises:
         InvalidLockRequest: it is neither; names the field.
@@ -63,7 +63,7 @@ def callback(field: str, value: Any) -> Any:
 
 
 def in_seconds(value: Any) -> Any:
-    """A ``timedelta`` in seconds; anything else as it is."""
+    """Convert a ``timedelta`` to seconds; return anything else unchanged."""
     return value.total_seconds() if isinstance(value, timedelta) else value
 
 

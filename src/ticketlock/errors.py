@@ -5,18 +5,18 @@
     ├── TaskNotAllowed                      the work named in the request is not one of the targets
     ├── PermitsMismatch                     the lock exists with another number of permits
     ├── UnsupportedFormat                   the lock was written by a newer version
-    ├── RecordWaitExceeded (TimeoutError)   the record wait ended before the turn came
+    ├── RecordWaitExceeded (TimeoutError)   the record wait ended before the caller got the lock
     ├── EventBudgetExceeded                 an execution came near the end of its event history
-    ├── LockLost                            the lease ended, or the lock is somebody else's
+    ├── LockLost                            the lease ended, or another owner holds the lock
     ├── AlreadyHeld (RuntimeError)          the caller holds the lock already, and would wait for itself
     ├── ClientClosed (RuntimeError)         the client was closed, or belongs to another process
-    ├── UnitError                           of units of work
+    ├── UnitError                           an error of a unit of work
     │   ├── InvalidUnitRequest (ValueError)  a statement, a key or a setting is malformed; nothing was written
     │   ├── ConditionFailed                 a statement's condition does not hold
     │   ├── UnitConflict                    what the unit has read has changed: run it again
     │   ├── UnitContended (TimeoutError)    another unit was in the way until the time-out: run it again
-    │   ├── UnitRolledBack                  somebody else has rolled it back: run it again
-    │   ├── UnitTooLarge                    more than the unit may write
+    │   ├── UnitRolledBack                  another process has rolled it back: run it again
+    │   ├── UnitTooLarge                    more statements or data than a unit may have
     │   ├── ItemTooLarge                    an item would be larger than DynamoDB takes
     │   ├── UnitFinished (RuntimeError)     the unit was used after its end
     │   ├── UnitChanged                     another process has resumed the saved unit since
@@ -24,8 +24,8 @@
     └── TableError                          the table could not be used
         ├── TableNotFound                   no such table
         ├── TableRefused                    credentials, permissions or the request were refused
-        ├── RequestNotApplied               given up; surely nothing was written
-        └── OutcomeUnknown                  given up; the last request may or may not be applied
+        ├── RequestNotApplied               the retries have failed; nothing was written
+        └── OutcomeUnknown                  the retries have failed; a request may or may not have been applied
 
 The class names are also wire format: they are the error names of the state machine.
 """
@@ -74,12 +74,12 @@ class TicketLockError(Exception):
 
 
 class InvalidLockRequest(TicketLockError, ValueError):
-    """A request is malformed: says which field, its value and what is allowed.
+    """A request is malformed: the message says which field, its value and what is allowed.
 
     Attributes:
         field: where in the request, for example ``task.input``.
-        value: what stood there, shortened.
-        allowed: what may stand there.
+        value: its value, shortened.
+        allowed: the values that are allowed.
     """
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
@@ -92,8 +92,8 @@ class TaskNotAllowed(TicketLockError):
 
     Attributes:
         field: where in the request, for example ``task.functionArn``.
-        value: the ARN that stood there, shortened.
-        allowed: the ARNs that may stand there.
+        value: the ARN in the request, shortened.
+        allowed: the ARNs that are allowed.
     """
 
     def __init__(self, field: str, value: object, allowed: tuple[str, ...]) -> None:
@@ -131,12 +131,12 @@ class UnsupportedFormat(TicketLockError):
 
 
 class RecordWaitExceeded(TicketLockError, TimeoutError):
-    """The record wait ended before the lock could be taken; the caller has left the queue.
+    """The record wait ended before the caller got the lock; the caller has left the queue.
 
     Attributes:
-        holders: who held the lock at the last look: owner, since when, and until when the lease runs; the moments are
-            the table's, in UTC. Empty when nobody held it, or the item was not read.
-        is_closed: whether nobody could take it, since an operator has set its limit to 0.
+        holders: who held the lock at the last poll: owner, since when, and until when the lease runs, by table time
+            in UTC. Empty if there was no holder, or the item was not read.
+        is_closed: whether the lock is closed: an operator has set its limit to 0.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class RecordWaitExceeded(TicketLockError, TimeoutError):
 
 
 class EventBudgetExceeded(TicketLockError):
-    """An execution is about to reach the end of its event history, past which it would fail unnamed."""
+    """An execution is about to reach the limit of its event history, where Step Functions would fail it."""
 
 
 class LockLost(TicketLockError):
@@ -167,7 +167,7 @@ class LockLost(TicketLockError):
 
 
 class AlreadyHeld(TicketLockError, RuntimeError):
-    """This thread or task holds the lock already, and would wait for itself: ask with ``reentrant=True``."""
+    """This thread or task holds the lock already, and would wait for itself: pass ``reentrant=True``."""
 
 
 class ClientClosed(TicketLockError, RuntimeError):
@@ -175,7 +175,7 @@ class ClientClosed(TicketLockError, RuntimeError):
 
 
 class UnitError(TicketLockError):
-    """The root of what goes wrong with units of work."""
+    """The root of the errors of units of work."""
 
 
 class InvalidUnitRequest(UnitError, ValueError):
@@ -183,8 +183,8 @@ class InvalidUnitRequest(UnitError, ValueError):
 
     Attributes:
         field: which, for example ``key.id``.
-        value: what stood there, shortened.
-        allowed: what may stand there.
+        value: its value, shortened.
+        allowed: the values that are allowed.
     """
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
@@ -226,10 +226,10 @@ class UnitContended(UnitError, TimeoutError):
 
 
 class UnitRolledBack(UnitError):
-    """Somebody else has rolled the unit back; nothing was written. Run it again.
+    """Another process has rolled the unit back; nothing was written. Run it again.
 
     Attributes:
-        by: the id of the unit that did, where it is known; None for a sweep or an operator.
+        by: the id of the unit that rolled it back, if it is known; None for a sweep or an operator.
     """
 
     def __init__(self, why: str, by: str | None = None) -> None:
@@ -245,7 +245,7 @@ class ItemTooLarge(UnitError):
     """An item would be larger than DynamoDB takes; nothing was written.
 
     Attributes:
-        phase: ``statement``: its new value is; ``mark``: a unit's mark does not fit in it.
+        phase: ``statement``: its new value is too large; ``mark``: a unit's mark does not fit in it.
     """
 
     def __init__(self, why: str, phase: str) -> None:
@@ -278,13 +278,13 @@ class TableRefused(TableError):
 
 
 class RequestNotApplied(TableError):
-    """Throttling, conflicts or an unreachable endpoint outlasted the retries; surely nothing was written."""
+    """Throttling, conflicts or an unreachable endpoint outlasted the retries; nothing was written."""
 
 
 class OutcomeUnknown(TableError):
-    """No answer within the retries: the request may or may not be applied.
+    """No answer within the retries: the request may or may not have been applied.
 
-    To repeat the call is harmless, but for a unit of work without a name: look at its items first.
+    You can repeat the call safely, except for a unit of work without a name: read its items first.
     """
 
 
@@ -302,12 +302,12 @@ def _second(moment: datetime.datetime) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as an error message shows it: as JSON where it has such a form, at most 300 characters."""
+    """A value as an error message shows it: as JSON if possible, at most 300 characters."""
     try:
         text = json.dumps(value, ensure_ascii=False)
     except Exception:
         text = _as_python_shows_it(value)
-    # Half a surrogate pair can be sent to nobody: not as a function's reply, nor into a log.
+    # Half a surrogate pair cannot be encoded, neither in a function's reply nor in a log.
     text = text.encode(errors="backslashreplace").decode()
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 

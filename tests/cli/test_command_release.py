@@ -17,4 +17,4 @@ def test_what_cannot_be_released_is_said_and_not_tried_again_at_the_end(capsys: 
             tries = len(memory.sent)
             locks.close()
     assert len(memory.sent) == tries
-    assert capsys.readouterr().err.startswith("ticketlock: 'order-42' was not released, and goes free with its lease")
+    assert capsys.readouterr().err.startswith("ticketlock: 'order-42' was not released; it is free when its lease ends")

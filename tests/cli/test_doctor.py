@@ -77,7 +77,7 @@ def test_an_endpoint_that_does_not_answer_is_not_in_order_and_nothing_else_is_as
     ended = command.run("doctor", "--endpoint-url", f"http://127.0.0.1:{closed_port}")
     assert ended.exit_code == 69
     assert verdicts(ended) == {"versions": "ok", "endpoint": "BAD", "credentials": "ok"}
-    assert ended.err == "ticketlock: the endpoint does not answer: the other checks were left out\n"
+    assert ended.err == "ticketlock: the endpoint does not answer: the other checks were skipped\n"
 
 
 @pytest.mark.verify("each look is a process")

@@ -122,13 +122,13 @@ def test_a_lock_is_shown_with_its_holder_and_its_queue(command: Command, locks: 
 
 def test_a_lock_that_nobody_has_used_is_shown_as_such(command: Command, entity: str) -> None:
     ended = command.run("show", entity)
-    assert (ended.exit_code, ended.out.splitlines()[1]) == (0, "Nobody has used it, or not for weeks.")
+    assert (ended.exit_code, ended.out.splitlines()[1]) == (0, "Never used, or not for weeks.")
 
 
 def test_a_holder_past_its_lease_is_shown_as_such(command: Command, locks: LockClient, entity: str) -> None:
     locks.acquire(entity, lease=8, heartbeat=False).detach()
     people = ""
-    while "over since" not in people:
+    while "expired" not in people:
         people = command.run("show", entity).out
     assert " left" not in people
 

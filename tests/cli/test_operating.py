@@ -45,13 +45,13 @@ def test_one_holder_of_several_is_named_by_its_token(command: Command, locks: Lo
 
 def test_what_nobody_holds_cannot_be_taken_away(command: Command, entity: str) -> None:
     ended = command.run("release", entity, "--force", "--yes")
-    assert (ended.exit_code, ended.err) == (76, f"ticketlock: nobody holds the lock on '{entity}'\n")
+    assert (ended.exit_code, ended.err) == (76, f"ticketlock: no one holds the lock on '{entity}'\n")
 
 
 def test_a_limit_holds_whatever_the_users_ask_for(command: Command, locks: LockClient, entity: str) -> None:
     ended = command.run("limit", entity, "2", text="y\n")
     assert (ended.exit_code, ended.out) == (0, f"{entity}: 2 permits, held by 0, 0 waiting\n")
-    assert "nobody has used it yet" in ended.err
+    assert "not used yet" in ended.err
     with locks.acquire(entity), locks.acquire(entity, permits=5):
         assert held(locks, entity) == 2
 
@@ -90,7 +90,7 @@ def test_a_waiter_is_removed_after_a_question_that_names_it(command: Command, lo
         assert command.run("remove-waiter", entity, ticket, text="n\n").exit_code == 1
         ended = command.run("remove-waiter", entity, ticket, text="y\n")
         assert (ended.exit_code, ended.out) == (0, f"removed {row.owner}, ticket {ticket}\n")
-        assert f"{row.owner}, ticket {ticket}: waits for " in ended.err
+        assert f"{row.owner}, ticket {ticket}: has waited " in ended.err
         # It lives, and comes again.
         until(lambda: [each.ticket > row.ticket for each in locks.inspect(entity).rows] == [True])
     assert waiter.end().exit_code == 0
@@ -101,7 +101,7 @@ def test_a_waiter_who_does_not_wait_cannot_be_removed(command: Command, entity: 
     ended = command.run("remove-waiter", entity, "7", *more)
     assert (ended.exit_code, ended.err) == (
         76,
-        f"ticketlock: nobody waits for the lock on '{entity}' with ticket 7\n",
+        f"ticketlock: no one waits for the lock on '{entity}' with ticket 7\n",
     )
 
 
@@ -124,7 +124,7 @@ def test_a_table_is_made_once(command: Command, emulator: Emulator, entity: str)
     name = f"locks-{uuid.uuid4().hex[:8]}"
     missing = command.run("run", entity, "--table", name, "--", "true")
     assert missing.exit_code == 78
-    assert f"`ticketlock init --table {name}` makes it" in missing.err
+    assert f"`ticketlock init --table {name}` creates it" in missing.err
     assert command.run("init", "--table", name, text="n\n").exit_code == 1
     assert command.run("init", "--table", name, text="y\n").out.startswith(f"created the table '{name}'")
     assert command.run("init", "--table", name, "--yes").out.startswith(f"there was already the table '{name}'")

@@ -56,9 +56,9 @@ def test_ours_may_stand_on_both_sides_of_the_entity(command: Command, locks: Loc
 @pytest.mark.parametrize(
     ("words", "wrong"),
     [
-        (("--", "true"), "which lock? ENTITY stands before '--'."),
-        (("--wait", "5m", "--", "true"), "which lock? ENTITY stands before '--'."),
-        (("order-42", "--"), "nothing stands behind '--': give a COMMAND, or leave '--' out to hold the lock."),
+        (("--", "true"), "which lock? Put ENTITY before '--'."),
+        (("--wait", "5m", "--", "true"), "which lock? Put ENTITY before '--'."),
+        (("order-42", "--"), "nothing follows '--': give a COMMAND, or leave '--' out to hold the lock."),
         (("order-42", "--no-such-option", "true"), "No such option '--no-such-option'."),
     ],
 )

@@ -245,9 +245,9 @@ def test_where_stderr_is_no_terminal_no_line_is_shown(
 
 def test_a_watched_lock_is_drawn_again_until_ctrl_c(on_a_terminal: Open, locks: LockClient, entity: str) -> None:
     session = on_a_terminal("ticketlock", "show", entity, "--watch", "--every", "0.2")
-    session.shows("Nobody has used it")
+    session.shows("Never used")
     with locks.acquire(entity, owner="the holder"):
         session.shows("the holder")
-    session.shows("Nobody holds it")
+    session.shows("No one holds it")
     session.type("\x03")
     assert session.process.wait(LONG_S) == 0

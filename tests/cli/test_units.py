@@ -86,7 +86,7 @@ class TestTheList:
         books.write("units", {"unit": "\x1b[2J", "row": "head", "state": "new", "rev": 1})
         ended = ask("ls", "--json")
         assert [each["unit"] for each in json.loads(ended.out)] == [unit]
-        assert ended.err.startswith(f"ticketlock: a row of {books.tables['units']} is no unit's: ")
+        assert ended.err.startswith(f"ticketlock: a row of {books.tables['units']} is not a unit's: ")
         assert "\x1b" not in ended.err
 
 
@@ -191,7 +191,7 @@ class TestRepairing:
         marked(books, "b", {"unit": NOBODYS, "kind": "write"})
         before, table = books.everything(), books.tables["accounts"]
         told = ask("repair", table)
-        assert (told.exit_code, told.out.splitlines()[-1]) == (0, "Nothing was written: --write does it.")
+        assert (told.exit_code, told.out.splitlines()[-1]) == (0, "Nothing was written: add --write to do it.")
         asked = ask("repair", table, "--write", text="n\n")
         assert asked.exit_code == 1
         assert f"by the records in '{books.tables['units']}'" in asked.err
@@ -249,9 +249,7 @@ class TestBadInput:
     def test_no_table_of_units_named_at_all(self, command: Command, words: tuple[str, ...]) -> None:
         ended = command.run("units", *words)
         assert ended.exit_code == 2
-        assert (
-            last_line(ended) == "ticketlock: which table of units? Give --units-table, or set TICKETLOCK_UNITS_TABLE."
-        )
+        assert last_line(ended) == "ticketlock: which units table? Give --units-table, or set TICKETLOCK_UNITS_TABLE."
 
     @pytest.mark.parametrize("word", ["ls", "repair"])
     def test_no_table_of_units_of_that_name(self, ask: Any, books: Books, word: str) -> None:
@@ -269,7 +267,7 @@ class TestBadInput:
         }
         ended = ask(word, *more[word], "--units-table", table_name)
         assert (ended.exit_code, ended.out) == (78, "")
-        assert last_line(ended).endswith(f"is '{table_name}' a table of units, and none of locks?")
+        assert last_line(ended).endswith(f"is '{table_name}' a units table, and not a lock table?")
 
     def test_a_table_of_yours_that_is_not_there(self, ask: Any) -> None:
         ended = ask("repair", "none", "--write", "--yes")

@@ -11,7 +11,7 @@ import pytest
 from boto3.dynamodb.conditions import Key as KeyOf
 from kit.deaths import dies
 from kit.pages import blocks, rows, text
-from kit.units import Books, Key, Killed, Party, UnitsWorld, some_account, some_name
+from kit.units import Books, Key, Killed, Party, UnitsWorld, some_account, some_line, some_name
 
 from ticketlock.errors import UnitConflict
 from ticketlock.testing import Sent
@@ -90,6 +90,15 @@ def left_by_killed_processes(world: UnitsWorld, books: Books) -> None:
             marked(ann, own)
 
 
+def inserts_into_a_guarded_table_and_is_killed(ann: Party) -> None:
+    """Once it is decided."""
+    unit = ann.begin()
+    unit.put(ann.lines, some_line())
+    dies(ann, 1, is_sent=True)
+    with pytest.raises(Killed):
+        unit.commit()
+
+
 def test_the_json_makes_the_librarys_table() -> None:
     (definition,) = [each for each in documents() if isinstance(each, dict)]
     assert definition == {**UNITS_TABLE.definition("units"), "DeletionProtectionEnabled": True}
@@ -140,6 +149,7 @@ class TestThePermissions:
 
     def test_of_the_sweeper_are_what_it_uses(self, books: Books, units_world: UnitsWorld, ben: Party) -> None:
         left_by_killed_processes(units_world, books)
+        inserts_into_a_guarded_table_and_is_killed(units_world.party(guarded=True))
         for _ in range(2):
             books.clock.advance(LATER_S)
             ben.units.sweep()
@@ -156,6 +166,7 @@ def test_the_rows_of_the_table_are_those_of_the_page(
 ) -> None:
     left_by_killed_processes(units_world, books)
     natively(ann, keys)
+    inserts_into_a_guarded_table_and_is_killed(units_world.party(guarded=True))
     for _ in range(2):
         seen = books.everything()["units"]
         books.clock.advance(LATER_S)
@@ -169,7 +180,7 @@ def test_the_rows_of_the_table_are_those_of_the_page(
     for row in seen:
         (kind,) = [each for each in told if row["row"].startswith(each)]
         assert set(row) - {"unit", "row"} <= told[kind] - states, row["row"]
-    assert {row["row"][:2] for row in seen} == {"he", "w#", "re"}
+    assert {row["row"][:2] for row in seen} == {"gu", "he", "w#", "re"}
 
 
 def test_what_a_sweep_tells_is_told() -> None:

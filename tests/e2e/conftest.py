@@ -47,7 +47,7 @@ def cloud(guarded_emulator: Emulator) -> Cloud:
     failing = _failing_function(endpoint)
     context = {"poll": str(POLL_S), "removal_policy": "destroy", "targets": failing}
     outputs = deploy(guarded_emulator, context=context)
-    _allow_answers_on_everything(endpoint)
+    allow_answers_on_everything(endpoint)
     _check_that_it_guards(endpoint, outputs["TableName"])
     return _warmed_up(Cloud(endpoint, outputs, failing_function=failing))
 
@@ -57,7 +57,7 @@ def beside(guarded_emulator: Emulator) -> Mapping[str, Cloud]:
     """The locks of the stack that is deployed beside the ready-made one, by name."""
     endpoint = guarded_emulator.endpoint
     outputs = deploy(guarded_emulator, app=_BESIDE, stack="TicketlockBeside")
-    _allow_answers_on_everything(endpoint)
+    allow_answers_on_everything(endpoint)
     clouds = {}
     for name in ("Polling", "ShortLease"):
         own = {key.removeprefix(name): value for key, value in outputs.items() if key.startswith((name, "Example"))}
@@ -87,7 +87,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
         told = run_script(deploy_it, env=env, folder=folder)
         # What the last of the commands prints.
         outputs = {each["OutputKey"]: each["OutputValue"] for each in json.loads(told[told.index("\n[") :])}
-        _allow_answers_on_everything(endpoint)
+        allow_answers_on_everything(endpoint)
         _check_that_it_guards(endpoint, outputs["TableName"])
         yield _warmed_up(Cloud(endpoint, {**outputs, "ExampleFunctionArn": works}))
 
@@ -145,7 +145,7 @@ def _new_function(endpoint: str, name: str, source: str) -> str:
     return str(created["FunctionArn"])
 
 
-def _allow_answers_on_everything(endpoint: str) -> None:
+def allow_answers_on_everything(endpoint: str) -> None:
     """Widen the resources of SendTask actions, and not the actions.
 
     The stack allows them on its machines, as the CDK does itself. The emulator wants them on "*": a request names its

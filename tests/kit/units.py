@@ -224,13 +224,16 @@ class Books:
 class Party:
     """One process: a client of its own, and units over it.
 
+    Args:
+        guarded: whether the lines are.
+
     Attributes:
         units: its units.
         accounts, lines: the tables of users, as it knows them.
         line: between its client and the engine.
     """
 
-    def __init__(self, books: Books, loop: Loop | None, **options: Any) -> None:
+    def __init__(self, books: Books, loop: Loop | None, *, guarded: bool = False, **options: Any) -> None:
         self.books = books
         self.client = books.engine.client()
         # One request at a time: they are counted and lost by their numbers, and moto has one thread.
@@ -238,7 +241,7 @@ class Party:
         self.line = Line(self.client, books.clock)
         self.units = self._made(loop, options)
         self.accounts: UnitTable = self.units.table(books.tables["accounts"])
-        self.lines: UnitTable = self.units.table(books.tables["lines"])
+        self.lines: UnitTable = self.units.table(books.tables["lines"], guarded=guarded)
         self.line.sent.clear()
 
     def _made(self, loop: Loop | None, options: Any) -> Units:

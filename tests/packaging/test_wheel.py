@@ -1,5 +1,6 @@
 """What a user gets by installing the package."""
 
+import email
 import json
 import os
 import re
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import readme_renderer.markdown
 from kit.pages import ALL_PAGES, blocks, text
 
 import ticketlock
@@ -49,6 +51,32 @@ def test_the_wheel_has_the_library_the_constructs_the_handlers_and_the_definitio
 def test_the_wheel_has_nothing_else(wheel: Path) -> None:
     tops = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"ticketlock", "ticketlock_cdk"}
+
+
+def described(wheel: Path) -> str:
+    """What a package index shows."""
+    archive = zipfile.ZipFile(wheel)
+    (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+    return str(email.message_from_string(archive.read(metadata).decode()).get_payload())
+
+
+def test_a_package_index_takes_the_wheel_and_renders_its_readme(wheel: Path) -> None:
+    check = [sys.executable, "-m", "twine", "--no-color", "check", "--strict", str(wheel)]
+    done = subprocess.run(check, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout) == (0, f"Checking {wheel}: PASSED\n")
+    rendered = readme_renderer.markdown.render(described(wheel))
+    assert rendered is not None
+    assert re.search(r"<h1[^>]*>ticketlock<", rendered)
+    assert "<table>" in rendered
+
+
+def test_what_a_package_index_shows_links_to_nothing_that_it_does_not_have(wheel: Path) -> None:
+    shown = described(wheel)
+    assert "https://docs.aws.amazon.com" in shown
+    assert re.findall(r"\]\((?!https:)", shown) == []
+    words = "[Guarantees](docs/guarantees.md)"
+    assert words in text("README.md")
+    assert "Guarantees ·" in shown
 
 
 def test_the_library_works_from_the_wheel_alone(wheel: Path, tmp_path: Path) -> None:

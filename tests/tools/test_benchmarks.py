@@ -55,10 +55,10 @@ AS_THE_RULES = Billed("PutItem", refused=False, by_rule=1, by_engine=1)
 @pytest.mark.parametrize(
     ("other", "told"),
     [
-        (AS_THE_RULES, ("0 requests are counted otherwise by it.", 0)),
-        (replace(AS_THE_RULES, refused=True, by_engine=None), ("0 requests are counted otherwise by it.", 0)),
-        (replace(AS_THE_RULES, by_engine=2), ("1 requests are counted otherwise by it.", 1)),
-        (replace(AS_THE_RULES, by_engine=None), ("0 requests are counted otherwise by it, and 1 not at all.", 1)),
+        (AS_THE_RULES, ("it counts 0 requests differently.", 0)),
+        (replace(AS_THE_RULES, refused=True, by_engine=None), ("it counts 0 requests differently.", 0)),
+        (replace(AS_THE_RULES, by_engine=2), ("it counts 1 requests differently.", 1)),
+        (replace(AS_THE_RULES, by_engine=None), ("it counts 0 requests differently, and 1 not at all.", 1)),
     ],
 )
 def test_how_an_engine_counts_is_told(other: Billed, told: tuple[str, int]) -> None:

@@ -74,22 +74,20 @@ def test_being_overtaken_once_is_a_slip_and_passes() -> None:
     verdict = judge([done("a", 1), done("b", 2, ticket=3), done("c", 3, ticket=2)], {})
     assert (verdict.passed, verdict.slips) == (
         True,
-        ("c (token 103) was overtaken by b (token 102), perhaps when its row stood",),
+        ("c (token 103) was overtaken by b (token 102), perhaps while its row was in the queue",),
     )
 
 
 def test_being_overtaken_twice_fails() -> None:
     verdict = judge([done("a", 1), done("b", 2, ticket=3), done("c", 3, ticket=4), done("d", 4, ticket=2)], {})
     assert verdict.failures == (
-        "no overtaking: d (token 104) was overtaken by b (token 102), c (token 103), though its row stood",
+        "no overtaking: d (token 104) was overtaken by b (token 102), c (token 103), though its row was in the queue",
     )
 
 
 def test_being_passed_by_one_who_looked_when_the_row_stood_fails() -> None:
     verdict = judge([done("a", 1, ticket=2, looked_ms=101), done("b", 2, ticket=1)], {})
-    assert verdict.failures == (
-        "no overtaking: a (token 101) passed b (token 102), who stood in the queue when it looked",
-    )
+    assert verdict.failures == ("no overtaking: a (token 101) passed b (token 102), in the queue when it polled",)
 
 
 def test_overtakings_are_counted_whether_a_row_stood_or_not() -> None:

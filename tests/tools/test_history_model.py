@@ -218,7 +218,7 @@ def overtaken(times: int, *, after_a_grant: bool = True) -> list[Event]:
 
 
 def test_a_grant_that_was_under_way_while_a_row_was_written_is_the_one_slip() -> None:
-    slip = "first (token 102) was overtaken by 1 (token 101), perhaps when its row stood"
+    slip = "first (token 102) was overtaken by 1 (token 101), perhaps while its row was in the queue"
     assert verdict(overtaken(1)) == Verdict((), (slip,))
 
 
@@ -281,8 +281,7 @@ def test_a_waiter_that_is_passed_until_it_gives_up_is_one_failure_for_each_that_
     passing = [told for turn in range(3) for told in stay(f"{turn}", turn + 1, turn, 2)]
     failures = verdict([*first, event("first", "looks", 29_900), event("first", "refused", 30_000), *passing]).failures
     assert [failure for failure in failures if "passed first" in failure] == [
-        f"no overtaking: {turn} (token {100 + turn}) passed first, who stood in the queue when it looked"
-        for turn in range(3)
+        f"no overtaking: {turn} (token {100 + turn}) passed first, in the queue when it polled" for turn in range(3)
     ]
 
 

@@ -1,1 +1,1 @@
-"""The construct ``TicketLock``, and what it is made of."""
+"""The construct ``TicketLock`` and its parts."""

@@ -1,7 +1,7 @@
-"""What a state machine with states of the lock may do: in its role's default policy, which it waits for.
+"""The permissions of a state machine with states of the lock: in its role's default policy, which it waits for.
 
-The CDK moves what does not fit in there into managed policies, a statement at a time: so that a statement names a few
-resources only.
+The CDK moves statements that do not fit in there into managed policies, one by one: so each statement names only a few
+resources.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ _RESOURCES_A_STATEMENT = 12
 
 
 def let_write_sessions(machine: sfn.StateMachine, table: dynamodb.ITable) -> None:
-    """The one write of the machine itself, in its state LeaveToHeartbeat: sessions, never a lock.
+    """Allow the machine's own write, in its state LeaveToHeartbeat: to sessions, never to a lock.
 
     https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/specifying-conditions.html
     """
@@ -27,7 +27,7 @@ def let_write_sessions(machine: sfn.StateMachine, table: dynamodb.ITable) -> Non
         iam.PolicyStatement(
             actions=["dynamodb:UpdateItem"],
             resources=[table.table_arn],
-            # An update always names its key, so that nothing has to demand it.
+            # An update always names its key, so the condition need not demand it.
             conditions={"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [SESSIONS]}},
         )
     )
@@ -36,21 +36,21 @@ def let_write_sessions(machine: sfn.StateMachine, table: dynamodb.ITable) -> Non
 
 
 def let_invoke(machine: sfn.StateMachine, function_arns: Sequence[str]) -> None:
-    """Let a machine invoke functions by these very ARNs."""
+    """Let a machine invoke functions by exactly these ARNs."""
     for arns in _few(function_arns):
         machine.add_to_role_policy(iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=arns))
 
 
 def let_nest(machine: sfn.StateMachine, nested: Sequence[tuple[str, str]]) -> None:
-    """What running nested executions to their ends needs.
+    """The permissions to run nested executions and wait for their ends.
 
     A version or an alias is authorised by its state machine's ARN.
     https://docs.aws.amazon.com/step-functions/latest/dg/connect-stepfunctions.html
     https://docs.aws.amazon.com/step-functions/latest/dg/auth-version-alias.html
 
     Args:
-        machine: the one that runs them.
-        nested: for each state machine its ARN, and that of its executions.
+        machine: the machine that runs them.
+        nested: for each nested state machine its ARN, and that of its executions.
     """
     rule = Stack.of(machine).format_arn(
         service="events", resource="rule", resource_name="StepFunctionsGetEventsForStepFunctionsExecutionRule"

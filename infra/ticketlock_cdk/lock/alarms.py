@@ -1,7 +1,7 @@
-"""The alarms of a TicketLock: what an operator is to be told, and from when on.
+"""The alarms of a TicketLock.
 
-All are over five minutes (the oldest waiter's longer, where leases are long), and no data is no news: without traffic
-the functions emit nothing.
+All have a period of five minutes (the oldest waiter's is longer if leases are long). Missing data does not breach:
+without traffic the functions emit nothing.
 """
 
 import math
@@ -24,15 +24,15 @@ _OLDEST_WAITER = Duration.minutes(15)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmThresholds:
-    """From what value on, within five minutes, each alarm fires.
+    """The value, within five minutes, from which on each alarm fires.
 
     Attributes:
-        lost_leases: leases that ended before their work.
-        record_waits_exceeded: executions that gave up waiting; raise it where that is usual.
-        oldest_waiter: how long a front waiter has waited.
+        lost_leases: leases that ended before their work did.
+        record_waits_exceeded: executions that gave up waiting; raise it if that is normal for you.
+        oldest_waiter: how long the first in line has waited.
         dead_letters: messages in the dead-letter queue: clean-ups that failed.
-        function_errors: failed calls of one function. Each is repeated, so that one or two do no harm.
-        function_throttles: calls of one function that Lambda refused.
+        function_errors: failed invocations of one function. Each is retried, so one or two do no harm.
+        function_throttles: invocations of one function that Lambda refused.
         execution_throttles: transitions and retries of one state machine that Step Functions delayed.
 
     Raises:
@@ -94,7 +94,7 @@ class LockAlarms(Construct):
                 "OldestWaiter",
                 metrics.metric_oldest_waiter_age(period=_period_of_looks(longest_parking)),
                 thresholds.oldest_waiter.to_milliseconds(),
-                "The first in line has waited for long: its holder is slow, or the line is too long.",
+                "The first in line has waited for long: the holder is slow, or the queue is too long.",
             ),
         }
         for function in functions:
@@ -111,7 +111,7 @@ class LockAlarms(Construct):
                 f"{name}Throttles",
                 function.metric_throttles(period=_PERIOD),
                 thresholds.function_throttles,
-                f"Lambda refuses calls of the function {name}: there is no concurrency left.",
+                f"Lambda throttles the function {name}: there is no concurrency left.",
             )
         for machine in machines:
             name = f"{machine.node.id}ExecutionThrottled"
@@ -138,9 +138,9 @@ class LockAlarms(Construct):
 
 
 def _period_of_looks(longest_parking: Duration) -> Duration:
-    """Long enough for a look in each: a front waiter that is parked tells nothing meanwhile.
+    """A period long enough for one poll: a parked front waiter emits nothing until it polls.
 
-    Whole minutes, as alarms have them, and a day at most: a lease of more than two days leaves gaps between looks.
+    In whole minutes, as alarms need, and a day at most: with a lease of more than two days some periods have no poll.
     https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html
     """
     minutes = 1 + math.ceil(longest_parking.to_seconds() / 60)

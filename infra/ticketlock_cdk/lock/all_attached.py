@@ -1,4 +1,4 @@
-"""A state machine with a fragment needs ``attach``: without it nothing that the fragment does is allowed."""
+"""Checks that state machines with a fragment were attached: otherwise they lack every permission of the fragment."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,13 +13,13 @@ from ticketlock_cdk.lock.serialized import Serialized
 
 @jsii.implements(IValidation)
 class AllAttached:
-    """Fails the synthesis of an app in which a state machine has states of a lock and was never attached.
+    """Fails the synthesis if a state machine has states of a lock and was never attached.
 
     Args:
         lock: the lock.
         first_step: the ARN that the first state of every fragment calls.
-        fragments: all of them, by then.
-        attached: the state machines that were attached, by then.
+        fragments: all fragments, as of the synthesis.
+        attached: the state machines that were attached, as of the synthesis.
     """
 
     def __init__(
@@ -35,11 +35,11 @@ class AllAttached:
         self._attached = attached
 
     def validate(self) -> list[str]:
-        """What is wrong: one message for each state machine."""
+        """One error message for each state machine that was not attached."""
         if not self._fragments:
             return []
         stage = Stage.of(self._lock)
-        assert stage is not None  # a construct outside of an app cannot be synthesised
+        assert stage is not None  # a construct outside an app cannot be synthesised
         attached = {machine.node.path for machine in self._attached()}
         return [
             message
@@ -49,7 +49,7 @@ class AllAttached:
         ]
 
     def _judged(self, machine: sfn.CfnStateMachine) -> list[str]:
-        # As the lock's own stack has it, also where the machine is in another one.
+        # Resolved in the lock's own stack, even if the machine is in another one.
         stack = Stack.of(self._lock)
         parts = _parts(stack.resolve(machine.definition_string))
         if stack.resolve(self._first_step) not in parts:
@@ -64,7 +64,7 @@ class AllAttached:
 
 
 def _owner(resource: sfn.CfnStateMachine) -> IConstruct:
-    """The StateMachine of a resource, or the resource where it was made alone."""
+    """The StateMachine construct of a resource, or the resource itself if it has none."""
     owner = resource.node.scope
     return owner if isinstance(owner, sfn.StateMachine) else resource
 

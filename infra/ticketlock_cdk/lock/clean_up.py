@@ -1,4 +1,4 @@
-"""What happens after an execution that failed, timed out or was stopped: an event, a function, a dead-letter queue."""
+"""The clean-up after an execution failed, timed out or was stopped: a rule, a function and a dead-letter queue."""
 
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_events as events
@@ -12,18 +12,18 @@ from constructs import Construct
 from ticketlock_cdk.dead_letters import new_dead_letter_queue, send_failures
 
 _ENDS = ["FAILED", "TIMED_OUT", "ABORTED"]
-# A pattern has at most 2,048 characters, and an ARN at most some 150 with what is around it:
+# A pattern has at most 2,048 characters, and an ARN with its quotes and comma at most about 150:
 # https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-quota.html
 _MACHINES_A_RULE = 12
-# Each needs a statement in the function's own policy, which has at most 20 KB:
+# Each rule needs a statement in the function's own policy, which has at most 20 KB:
 # https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html
 _MOST_RULES = 40
 
 
 class CleanUp(Construct):
-    """Calls the clean-up function at every such end of the machines that it watches.
+    """Invokes the clean-up function whenever an execution of the watched machines ends in such a way.
 
-    Best effort, as EventBridge's delivery is; the lease is the guarantee.
+    It is best effort, like EventBridge's delivery; the lease is the guarantee.
     https://docs.aws.amazon.com/step-functions/latest/dg/eventbridge-integration.html
 
     Attributes:
@@ -56,7 +56,7 @@ class CleanUp(Construct):
         )
 
     def watch(self, place: Construct, machine: sfn.IStateMachine) -> None:
-        """Clean up after the executions of a machine, by a rule in this place, which has several machines.
+        """Clean up after the executions of a machine, by a rule in this scope that several machines share.
 
         Raises:
             ValueError: there are too many rules; names the machine.
@@ -84,7 +84,7 @@ class CleanUp(Construct):
                 detail={"status": _ENDS},
             ),
         )
-        # By its ARN: the machine may be in another stack, whose rule the queue's own policy cannot name.
+        # By its ARN: the rule may be in another stack, and the queue's own policy cannot name it.
         queue = sqs.Queue.from_queue_arn(rule, "DeadLetters", self.dead_letter_queue.queue_arn)
         rule.add_target(targets.LambdaFunction(self._function, dead_letter_queue=queue))
         return rule

@@ -1,4 +1,4 @@
-"""The dashboard of a TicketLock: from what its users notice down to what it is made of."""
+"""The dashboard of a TicketLock: first what its users notice, then its parts."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ def lock_dashboard(
     dead_letter_queue: sqs.IQueue | None,
     alarms: Sequence[cloudwatch.IAlarm],
 ) -> cloudwatch.Dashboard:
-    """A dashboard of what a lock does, its state machines, its functions and its table."""
+    """A dashboard of a lock, its state machines, its functions and its table."""
     status = [[cloudwatch.AlarmStatusWidget(alarms=list(alarms), width=24, height=3)]] if alarms else []
     p50, p99, longest = cloudwatch.Stats.p(50), cloudwatch.Stats.p(99), cloudwatch.Stats.MAXIMUM
     waits = [metrics.metric_wait_time(statistic=each, label=f"waited, {each}") for each in (p50, p99, longest)]
@@ -93,7 +93,7 @@ def lock_dashboard(
                     "Table capacity",
                     [table.metric_consumed_read_capacity_units(), table.metric_consumed_write_capacity_units()],
                 ),
-                # A condition that does not hold is how the protocol learns that somebody else was first.
+                # A failed condition is normal: it tells the protocol that another owner was first.
                 graph("Conditions refused", [table.metric_conditional_check_failed_requests()]),
             ],
         ],

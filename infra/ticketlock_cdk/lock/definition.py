@@ -1,4 +1,4 @@
-"""The state machines' definitions, with the numbers and lists of one deployment set by state name.
+"""The state machines' definitions, with the numbers and lists of one deployment set in their states.
 
 Strings stay as ``${...}`` placeholders, which the deployment substitutes.
 """
@@ -48,7 +48,7 @@ def serialize_definition(settings: Settings, targets: Sequence[str]) -> dict[str
 
 
 def ticket_settings(settings: Settings) -> dict[str, Any]:
-    """What the first step is told of the deployment."""
+    """The deployment's settings that are passed to the first step."""
     return {
         "defaultRecordWaitSeconds": settings.default_record_wait,
         "defaultPermits": settings.permits,
@@ -61,16 +61,16 @@ def ticket_settings(settings: Settings) -> dict[str, Any]:
 
 
 def continue_definition(settings: Settings) -> dict[str, Any]:
-    """The definition of the machine in which long waits and holds go on, of states of the serialised workflow.
+    """The definition of the machine that continues long waits and holds, made of states of the serialised workflow.
 
-    It succeeds, so that the names of errors survive: with the turn as a wait left it, or with the ``status`` and
-    ``Cause`` of a heartbeat that is over. It can do all that any setting asks for: it goes on for executions that began
-    when the settings were others.
+    Its executions succeed, so that the names of errors survive: they return the turn after a wait, or the ``status``
+    and ``Cause`` of a heartbeat that is over. It supports all settings, since it continues executions that began under
+    other settings.
     """
     all_of_it = replace(settings, heartbeat=True, hand_over=HandOver.CALLBACK)
     serialize = serialize_definition(all_of_it, ())["States"]
     states = {name: serialize[name] for name in (*_PARKED, "WaitForTurn", "CheckPosition")}
-    # Not grantedMeanwhile, which is for the first execution to look at.
+    # Not grantedMeanwhile, which the first execution checks.
     asleep = [
         choice for choice in serialize["MyTurn?"]["Choices"] if choice["Next"] in states.keys() - {"CheckPosition"}
     ]
@@ -113,18 +113,18 @@ _CONTINUES = "Goes on with a wait or a heartbeat whose own execution has used it
 def _set_heartbeat(heartbeat: dict[str, Any], settings: Settings) -> None:
     heartbeat["TimeoutSeconds"] = settings.lease_s // 2
     on_any_error = heartbeat["Retry"][-1]
-    # Its attempts, spread over the other half of the lease: past that the lease is lost anyway.
+    # Its attempts are spread over the second half of the lease: after that the lease is lost anyway.
     on_any_error["IntervalSeconds"] = max(1, settings.lease_s // 12)
 
 
 def _hold_for_one_lease(states: dict[str, Any], settings: Settings) -> None:
-    """Put the work's branch in the place of the Parallel: work that always ends within its lease needs no heartbeat."""
+    """Replace the Parallel by the work's branch: work that always ends within its lease needs no heartbeat."""
     branch = states.pop("Hold")["Branches"][0]
     work = branch["States"]
     del work["LeaveToHeartbeat"]
     for name in _WORK:
         work[name]["TimeoutSeconds"] = settings.work_timeout_s
-        # Each try has a time-out of its own; together they would outlast the lease.
+        # Each attempt has its own time-out; together they would outlast the lease.
         del work[name]["Retry"]
     work["Release"]["Catch"][-1]["Next"] = "LeftToLease"
     work["LeftToLease"] = {

@@ -1,4 +1,4 @@
-"""In which Region and account a thing is, as far as that is known when the template is synthesised."""
+"""The Region and account of a resource, if they are known when the template is synthesised."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,13 +7,13 @@ from aws_cdk import Stack, Token
 
 
 def environment_of_arn(arn: str) -> Mapping[str, str]:
-    """What an ARN says, whose parts may be known only at deploy time."""
+    """The environment in an ARN, whose parts may be known only at deploy time."""
     _, _, _, region, account, *_ = arn.split(":", 5)
     return _known({"Region": region, "account": account})
 
 
 def environment_of(resource: Any) -> Mapping[str, str]:
-    """Where a resource is: that of its stack, or what the ARN says by which it was imported."""
+    """The environment of a resource: that of its stack, or that in the ARN by which it was imported."""
     return _known({"Region": resource.env.region, "account": resource.env.account})
 
 
@@ -22,9 +22,9 @@ def _known(environment: Mapping[str, str]) -> Mapping[str, str]:
 
 
 class Environment:
-    """The Region and the account of a TicketLock: its stack's, or what the first thing says of which it is known.
+    """The Region and the account of a TicketLock: its stack's, or those of the first resource that has known ones.
 
-    In a stack for any account and Region it is not known where it will be, but that all must be in one place.
+    An environment-agnostic stack does not know its Region and account, but all its resources must be in the same ones.
     """
 
     def __init__(self, stack: Stack) -> None:
@@ -32,17 +32,17 @@ class Environment:
         self._known = {part: (value, f"the stack's own, {value}") for part, value in found.items()}
 
     def check(self, name: str, shown: str, found: Mapping[str, str]) -> None:
-        """Refuse what is elsewhere: nothing runs a nested execution to its end there, nor stops it.
+        """Refuse a resource in another Region or account: nested executions there cannot be awaited or stopped.
 
         https://docs.aws.amazon.com/step-functions/latest/dg/concepts-access-cross-acct-resources.html
 
         Args:
-            name: the property's.
-            shown: its value.
-            found: where it is.
+            name: the property's name.
+            shown: its value, for the message.
+            found: the resource's environment.
 
         Raises:
-            ValueError: it is in another Region or account; says in which, and what is allowed.
+            ValueError: it is in another Region or account; the message says in which, and what is allowed.
         """
         for part, value in found.items():
             here, allowed = self._known.setdefault(part, (value, f"that of {name}, {value}"))
@@ -50,5 +50,5 @@ class Environment:
                 raise ValueError(f"{name} is {shown}, in the {part} {value}; allowed: {allowed}")
 
     def is_elsewhere(self, found: Mapping[str, str]) -> bool:
-        """Whether a thing is known to be in another Region or account."""
+        """Whether a resource is known to be in another Region or account."""
         return any(part in self._known and self._known[part][0] != value for part, value in found.items())

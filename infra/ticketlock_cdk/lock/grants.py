@@ -1,7 +1,7 @@
-"""What the construct lets others do: each grant is the requests that its user sends, and no others.
+"""The construct's grants: each allows exactly the requests that its user sends.
 
-In policies of their own, for which nobody waits. By its role's default policy a function or a state machine that is
-granted something would wait for the lock's state machine, which waits for its targets: nobody can deploy such a circle.
+They are separate policies, which no resource waits for. With a grant in its role's default policy, a function or state
+machine would wait for the lock's state machine, which waits for its targets: a circle that cannot be deployed.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ _USE = (
     "dynamodb:UpdateItem",
 )
 SESSIONS = "session#*"
-# Of a request without keys ForAllValues is true, so that Null has to demand them.
+# ForAllValues is true for a request without keys, so Null has to demand them.
 # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_condition-single-vs-multi-valued-context-keys.html
 _LOCKS_ONLY: dict[str, dict[str, object]] = {
     "ForAllValues:StringNotLike": {"dynamodb:LeadingKeys": [SESSIONS]},
@@ -38,11 +38,11 @@ _CALLS: dict[str, dict[str, object]] = {
     "ForAllValues:StringLike": {"dynamodb:LeadingKeys": [SESSIONS]},
     "ForAllValues:StringEquals": {"dynamodb:Attributes": list(CALLED)},
     "Null": {"dynamodb:LeadingKeys": "false", "dynamodb:Attributes": "false"},
-    # Otherwise all attributes come back, whatever the list says.
+    # Otherwise all attributes are returned, regardless of the list.
     "StringEquals": {"dynamodb:Select": "SPECIFIC_ATTRIBUTES"},
 }
-# Of lock items and queue rows. Not those of sessions, with whose task tokens anybody could answer for a workflow; and
-# not a holder's, whose names no list can tell beforehand.
+# Attributes of lock items and queue rows. Not those of sessions, whose task tokens allow answering for a workflow; and
+# not those of holders, whose names cannot be listed in advance.
 _LISTED = (
     "pk",
     "sk",
@@ -66,20 +66,20 @@ _LISTED = (
 )
 
 
-# Of the longest names, with room for the rest of the policy and for what else the role may do.
+# With the longest names, and with room for the rest of the policy and for the role's other permissions.
 _MACHINES_INLINE = 25
 _MACHINES_A_MANAGED_POLICY = 38
 
 
 class Grantee:
-    """A principal, as the one that one grant is for.
+    """A principal that wraps another one, for one grant.
 
     Args:
         grantee: the principal.
-        lock: whose grant it is.
-        grant: its name.
-        environment: the lock's.
-        needed: the stacks without which the lock's own cannot be deployed, since its targets are in them.
+        lock: the lock of the grant.
+        grant: the grant's name.
+        environment: the lock's environment.
+        needed: the stacks that the lock's own stack needs, since its targets are in them.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Grantee:
         self._place: Construct | None = None
         self.grantable: iam.IGrantable = grantee
         if self._identity is None or environment.is_elsewhere(environment_of(self._identity)):
-            return  # it says itself what becomes of a grant
+            return  # it handles the grant itself
         self._id += "-" + Names.node_unique_id(self._identity.node)
         stack = Stack.of(self._identity)
         self._place = beside(lock, Stack.of(lock) if stack in needed else stack)
@@ -102,7 +102,7 @@ class Grantee:
         self.grantable = policy
 
     def grant_on_machines(self, action: str, machines: Sequence[sfn.IStateMachine]) -> iam.Grant:
-        """One action on state machines: as many as an inline policy has room for, the others in managed policies."""
+        """Allow one action on state machines, in an inline policy while it has room, then in managed policies."""
         arns = [machine.state_machine_arn for machine in machines]
         if self._place is None or not hasattr(self._identity, "role_name"):
             return _grant(self.grantable, action, arns)
@@ -119,7 +119,7 @@ class Grantee:
 
 
 def _identity(grantee: iam.IGrantable) -> Any:
-    """The role, the user or the group that a policy can be attached to; None if it is something else."""
+    """The role, user or group that a policy can be attached to; None for any other principal."""
     for found in (grantee, grantee.grant_principal):
         if hasattr(found, "attach_inline_policy"):
             return found
@@ -131,9 +131,9 @@ def _grant(grantee: iam.IGrantable, action: str, arns: Sequence[str]) -> iam.Gra
 
 
 def beside(lock: Construct, stack: Stack) -> Construct:
-    """Where a lock keeps, in a stack, what names both its own functions and others' resources.
+    """The scope, in a stack, for policies that name both a lock's own functions and other resources.
 
-    Beside the lock, and beside the others: whoever waits for the one or the other whole does not wait for this.
+    It is outside the lock's construct and the others', so that a dependency on one of those does not include it.
     """
     id = f"{Names.unique_resource_name(lock, separator='-')}-Beside"
     found = stack.node.try_find_child(id) or Construct(stack, id)
@@ -142,10 +142,10 @@ def beside(lock: Construct, stack: Stack) -> Construct:
 
 
 def grant_use(grantee: Grantee, *, table: dynamodb.ITable, machines: Sequence[sfn.IStateMachine]) -> iam.Grant:
-    """Let a Python client take, renew and release locks, and call the next one in line.
+    """Let a Python client take, renew and release locks, and wake the next one in line.
 
-    It writes no session: with one it could end another's heartbeat, or have a clean-up stop another's work. Of those
-    it reads the tokens by which waiters are called, and not those of heartbeats.
+    It may not write sessions: with them it could end another owner's heartbeat, or make a clean-up stop another owner's
+    work. It may read the tokens of sessions that wake waiters, but not those of heartbeats.
     https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/specifying-conditions.html
     """
     grant = _on_table(grantee, table, _USE, _LOCKS_ONLY)
@@ -156,14 +156,16 @@ def grant_use(grantee: Grantee, *, table: dynamodb.ITable, machines: Sequence[sf
 
 def grant_fence(grantee: Grantee, *, table: dynamodb.ITable) -> iam.Grant:
     """Let a task of a workflow check, in its own transactions, that a lock is held; and read or write no lock."""
-    grant = _on_table(grantee, table, ("dynamodb:ConditionCheckItem",), _LOCKS_ONLY)
+    # A check always names its key, so that nothing has to demand it.
+    no_session: dict[str, dict[str, object]] = {"ForAllValues:StringNotLike": {"dynamodb:LeadingKeys": [SESSIONS]}}
+    grant = _on_table(grantee, table, ("dynamodb:ConditionCheckItem",), no_session)
     return grant if table.encryption_key is None else grant.combine(let_read(grantee.grantable, table.encryption_key))
 
 
 def grant_read(grantee: Grantee, *, table: dynamodb.ITable) -> iam.Grant:
     """Let an operator read locks and queues, and list them, but no session.
 
-    A Scan returns all items whatever their keys, so that it is held to attributes that are named in the request.
+    A Scan returns items with any key, so it is restricted to attributes that are named in the request.
     https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/specifying-conditions.html
     """
     grant = _on_table(

@@ -1,4 +1,4 @@
-"""The functions of the state machine: one for each step, with the requests it may send and no others."""
+"""The functions of the state machine: one for each step, each allowed exactly the requests that it sends."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ from ticketlock_cdk.encryption import let_write
 from ticketlock_cdk.functions import Hosting, check_bound, new_function
 from ticketlock_cdk.lock.settings import Settings
 
-# At some 30 ms a clean-up more than 300 a second; few enough for any account that may reserve concurrency.
+# With some 30 ms each, more than 300 clean-ups a second; few enough for any account that may reserve concurrency.
 CLEAN_UP_CONCURRENCY = 10
-# Lambda's longest: nobody waits for a clean-up, and Step Functions may throttle what it asks.
+# Lambda's longest: nothing waits for a clean-up, and Step Functions may throttle its requests.
 _CLEAN_UP_S = 900
 
 
@@ -27,9 +27,9 @@ class _Step:
     """One handler.
 
     Attributes:
-        id: the construct's, which is the state's name too.
-        handler: the module.
-        actions: of DynamoDB. A transaction needs those of its writes:
+        id: the construct's id, which is the state's name too.
+        handler: its module.
+        actions: DynamoDB's actions that it needs. A transaction needs those of its writes:
             https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis-iam.html
     """
 
@@ -39,14 +39,14 @@ class _Step:
 
 
 # Get, in all of them: a cold process asks the table for the time.
-# Update: acquire, mint a ticket. Put: the row. Query: the count says that somebody waits, and perhaps nobody does.
-# Delete: the rows of the dead, where it finds nobody else.
+# Update: acquire, mint a ticket. Put: the row. Query: the count may say that there are waiters when there are none.
+# Delete: expired rows, if there are no others.
 _TAKE_TICKET = _Step(
     "TakeTicket",
     "take_ticket",
     ("dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"),
 )
-# Query: the front. Update: take my turn, withdraw, extend. Delete: my row, dead rows. Put: joining again.
+# Query: the front. Update: take my turn, withdraw, extend. Delete: my row, expired rows. Put: joining again.
 _CHECK_POSITION = _Step(
     "CheckPosition",
     "check_position",
@@ -54,7 +54,7 @@ _CHECK_POSITION = _Step(
 )
 # Update: the session. Query: the front.
 _WAIT_FOR_CALL = _Step("WaitForCall", "wait_for_call", ("dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"))
-# Update: the lease, the session; the lock, where the release could not be reached. Query: who is next then.
+# Update: the lease, the session; the lock, if the release could not be reached. Query: who is next then.
 _HEARTBEAT = _Step("Heartbeat", "heartbeat", ("dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"))
 # Update: the session, the lock. Query: who is next.
 _RELEASE = _Step("Release", "release", ("dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"))
@@ -71,7 +71,7 @@ class Machines:
     """What Lambda runs the functions on.
 
     Attributes:
-        hosting: as of all functions.
+        hosting: the settings that all functions share.
         snap_start: whether all but the clean-up start from snapshots.
         clean_up_concurrency: how many clean-ups run at once, reserved; None for no bound and no reservation.
     """
@@ -86,21 +86,21 @@ class Machines:
 
 
 class LockFunctions(Construct):
-    """The functions, over one table.
+    """The functions of one lock table.
 
     Attributes:
-        all: every one of them.
-        arns: what state machines call, by the construct's id: the alias of the newest version.
-        take_ticket: checks the request; takes the lock or a place in the queue.
-        wait_for_call: leaves the token of a parked waiter's task.
-        check_position: looks once, and takes the lock if it is the turn.
+        all: all functions.
+        arns: the ARNs that state machines invoke, by the construct's id: the alias of the newest version.
+        take_ticket: checks the request; takes the lock or joins the queue.
+        wait_for_call: stores the task token of a parked waiter.
+        check_position: polls once, and takes the lock if it is the execution's turn.
         heartbeat: renews the lease.
         release: frees the lock.
-        clean_up: does what is left to do for an execution that was stopped.
-        called_by_machines: the ARNs that a state machine may invoke, by the construct's id, whatever the settings: an
-            execution goes on with the definition that it began with, which may name the function itself.
-        calling: those that end callback tasks: their own, or the next waiter's.
-        failing: those that fail them.
+        clean_up: leaves the queue, and frees locks, for an execution that was stopped.
+        called_by_machines: the ARNs that a state machine may invoke, by the construct's id, for any settings: an
+            execution continues with the definition that it began with, which may name the function itself.
+        calling: the functions that complete callback tasks: their own, or the next waiter's.
+        failing: the functions that fail callback tasks.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class LockFunctions(Construct):
         self.arns: dict[str, str] = {}
         self.called_by_machines: dict[str, list[str]] = {}
         stage = Stage.of(self)
-        assert stage is not None  # a construct outside of an app cannot be synthesised
+        assert stage is not None  # a construct outside an app cannot be synthesised
         self._code = lambda_.Code.from_asset(str(stage_functions(Path(stage.asset_outdir))))
         timeout = Duration.seconds(settings.function_timeout_s)
         self.take_ticket = self._function(_TAKE_TICKET, timeout)
@@ -153,7 +153,7 @@ class LockFunctions(Construct):
         if self._table.encryption_key is not None:
             let_write(function, self._table.encryption_key)
         if stepping:
-            # Whatever the settings. A snapshot belongs to a version, and running executions call what their definition
+            # For any settings. A snapshot belongs to a version, and running executions invoke what their definition
             # names: an alias outlives versions, and must outlive snap_start too.
             # https://docs.aws.amazon.com/lambda/latest/dg/snapstart.html
             alias = lambda_.Alias(self, f"{step.id}Live", alias_name="live", version=function.current_version)

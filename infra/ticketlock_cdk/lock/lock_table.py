@@ -1,4 +1,4 @@
-"""The table of the locks: a new one, or one that is given and checked."""
+"""The lock table: a new one, or an existing one that is checked."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ _KEYS = {"pk": "HASH", "sk": "RANGE"}
 def new_lock_table(
     scope: Construct, id: str, *, removal_policy: RemovalPolicy, encryption_key: kms.IKey | None
 ) -> dynamodb.Table:
-    """A table on demand, with time to live and point-in-time recovery."""
+    """A table billed on demand, with time to live and point-in-time recovery."""
     return new_table(scope, id, keys=("pk", "sk"), removal_policy=removal_policy, encryption_key=encryption_key)
 
 
@@ -23,7 +23,7 @@ def given_lock_table(scope: Construct, id: str, table: dynamodb.ITable | str) ->
     """The table that the construct's property ``table`` names.
 
     Raises:
-        ValueError: it is no table, or its keys or its time to live are known and do not fit.
+        ValueError: it is not a table, or its keys or its time to live are known and wrong.
     """
     found = given_table(scope, id, table, "table")
     _check(scope, found)
@@ -33,7 +33,7 @@ def given_lock_table(scope: Construct, id: str, table: dynamodb.ITable | str) ->
 def _check(scope: Construct, table: dynamodb.ITable) -> None:
     resource: Any = table.node.default_child
     if not isinstance(resource, dynamodb.CfnTable | dynamodb.CfnGlobalTable):
-        return  # an imported table: its keys are not known here
+        return  # the keys of an imported table are not known here
     stack = Stack.of(resource)
     schema: Any = stack.resolve(resource.key_schema) or []
     attributes: Any = stack.resolve(resource.attribute_definitions) or []
@@ -49,11 +49,11 @@ def _check(scope: Construct, table: dynamodb.ITable) -> None:
     if not (ttl.get("enabled") and ttl.get("attributeName") == TTL_ATTRIBUTE):
         shown = f"time to live on {ttl['attributeName']}" if ttl.get("enabled") else "no time to live"
         raise ValueError(
-            f"table {table.node.path} has {shown}; allowed: time to live on {TTL_ATTRIBUTE}, or what is over stays"
+            f"table {table.node.path} has {shown}; allowed: time to live on {TTL_ATTRIBUTE}, or expired items stay"
         )
     if has_replicas(table):
         Annotations.of(scope).add_warning_v2(
             "ticketlock:tableWithReplicas",
-            f"table {table.node.path} has replicas: conditions are judged in each Region apart, so use one lock in one "
+            f"table {table.node.path} has replicas: each Region judges conditions by itself, so use one lock in one "
             "Region only",
         )

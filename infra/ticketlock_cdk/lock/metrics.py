@@ -1,7 +1,7 @@
-"""The metrics that the functions emit, as the CDK has them.
+"""The metrics that the functions emit, as CDK metrics.
 
-Two TicketLocks in an account share the namespace; the dimension ``service`` tells them apart. No entity is in a
-dimension, since each combination of dimensions is a metric of its own, which is paid for:
+The TicketLocks in an account share the namespace; the dimension ``service`` tells them apart. The entity is not a
+dimension, since each combination of dimensions is billed as a separate metric:
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/cloudwatch_concepts.html
 """
 
@@ -23,7 +23,7 @@ class LockMetrics(Metrics):
         return self.metric("Grants", **options)
 
     def metric_takeovers(self, **options: Any) -> cloudwatch.Metric:
-        """How many holders were found past their lease, and replaced."""
+        """How many holders were replaced because their lease had expired."""
         return self.metric("TakenOver", **options)
 
     def metric_lost_leases(self, **options: Any) -> cloudwatch.Metric:
@@ -31,11 +31,11 @@ class LockMetrics(Metrics):
         return self.metric("LostLeases", **options)
 
     def metric_abandoned_holds(self, **options: Any) -> cloudwatch.Metric:
-        """How often a lock was left to the end of its lease, since its work may be running still."""
+        """How often a lock was kept until its lease ends, since its work may still be running."""
         return self.metric("AbandonedHolds", **options)
 
     def metric_cleaned_up_places(self, **options: Any) -> cloudwatch.Metric:
-        """How many places in the queue the clean-up left for executions that had ended."""
+        """How many rows in queues the clean-up deleted for executions that had ended."""
         return self.metric("CleanedUpPlaces", **options)
 
     def metric_cleaned_up_holds(self, **options: Any) -> cloudwatch.Metric:
@@ -43,21 +43,21 @@ class LockMetrics(Metrics):
         return self.metric("CleanedUpHolds", **options)
 
     def metric_holds_left_to_lease(self, **options: Any) -> cloudwatch.Metric:
-        """How many locks the clean-up left to the end of their leases, since their work may be running still."""
+        """How many locks the clean-up kept until their leases end, since their work may still be running."""
         return self.metric("HoldsLeftToLease", **options)
 
     def metric_record_waits_exceeded(self, **options: Any) -> cloudwatch.Metric:
-        """How often the record wait ended before the turn came."""
+        """How often the record wait ended before the execution got the lock."""
         return self.metric("RecordWaitsExceeded", **options)
 
     def metric_wait_time(self, **options: Any) -> cloudwatch.Metric:
-        """Milliseconds from the ticket to the grant, told at the grant; by default the 99th percentile."""
+        """Milliseconds from the ticket to the grant, emitted at the grant; by default the 99th percentile."""
         return self.metric("WaitTime", **{"statistic": cloudwatch.Stats.p(99), **options})
 
     def metric_hold_time(self, **options: Any) -> cloudwatch.Metric:
-        """Milliseconds from the grant to the release, told at the release; by default the 99th percentile."""
+        """Milliseconds from the grant to the release, emitted at the release; by default the 99th percentile."""
         return self.metric("HoldTime", **{"statistic": cloudwatch.Stats.p(99), **options})
 
     def metric_oldest_waiter_age(self, **options: Any) -> cloudwatch.Metric:
-        """Milliseconds since the ticket of a front waiter, told at each of its looks; by default the longest."""
+        """Milliseconds since the ticket of a front waiter, emitted at each of its polls; by default the maximum."""
         return self.metric("OldestWaiterAge", **{"statistic": cloudwatch.Stats.MAXIMUM, **options})

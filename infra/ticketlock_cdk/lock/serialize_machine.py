@@ -1,4 +1,4 @@
-"""The state machines: the serialised workflow, and the one in which its long waits and holds go on."""
+"""The state machines: the serialised workflow, and the one that continues its long waits and holds."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -24,9 +24,9 @@ class SerializeMachine(Construct):
     """The serialised workflow: one task at a time for each entity.
 
     Attributes:
-        state_machine: the workflow, a Standard one.
-        continues: the machine in whose executions long waits and holds go on.
-        substitutions: what the definition's placeholders stand for.
+        state_machine: the workflow, a Standard state machine.
+        continues: the machine whose executions continue long waits and holds.
+        substitutions: the values of the definition's placeholders.
     """
 
     def __init__(
@@ -65,9 +65,9 @@ class SerializeMachine(Construct):
         written = json.dumps(definition)
         self.substitutions: Mapping[str, str] = {name: known[name] for name in known if f"${{{name}}}" in written}
         self.state_machine = self._machine("StateMachine", definition, self.substitutions)
-        # More than today's definition needs: executions go on with the one that they began with, and with its targets.
+        # More than the current definition needs: executions keep the one that they began with, and its targets.
         admitted = [*targets, *retired_targets]
-        # The very ARNs that are called: a target with a version or an alias is allowed as that alone.
+        # Exactly the ARNs that are invoked: a target with a version or an alias is allowed only as such.
         invoked = [each.arn for each in admitted if each.kind == "function"]
         steps_of_its_own = [arn for arns in functions.called_by_machines.values() for arn in arns]
         let_invoke(self.state_machine, [*steps_of_its_own, *invoked])
@@ -88,7 +88,7 @@ class SerializeMachine(Construct):
             logs=sfn.LogOptions(
                 destination=machine_log_group(self, "Logs" if id == "StateMachine" else f"{id}Logs", **self._logging),
                 level=sfn.LogLevel.ALL,
-                # The work's input and output are the user's, and with a task's token anybody may answer for it.
+                # The work's input and output are the user's, and a task token allows anyone to answer for the task.
                 include_execution_data=False,
             ),
         )

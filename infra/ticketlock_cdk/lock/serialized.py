@@ -18,7 +18,7 @@ from ticketlock_cdk.lock.targets import Target, parse_target
 Protected = sfn.IChainable | lambda_.IFunction | sfn.IStateMachine
 Wait = float | int | str | Duration | Literal["Infinity"]
 
-# Names of states have at most 80 characters; the id is quoted in intrinsic functions and in JSONata.
+# State names have at most 80 characters; the id is quoted in intrinsic functions and in JSONata.
 # https://docs.aws.amazon.com/step-functions/latest/dg/statemachine-structure.html
 _ID = re.compile(r"[A-Za-z0-9_. -]{1,50}")
 _INTRINSIC = re.compile(r"States\.[A-Za-z0-9]+\(")
@@ -30,13 +30,13 @@ _IN_JSONATA = '"QueryLanguage":"JSONata"}'
 
 
 class Serialized(sfn.StateMachineFragment):
-    """Takes the lock, runs the protected states, gives the lock back. Made by ``TicketLock.serialize``.
+    """Takes the lock, runs the protected states, and releases the lock. Made by ``TicketLock.serialize``.
 
-    Between its states the user's payload is kept in ``$.payload``; the protected states get it as it came, and what
-    they return leaves as it is.
+    Between its states the user's payload is kept in ``$.payload``. The protected states get it unchanged, and their
+    output is the fragment's output.
 
     Attributes:
-        start_state, end_states: of the fragment.
+        start_state, end_states: those of the fragment.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Serialized(sfn.StateMachineFragment):
     ) -> None:
         if not _ID.fullmatch(id):
             raise ValueError(
-                f"id is {id!r}; allowed: 1 to 50 letters, digits, spaces and any of _.- since states are named by it"
+                f"id is {id!r}; allowed: 1 to 50 letters, digits, spaces and any of _.- since it is part of state names"
             )
         if lock_path is not None and not _REFERENCE_PATH.fullmatch(lock_path):
             raise ValueError(f"lock_path is {lock_path!r}; allowed: a path of names, such as $.lock")
@@ -86,7 +86,7 @@ class Serialized(sfn.StateMachineFragment):
         """The last states: their output is that of the protected states."""
         return self._ends
 
-    # The CDK's own puts the fragment's id before the names of its states once more.
+    # The CDK's method would prefix the state names with the fragment's id again.
     def to_single_state(  # type: ignore[override]
         self, *, state_id: str | None = None, output_path: str = "$[0]", **options: Any
     ) -> sfn.Parallel:
@@ -94,29 +94,29 @@ class Serialized(sfn.StateMachineFragment):
 
         Args:
             state_id: the state's name; the fragment's id otherwise.
-            output_path: what of the list of one output leaves the state.
-            options: further ones of a Parallel state.
+            output_path: which part of the list with the one output is the state's output.
+            options: further options of a Parallel state.
         """
         single = sfn.Parallel(self, state_id or self._id, output_path=output_path, **options)
         return single.branch(self)
 
     def _warn_of_a_constant(self, entity: Any) -> None:
-        """One entity for all executions may be meant; one that looks like a path hardly is."""
+        """Warn if a fixed entity looks like a path: one entity for all executions is probably not meant then."""
         if not isinstance(entity, str) or Token.is_unresolved(entity) or not _PATH_WITHOUT_ITS_ROOT.fullmatch(entity):
             return
         Annotations.of(self).add_warning_v2(
             "ticketlock:entityLooksLikeAPath",
-            f"entity is the text {entity!r}, one lock for every execution; what stands there in the payload is "
+            f"entity is the text {entity!r}, one lock for every execution; for the payload's value write "
             f"$.{entity}, or {{% $states.input.{entity} %}}",
         )
 
     def _mint(self, request: Mapping[str, Any]) -> sfn.Pass:
-        """Puts the payload aside, and makes the owner: an execution's ARN is not enough in Maps and loops."""
-        name, comment = self._named("Enter"), "Puts the payload aside; the lock's owner is this entry, by a new UUID."
+        """Keep the payload, and make the owner: the execution's ARN would not be unique in Maps and loops."""
+        name, comment = self._named("Enter"), "Keeps the payload, and makes the lock's owner with a new UUID."
         if any(_is_expression(value) for value in request.values()):
             for field, value in request.items():
                 if _is_path(value) or _is_encoded_path(value):
-                    raise ValueError(f"{field} is a path, beside an expression in JSONata; allowed: one language")
+                    raise ValueError(f"{field} is a path, and another field is in JSONata; allowed: one language")
             place = f"{{% '{self._id}/' & $uuid() %}}"
             return sfn.Pass.jsonata(
                 self,
@@ -138,7 +138,7 @@ class Serialized(sfn.StateMachineFragment):
     def _waiting(self, mint: sfn.Pass) -> sfn.Choice:
         take_ticket = self._custom(
             "TakeTicket",
-            Comment="Checks the request; takes the free lock, or a place in the queue.",
+            Comment="Checks the request; takes the free lock, or joins the queue.",
             Parameters={
                 "FunctionName": "${TakeTicketArn}",
                 "Payload": {
@@ -181,7 +181,7 @@ class Serialized(sfn.StateMachineFragment):
         return my_turn
 
     def _hold(self, work: Any, kind: str, lock_path: str | None) -> tuple[Any, list[sfn.INextable]]:
-        """What holds the lock, and where it ends."""
+        """The states that hold the lock, and their last state."""
         branch, ends = self._branch_of_work(work, kind, lock_path)
         if not self._settings.heartbeat:
             return branch, ends
@@ -237,7 +237,7 @@ class Serialized(sfn.StateMachineFragment):
             self._named("TellLock"),
             input_path="$.lock.turn.work.lock",
             result_path="$.payload" + lock_path.removeprefix("$"),
-            comment="Puts the lock, with its fencing token, where the protected states expect it.",
+            comment="Puts the lock, with its fencing token, into the payload of the protected states.",
         )
         tell.next(work)
         return tell, ends
@@ -266,7 +266,7 @@ class Serialized(sfn.StateMachineFragment):
         return heartbeat
 
     def _work(self, protected: Protected) -> tuple[Any, str]:
-        """The protected states as one state, and what kind of work they are, should it fail.
+        """The protected states as one state, and the kind of work, for when it fails.
 
         Its output is a list of one, or an object with one field, at ``$.payload``.
         """
@@ -311,7 +311,7 @@ class Serialized(sfn.StateMachineFragment):
             self._named("Protected"),
             input_path="$.payload",
             result_path="$.payload",
-            comment="The protected states, as one: their failure is caught here.",
+            comment="The protected states as one state, which catches their failure.",
         )
         states.branch(given)
         return states, "concurrent" if _is_concurrent(given) else "chain"
@@ -346,7 +346,7 @@ class Serialized(sfn.StateMachineFragment):
         for routed in ("Catch", "Next", "End"):
             state.pop(routed, None)
         if "ResultPath" in state and state["ResultPath"] is None:
-            state["ResultPath"] = sfn.JsonPath.DISCARD  # a null is lost on its way through jsii
+            state["ResultPath"] = sfn.JsonPath.DISCARD  # jsii drops a null
         filled = {key: _filled(value, self._substitutions) for key, value in state.items() if value is not None}
         return sfn.CustomState(self, self._named(name), state_json=filled)
 
@@ -367,10 +367,10 @@ def _filled(value: Any, substitutions: Mapping[str, str]) -> Any:
 
 
 def work_of(protected: Protected) -> Target | None:
-    """The function or the state machine, where the protected work is one.
+    """The function or the state machine, if the protected work is one.
 
     Raises:
-        ValueError: it is a state machine or a function that cannot be run; says why.
+        ValueError: it is a state machine or a function that cannot be run; the message says why.
     """
     if isinstance(protected, str) or not (
         hasattr(protected, "function_arn") or hasattr(protected, "state_machine_arn")
@@ -380,13 +380,13 @@ def work_of(protected: Protected) -> Target | None:
 
 
 def is_in_jsonata(machine: sfn.StateMachine) -> bool:
-    """Whether a state machine's own language is JSONata, as the CDK writes it: the last field of the definition.
+    """Whether a state machine's query language is JSONata, which the CDK writes as the last field of the definition.
 
-    States in JSONPath have no place in it, and the CDK does not say so:
+    JSONPath states are not allowed in it, and the CDK does not say so:
     https://docs.aws.amazon.com/step-functions/latest/dg/transforming-data.html
 
     Raises:
-        ValueError: the state machine is imported, so that nobody knows its definition.
+        ValueError: the state machine is imported, so its definition is unknown.
     """
     resource = machine.node.default_child
     if not isinstance(resource, sfn.CfnStateMachine):
@@ -402,10 +402,10 @@ def is_in_jsonata(machine: sfn.StateMachine) -> bool:
 def _request(
     entity: str, namespace: str, record_wait: Wait | None, permits: int | str | None, shared: bool | str
 ) -> dict[str, Any]:
-    """What the first step is asked for: text, numbers, paths, expressions.
+    """The request to the first step: text, numbers, paths, expressions.
 
     Raises:
-        ValueError: a part that is known now would be refused by the first step; names it.
+        ValueError: the first step would refuse a part that is known now; the message names it.
     """
     request: dict[str, Any] = {"entity": entity, "namespace": namespace}
     if record_wait is not None:
@@ -434,19 +434,19 @@ def _is_expression(value: Any) -> bool:
 
 
 def _is_path(value: Any) -> bool:
-    """A path, or an intrinsic function, as text: the field's name has to say so."""
+    """Whether a text is a path or an intrinsic function: the field's name then needs the suffix."""
     if not isinstance(value, str) or Token.is_unresolved(value):
         return False
     return value.startswith("$") or _INTRINSIC.match(value) is not None
 
 
 def _is_encoded_path(value: Any) -> bool:
-    """One of ``sfn.JsonPath``, for which the CDK names the field itself."""
+    """Whether a text is one of ``sfn.JsonPath``, for which the CDK names the field itself."""
     return isinstance(value, str) and sfn.JsonPath.is_encoded_json_path(value)
 
 
 def _is_concurrent(chain: Any) -> bool:
-    """Whether a failure may leave other states of the chain at work."""
+    """Whether other states of the chain may still run after a failure."""
     reachable = sfn.State.find_reachable_states(chain.start_state, include_error_handlers=True)
     # By their JSON: a CustomState may be of any type.
     return any(state.to_state_json()["Type"] in ("Parallel", "Map") for state in reachable)

@@ -12,7 +12,7 @@ from ticketlock.workflow._event_budget import BEATS_AN_EXECUTION, most_polls_an_
 
 MIN_LEASE_S = 10
 _MAX_LEASE_S = MAX_LEASE_MS // 1_000
-# Longer than any step needs, shorter than the TimeoutSeconds of every step's state but the heartbeat's.
+# Longer than any step needs; shorter than the TimeoutSeconds of every step's state except the heartbeat's.
 _LONGEST_FUNCTION_S = 10
 
 # From the grant to the start of the work, and from its end to the release, with time to spare. A grant is reported with
@@ -26,8 +26,8 @@ class HandOver(StrEnum):
     """How a waiter learns that its turn may have come.
 
     Attributes:
-        CALLBACK: whoever frees the lock calls it; it looks by itself after half a lease.
-        POLL: it looks every now and then.
+        CALLBACK: the process that frees the lock wakes it; it also polls by itself after half a lease.
+        POLL: it polls at intervals.
     """
 
     CALLBACK = "callback"
@@ -39,15 +39,15 @@ class Settings:
     """The numbers of one TicketLock.
 
     Attributes:
-        lease_s: the lease in whole, even seconds: its half is the heartbeat's time-out.
+        lease_s: the lease in whole, even seconds; half of it is the heartbeat's time-out.
         poll_s: the longest sleep of the front waiter in whole seconds.
-        default_record_wait: for inputs without ``recordWaitSeconds``: seconds, or ``"Infinity"``.
-        permits: for inputs without ``permits``: how many may hold a lock at once.
+        default_record_wait: the record wait of inputs without ``recordWaitSeconds``: seconds, or ``"Infinity"``.
+        permits: how many may hold a lock at once, for inputs without ``permits``.
         hand_over: how a waiter learns that its turn may have come.
         heartbeat: whether the lease is renewed while the work runs.
-        work_timeout_s: without heartbeat, how long the work may take; it has to end within the lease.
-        polls_an_execution: after so many looks a wait goes on in another execution.
-        beats_an_execution: after so many heartbeats a hold goes on in another execution.
+        work_timeout_s: without heartbeat, how long the work may take; it must end within the lease.
+        polls_an_execution: after so many polls another execution continues a wait.
+        beats_an_execution: after so many heartbeats another execution continues a hold.
     """
 
     lease_s: int
@@ -77,7 +77,7 @@ class Settings:
         """Check the construct's properties.
 
         Raises:
-            ValueError: one of them is out of its bounds; names it, its value and what is allowed.
+            ValueError: one of them is out of its bounds; the message names it, its value and what is allowed.
         """
         check_flag("heartbeat", heartbeat)
         lease_s = _seconds("lease", lease)
@@ -112,20 +112,20 @@ class Settings:
 
     @property
     def function_timeout_s(self) -> int:
-        """For every function but the heartbeat's."""
+        """The time-out of every function except the heartbeat's."""
         return _LONGEST_FUNCTION_S
 
     @property
     def heartbeat_timeout_s(self) -> int:
-        """Shorter than the heartbeat's state waits, so that no beat outlives its turn."""
+        """The heartbeat's time-out, shorter than its state's, so that no heartbeat outlives its turn."""
         return min(_LONGEST_FUNCTION_S, self.lease_s // 2 - 1)
 
 
 def check_flag(name: str, value: object) -> None:
-    """Refuse what only counts as true or false, such as a word of the context.
+    """Check that a value is a bool, not a text such as a value from the context.
 
     Raises:
-        ValueError: it is neither; names it.
+        ValueError: it is not a bool; the message names it.
     """
     if not isinstance(value, bool):
         raise ValueError(f"{name} is {value!r}; allowed: True or False")

@@ -1,7 +1,8 @@
-"""What the functions may do to state machines and their executions: a list that grows with every machine and target.
+"""The functions' permissions on state machines and executions, which grow with every machine and target.
 
-In policies of their own: functions wait for the default policies of their roles, the state machines for the functions,
-and these policies for the state machines. In the default ones they would close a circle that cannot be deployed.
+They are separate policies: functions wait for the default policies of their roles, the state machines for the
+functions, and these policies for the state machines. In the default policies that would be a circle, which cannot be
+deployed.
 """
 
 import json
@@ -16,22 +17,22 @@ from constructs import Construct
 from ticketlock_cdk.lock.lock_functions import LockFunctions
 from ticketlock_cdk.nag import acknowledge_wildcard
 
-# In characters, with the longest names, in any Region: what is known only at deploy time must fit as well.
+# In characters, with the longest names, in any Region: names known only at deploy time must fit as well.
 # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html
 _AN_ARN = 150
 _A_STATEMENT = 100
 _A_POLICY = 40
 _MANAGED_POLICY = 6_144
 _MOST_MANAGED_POLICIES = 10
-# Of the 10,240 of all inline policies of a role: the others are for the table, its key, the logs and a network.
+# Of the 10,240 characters of a role's inline policies: the rest is for the table, its key, the logs and a network.
 _INLINE_POLICIES = 7_500
 
 
 class StepRoles:
-    """The roles of the functions, by what they may do beside the table.
+    """The roles of the functions, with methods for their permissions beyond the table.
 
-    Every method takes the construct in which policies are made, and what it is all for: the beginning of the message of
-    the ValueError that is raised when a role has no room left.
+    Every method takes the construct in which policies are made, and the beginning of the message of the ValueError that
+    it raises if a role has no room left.
     """
 
     def __init__(self, functions: LockFunctions) -> None:
@@ -43,9 +44,9 @@ class StepRoles:
         )
 
     def let_answer(self, place: Construct, machine_arn: str, what: str) -> None:
-        """Answer the callback tasks of a machine: call its parked waiters, end its heartbeats.
+        """Allow answering the callback tasks of a machine: to wake its parked waiters and end its heartbeats.
 
-        The resource is the one that the CDK's own ``grant_task_response`` names.
+        The resource is the same as in the CDK's ``grant_task_response``.
         """
         for role in self._calling:
             actions = ["states:SendTaskSuccess"]
@@ -54,36 +55,36 @@ class StepRoles:
             role.allow(place, actions, machine_arn, what)
 
     def let_describe(self, place: Construct, executions: str, what: str) -> None:
-        """Let the clean-up look at the executions of a machine."""
+        """Let the clean-up describe the executions of a machine."""
         self._clean_up.allow(place, ["states:DescribeExecution"], executions, what)
 
     def let_clean_up_close(self, place: Construct, executions: str, what: str) -> None:
-        """Let the clean-up stop executions, and see them closed."""
+        """Let the clean-up stop executions, and see that they have ended."""
         self._clean_up.allow(place, ["states:DescribeExecution", "states:StopExecution"], executions, what)
 
     def let_close(self, place: Construct, executions: str, what: str) -> None:
-        """Let the clean-up and the release stop the executions of protected work, and see them closed."""
+        """Let the clean-up and the release stop the executions of protected work, and see that they have ended."""
         self.let_clean_up_close(place, executions, what)
         self._release.allow(place, ["states:DescribeExecution", "states:StopExecution"], executions, what)
 
 
 @dataclass
 class _Room:
-    """Characters that are left, of one managed policy, or of all inline policies of a role."""
+    """The characters that are left of one managed policy, or of all inline policies of a role."""
 
     left: int
 
 
 @dataclass
 class _Filling:
-    """The policy into which the next permission goes, if there is room."""
+    """The policy that gets the next permission, if it has room."""
 
     policy: iam.Policy | iam.ManagedPolicy
     room: _Room
     statements: set[tuple[str, ...]] = field(default_factory=set)
 
     def take(self, statement: tuple[str, ...]) -> bool:
-        """Whether there was room for one more ARN."""
+        """Add an ARN if there is room; return whether there was."""
         needed = _AN_ARN + (0 if statement in self.statements else _A_STATEMENT)
         if self.room.left < needed:
             return False
@@ -93,7 +94,7 @@ class _Filling:
 
 
 class _StepRole:
-    """The role of one function: inline policies as long as there is room, then managed ones."""
+    """The role of one function: inline policies while there is room, then managed ones."""
 
     def __init__(self, function: lambda_.Function) -> None:
         assert function.role is not None
@@ -121,7 +122,7 @@ class _StepRole:
 
     def _new_policy(self, place: Construct, what: str) -> _Filling:
         step = self.function.node.id
-        # One statement for many ARNs, whatever the app's own settings are.
+        # One statement for many ARNs, whatever the app's settings are.
         document = iam.PolicyDocument(minimize=True)
         if place.node.path not in self._filling and self._inline.left >= _A_POLICY + _A_STATEMENT + _AN_ARN:
             self._inline.left -= _A_POLICY
@@ -135,6 +136,6 @@ class _StepRole:
             )
         self._managed += 1
         managed = iam.ManagedPolicy(place, f"{step}{self._managed}", document=document)
-        # The policy names the role, not the role the policy: nobody waits for it.
+        # The policy names the role, not the role the policy: nothing waits for it.
         managed.attach_to_role(self._role)
         return _Filling(managed, _Room(_MANAGED_POLICY - _A_POLICY))

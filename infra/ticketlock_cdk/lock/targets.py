@@ -1,4 +1,4 @@
-"""What may be run under the lock: functions and Standard state machines, given as constructs or as ARNs."""
+"""The targets, which may run under the lock: functions and Standard state machines, as constructs or ARNs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from ticketlock_cdk.lock.environment import Environment, environment_of, environ
 Kind = Literal["function", "stateMachine"]
 
 _ALLOWED = "a Lambda function or a Standard state machine, as a construct or as its ARN"
-# tests/infra/test_sizes.py reckons it, with the longest names.
+# tests/infra/test_sizes.py computes it, with the longest names.
 _MOST = 200
 _KINDS: tuple[tuple[str, Kind], ...] = (("lambda", "function"), ("states", "stateMachine"))
 
@@ -23,12 +23,12 @@ class Target:
     """One function or state machine that may be run.
 
     Attributes:
-        kind: which of the two.
-        arn: what the input of an execution has to name, letter by letter.
-        machine_arn: of a state machine, its ARN without a version or an alias.
-        environment: the Region and the account, as far as they are known.
-        stack: that of a construct of the app, without which the lock cannot be deployed.
-        shown: it in messages.
+        kind: which of the two it is.
+        arn: the exact ARN that the input of an execution must name.
+        machine_arn: for a state machine, its ARN without a version or an alias.
+        environment: its Region and account, if they are known.
+        stack: the stack of a construct of the app, which the lock's stack needs.
+        shown: its name in messages.
     """
 
     kind: Kind
@@ -39,7 +39,7 @@ class Target:
     shown: str = field(default="", compare=False)
 
     def executions_arn(self, stack: Stack) -> str:
-        """Of a state machine, the ARNs of the executions that a TicketLock starts: ``Workflow`` names them so."""
+        """The ARNs of the executions of a state machine that a TicketLock starts, as ``Workflow`` names them."""
         return executions_arn(stack, self.machine_arn, "lock-*")
 
 
@@ -60,10 +60,10 @@ def executions_arn(stack: Stack, machine_arn: str, names: str = "*") -> str:
 def parse_targets(
     name: str, targets: "Sequence[lambda_.IFunction | sfn.IStateMachine | str]", environment: Environment
 ) -> tuple[Target, ...]:
-    """Read the construct's property ``targets``, or another one like it.
+    """Read the construct's property ``targets`` or a similar one.
 
     Raises:
-        ValueError: one of them is something else, or elsewhere; says which, and what is allowed.
+        ValueError: one is not a target, or in another Region or account; the message says which, and what is allowed.
     """
     if isinstance(targets, str):
         raise ValueError(f"{name} is {targets!r}; allowed: a list, of which each is {_ALLOWED}")
@@ -74,7 +74,7 @@ def parse_targets(
 
 
 def check_all(targets: Sequence[Target], retired: Sequence[Target]) -> None:
-    """Look at both lists at once.
+    """Check both lists together.
 
     Raises:
         ValueError: a target is in both; or there are more than the role of the state machine has room for.
@@ -93,10 +93,10 @@ def check_all(targets: Sequence[Target], retired: Sequence[Target]) -> None:
 
 
 def parse_target(name: str, target: Any) -> Target:
-    """Read one of them, as the property of this name.
+    """Read one target, for the property of this name.
 
     Raises:
-        ValueError: it is something else; says what is allowed.
+        ValueError: it is not a target; the message says what is allowed.
     """
     if isinstance(target, str):
         return _from_arn(name, target)
@@ -138,7 +138,7 @@ def is_express(machine: Any) -> bool:
 
 
 def _from_arn(name: str, arn: str) -> Target:
-    # A token within a part is as good as text: only the kind of the resource has to be known.
+    # A token within a part is fine: only the kind of the resource must be known.
     parts = arn.strip().split(":")
     if len(parts) < 6 or parts[0] != "arn":
         known_later = Token.is_unresolved(arn)

@@ -47,56 +47,55 @@ class TicketLock(LockMetrics, Construct):
 
     Args:
         table: an existing table with the string keys ``pk`` and ``sk`` and time to live on ``expiresAt``, as a
-            construct, by its name or by its ARN; a new one otherwise. Of a table by name or ARN, and of an imported
-            one, neither keys nor time to live are known here: they are yours to get right.
+            construct, by its name or by its ARN; a new one otherwise. The keys and the time to live of a table by
+            name or ARN, and of an imported table, cannot be checked here.
         lease: how long a grant lasts without renewal: whole, even seconds, 10 to 604,800; renewed at its half-life.
         poll: the longest sleep of the front waiter: whole seconds, at least 1, at most half the lease.
-        default_record_wait: how long an execution waits whose input has no ``recordWaitSeconds``.
-        permits: how many may hold a lock at once, for executions and fragments that do not say so themselves: 1 to
-            100. A lock keeps the number that it was first used with: with another one ``PermitsMismatch`` fails them,
-            unless an operator has set it.
-        hand_over: how a waiter learns that its turn may have come: it is called, or it polls.
-        heartbeat: False for work that always ends within the lease: no renewal, two transitions less, and the work
-            fails when it takes longer than ``work_timeout``.
+        default_record_wait: the record wait of an execution whose input has no ``recordWaitSeconds``.
+        permits: how many may hold a lock at once, for executions and fragments that do not set it themselves: 1 to
+            100. A lock keeps the number that it was first used with. Executions with another number fail with
+            ``PermitsMismatch``, unless an operator has set a limit.
+        hand_over: how a waiter learns that its turn may have come: it is woken (callback), or it polls.
+        heartbeat: False for work that always ends within the lease: no renewal, two transitions fewer, and the work
+            fails if it takes longer than ``work_timeout``.
         work_timeout: without heartbeat, how long the work may take: whole seconds, at most three quarters of the lease
-            less 5 seconds, which is the default. A function's own timeout should be no longer.
-        polls_an_execution: after so many looks a wait goes on in another execution: 2 to 450, which is the default,
-            of waiters that are called, 2 to 2,000 of those that poll.
-        beats_an_execution: after so many heartbeats a hold goes on in another execution: 2 to 2,000.
+            less 5 seconds, which is the default. A function's own timeout should not be longer.
+        polls_an_execution: after so many polls another execution continues a wait: with callback 2 to 450, which is
+            the default; with polling 2 to 2,000.
+        beats_an_execution: after so many heartbeats another execution continues a hold: 2 to 2,000.
         targets: the functions and Standard state machines that may be run, as constructs or as ARNs. An execution
-            names one of them by exactly this ARN; a version or an alias is a target of its own. An Express state
-            machine is refused where its type is known; an ARN does not tell it, and such a target fails when it runs.
+            must name exactly one of these ARNs; a version or an alias is a separate target. An Express state machine is
+            refused if its type is known; an ARN does not tell its type, and such a target fails when it runs.
         retired_targets: former targets: new executions may not name them; executions already accepted may still run
             them.
-        removal_policy: what happens to a new table and to the logs when they leave the stack.
+        removal_policy: what happens to a new table and to the logs when they are removed from the stack.
         log_retention: how long logs are kept.
-        encryption_key: a key of yours for a new table and for the logs. A given table keeps its own.
-        vpc: a network for the functions. They need DynamoDB and Step Functions from there.
+        encryption_key: your KMS key for a new table and for the logs. An existing table keeps its own.
+        vpc: a network for the functions, from which they must reach DynamoDB and Step Functions.
         vpc_subnets: which of its subnets.
-        security_groups: of the functions; a new one, which lets nobody in, otherwise.
-        memory_size: of the functions, in MB: 256 to 10,240. More is faster, and costs more.
-        architecture: of the functions' processors.
-        snap_start: start all functions but the clean-up's from snapshots, which Lambda bills.
-        clean_up_concurrency: how many clean-ups run at once: 1 to 1,000, reserved of the account's concurrency, so
-            that a mass failure takes none from heartbeats; None for no bound, where the quota leaves nothing to
-            reserve.
+        security_groups: those of the functions; by default a new one without inbound rules.
+        memory_size: the functions' memory, in MB: 256 to 10,240. More is faster, and costs more.
+        architecture: that of the functions' processors.
+        snap_start: start all functions except the clean-up's from snapshots, which Lambda bills.
+        clean_up_concurrency: how many clean-ups run at once: 1 to 1,000, reserved from the account's concurrency, so
+            that a mass failure takes none from heartbeats; None for no limit, if the quota leaves nothing to reserve.
         dashboard: make a CloudWatch dashboard.
         alarms: make CloudWatch alarms.
-        alarm_thresholds: when they fire.
-        alarm_actions: what they do then.
-        alarm_topic: whom they tell then.
+        alarm_thresholds: when the alarms fire.
+        alarm_actions: the actions of the alarms.
+        alarm_topic: the SNS topic that the alarms notify.
 
     Raises:
-        ValueError: a setting is out of its bounds; names it, its value and what is allowed.
+        ValueError: a setting is out of its bounds; the message names it, its value and what is allowed.
 
     Attributes:
-        table: the table of the locks.
+        table: the lock table.
         state_machine: the serialised workflow.
         take_ticket, wait_for_call, check_position, heartbeat, release, clean_up: its functions.
         dead_letter_queue: the events of ended executions whose clean-up failed.
         service_name: the dimension ``service`` of its metrics, and its name in the logs.
-        alarms: its alarms by what they watch, such as ``LostLeases``; none unless asked for.
-        dashboard: its dashboard; None unless asked for.
+        alarms: its alarms by what they watch, such as ``LostLeases``; empty unless ``alarms`` is True.
+        dashboard: its dashboard; None unless ``dashboard`` is True.
     """
 
     def __init__(
@@ -230,7 +229,7 @@ class TicketLock(LockMetrics, Construct):
                 "Alarms",
                 metrics=self,
                 functions=functions.all,
-                # Its own bound throttles it; what it cannot do in hours is a dead letter.
+                # Its reserved concurrency throttles it; an event that it cannot handle within hours is a dead letter.
                 bounded=() if clean_up_concurrency is None else (functions.clean_up,),
                 machines=self._machines,
                 dead_letter_queue=dead_letter_queue,
@@ -266,33 +265,33 @@ class TicketLock(LockMetrics, Construct):
     ) -> Serialized:
         """States of your own workflow that run one at a time for each entity: a fragment to chain.
 
-        The payload arrives at the protected states and leaves them untouched. Each entry is an owner of its own: in a
-        loop, in the iterations of a Map, in the branches of a Parallel. A failure of the protected states fails the
-        fragment with the same error and cause, after the release; ``RecordWaitExceeded``, ``LockLost``,
-        ``PermitsMismatch`` and ``InvalidLockRequest`` fail it by name. To catch them, wrap it:
-        ``fragment.to_single_state()``.
+        The protected states get the payload unchanged, and their output is the fragment's output. Each entry is a
+        separate owner: in a loop, in the iterations of a Map, in the branches of a Parallel. A failure of the protected
+        states fails the fragment with the same error and cause, after the release. ``RecordWaitExceeded``,
+        ``LockLost``, ``PermitsMismatch`` and ``InvalidLockRequest`` fail it under these names. To catch them, wrap it
+        with ``fragment.to_single_state()``.
 
-        Call ``attach`` with the state machine, or it does not synthesise.
+        Call ``attach`` with the state machine; otherwise the app does not synthesise.
 
         Args:
-            scope: of the fragment.
+            scope: the fragment's scope.
             id: names its states; at most 50 characters, unique in the state machine.
-            protected: a chain of states, a function, or a Standard state machine; with ``heartbeat=False`` no chain,
-                whose time nothing bounds.
-            entity: text, a path into the payload (``$.order.id``), or an expression in JSONata
+            protected: a chain of states, a function, or a Standard state machine; with ``heartbeat=False`` not a chain,
+                since nothing limits its time.
+            entity: a text, a path into the payload (``$.order.id``), or an expression in JSONata
                 (``{% $states.input.order.id %}``), of the state machine's default language JSONPath.
             namespace: likewise.
-            record_wait: seconds, a Duration, ``"Infinity"``, a path or an expression; the construct's
-                ``default_record_wait`` otherwise.
-            permits: how many may hold the lock at once: 1 to 100, a path or an expression; the construct's ``permits``
-                otherwise.
-            shared: to hold the lock together with others who share it: true or false, a path or an expression. Then
-                ``permits`` is 1.
+            record_wait: seconds, a Duration, ``"Infinity"``, a path or an expression; by default the construct's
+                ``default_record_wait``.
+            permits: how many may hold the lock at once: 1 to 100, a path or an expression; by default the construct's
+                ``permits``.
+            shared: whether to hold the lock together with others that share it: true or false, a path or an
+                expression. If true, ``permits`` must be 1.
             lock_path: where in the payload the protected states find ``{entity, namespace, owner, fencingToken}``, for
-                example ``$.lock``; nothing is put there otherwise.
+                example ``$.lock``; by default they do not get it.
 
         Raises:
-            ValueError: one of them is not usable; says which, and what is allowed.
+            ValueError: one of them is not usable; the message says which, and what is allowed.
         """
         fragment = Serialized(
             scope,
@@ -317,13 +316,13 @@ class TicketLock(LockMetrics, Construct):
         return fragment
 
     def attach(self, machine: sfn.StateMachine) -> None:
-        """Let a state machine of yours, which has fragments of this lock, use it; clean up after its executions.
+        """Let your state machine with fragments of this lock use it, and clean up after its executions.
 
-        Once more changes nothing.
+        Attaching it again changes nothing.
 
         Raises:
-            ValueError: it is an Express one, an imported one, one whose own language is JSONata, one in another Region
-                or account, or one too many.
+            ValueError: it is an Express one, imported, or in another Region or account, or its query language is
+                JSONata, or there is no room for one more.
         """
         if is_express(machine):
             raise ValueError(f"machine is {machine.node.path}, {EXPRESS}")
@@ -342,7 +341,7 @@ class TicketLock(LockMetrics, Construct):
         self._machines = [*self._machines, machine]
 
     def _let_steps(self, machine: sfn.StateMachine, continues: sfn.StateMachine, targets: Sequence[Target]) -> None:
-        """What the functions may do to the lock's own state machines, and to its targets'."""
+        """Grant the functions their permissions on the lock's own state machines, and on its targets."""
         place, stack = Construct(self, "Steps"), Stack.of(self)
         for own in (machine, continues):
             self._roles.let_answer(place, own.state_machine_arn, "TicketLock")
@@ -357,9 +356,9 @@ class TicketLock(LockMetrics, Construct):
         return self.state_machine.grant_start_execution(self._grantee(grantee, "StartExecution").grantable)
 
     def grant_use(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Let a Python client take, renew and release locks of this table, and call the next workflow in line.
+        """Let a Python client take, renew and release locks of this table, and wake the next workflow in line.
 
-        Of the machines that were attached, those of this stack: to name others would close a circle between stacks.
+        It covers the attached machines of this stack: naming those of other stacks would make the stacks circular.
         """
         near = [machine for machine in self._machines if Stack.of(machine) is Stack.of(self)]
         return grants.grant_use(self._grantee(grantee, "Use"), table=self.table, machines=near)
@@ -374,7 +373,7 @@ class TicketLock(LockMetrics, Construct):
     def grant_read(self, grantee: iam.IGrantable) -> iam.Grant:
         """Let an operator read locks and queues, and list them, but no session, whose task tokens are secrets.
 
-        A list is a Scan, which is allowed with ``Select=SPECIFIC_ATTRIBUTES`` and a projection of named attributes.
+        Listing is a Scan, which is allowed with ``Select=SPECIFIC_ATTRIBUTES`` and a projection of named attributes.
         """
         return grants.grant_read(self._grantee(grantee, "Read"), table=self.table)
 

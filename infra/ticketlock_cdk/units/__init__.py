@@ -1,1 +1,1 @@
-"""What is made of AWS for units of work."""
+"""The construct ``TransactionTables`` and its parts."""

@@ -1,4 +1,4 @@
-"""What those who run units, those who read beside them and the sweeper may do: docs/units-table.md, as policies.
+"""Permissions of processes that run units, of readers beside them, and of the sweeper (docs/units-table.md).
 
 A transaction needs the permission of each of its actions:
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis-iam.html
@@ -26,24 +26,31 @@ RUN_UNITS = (
     "dynamodb:UpdateItem",
 )
 READ_BESIDE_UNITS = ("dynamodb:BatchGetItem", "dynamodb:DescribeTable", "dynamodb:GetItem", "dynamodb:Query")
-SWEEP_RECORDS = ("dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:Scan", "dynamodb:UpdateItem")
+SWEEP_RECORDS = (
+    "dynamodb:BatchGetItem",
+    "dynamodb:DeleteItem",
+    "dynamodb:GetItem",
+    "dynamodb:PutItem",
+    "dynamodb:Scan",
+    "dynamodb:UpdateItem",
+)
 FINISH_ITEMS = ("dynamodb:BatchGetItem", "dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
 
 
 def grant_units(grantee: Grantee, tables: Sequence[dynamodb.ITable]) -> iam.Grant:
-    """Let a principal run units over these tables, of which one is the units' own."""
+    """Let a principal run units over these tables, one of which is the units table."""
     return _grant(grantee, RUN_UNITS, tables, let_write)
 
 
 def grant_reads(grantee: Grantee, tables: Sequence[dynamodb.ITable]) -> iam.Grant:
-    """Let a principal read past the marks of units."""
+    """Let a principal read items despite the marks of units."""
     return _grant(grantee, READ_BESIDE_UNITS, tables, let_read)
 
 
 def let_finish(units: Construct, role: iam.IRole, table: dynamodb.ITable) -> None:
     """Let the sweeper finish the items of a table, by a policy in the table's own stack.
 
-    So that this stack need not wait for that one, whose functions may need this one's table.
+    So this stack need not wait for that one, whose functions may need this stack's table.
     """
     stack = Stack.of(table)
     place = units if stack is Stack.of(units) else beside(units, stack)

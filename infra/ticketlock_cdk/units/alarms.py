@@ -1,4 +1,4 @@
-"""The alarms of a TransactionTables: what an operator is to be told, and from when on."""
+"""The alarms of a TransactionTables."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -19,15 +19,15 @@ _OLDEST_OPEN_UNIT = Duration.minutes(15)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitsAlarmThresholds:
-    """From what value on, within five minutes or the time between two sweeps, each alarm fires.
+    """The value, within five minutes or the time between two sweeps, from which on each alarm fires.
 
     Attributes:
-        oldest_open_unit: how long ago a unit was begun that is not at its end.
+        oldest_open_unit: how long ago the oldest unit was begun that is not closed.
         committed_unfinished: committed units with an item that could not be finished.
-        rolled_back_by_others: units whose processes had died, or stood still for a lease.
+        rolled_back_by_others: units whose processes had crashed, or were paused for a lease.
         sweeper_errors: failed passes.
-        sweeper_throttles: passes that Lambda refused to begin.
-        dead_letters: messages in the dead-letter queue: passes that failed, or were not begun.
+        sweeper_throttles: passes that Lambda throttled.
+        dead_letters: messages in the dead-letter queue: passes that failed, or did not start.
 
     Raises:
         ValueError: one of them is below 1; names it.
@@ -66,14 +66,14 @@ class UnitsAlarms(Construct):
         alarm_actions: Sequence[cloudwatch.IAlarmAction],
     ) -> None:
         super().__init__(scope, id)
-        # Long enough for a pass in each.
+        # Long enough that each period has a pass.
         period = Duration.minutes(max(_LEAST_PERIOD_MINUTES, math.ceil(sweep_every.to_minutes())))
         watched: Sequence[tuple[str, cloudwatch.IMetric, float, str]] = [
             (
                 "OldestOpenUnit",
                 metrics.metric_oldest_open_unit_age(period=period),
                 thresholds.oldest_open_unit.to_milliseconds(),
-                "A unit has been on its way for long, or cannot be finished.",
+                "A unit has been open for long, or cannot be finished.",
             ),
             (
                 "CommittedUnfinished",
@@ -85,7 +85,7 @@ class UnitsAlarms(Construct):
                 "RolledBackByOthers",
                 metrics.metric_rolled_back_by_others(period=period),
                 thresholds.rolled_back_by_others,
-                "The leases of units were over: their processes died, or stood still.",
+                "Leases of units expired: their processes crashed, or were paused.",
             ),
             (
                 "SweeperErrors",
@@ -97,7 +97,7 @@ class UnitsAlarms(Construct):
                 "SweeperThrottles",
                 sweeper.metric_throttles(period=period),
                 thresholds.sweeper_throttles,
-                "Lambda refuses the sweeper: there is no concurrency left, or a pass takes longer than it may.",
+                "Lambda throttles the sweeper: there is no concurrency left, or a pass takes too long.",
             ),
             (
                 "DeadLetters",
@@ -105,7 +105,7 @@ class UnitsAlarms(Construct):
                     period=period, statistic=cloudwatch.Stats.MAXIMUM
                 ),
                 thresholds.dead_letters,
-                "Passes of the sweeper failed, or were not begun.",
+                "Passes of the sweeper failed, or did not start.",
             ),
         ]
         self.by_name: Mapping[str, cloudwatch.Alarm] = {

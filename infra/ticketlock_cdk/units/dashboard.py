@@ -22,7 +22,7 @@ def units_dashboard(
     dead_letter_queue: sqs.IQueue,
     alarms: Sequence[cloudwatch.IAlarm],
 ) -> cloudwatch.Dashboard:
-    """A dashboard of the units over one table, as its sweeper sees them."""
+    """A dashboard of the units in one units table, as its sweeper sees them."""
     status = [[cloudwatch.AlarmStatusWidget(alarms=list(alarms), width=24, height=3)]] if alarms else []
     return cloudwatch.Dashboard(
         scope,

@@ -1,6 +1,6 @@
-"""The metrics that the sweeper emits in each of its passes, as the CDK has them.
+"""The metrics that the sweeper emits in each of its passes, as CDK metrics.
 
-A pass that ran out of time tells of what it has looked at; the next one goes on there.
+A pass that ran out of time counts what it has read; the next one continues there.
 """
 
 from typing import Any
@@ -17,29 +17,29 @@ class UnitsMetrics(Metrics):
     """
 
     def metric_oldest_open_unit_age(self, **options: Any) -> cloudwatch.Metric:
-        """Milliseconds since the oldest unit was begun that is pending or could not be finished; the longest."""
+        """Milliseconds since the start of the oldest unit that is pending or could not be finished; the maximum."""
         return self.metric("OldestOpenUnitAge", **{"statistic": cloudwatch.Stats.MAXIMUM, **options})
 
     def metric_committed_unfinished(self, **options: Any) -> cloudwatch.Metric:
-        """Committed units with an item that a pass could not finish; the most of one pass."""
+        """Committed units with an item that a pass could not finish; the maximum of one pass."""
         return self.metric("CommittedUnfinished", **{"statistic": cloudwatch.Stats.MAXIMUM, **options})
 
     def metric_rolled_back_by_others(self, **options: Any) -> cloudwatch.Metric:
-        """Units that the sweeper rolled back, since their lease was over."""
+        """Units that the sweeper rolled back because their lease had expired."""
         return self.metric("RolledBackByOthers", **options)
 
     def metric_open_units(self, **options: Any) -> cloudwatch.Metric:
-        """Units that are to be looked at again; the most of one pass."""
+        """Units that the next pass reads again; the maximum of one pass."""
         return self.metric("OpenUnits", **{"statistic": cloudwatch.Stats.MAXIMUM, **options})
 
     def metric_finished_items(self, **options: Any) -> cloudwatch.Metric:
-        """Items that the sweeper gave their new value, or took a mark off."""
+        """Items to which the sweeper wrote their new value, or from which it removed a mark."""
         return self.metric("FinishedItems", **options)
 
     def metric_closed_units(self, **options: Any) -> cloudwatch.Metric:
-        """Records of units that may be forgotten."""
+        """Records of units that may be deleted."""
         return self.metric("ClosedUnits", **options)
 
     def metric_stopped_sweeps(self, **options: Any) -> cloudwatch.Metric:
-        """Passes that ran out of time, and were gone on with by the next."""
+        """Passes that ran out of time; the next pass continued them."""
         return self.metric("StoppedSweeps", **options)

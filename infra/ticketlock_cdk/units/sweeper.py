@@ -1,4 +1,4 @@
-"""The sweeper: a function on a schedule that ends, finishes and closes what units have left whose processes died."""
+"""The sweeper: a function on a schedule that finishes, rolls back and closes the units of crashed processes."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,14 +26,14 @@ _LONGEST_EVENT_AGE_S = 6 * 3_600
 
 
 class Sweeper(Construct):
-    """The function, what calls it, and where the events go of passes that failed.
+    """The function, its schedule, and the dead-letter queue for the events of failed passes.
 
-    Two passes beside each other do no harm, and no good: one at a time, none longer than until the next one. A failed
-    one is not repeated: the next one is due.
+    Two concurrent passes would do no harm, and no good: so one runs at a time, and at most until the next one starts. A
+    failed pass is not retried: the next one is due.
 
     Attributes:
         function: the function.
-        dead_letter_queue: the events of passes that failed, or were not begun.
+        dead_letter_queue: the events of passes that failed, or did not start.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Sweeper(Construct):
         super().__init__(scope, id)
         every_s = int(sweep_every.to_seconds())
         stage = Stage.of(self)
-        assert stage is not None  # a construct outside of an app cannot be synthesised
+        assert stage is not None  # a construct outside an app cannot be synthesised
         reserved: Mapping[str, Any] = {"reserved_concurrent_executions": 1} if reserve_concurrency else {}
         self.function = new_function(
             self,
@@ -89,12 +89,12 @@ class Sweeper(Construct):
 
 
 def check_sweep_every(sweep_every: object) -> Duration:
-    """The time between two sweeps: in whole minutes, as EventBridge has rates.
+    """Check the time between two sweeps: whole minutes, since EventBridge's rates are.
 
     https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-scheduled-rule-pattern.html
 
     Raises:
-        ValueError: it is something else.
+        ValueError: it is not.
     """
     allowed = "allowed: a Duration of whole minutes from 1 minute to 1 day"
     if not isinstance(sweep_every, Duration) or sweep_every.is_unresolved():

@@ -1,4 +1,4 @@
-"""The construct: the table that units of work need, its sweeper, and grants for those who run units or read beside."""
+"""The construct: the units table, its sweeper, and grants for processes that run units or read beside them."""
 
 from collections.abc import Mapping, Sequence
 
@@ -37,41 +37,42 @@ _ARM = lambda_.Architecture.ARM_64
 
 
 class TransactionTables(UnitsMetrics, Construct):
-    """What units of work need on AWS: their own table, and a function that sweeps it on a schedule.
+    """The units table, and a function that sweeps it on a schedule.
 
     Args:
         data_tables: your tables, whose items units write: as constructs, by name or by ARN. The sweeper may finish
-            items of these, and of those that ``grant_units`` names. Of a table by name or ARN no key of yours is known
-            here: grant the sweeper's function to use it.
-        prefix: as of ``Units``: all that write the same items have the same.
-        sweep_every: how long plain readers may see an old value of what a killed process has left: whole minutes, from
-            1 minute to 1 day. A pass takes no longer than that, nor than 15 minutes; the next one goes on there.
-        removal_policy: what happens to the table and to the logs when they leave the stack.
+            items of these, and of those that ``grant_units`` names. If a table by name or ARN has a KMS key of yours,
+            the construct does not know it: grant the sweeper's function to use the key.
+        prefix: the same as in ``Units``: all that write the same items need the same prefix.
+        sweep_every: how often the sweeper runs, and so how long plain readers may see an old value after a process was
+            killed: whole minutes, from 1 minute to 1 day. A pass takes at most that long, and at most 15 minutes; the
+            next one continues it.
+        removal_policy: what happens to the table and to the logs when they are removed from the stack.
         log_retention: how long logs are kept.
-        encryption_key: a key of yours for the table, the logs and the dead letters.
-        vpc: a network for the sweeper. It needs DynamoDB from there.
+        encryption_key: your KMS key for the table, the logs and the dead letters.
+        vpc: a network for the sweeper, from which it must reach DynamoDB.
         vpc_subnets: which of its subnets.
-        security_groups: of the sweeper; a new one, which lets nobody in, otherwise.
-        memory_size: of the sweeper, in MB: 256 to 10,240.
-        architecture: of its processor.
-        reserve_concurrency: whether one call of the sweeper is reserved of the account's concurrency, so that no two
-            run at once; False where the quota leaves nothing to reserve: two do no harm.
+        security_groups: those of the sweeper; by default a new one without inbound rules.
+        memory_size: the sweeper's memory, in MB: 256 to 10,240.
+        architecture: that of its processor.
+        reserve_concurrency: whether to reserve one concurrent invocation for the sweeper, so that no two passes run at
+            once; False if the quota leaves nothing to reserve: two passes do no harm.
         dashboard: make a CloudWatch dashboard.
         alarms: make CloudWatch alarms.
-        alarm_thresholds: when they fire.
-        alarm_actions: what they do then.
-        alarm_topic: whom they tell then.
+        alarm_thresholds: when the alarms fire.
+        alarm_actions: the actions of the alarms.
+        alarm_topic: the SNS topic that the alarms notify.
 
     Raises:
-        ValueError: a setting is out of its bounds; names it, its value and what is allowed.
+        ValueError: a setting is out of its bounds; the message names it, its value and what is allowed.
 
     Attributes:
-        table: the units' own table: its name is what ``Units`` takes.
+        table: the units table; ``Units`` takes its name.
         sweeper: the function.
-        dead_letter_queue: the events of passes that failed, or were not begun.
+        dead_letter_queue: the events of passes that failed, or did not start.
         service_name: the dimension ``service`` of its metrics, and its name in the logs.
-        alarms: its alarms by what they watch, such as ``OldestOpenUnit``; none unless asked for.
-        dashboard: its dashboard; None unless asked for.
+        alarms: its alarms by what they watch, such as ``OldestOpenUnit``; empty unless ``alarms`` is True.
+        dashboard: its dashboard; None unless ``dashboard`` is True.
     """
 
     def __init__(
@@ -163,14 +164,14 @@ class TransactionTables(UnitsMetrics, Construct):
             )
 
     def grant_units(self, grantee: iam.IGrantable, *tables: dynamodb.ITable) -> iam.Grant:
-        """Let a principal run units over tables of yours, and the sweeper finish their items.
+        """Let a principal run units over your tables, and the sweeper finish their items.
 
         Args:
             grantee: the principal.
-            tables: which; all of ``data_tables``, and those of grants before, if none is named.
+            tables: your tables; by default all of ``data_tables``, and the tables of earlier grants.
 
         Raises:
-            ValueError: one is in another Region or account, or is no table.
+            ValueError: one is in another Region or account, or is not a table.
         """
         for number, table in enumerate(tables):
             check_table(table, f"tables[{number}]")
@@ -178,28 +179,28 @@ class TransactionTables(UnitsMetrics, Construct):
         return access.grant_units(self._grantee(grantee, "Units"), self._with_own(tables))
 
     def grant_reads(self, grantee: iam.IGrantable, *tables: dynamodb.ITable) -> iam.Grant:
-        """Let a principal read beside units, past their marks, by ``Units.get`` and ``Units.get_all``.
+        """Let a principal read items beside units, despite their marks, by ``Units.get`` and ``Units.get_all``.
 
         Args:
             grantee: the principal.
-            tables: as of ``grant_units``.
+            tables: as for ``grant_units``.
 
         Raises:
-            ValueError: one is no table.
+            ValueError: one is not a table.
         """
         for number, table in enumerate(tables):
             check_table(table, f"tables[{number}]")
         return access.grant_reads(self._grantee(grantee, "Reads"), self._with_own(tables))
 
     def _sweeps(self, table: dynamodb.ITable, name: str) -> None:
-        """Let the sweeper finish the items of a table; once more changes nothing."""
+        """Let the sweeper finish the items of a table; a second call changes nothing."""
         if table.node.path in self._swept:
             return
         self._environment.check(name, table.node.path, environment_of(table))
         if has_replicas(table):
             Annotations.of(self).add_warning_v2(
                 "ticketlock:dataTableWithReplicas",
-                f"table {table.node.path} has replicas: marks are judged in each Region apart, so run units in one "
+                f"table {table.node.path} has replicas: each Region judges marks by itself, so run units in one "
                 "Region only",
             )
         self._swept[table.node.path] = table

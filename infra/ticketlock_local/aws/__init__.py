@@ -1,1 +1,1 @@
-"""`make aws`: what is assumed of AWS and no emulator shows, looked at in an account of yours; leaves nothing there."""
+"""`make aws`: checks in your account what ticketlock assumes of AWS and no emulator shows; leaves nothing there."""

@@ -1,4 +1,4 @@
-"""`python -m ticketlock_local.aws`: what `make aws` calls."""
+"""`python -m ticketlock_local.aws`: the command behind `make aws`."""
 
 import argparse
 import sys
@@ -17,12 +17,12 @@ from ticketlock_local.errors import LocalCloudError
 
 _BURST = 400
 _LARGEST_BURST = 2_000
-# What a line of the table needs, where nobody sees how wide the screen is.
+# The width of the table if the output is not a terminal.
 _WIDTH = 160
 
 
 def main() -> int:
-    """Run the checklist: 0 if all is as assumed, 1 if something is otherwise or left, 2 if something is not seen."""
+    """Run the checklist: 0 if all is as assumed, 1 if something differs or is left, 2 if something was not seen."""
     given = _parser().parse_args()
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
     starts = 0 if given.no_bursts else given.burst_starts
@@ -38,7 +38,7 @@ def main() -> int:
         return 130
     console.print(report.table(lines))
     if not account.is_aws:
-        console.out(f"THIS WAS NOT AWS but {account.endpoint}: what is as assumed here says nothing about AWS.")
+        console.out(f"THIS WAS NOT AWS but {account.endpoint}: this result says nothing about AWS.")
     console.out(report.summary(lines))
     return report.exit_code(lines, left)
 
@@ -56,7 +56,9 @@ def _what(stack: OwnStack, starts: int) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="make aws", description="Look at what is assumed of AWS, in your account.")
+    parser = argparse.ArgumentParser(
+        prog="make aws", description="Check what ticketlock assumes of AWS, in your account."
+    )
     parser.add_argument("--yes", action="store_true", help="do not ask; needs --account")
     parser.add_argument("--account", metavar="ID", help="refuse to run in any other account")
     parser.add_argument("--no-bursts", action="store_true", help="start no bursts of executions")

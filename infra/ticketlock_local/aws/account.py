@@ -14,18 +14,18 @@ from botocore.exceptions import BotoCoreError, ClientError
 from ticketlock_local.errors import LocalCloudError
 
 _AWS_HOSTS = (".amazonaws.com", ".amazonaws.com.cn")
-# Endpoints by the SDK's own variables, which tools that are started here must follow too.
+# Endpoints come from the SDK's own variables, so that tools that are started here use them too.
 _ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_CA_BUNDLE")
-# What is told apart in minutes is not worth a retry for longer.
+# Few retries, so that an error shows within minutes.
 _CONFIG = Config(connect_timeout=5, read_timeout=30, retries={"total_max_attempts": 5, "mode": "standard"})
 
 
 class NoAccount(LocalCloudError):
-    """There is no account to look at; the message says what is missing."""
+    """There is no account to check; the message says what is missing."""
 
 
 def own_session() -> boto3.Session:
-    """A session by the SDK's own settings, and by AWS_REGION, which boto3 alone of all the SDKs does not read."""
+    """A session with the SDK's own settings, and with AWS_REGION, which boto3, unlike the other SDKs, does not read."""
     return boto3.Session(region_name=os.environ.get("AWS_REGION") or None)
 
 
@@ -36,7 +36,7 @@ class Account:
     Attributes:
         session: with the credentials.
         id: its twelve digits.
-        caller: the ARN of who asks.
+        caller: the ARN of the caller.
         region: its name.
         endpoint: the URL that answers for it.
     """
@@ -49,10 +49,10 @@ class Account:
 
     @classmethod
     def of(cls, session: boto3.Session) -> "Account":
-        """Ask whose credentials these are; sends one request, which needs no permission.
+        """Find the account of the credentials; sends one request, which needs no permission.
 
         Raises:
-            NoAccount: without a Region, or the credentials are missing, over or refused.
+            NoAccount: there is no Region, or the credentials are missing, expired or refused.
         """
         if session.region_name is None:
             raise NoAccount("no Region: set AWS_REGION, or `region` in your profile")
@@ -60,7 +60,7 @@ class Account:
             sts = session.client("sts", config=_CONFIG)
             identity = sts.get_caller_identity()
         except (BotoCoreError, ClientError) as error:
-            raise NoAccount(f"nobody says whose account it would be: {error}") from error
+            raise NoAccount(f"the account cannot be found out: {error}") from error
         return cls(session, identity["Account"], identity["Arn"], session.region_name, sts.meta.endpoint_url)
 
     @property
@@ -73,7 +73,7 @@ class Account:
         return _client(self, service)
 
     def environment(self) -> Mapping[str, str]:
-        """What the CDK's command line needs to come to the same place with the same credentials, as of now."""
+        """The environment that makes the CDK's command line use the same account, Region and credentials."""
         credentials = self.session.get_credentials()
         if credentials is None:
             raise NoAccount("the credentials are gone")
@@ -90,6 +90,6 @@ class Account:
 
 @cache
 def _client(account: Account, service: str) -> Any:
-    # By a name that only the caller knows, which none of the typed overloads is for.
+    # The name is known only at run time, so none of the typed overloads fits.
     make: Any = account.session.client
     return make(service, config=_CONFIG)

@@ -1,7 +1,7 @@
-"""The CDK app of `make aws`: a lock as its users deploy it, works that end in every way, two roles with its grants.
+"""The CDK app of `make aws`: a lock as users deploy it, work that ends in every way, and two roles with its grants.
 
-Run by the CDK with the context `stack`, `bucket` and `run`. The stack's files go into a bucket of the run's own: the
-account need not be bootstrapped, and nothing stays in a bucket of somebody else's.
+The CDK runs it with the context `stack`, `bucket` and `run`. The stack's files go into the run's own bucket, so the
+account need not be bootstrapped, and no file stays in another bucket.
 """
 
 from aws_cdk import (
@@ -37,7 +37,7 @@ def handler(event, _context):
 
 
 class CheckedStack(Stack):
-    """What the checklist looks at; all of it goes with the stack."""
+    """The resources that the checklist uses; deleting the stack deletes all of them."""
 
     def __init__(self, scope: App, name: str, *, bucket: str, run: str) -> None:
         super().__init__(
@@ -91,7 +91,7 @@ class CheckedStack(Stack):
             CfnOutput(self, name, value=value)
 
     def _failing_function(self) -> lambda_.Function:
-        # Both of its own: otherwise the CDK keeps the one, and the other may write everywhere.
+        # Its own log group and role: the CDK's log group would remain, and its role may write to every log group.
         log_group = logs.LogGroup(self, "RaisesLogs", removal_policy=RemovalPolicy.DESTROY)
         role = iam.Role(self, "RaisesRole", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
         log_group.grant_write(role)
@@ -107,7 +107,7 @@ class CheckedStack(Stack):
         )
 
     def _ends_of(self, machine: sfn.StateMachine) -> sqs.Queue:
-        """What EventBridge tells of executions that have ended, as the clean-up is told."""
+        """A queue for EventBridge's events of executions that have ended, as the clean-up gets them."""
         queue = sqs.Queue(self, "Ends", removal_policy=RemovalPolicy.DESTROY)
         events.Rule(
             self,
@@ -140,7 +140,7 @@ class CheckedStack(Stack):
         return sfn.StateMachine(self, "StartsMany", definition_body=_of(each))
 
     def _role(self, name: str, run: str) -> iam.Role:
-        """May be assumed by whoever runs the checklist, who alone knows the run's own id."""
+        """A role that only the caller of the checklist can assume, who alone knows the run's id."""
         return iam.Role(self, name, assumed_by=iam.AccountRootPrincipal(), external_ids=[run])
 
 
@@ -149,7 +149,7 @@ def _of(state: sfn.IChainable) -> sfn.DefinitionBody:
 
 
 def _without_backups(lock: TicketLock) -> None:
-    # A deleted table that has them leaves one for 35 days:
+    # Deleting a table with backups leaves one for 35 days:
     # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/PointInTimeRecovery_Howitworks.html
     table = lock.table.node.default_child
     assert isinstance(table, dynamodb.CfnTable)

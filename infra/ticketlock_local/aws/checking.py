@@ -1,4 +1,4 @@
-"""What a check is: what is assumed, where AWS says so, and a function that looks."""
+"""A check: what is assumed, where AWS says so, and a function that observes it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from ticketlock_local.aws.deployed import Deployed
 from ticketlock_local.aws.seen import NotSeen, Seen, Verdict
 
 Look = Callable[[Deployed], tuple[bool, str]]
-"""Looks; returns whether all is as assumed, and what it saw. Raises NotSeen if it saw nothing."""
+"""Observes; returns whether all is as assumed, and what it saw. Raises NotSeen if it saw nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,11 +15,11 @@ class Check:
     """One line of the checklist.
 
     Attributes:
-        sentence: what it is about.
+        sentence: its subject.
         assumed: what ticketlock relies on.
-        link: the page of AWS that says so; empty where none does.
-        emulator_lacks: why an emulator shows nothing of it, whatever it does; empty where it shows something.
-        look: how it is looked at.
+        link: the AWS page that says so; empty if none does.
+        emulator_lacks: why an emulator can show nothing of it; empty if it can.
+        look: the function that observes it.
     """
 
     sentence: str
@@ -29,7 +29,7 @@ class Check:
     look: Look
 
     def seen_in(self, deployed: Deployed) -> Seen:
-        """Look. Whatever fails on the way is nothing seen, and no verdict."""
+        """Run the check. If it fails with an error, the result is "not seen"."""
         try:
             as_assumed, what = self.look(deployed)
         except NotSeen as reason:
@@ -42,10 +42,10 @@ class Check:
 
 
 def check(*, assumed: str, link: str = "", emulator_lacks: str = "") -> Callable[[Look], Check]:
-    """Make a check of a function whose name is a sentence."""
+    """Make a check from a function whose name is a sentence."""
 
     def checked(look: Look) -> Check:
-        # A Callable need not have one; a function does.
+        # A function has a name; not every Callable does.
         name = str(getattr(look, "__name__", ""))
         return Check(name.replace("_", " "), assumed, link, emulator_lacks, look)
 

@@ -1,4 +1,4 @@
-"""What somebody agrees to before anything is made: which account, what it costs, and what is deleted."""
+"""Asks the user to agree before anything is made: which account, what it costs, and what is deleted."""
 
 from collections.abc import Callable
 from typing import TextIO
@@ -8,7 +8,7 @@ from ticketlock_local.errors import LocalCloudError
 
 
 class NotAgreed(LocalCloudError):
-    """Nobody agreed; nothing was made."""
+    """The user has not agreed; nothing was made."""
 
 
 def agree(
@@ -21,7 +21,7 @@ def agree(
     ask: Callable[[str], str] = input,
     tell: Callable[[str], object] = print,
 ) -> None:
-    """Show what will be done where, and have somebody say so: by the account's id, typed or given.
+    """Show what will be done where, and ask for agreement: the account's id, typed or given.
 
     Args:
         account: where.
@@ -33,7 +33,7 @@ def agree(
         tell: where the text goes.
 
     Raises:
-        NotAgreed: nobody can be asked, or the answer is another account.
+        NotAgreed: standard input is not a terminal, or the answer is another account.
     """
     tell(f"account  {account.id}, as {account.caller}")
     tell(f"Region   {account.region}" + ("" if account.is_aws else f", at {account.endpoint}, which is not AWS"))
@@ -46,7 +46,7 @@ def agree(
         return
     if not stdin.isatty():
         raise NotAgreed(
-            "nobody can be asked here, since standard input is no terminal; give --yes and --account: nothing was made"
+            "cannot ask, since standard input is not a terminal; give --yes and --account: nothing was made"
         )
     try:
         answer = ask("Type the account's id to go on: ")

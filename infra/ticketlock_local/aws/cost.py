@@ -1,8 +1,8 @@
-"""What a run costs, estimated from above: told before anything is made."""
+"""An upper estimate of the cost of a run, shown before anything is made."""
 
 # us-east-1: https://aws.amazon.com/step-functions/pricing/
 _A_TRANSITION_USD = 25 / 1_000_000
-# Of all checks but the bursts; of a nested start that is begun, and one that is held, beats and is stopped.
+# For all checks except the bursts; for each start of a burst, and each execution that holds, beats and is stopped.
 _TRANSITIONS = 1_500
 _TRANSITIONS_A_START = 25
 # Requests to DynamoDB and Lambda, logs, traces, metrics, files: cents at these numbers.
@@ -10,7 +10,7 @@ _ALL_ELSE_USD = 0.20
 
 
 def estimate_usd(burst_starts: int) -> float:
-    """Dollars at most, at the prices of us-east-1 without any free tier.
+    """The dollars at most, at the prices of us-east-1 without any free tier.
 
     Args:
         burst_starts: how many executions a burst has; 0 for none.

@@ -1,4 +1,4 @@
-"""The deployed stack, as those who look at it reach it: executions, histories, locks, logs, waits that end."""
+"""The deployed stack, for the checks: executions, histories, locks, logs, and waits with a time limit."""
 
 import json
 import time
@@ -19,7 +19,7 @@ from ticketlock_local.aws.own_stack import OwnStack
 from ticketlock_local.aws.seen import NotSeen
 
 PATIENCE_S = 90.0
-"""For whatever takes seconds, and on AWS sometimes more."""
+"""The time limit for steps that take seconds, and on AWS sometimes more."""
 
 _LOOK_EVERY_S = 0.5
 _REFUSALS = ("AccessDenied", "AccessDeniedException")
@@ -30,7 +30,7 @@ History = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Bursts:
-    """How many at once.
+    """The sizes of the bursts.
 
     Attributes:
         starts: nested executions that are started, and that are stopped; 0 for none.
@@ -57,10 +57,10 @@ class Deployed:
         self._done: dict[Callable[[Deployed], Any], Any] = {}
 
     def once(self, experiment: "Callable[[Deployed], T]") -> T:
-        """What an experiment has shown, which is made once for all who look at it.
+        """The result of an experiment, which is run once for all checks that use it.
 
         Raises:
-            NotSeen: or whatever else it raised, each time.
+            NotSeen: or any other error of the experiment, each time.
         """
         if experiment not in self._done:
             try:
@@ -75,12 +75,12 @@ class Deployed:
 
     @cached_property
     def step_functions(self) -> Any:
-        """Step Functions, by who runs the checklist."""
+        """Step Functions, with the caller's credentials."""
         return self.account.client("stepfunctions")
 
     @cached_property
     def locks(self) -> LockTable:
-        """The lock table, by who runs the checklist."""
+        """The lock table, with the caller's credentials."""
         return LockTable(self.outputs["TableName"], client=self._dynamodb(self.account.session))
 
     def lock(self, entity: str) -> LockState:
@@ -88,7 +88,7 @@ class Deployed:
         return self.locks.inspect(LockName(entity))
 
     def is_free(self, entity: str) -> bool:
-        """Whether somebody has asked for the lock, and nobody holds it or waits."""
+        """Whether the lock has been used, and has neither a holder nor a waiter."""
         state = self.lock(entity)
         return state.item is not None and not state.item.holders and not state.rows
 
@@ -135,7 +135,7 @@ class Deployed:
         return self.wait_for(token, f"{entity} being held by {by}")
 
     def until_parked(self, arn: str) -> None:
-        """Wait until an execution waits to be called: its session has a token, which is not read."""
+        """Wait until an execution is parked: its session has a token, which is not read."""
         request = {
             "TableName": self.outputs["TableName"],
             "KeyConditionExpression": "pk = :session",
@@ -148,10 +148,10 @@ class Deployed:
         self.wait_for(lambda: dynamodb.query(**request)["Count"] > 0, f"{arn} being parked")
 
     def wait_for(self, look: Callable[[], T | None], what: str, patience_s: float = PATIENCE_S) -> T:
-        """Look until something is found, which is neither None nor False.
+        """Poll until something is found that is neither None nor False.
 
         Raises:
-            NotSeen: nothing is in time.
+            NotSeen: nothing was found in time.
         """
         deadline = time.monotonic() + patience_s
         while True:
@@ -175,14 +175,14 @@ class Deployed:
         raise NotSeen(f"the stack has no function {handler}")
 
     def log_lines(self, handler: str) -> list[str]:
-        """What a function of the lock has logged, and Lambda for it."""
+        """The log of a function of the lock, with Lambda's own lines."""
         configuration = self.account.client("lambda").get_function_configuration(FunctionName=self.function(handler))
         pages = self.account.client("logs").get_paginator("filter_log_events")
         group = configuration["LoggingConfig"]["LogGroup"]
         return [event["message"] for page in pages.paginate(logGroupName=group) for event in page["events"]]
 
     def acting_as(self, role: str) -> boto3.Session:
-        """A session of `Operator` or `Client`, which have the construct's grants and no others."""
+        """A session of the role `Operator` or `Client`, which have only the construct's grants."""
 
         def assumed() -> Mapping[str, str] | None:
             try:
@@ -191,7 +191,7 @@ class Deployed:
                 )
             except ClientError as error:
                 if error.response["Error"]["Code"] in _REFUSALS:
-                    return None  # a new role is not known everywhere at once
+                    return None  # IAM is eventually consistent
                 raise
             credentials: Mapping[str, str] = answer["Credentials"]
             return credentials
@@ -202,7 +202,7 @@ class Deployed:
         )
 
     def table_of(self, session: boto3.Session) -> LockTable:
-        """The lock table, by somebody else."""
+        """The lock table, with another session."""
         return LockTable(self.outputs["TableName"], client=self._dynamodb(session))
 
     def _dynamodb(self, session: boto3.Session) -> Any:
@@ -210,12 +210,12 @@ class Deployed:
 
 
 def entity(what: str) -> str:
-    """A name that nobody has used."""
+    """An unused name."""
     return f"{what}-{uuid.uuid4().hex[:8]}"
 
 
 def is_refused(request: Callable[[], object]) -> bool:
-    """Whether IAM refuses a request; what else it fails with is raised."""
+    """Whether IAM refuses a request; any other error is raised."""
     try:
         request()
     except ClientError as error:
@@ -240,20 +240,20 @@ def in_state(history: History, *names: str) -> list[Mapping[str, Any]]:
 
 
 def ends_of_parking(history: History) -> list[str]:
-    """How the callback task of a waiter ended, each time: it succeeds when the waiter is called.
+    """How the callback task of a waiter ended, each time: it succeeds when the waiter is woken.
 
     Raises:
-        NotSeen: the history does not tell.
+        NotSeen: it is not in the history.
     """
     parked = in_state(history, "WaitForCall", "WaitForCallBriefly")
     ends = [event["type"] for event in parked if event["type"] in ("TaskSucceeded", "TaskTimedOut", "TaskFailed")]
     if not ends:
-        raise NotSeen("the history tells no end of the parking")
+        raise NotSeen("the history has no end of the parking")
     return ends
 
 
 def details(event: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What an event has to say, whatever its type."""
+    """The details of an event of any type."""
     found = [value for key, value in event.items() if key.endswith("EventDetails")]
     return found[0] if found else {}
 

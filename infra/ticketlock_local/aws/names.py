@@ -1,13 +1,13 @@
-"""Names that the run of a checklist and its stack share."""
+"""Names that a run of the checklist and its stack share."""
 
 PREFIX = "ticketlock-check-"
-"""Of the stack and of the bucket with its files."""
+"""The prefix of the names of the stack and of the bucket with its files."""
 
 RUN_TAG = "ticketlock:run"
-"""The stack's tag: which run has made it."""
+"""The stack's tag with the run that has made it."""
 
 LEASE_S = 40
-"""Of the lock: a beat each 20 s."""
+"""The lock's lease: a heartbeat every 20 s."""
 
 ERROR = "OutOfPaint"
-"""What the works that fail fail with."""
+"""The error of the work that fails."""

@@ -1,4 +1,4 @@
-"""The one stack of a run, and the bucket with its files: made under a fresh name, known by its id, deleted by it."""
+"""The stack of a run, and the bucket with its files: made under a fresh name, identified and deleted by its id."""
 
 import json
 import secrets
@@ -18,20 +18,20 @@ from ticketlock_local.errors import LocalCloudError
 APP = Path(__file__).with_name("app.py")
 
 LONGEST_DELETE_S = 900.0
-"""AWS takes a minute or two."""
+"""The time limit for a deletion; AWS takes a minute or two."""
 
-# A request that was on its way when the CDK was ended may still be done.
+# A request that was in flight when the CDK was ended may still be performed.
 _MAY_APPEAR_S = 15.0
 _LOOK_EVERY_S = 1.0
 _OVER = ("DELETE_COMPLETE", "DELETE_FAILED")
 
 
 class NameTaken(LocalCloudError):
-    """A stack or a bucket of this name exists: it is somebody else's, and is not touched."""
+    """A stack or a bucket of this name exists already, and is not touched."""
 
 
 class OwnStack:
-    """What a run makes in an account, and all that it may delete there.
+    """The stack and the bucket that a run makes in an account; it deletes nothing else.
 
     Args:
         account: where.
@@ -43,18 +43,18 @@ class OwnStack:
         self.name = f"{PREFIX}{self.run}"
         self.bucket = f"{PREFIX}{self.run}-{account.id}"
         self.id: str | None = None
-        """The stack's ARN, once it is known to be of this run."""
+        """The stack's ARN, once it is known to belong to this run."""
         self._account = account
         self._cloudformation = account.client("cloudformation")
         self._s3 = account.client("s3")
-        # Set before the request: whoever is interrupted cannot know.
+        # Set before the request: after an interruption its outcome is unknown.
         self._made_bucket = self._began = self._deployed = False
 
     def refuse_a_taken_name(self) -> None:
-        """See that nobody has a stack or a bucket of this name.
+        """Check that there is no stack or bucket of this name.
 
         Raises:
-            NameTaken: somebody has.
+            NameTaken: there is one.
         """
         if self._described(self.name) is not None:
             raise NameTaken(f"a stack {self.name} exists already: nothing was made")
@@ -66,11 +66,11 @@ class OwnStack:
         raise NameTaken(f"a bucket {self.bucket} exists already: nothing was made")
 
     def deploy(self, app: Path = APP) -> Mapping[str, str]:
-        """Make bucket and stack; returns the stack's outputs.
+        """Make the bucket and the stack; return the stack's outputs.
 
         Raises:
-            NameTaken: somebody has the name.
-            CdkError: the CDK failed; `delete` what it has made.
+            NameTaken: the name is taken.
+            CdkError: the CDK failed; call `delete` for what it has made.
         """
         self.refuse_a_taken_name()
         place = {"CreateBucketConfiguration": {"LocationConstraint": self._account.region}}
@@ -87,7 +87,7 @@ class OwnStack:
             run_cdk(
                 *("deploy", "--all", *app_arguments(app, context)),
                 *("--output", f"{folder}/cdk.out", "--outputs-file", str(outputs)),
-                # At once: a change set would make the stack before it has its tag.
+                # Without a change set, which would make the stack before it has its tag.
                 *("--require-approval", "never", "--progress", "events", "--method", "direct"),
                 env=self._account.environment(),
             )
@@ -97,21 +97,21 @@ class OwnStack:
         return stacks.get(self.name, {})
 
     def resources(self) -> list[Mapping[str, Any]]:
-        """What is in the stack, as CloudFormation lists it; nothing of a stack that is not of this run."""
+        """The stack's resources as CloudFormation lists them; empty if the stack is not this run's."""
         if self.id is None:
             return []
         pages = self._cloudformation.get_paginator("list_stack_resources").paginate(StackName=self.id)
         return [resource for page in pages for resource in page["StackResourceSummaries"]]
 
     def delete(self, patience_s: float = LONGEST_DELETE_S, *, stop_executions: bool = True) -> list[str]:
-        """Delete what this run has made, and nothing else; may be called again.
+        """Delete what this run has made, and nothing else; it may be called again.
 
         Args:
-            patience_s: how long to wait for the end of it.
-            stop_executions: those that run, so that their machines go sooner.
+            patience_s: how long to wait until it is deleted.
+            stop_executions: whether to stop running executions, so that their machines are deleted sooner.
 
         Returns:
-            What is left, each with the reason and how to delete it; nothing where nothing is.
+            What is left, each with the reason and how to delete it; empty if nothing is.
         """
         return [*self._stack_left(patience_s, stop_executions), *self._bucket_left()]
 
@@ -121,7 +121,7 @@ class OwnStack:
             self._find()
             if self.id is None:
                 if self._began and self._described(self.name) is not None:
-                    yield f"stack {self.name}: it has not the tag of this run, so it is somebody else's: not touched"
+                    yield f"stack {self.name}: it does not have this run's tag, so it is not touched"
                 return
             if stop_executions:
                 self._stop_executions()
@@ -151,7 +151,7 @@ class OwnStack:
             yield f"bucket {self.bucket}: {error}; aws s3 rb --force s3://{self.bucket}"
 
     def _find(self) -> None:
-        """Learn the stack's id, if it has this run's tag."""
+        """Find the stack's id, if it has this run's tag."""
         if self.id is not None or not self._began:
             return
         patience_s = 0.0 if self._deployed else _MAY_APPEAR_S
@@ -161,7 +161,7 @@ class OwnStack:
             self.id = described["StackId"]
 
     def _stop_executions(self) -> None:
-        """A state machine goes when its last execution has ended."""
+        """Stop executions: a state machine is deleted when its last execution has ended."""
         machines = [each for each in self.resources() if each["ResourceType"] == "AWS::StepFunctions::StateMachine"]
         step_functions = self._account.client("stepfunctions")
         for machine in machines:
@@ -172,7 +172,7 @@ class OwnStack:
                 for arn in [each["executionArn"] for page in pages for each in page["executions"]]:
                     step_functions.stop_execution(executionArn=arn)
             except (BotoCoreError, ClientError, KeyError):
-                continue  # it was never made, or is gone; to stop it only saves time
+                continue  # it was never made, or is gone; stopping it only saves time
 
     def _until_over(self, patience_s: float) -> str:
         def over() -> str | None:
@@ -194,7 +194,7 @@ class OwnStack:
 
 
 def _until(look: "Callable[[], Any]", patience_s: float) -> Any:
-    """Look again and again until something is found; None if nothing is in time."""
+    """Poll until something is found; None if nothing is found in time."""
     deadline = time.monotonic() + patience_s
     while True:
         found = look()

@@ -1,4 +1,4 @@
-"""The table: what is assumed, and what was seen."""
+"""The report: what is assumed, and what was seen."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ Line = tuple[Check, Seen]
 
 
 def table(lines: Sequence[Line]) -> Table:
-    """A row for each check: the sentence and its page, what is assumed, what was seen."""
+    """A table with a row for each check: its sentence and page, what is assumed, what was seen."""
     made = Table(box=box.SIMPLE_HEAD, show_lines=True)
     for name in ("", "assumed", "seen"):
         made.add_column(name, overflow="fold", ratio=1)
@@ -36,7 +36,7 @@ def summary(lines: Sequence[Line]) -> str:
 
 
 def exit_code(lines: Sequence[Line], left: Sequence[str]) -> int:
-    """0 if all is as assumed and nothing is left; 1 if something is otherwise or left; 2 if something was not seen."""
+    """0 if all is as assumed and nothing is left; 1 if something differs or is left; 2 if something was not seen."""
     verdicts = {seen.verdict for _, seen in lines}
     if left or Verdict.OTHERWISE in verdicts:
         return 1

@@ -1,4 +1,4 @@
-"""A run: deploy, look, tell, and delete what was made, however it ends."""
+"""A run: deploy, check, report, and delete what was made, however it ends."""
 
 import signal
 import time
@@ -17,7 +17,7 @@ from ticketlock_local.aws.report import Line
 from ticketlock_local.aws.seen import Seen, Verdict
 
 LONGEST_RUN_S = 2_400.0
-"""No check begins later than that. The longest takes some minutes, and deleting a quarter of an hour at most."""
+"""No check begins later. The longest takes some minutes, and deleting a quarter of an hour at most."""
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _MANAGED_RULE = "StepFunctionsGetEventsForStepFunctionsExecutionRule"
@@ -34,14 +34,14 @@ def run(
     app: Path = APP,
     longest_s: float = LONGEST_RUN_S,
 ) -> tuple[list[Line], list[str]]:
-    """Deploy a stack, look at it, and delete it, whether or not that went well.
+    """Deploy a stack, check it, and delete it, whether or not that went well.
 
     Args:
         account: where.
         stack: not yet made.
-        checks: what to look at.
-        bursts: how many at once.
-        tell: where progress goes.
+        checks: the checks to run.
+        bursts: the sizes of the bursts.
+        tell: prints progress.
         app: the CDK app of the stack.
         longest_s: after that no check begins.
 
@@ -49,8 +49,8 @@ def run(
         What was seen, line by line, and what could not be deleted.
 
     Raises:
-        NameTaken: somebody has a stack or a bucket of this name; nothing was made.
-        CdkError, ClientError, KeyboardInterrupt: it was deleted before; what was left, was told.
+        NameTaken: a stack or a bucket of this name exists; nothing was made.
+        CdkError, ClientError, KeyboardInterrupt: raised after the deletion; what is left was printed.
     """
     stack.refuse_a_taken_name()
     rule_was_there = _has_managed_rule(account)
@@ -74,7 +74,7 @@ def run(
 
 
 class _Interrupts:
-    """A handler of signals that raises once at most, and never once the deletion has begun."""
+    """A signal handler that raises at most once, and never after the deletion has begun."""
 
     def __init__(self, say: Tell) -> None:
         self.deleting = self.raised = False
@@ -90,10 +90,10 @@ class _Interrupts:
 
 @contextmanager
 def _deleting(stack: OwnStack, left: list[str], tell: Tell) -> Iterator[None]:
-    """Delete a stack at the end of a block, also when a signal ends it; a further one does not break that off."""
+    """Delete a stack at the end of a block, even if a signal ends it; a further signal does not interrupt that."""
 
     def say(text: str) -> None:
-        # Nobody may listen any more: the terminal is closed, the pipe broken, of which rich makes an exit.
+        # The terminal may be closed, or the pipe broken, for which rich exits.
         with suppress(OSError, SystemExit):
             tell(text)
 
@@ -123,6 +123,6 @@ def _tell_of_the_managed_rule(account: Account, tell: Tell) -> None:
     with suppress(BotoCoreError, ClientError):
         if _has_managed_rule(account):
             tell(
-                f"The rule {_MANAGED_RULE} was not there before. Step Functions has made it and manages it, for all "
-                "state machines of the Region; it costs nothing, and is not deleted."
+                f"The rule {_MANAGED_RULE} is new. Step Functions has made it and manages it, for all "
+                "state machines of the Region; it is free, and is not deleted."
             )

@@ -1,11 +1,11 @@
-"""What a look at AWS says about what is assumed of it."""
+"""The results of checks of AWS."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """What a look says about an assumption."""
+    """The verdict on an assumption."""
 
     AS_ASSUMED = "as assumed"
     OTHERWISE = "otherwise"
@@ -17,8 +17,8 @@ class Seen:
     """What was seen.
 
     Attributes:
-        verdict: against what is assumed.
-        what: in words, with figures; why not, where nothing was.
+        verdict: whether it is as assumed.
+        what: what was seen, in words and figures; why not, if nothing was.
     """
 
     verdict: Verdict
@@ -26,4 +26,4 @@ class Seen:
 
 
 class NotSeen(Exception):
-    """The look could not be taken, or shows nothing; the message says why."""
+    """The check could not be made, or shows nothing; the message says why."""

@@ -1,1 +1,1 @@
-"""What `make check` and `make audit` ask of the repository."""
+"""The checks of the repository by `make check` and `make audit`."""

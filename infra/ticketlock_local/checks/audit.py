@@ -1,7 +1,7 @@
-"""Known vulnerabilities of everything that is pinned here; what nobody answered for is "not audited", never clean.
+"""Checks all pinned packages for known vulnerabilities; without an answer a package is "not audited", never clean.
 
-Python packages are asked about by pip-audit at OSV, Node's by ``npm audit`` at the registry. A mirror may answer
-"nothing known" about whatever it is asked, so each source is first asked about a package whose flaws are famous.
+For Python packages pip-audit asks OSV; for Node's ``npm audit`` asks the registry. A mirror may answer "nothing known"
+to every question, so each source is first asked about a package with well-known vulnerabilities.
 """
 
 import json
@@ -20,7 +20,7 @@ _TIMEOUT_S = 300.0
 _ANSWER_TOLD = 200
 _FAMOUS_PYTHON = ("jinja2", "2.4.1")
 _FAMOUS_NODE = ("lodash", "4.17.0")
-# Each with all that it needs, so that nothing is left to resolve.
+# Each list includes all dependencies, so that nothing is left to resolve.
 _PINNED = (
     "functions/requirements.txt",
     "infra/ticketlock_local/engines/ministack-requirements.txt",
@@ -32,7 +32,7 @@ _PINNED = (
 
 
 class _Unanswered(Exception):
-    """Nobody said whether there are advisories; the text says why."""
+    """There was no answer about advisories; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class _Known:
 
     Attributes:
         advisories: about its packages.
-        unanswered: why nobody said anything, of packages or of the whole list.
+        unanswered: why there was no answer, about packages or about the whole list.
     """
 
     advisories: Sequence[str]
@@ -50,7 +50,7 @@ class _Known:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Who is asked.
+    """The sources that are asked.
 
     Attributes:
         osv_url: the query of an OSV API: https://google.github.io/osv.dev/post-v1-query/
@@ -62,10 +62,10 @@ class Sources:
 
 
 def audit(sources: Sources | None = None) -> int:
-    """Return 0 only when every pinned package was asked about, and none has an advisory.
+    """Return 0 only if there was an answer about every pinned package, and none has an advisory.
 
     Returns:
-        1 when one has an advisory, else 2 when one was not asked about.
+        1 if one has an advisory, else 2 if there was no answer about one.
     """
     asked = _Audit(sources if sources is not None else Sources())
     known = [
@@ -79,7 +79,7 @@ def audit(sources: Sources | None = None) -> int:
 
 
 def _told(what: str, ask: Callable[[], _Known]) -> _Known:
-    """What is known of one list of packages, which is printed too."""
+    """Find and print what is known of one list of packages."""
     try:
         known = ask()
     except _Unanswered as unanswered:
@@ -98,7 +98,7 @@ class _Audit:
         self._sources = sources
 
     def installed(self) -> _Known:
-        """Advisories about what this interpreter has installed, but for ticketlock itself."""
+        """Advisories about all packages that this interpreter has installed, except ticketlock."""
         self._prove(self._osv)
         return self._pip_audit("--skip-editable")
 
@@ -119,12 +119,12 @@ class _Audit:
 
     @cached_property
     def _osv(self) -> str:
-        """Why OSV's answers count for nothing; empty where they count."""
+        """Why OSV's answers prove nothing; empty if they can be trusted."""
         return _unproven("OSV", _FAMOUS_PYTHON, self._famous_python)
 
     @cached_property
     def _npm(self) -> str:
-        """The same of the npm registry."""
+        """The same for the npm registry."""
         return _unproven("the npm registry", _FAMOUS_NODE, self._famous_node)
 
     def _famous_python(self, folder: Path) -> _Known:
@@ -186,7 +186,7 @@ def _unproven(source: str, famous: tuple[str, str], ask: Callable[[Path], _Known
 
 
 def _asked(command: Sequence[str], folder: Path, read: Callable[[Any], _Known]) -> _Known:
-    """What a tool answers. Its exit code says no more: failures and findings have the same one."""
+    """The answer of a tool. Its exit code does not help: failures and findings have the same one."""
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -199,4 +199,4 @@ def _asked(command: Sequence[str], folder: Path, read: Callable[[Any], _Known]) 
     try:
         return read(answer)
     except (AttributeError, KeyError, TypeError):
-        raise _Unanswered(f"this answer is not understood: {done.stdout.strip()[:_ANSWER_TOLD]}") from None
+        raise _Unanswered(f"cannot read this answer: {done.stdout.strip()[:_ANSWER_TOLD]}") from None

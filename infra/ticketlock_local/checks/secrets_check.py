@@ -1,4 +1,4 @@
-"""No secret among the tracked files: by detect-secrets, as .secrets.baseline says, and without asking any service."""
+"""Looks for secrets in the tracked files, with detect-secrets and .secrets.baseline, without any network request."""
 
 import shutil
 import subprocess
@@ -12,14 +12,14 @@ from ticketlock_local.errors import LocalCloudError
 
 _HOOK = Path(sys.executable).with_name("detect-secrets-hook")
 _BASELINE = ROOT / ".secrets.baseline"
-# No secret; it would have the baseline changed, in line numbers or its version.
+# Found no secret, but would update the baseline's line numbers or version.
 _OLD_BASELINE = 3
 
 
 def check_secrets(root: Path = ROOT, *, hook: Path = _HOOK) -> int:
-    """Return 0 when none of a working tree's tracked files has a text that looks like a secret.
+    """Return 0 if no tracked file of a working tree has a text that looks like a secret.
 
-    Where git tracks nothing because this is no checkout, an unpacked archive, none is looked for, and that is told.
+    In an unpacked archive, which is not a checkout, it does not look for secrets, and prints that.
 
     Raises:
         LocalCloudError: nothing is tracked in a checkout, or git or detect-secrets cannot be run.
@@ -29,12 +29,12 @@ def check_secrets(root: Path = ROOT, *, hook: Path = _HOOK) -> int:
     except LocalCloudError as error:
         if (root / ".git").exists():
             raise
-        print(f"NO SECRET WAS LOOKED FOR, because this is no git checkout: {error}", file=sys.stderr)
+        print(f"NO SECRET WAS LOOKED FOR, because this is not a git checkout: {error}", file=sys.stderr)
         return 0
     with tempfile.TemporaryDirectory(prefix="ticketlock-secrets-") as folder:
         # A copy: the hook may write to it.
         baseline = shutil.copy(_BASELINE, folder)
-        # Without verification: that would send what it finds to the service whose secret it may be.
+        # Without verification, which would send a finding to the service whose secret it may be.
         done = _run([str(hook), "--no-verify", "--baseline", baseline, *files], root)
     if done.returncode in (0, _OLD_BASELINE):
         return 0
@@ -44,7 +44,7 @@ def check_secrets(root: Path = ROOT, *, hook: Path = _HOOK) -> int:
 
 def _tracked(root: Path) -> list[str]:
     listed = _run(["git", "ls-files", "-z"], root)
-    # What somebody has deleted and not committed is tracked still.
+    # A file that was deleted without a commit is still tracked.
     files = [name for name in listed.stdout.split("\0") if name and (root / name).is_file()]
     if listed.returncode != 0 or not files:
         raise LocalCloudError(f"no tracked file in {root}, so no secret could be looked for: {listed.stderr.strip()}")

@@ -10,7 +10,7 @@ from ticketlock_local.cloud.cdk_cli import APP, app_arguments, run_cdk
 
 _CFN_LINT = str(Path(sys.executable).with_name("cfn-lint"))
 _KEY = "arn:aws:kms:eu-west-1:123456789012:key/00000000-0000-4000-8000-000000000000"
-# What is asked for makes other resources: the default, and all that can be asked for.
+# Settings add resources: check the defaults, and all optional resources.
 _CONTEXTS: dict[str, dict[str, str]] = {
     "cdk.out": {},
     "cdk.out.everything": {
@@ -29,7 +29,7 @@ _CONTEXTS: dict[str, dict[str, str]] = {
 
 
 def check_template() -> int:
-    """Return 0 when the app synthesises without a finding that is not acknowledged, and cfn-lint accepts its templates.
+    """Return 0 if the app synthesises without unacknowledged findings, and cfn-lint accepts its templates.
 
     Raises:
         CdkError: it does not synthesise, or cdk-nag found something.
@@ -37,7 +37,7 @@ def check_template() -> int:
     templates: list[str] = []
     for folder, context in _CONTEXTS.items():
         assembly = BUILD / folder
-        shutil.rmtree(assembly, ignore_errors=True)  # a template that the app no longer makes must not linger
+        shutil.rmtree(assembly, ignore_errors=True)  # delete templates that the app no longer makes
         run_cdk("synth", "--quiet", "--output", str(assembly), *app_arguments(APP, context))
         templates += sorted(str(path) for path in assembly.glob("*.template.json"))
     # W3005: the CDK itself adds DependsOn entries that a GetAtt already implies.

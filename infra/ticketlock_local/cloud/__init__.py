@@ -1,1 +1,1 @@
-"""The stack on an emulator: the CDK's own command, its deployment, the cloud that `make local` leaves running."""
+"""The stack on an emulator: the CDK's own command, the deployment, and the cloud of `make local`."""

@@ -54,7 +54,7 @@ def run_cdk(*arguments: str, env: Mapping[str, str] | None = None, folder: Path 
             return started[0]
 
         try:
-            # In a thread, which no signal interrupts: of a process whose start is broken off nobody would know.
+            # In a thread, which no signal interrupts: an interrupted start would leave a process that we do not know.
             process = starter.submit(start).result()
             output, _ = process.communicate(timeout=_TIMEOUT_S)
         except BaseException as error:

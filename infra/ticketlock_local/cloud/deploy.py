@@ -55,7 +55,7 @@ def client_environment(endpoint: str) -> dict[str, str]:
 def deploy(
     emulator: Emulator, *, context: Mapping[str, str] | None = None, app: Path = APP, stack: str = STACK
 ) -> Mapping[str, str]:
-    """Deploy a stack and return its outputs; bootstraps first where nobody did.
+    """Deploy a stack and return its outputs; bootstraps first if needed.
 
     Args:
         emulator: where to.
@@ -71,7 +71,7 @@ def deploy(
         outputs = Path(folder) / "outputs.json"
         run_cdk(
             *("deploy", stack, *app_arguments(app, context or {})),
-            # An assembly of its own: the CDK locks the folder, and two deployments may run at once.
+            # Its own assembly folder: the CDK locks it, and two deployments may run at once.
             *("--output", f"{folder}/cdk.out", "--outputs-file", str(outputs)),
             *("--require-approval", "never", "--progress", "events"),
             env=client_environment(emulator.endpoint),
@@ -89,7 +89,7 @@ def _bootstrap(endpoint: str) -> None:
     try:
         cloudformation.describe_stacks(StackName="CDKToolkit")
     except ClientError:
-        # In a folder without a cdk.json: where there is one, bootstrap runs the app first, for nothing.
+        # In a folder without a cdk.json: with one, bootstrap would run the app first, for nothing.
         with tempfile.TemporaryDirectory(prefix="ticketlock-bootstrap-") as folder:
             environment = f"aws://{_ACCOUNT}/{REGION}"
             run_cdk("bootstrap", environment, env=client_environment(endpoint), folder=Path(folder))

@@ -17,7 +17,7 @@ _RECORD = BUILD / "local.json"
 
 @dataclass(frozen=True, kw_only=True)
 class RunningCloud:
-    """What `up` records for `down`, and for whoever wants to use the cloud meanwhile."""
+    """What `up` records for `down`, and for users of the cloud."""
 
     endpoint: str
     pid: int
@@ -25,12 +25,12 @@ class RunningCloud:
     outputs: Mapping[str, str]
 
     def lives(self) -> bool:
-        """Whether the process is still ours: its command line names the work folder, which is unique."""
+        """Whether the process is still the one that we started: its command line has the unique work folder."""
         return self.work_folder in command_line(self.pid)
 
 
 def up() -> int:
-    """Start the emulator, deploy, record it and let it live on; or say that one lives already."""
+    """Start the emulator, deploy, record it and leave it running; or say that one runs already."""
     with exclusive("local"):
         running = _recorded()
         if running is not None and running.lives() and health(running.endpoint):
@@ -100,7 +100,7 @@ def _description(running: RunningCloud) -> str:
             f"endpoint  {running.endpoint}  (process {running.pid}; stop it with `make local-down`)",
             *(f"output    {name} = {value}" for name, value in running.outputs.items()),
             "",
-            "Run a workflow alone for its entity:",
+            "Run a workflow under the lock of its entity:",
             "",
             " ".join(f"{name}={environment[name]}" for name in names) + " \\\n" + shlex.join(start),
             "",

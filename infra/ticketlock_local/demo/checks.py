@@ -1,4 +1,4 @@
-"""What the demo proves: the promises of a history, and that every execution succeeded."""
+"""The demo's checks: the promises of a history, and that every execution succeeded."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -15,8 +15,8 @@ def judge(executions: Iterable[Execution], left: Mapping[str, LockState]) -> Ver
     """Check everything.
 
     Args:
-        executions: all of them, ended.
-        left: each entity's lock, as it stands in the table afterwards.
+        executions: all executions, after their ends.
+        left: each entity's lock in the table afterwards.
     """
     runs = list(executions)
     verdict = model.judge(history(event for run in runs for event in events(run)), left)
@@ -24,7 +24,7 @@ def judge(executions: Iterable[Execution], left: Mapping[str, LockState]) -> Ver
 
 
 def by_entity(executions: Iterable[Execution]) -> dict[str, list[Execution]]:
-    """Group them, as their entities come; each group in the order of its holds, and last who never held."""
+    """Group them by entity; each group in the order of its holds, and last the executions that never held."""
     groups: dict[str, list[Execution]] = {}
     for run in executions:
         groups.setdefault(run.entity, []).append(run)
@@ -32,7 +32,7 @@ def by_entity(executions: Iterable[Execution]) -> dict[str, list[Execution]]:
 
 
 def unsuccessful(executions: Iterable[Execution]) -> list[str]:
-    """Name the executions that did not succeed, or did not return when their work ran."""
+    """Name the executions that did not succeed, or whose output lacks the times of their work."""
     return [
         f"{run.name} ended as {run.status} {run.error}".rstrip()
         for run in executions
@@ -41,23 +41,23 @@ def unsuccessful(executions: Iterable[Execution]) -> list[str]:
 
 
 def overlaps(executions: Iterable[Execution]) -> list[str]:
-    """Name the executions of one entity that worked under the lock together, by the clocks of their works."""
+    """Name the executions of one entity whose work ran at the same time, by the clocks of the work."""
     return [text for alone in _acquisitions(executions).values() for text in model.exclusion(alone)]
 
 
 def overtakings(executions: Iterable[Execution]) -> Counter[str]:
-    """Count for each execution how many of its entity with a later ticket held before it did."""
+    """Count for each execution how many others of its entity with a later ticket held the lock before it."""
     return sum((model.overtakings(alone) for alone in _acquisitions(executions).values()), Counter())
 
 
 def events(run: Execution) -> list[Event]:
-    """What is known of an execution as the events of a history, by the one clock of the service and its functions."""
+    """An execution as the events of a history, by the common clock of the service and its functions."""
     asking: _Operation = {"process": run.name, "operation": run.name, "action": "acquire", "entity": run.entity}
     releasing: _Operation = {**asking, "operation": f"{run.name}/release", "action": "release"}
     found = [_event(asking, "invoked", run.started_ms, shared=run.shared, permits=run.permits)]
     for standing in run.standings:
         found.append(_event(asking, "stands", standing.from_ms, ticket=run.ticket, until_ms=standing.until_ms))
-    # Other locks' executions tell of their works only.
+    # Of other locks' executions only the work is known.
     granted_ms = run.granted_ms if run.granted_ms is not None else run.work_started_ms
     if run.fencing_token is not None and granted_ms is not None:
         numbers = {"ticket": run.ticket, "fencing_token": run.fencing_token, "looked_ms": run.looked_ms}

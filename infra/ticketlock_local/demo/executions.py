@@ -1,4 +1,4 @@
-"""Executions of the serialised workflow: start them, wait for their end, read what their histories tell."""
+"""Executions of the serialised workflow: starts them, waits for their ends, and reads their histories."""
 
 import json
 import time
@@ -26,28 +26,28 @@ _ENDS = {
 
 
 class ExecutionsUnfinished(LocalCloudError):
-    """Executions still run after the time that they were given."""
+    """Executions still run after the time limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    """One execution, as its own history tells it; times are milliseconds since the epoch.
+    """One execution, from its history; times are milliseconds since the epoch.
 
     Attributes:
         name: its name, the last part of its ARN.
-        entity: what it runs alone for.
+        entity: the entity of its lock.
         status: as Step Functions names it.
         started_ms, ended_ms: from its first event to its last.
         ticket_ms: when it learned its ticket.
-        ticket: its number in the queue; the last one, should it have lost its place.
-        standings: when its row with that ticket surely stood in the queue.
-        looked_ms: when the step began that looked last.
+        ticket: its ticket; the last one, if it has lost its position in the queue.
+        standings: when its row with that ticket was certainly in the queue.
+        looked_ms: when the step of its last poll began.
         granted_ms: when that step ended with the grant.
         fencing_token: of its grant.
         held_from_ms, held_until_ms: from entering to leaving the state that holds the lock.
-        work_started_ms, work_ended_ms: what the work itself has returned.
-        shared, permits: what it asked for.
-        looks: how often it looked at its position.
+        work_started_ms, work_ended_ms: the times that the work itself has returned.
+        shared, permits: as in its request.
+        looks: how often it polled.
         error: name and cause of its failure.
     """
 
@@ -73,7 +73,7 @@ class Execution:
 
     @property
     def waited_ms(self) -> int | None:
-        """From the start to the hold; None before it holds."""
+        """From the start to the hold, in milliseconds; None before it holds."""
         return None if self.held_from_ms is None else self.held_from_ms - self.started_ms
 
     @property
@@ -91,7 +91,7 @@ def start(client: "SFNClient", machine: str, name: str, entity: str, task: Mappi
         client: Step Functions.
         machine: the ARN of the state machine.
         name: the execution's name.
-        entity: what it runs alone for.
+        entity: the entity of its lock.
         task: the work, as in the workflow's input.
 
     Returns:
@@ -116,14 +116,14 @@ def wait_for_all(client: "SFNClient", executions: Iterable[str], *, timeout_s: f
 
 
 def observe(client: "SFNClient", arn: str) -> Execution:
-    """Read an execution's history, as far as it goes by now."""
+    """Read an execution's history up to now."""
     paginator = client.get_paginator("get_execution_history")
     pages = paginator.paginate(executionArn=arn, PaginationConfig={"PageSize": 1_000})
     return read_history(arn.rpartition(":")[2], [event for page in pages for event in page["events"]])
 
 
 def read_history(name: str, events: Sequence[Mapping[str, Any]]) -> Execution:
-    """Tell an execution's story from the events of its history, oldest first."""
+    """Make an execution from the events of its history, oldest first."""
     execution = Execution(name=name)
     for event in events:
         execution = _after(execution, event)
@@ -157,9 +157,9 @@ def _left(execution: Execution, details: Mapping[str, Any], at: int) -> Executio
     turn = json.loads(details["output"])["lock"]["turn"]
     claim, grant, place = (turn.get(part, {}) for part in ("claim", "grant", "place"))
     if not grant and not place:
-        # A refusal tells no more than that.
+        # A refusal has no more information.
         return execution
-    # None in a grant when the reply that named it was lost.
+    # None in a grant if the reply with the ticket was lost.
     ticket = grant.get("ticket") or place.get("ticket")
     standings = execution.standings if ticket == execution.ticket else ()
     if not grant and "leaseUntilMs" in place:
@@ -181,7 +181,7 @@ def _ended(execution: Execution, event: Mapping[str, Any], at: int) -> Execution
     details = event.get(f"e{event['type'][1:]}EventDetails", {})
     execution = replace(execution, status=status, ended_ms=at)
     if execution.held_from_ms is not None and execution.held_until_ms is None:
-        # A failing work ends the execution from inside the hold.
+        # Failing work ends the execution during the hold.
         execution = replace(execution, held_until_ms=at)
     if status != "SUCCEEDED":
         return replace(execution, error=": ".join(filter(None, (details.get("error"), details.get("cause")))))

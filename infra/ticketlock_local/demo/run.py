@@ -39,7 +39,7 @@ _LOOK_EVERY_S = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """An execution that is to be started."""
+    """An execution to start."""
 
     name: str
     entity: str
@@ -58,7 +58,7 @@ def main() -> int:
         began = time.monotonic()
         _warm_up(step_functions, outputs)
         took = time.monotonic() - began
-        console.print(f"Called the functions a first time, which is slow, in {took:.0f} s.\n")
+        console.print(f"The first calls of the functions, which are slow, took {took:.0f} s.\n")
         runs = _run(console, step_functions, outputs)
         verdict = judge(runs, _locks(emulator.endpoint, outputs["TableName"]))
     console.print(table(runs))
@@ -69,7 +69,7 @@ def main() -> int:
 
 
 def plan(runs: Mapping[str, int], work_s: Sequence[float]) -> list[Planned]:
-    """Mix the executions of all entities: the first of each, then the second of each, and so on."""
+    """Interleave the executions of all entities: the first of each, then the second of each, and so on."""
     return [
         Planned(f"{entity}-{number + 1:02}", entity, work_s[number % len(work_s)])
         for number in range(max(runs.values()))
@@ -85,7 +85,7 @@ def _warm_up(client: "SFNClient", outputs: Mapping[str, str]) -> None:
 
 
 def _run(console: Console, client: "SFNClient", outputs: Mapping[str, str]) -> list[Execution]:
-    # The console alone would not do: environment variables can make it take a pipe for a terminal.
+    # The console alone is not enough: environment variables can make it treat a pipe as a terminal.
     if not (console.is_interactive and sys.stdout.isatty()):
         return _watch(client, outputs, Lines().show)
     with Live(console=console, auto_refresh=False) as live:
@@ -95,7 +95,7 @@ def _run(console: Console, client: "SFNClient", outputs: Mapping[str, str]) -> l
 def _watch(
     client: "SFNClient", outputs: Mapping[str, str], show: Callable[[Sequence[Execution], int], None]
 ) -> list[Execution]:
-    """Start everything and look at it until it has ended."""
+    """Start everything, and show it until it has ended."""
     planned = deque(plan(_RUNS, _WORK_S))
     seen: dict[str, Execution] = {}
     deadline = time.monotonic() + _TIMEOUT_S

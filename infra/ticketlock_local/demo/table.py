@@ -1,4 +1,4 @@
-"""What the executions did, as a table."""
+"""A table of the executions."""
 
 from collections.abc import Iterable
 

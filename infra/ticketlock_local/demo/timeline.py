@@ -17,10 +17,10 @@ _CELLS_PER_TICK = 8
 
 
 class Timeline:
-    """A renderable for rich: what the executions did up to a moment.
+    """A rich renderable: the executions up to a moment.
 
     Args:
-        executions: as far as they go; grouped by entity, in the order they come in.
+        executions: the executions so far; they are grouped by entity, in the given order.
         now_ms: the right end of the running lanes, milliseconds since the epoch.
     """
 
@@ -58,7 +58,7 @@ class Timeline:
 
 
 class Lines:
-    """For pipes and logs: a line for each event, in the order in which they happened."""
+    """For pipes and logs: a line for each event, in time order."""
 
     def __init__(self) -> None:
         self._told: set[tuple[int, str]] = set()
@@ -67,8 +67,8 @@ class Lines:
         """Print what is new.
 
         Args:
-            runs: as they were seen.
-            now_ms: a moment before that: later events wait for the next call, as others may come before them.
+            runs: the executions, as they were read.
+            now_ms: a moment before they were read: later events wait for the next call, as earlier ones may come.
         """
         origin = min(run.started_ms for run in runs)
         new = {event for run in runs for event in events(run) if event[0] <= now_ms} - self._told
@@ -78,7 +78,7 @@ class Lines:
 
 
 def lane(run: Execution, origin_ms: int, end_ms: int, cell_ms: float, cells: int) -> str:
-    """Draw one execution's bar, a character for each span of time; a hold is at least one long."""
+    """Draw one execution's bar, one character for each span of time; a hold is at least one character."""
 
     def cell(at_ms: int) -> int:
         return min(cells, max(0, round((at_ms - origin_ms) / cell_ms)))
@@ -95,7 +95,7 @@ def lane(run: Execution, origin_ms: int, end_ms: int, cell_ms: float, cells: int
 
 
 def axis(seconds: float, cells: int) -> str:
-    """Draw the clock: marks at round seconds, no closer than they can be read."""
+    """Draw the clock: marks at round seconds, far enough apart to be read."""
     step = next((s for s in _SECONDS_PER_TICK if s * cells / seconds >= _CELLS_PER_TICK), _SECONDS_PER_TICK[-1])
     line = [" "] * cells
     for tick in range(0, int(seconds) + 1, step):
@@ -107,7 +107,7 @@ def axis(seconds: float, cells: int) -> str:
 
 
 def events(run: Execution) -> Sequence[tuple[int, str]]:
-    """Tell the execution's story so far: moments in milliseconds since the epoch, and what happened then."""
+    """List the execution's events so far: times in milliseconds since the epoch, and what happened."""
     told: list[tuple[int, str]] = [(run.started_ms, f"{run.name} starts")]
     if run.ticket_ms is not None and run.ticket is not None and (run.looks or run.fencing_token is None):
         told.append((run.ticket_ms, f"{run.name} waits for its turn, ticket {run.ticket}"))

@@ -1,1 +1,1 @@
-"""Engines in processes of their own: emulators that live no longer than who started them."""
+"""Engines in separate processes: emulators that end with the process that started them."""

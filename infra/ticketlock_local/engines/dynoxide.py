@@ -1,4 +1,4 @@
-"""dynoxide: a DynamoDB engine in Rust, for the tests alone. It is built from crates.io, where there is a cargo."""
+"""dynoxide: a DynamoDB engine in Rust, only for the tests. cargo, if installed, builds it from crates.io."""
 
 import os
 import shutil
@@ -14,22 +14,22 @@ from ticketlock_local.engines.emulator import free_port
 from ticketlock_local.engines.processes import end_owned, lives, start_owned, wait_until
 from ticketlock_local.errors import CargoMissing, EmulatorError
 
-# Without what this project does not use: import of exports, encryption, an MCP server.
+# Without features that this project does not use: import of exports, encryption, an MCP server.
 _CRATE = ("dynoxide-rs@3.1.0", "--locked", "--no-default-features", "--features", "http-server,native-sqlite,cli")
 _FOLDER = BUILD / "dynoxide"
 _STAMP = "built-from.txt"
 _LAUNCHER = Path(__file__).with_name("while_owned.py")
 _START_TIMEOUT_S = 30.0
-# Everything is in memory: there is nothing to write down.
+# Everything is in memory, so nothing must be saved.
 _STOP_GRACE_S = 1.0
 _PORT_ATTEMPTS = 5
 
 
 def dynoxide_program(folder: Path = _FOLDER) -> Path:
-    """Return the program, which is built once, and anew whenever the pin changes; that takes minutes.
+    """Return the program; it is built once, and again when the pin changes, which takes minutes.
 
     Args:
-        folder: of the build. It is replaced by a complete one, or stays as it is.
+        folder: the folder of the build. A complete build replaces it, or it stays unchanged.
 
     Raises:
         CargoMissing: it is not built, and there is no cargo.
@@ -60,10 +60,10 @@ def _build(cargo: str, folder: Path) -> None:
 
 @contextmanager
 def dynoxide(folder: Path = _FOLDER) -> Iterator[str]:
-    """Run an engine of its own, in memory, on the loopback interface; it lives no longer than this process.
+    """Run a separate engine in memory, on the loopback interface; it ends with this process.
 
     Args:
-        folder: of the build.
+        folder: the folder of the build.
 
     Yields:
         Its URL.
@@ -92,7 +92,7 @@ def _running(command: list[str], log: Path) -> Iterator[bool]:
     """Start it, wait until it listens or has ended, yield whether it listens, and end it."""
 
     def listens() -> bool:
-        # Said by this very process, so another's server on the port is not taken for ours.
+        # From this process's own output, so another server on the port is not taken for ours.
         return "listening on" in log.read_text(errors="replace")
 
     process = start_owned([sys.executable, "-I", str(_LAUNCHER), *command], env={"PATH": os.defpath}, log=log)

@@ -1,4 +1,4 @@
-"""One emulated cloud: a ministack of our own on the loopback interface."""
+"""One emulated cloud: a separate ministack on the loopback interface."""
 
 import atexit
 import json
@@ -19,7 +19,7 @@ from ticketlock_local.engines.ministack_venv import ministack_python
 from ticketlock_local.engines.processes import end_owned, lives, start_owned, wait_until
 from ticketlock_local.errors import EmulatorError
 
-# Nothing in it is worth saving; only a function that still runs needs this long.
+# It has nothing to save; only a function that still runs needs this long.
 STOP_GRACE_S = 2.0
 
 _LAUNCHER = Path(__file__).with_name("ministack_process.py")
@@ -32,7 +32,7 @@ _http = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class Emulator:
-    """A ministack with a private folder; it lives no longer than this process, unless detached."""
+    """A ministack with a private folder; it ends with this process, unless it is detached."""
 
     def __init__(self, *, env: Mapping[str, str] | None = None) -> None:
         """Prepare an emulator; nothing runs before `start`.
@@ -115,7 +115,7 @@ class Emulator:
             atexit.unregister(self.stop)
 
     def detach(self) -> None:
-        """Let it outlive this process; whoever wrote down `pid` and `work_folder` has to end it."""
+        """Let it outlive this process; the caller must save `pid` and `work_folder` to end it."""
         pipe = self._running().stdin
         assert pipe is not None
         pipe.write(DETACH)
@@ -129,7 +129,7 @@ class Emulator:
         return self._process
 
     def _started_on(self, python: Path, port: int) -> bool:
-        """Start on this port; False when somebody else took the port first."""
+        """Start on this port; False if another process took the port first."""
         # Health answers with this token, so another emulator that won the port is not taken for ours.
         token = secrets.token_hex(8)
         self._port = port
@@ -173,7 +173,7 @@ class Emulator:
 
 
 def health(endpoint: str) -> Mapping[str, object]:
-    """Return what an emulator says about itself; nothing when none answers there."""
+    """Return an emulator's health; empty if none answers."""
     try:
         with _http.open(f"{endpoint}/_ministack/health", timeout=2) as reply:
             answer = json.load(reply)
@@ -183,7 +183,7 @@ def health(endpoint: str) -> Mapping[str, object]:
 
 
 def free_port() -> int:
-    """Return a port of the loopback interface that nobody listens on, a moment ago."""
+    """Return a port of the loopback interface that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -1,11 +1,11 @@
-"""The emulator's process: ministack, for as long as its owner lives.
+"""The emulator's process: ministack, for as long as its owner runs.
 
 Runs as a script on the interpreter of the emulator's own environment, so it imports nothing of this project.
 Its one argument is the work folder, which also tells its command line from any other.
 
 Standard input is a pipe whose other end only the owner holds. The kernel closes that end however the owner
-dies, SIGKILL included; then this process ends itself, its functions' processes and its work folder. An owner
-that wants to be outlived writes DETACH before it closes.
+ends, SIGKILL included; then this process ends itself and its functions' processes, and deletes its work folder. To
+let it run on, an owner writes DETACH before it closes the pipe.
 """
 
 import os
@@ -20,7 +20,7 @@ _GRACE_S = 2.0
 
 
 def main(work_folder: str) -> None:
-    """Run ministack until a signal or the owner's death ends it."""
+    """Run ministack until a signal arrives or the owner ends."""
     orphaned = threading.Event()
     threading.Thread(target=_watch_owner, args=(orphaned, work_folder), daemon=True).start()
     sys.argv = ["ministack"]
@@ -40,7 +40,7 @@ def _watch_owner(orphaned: threading.Event, work_folder: str) -> None:
         return
     orphaned.set()
     os.kill(os.getpid(), signal.SIGTERM)
-    threading.Event().wait(_GRACE_S)  # normally the process is gone before this is over
+    threading.Event().wait(_GRACE_S)  # usually the process has ended before this sleep does
     _vanish(work_folder)
 
 

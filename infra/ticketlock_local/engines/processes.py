@@ -1,4 +1,4 @@
-"""Process groups that we started: who lives in them, and how they end."""
+"""Process groups that we started: their members, and how they end."""
 
 import os
 import signal
@@ -28,10 +28,10 @@ def wait_until(condition: Callable[[], bool], *, timeout_s: float) -> bool:
 def start_owned(command: Sequence[str], *, env: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
     """Start a program in the folder of its log, with a standard input whose other end only this process holds.
 
-    It leads a group of its own: Ctrl-C reaches us alone, and we can tell and end all that it starts.
+    It leads a new process group: Ctrl-C reaches only us, and we can find and end all processes that it starts.
 
     Args:
-        command: has to end when its input does, as ``while_owned.py`` makes any.
+        command: must end when its input ends, as any command under ``while_owned.py`` does.
         env: the whole environment.
         log: holds what it prints.
     """
@@ -67,7 +67,7 @@ def end_owned(process: subprocess.Popen[bytes], *, grace_s: float) -> None:
 
 
 def living_members(group: int) -> list[int]:
-    """Process ids of a process group, without the zombies: those are dead and wait to be reaped."""
+    """Process ids of a process group, without zombies, which have ended and wait to be reaped."""
     return [pid for pid, pgid, state in _process_table() if pgid == group and state not in "ZX"]
 
 
@@ -82,9 +82,9 @@ def command_line(pid: int) -> str:
 
 
 def end_group(leader: int, *, grace_s: float) -> None:
-    """End a process group: SIGTERM to its leader, SIGKILL to whatever outlives the leader or the grace.
+    """End a process group: SIGTERM to its leader, SIGKILL to processes that outlive the leader or the grace period.
 
-    The caller makes sure that the id is still this group's: an unreaped child, or a known command line.
+    The caller must make sure that the id is still this group's: an unreaped child, or a known command line.
 
     Raises:
         LocalCloudError: a process of the group survived SIGKILL.
@@ -110,7 +110,7 @@ def _process_table() -> list[tuple[int, int, str]]:
     table = []
     for entry in _PROC.iterdir():
         if entry.name.isdigit():
-            with suppress(OSError):  # it ended while we looked
+            with suppress(OSError):  # it ended meanwhile
                 # "pid (name) state ppid pgrp ...": the name may hold spaces and brackets.
                 state, _ppid, pgid = (entry / "stat").read_text().rpartition(")")[2].split()[:3]
                 table.append((int(entry.name), int(pgid), state))

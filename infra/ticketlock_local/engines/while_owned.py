@@ -1,10 +1,10 @@
-"""A command that lives no longer than whoever started it.
+"""Runs a command that ends with the process that started it.
 
-Runs as a script, so it imports nothing of this project: `while_owned.py PROGRAM ARGUMENT...`, as the leader of a
-process group of its own. It becomes the program.
+It is a script, so it imports nothing of this project: `while_owned.py PROGRAM ARGUMENT...`, as the leader of a process
+group. It becomes the program.
 
-Standard input is a pipe whose other end only the owner holds. The kernel closes that end however the owner dies,
-SIGKILL included; a child waits for that, and ends the group.
+Standard input is a pipe whose other end only the owner holds. The kernel closes that end however the owner ends,
+SIGKILL included; a child process waits for that, and ends the group.
 """
 
 import os

@@ -1,1 +1,1 @@
-"""Histories of real runs: recorded as they happen, judged against a FIFO lock with fencing tokens, drawn."""
+"""Histories of real runs: recorded, checked against a model of a FIFO lock with fencing tokens, and drawn."""

@@ -1,11 +1,10 @@
 """A FIFO lock with fencing tokens as a history shows it: the promises, each a function that names what breaks it.
 
-A history is judged from outside, as Jepsen does it: of an operation is known when it was invoked, when its answer was
-there, and what that was. What it did was done at one moment in between. One without an answer (its process was killed,
-or a reply was lost) may have been done at any time from its invocation on, or never. One that was refused was not done.
-A waiter of either kind stood in the queue all the same, until it last found itself there: from then on it may have
-left, or been granted the lock and never have heard of it. So what is named here is surely broken, however the clocks of
-requests fell.
+A history is judged from outside, as Jepsen does: of an operation we know when it was invoked, when its answer arrived,
+and the answer. It took effect at one moment in between. An operation without an answer (its process was killed, or a
+reply was lost) may have taken effect at any time after its invocation, or never. A refused one had no effect. In both
+cases the waiter was in the queue until it last found itself there; after that it may have left, or been granted the
+lock without learning it. So whatever this file names is certainly broken, whenever the requests took effect.
 """
 
 from bisect import bisect_right, insort
@@ -23,7 +22,7 @@ Outcome = Literal["applied", "refused", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A time in which a row surely stood in the queue, with a lease that ran."""
+    """A time during which a row was certainly in the queue, with a valid lease."""
 
     from_ms: int
     until_ms: int
@@ -31,20 +30,20 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acquisition:
-    """One process's asking for a lock, and what came of it; times are of one clock that all processes share.
+    """One process's acquisition of a lock, and its outcome; times are by one clock that all processes share.
 
     Attributes:
-        process, entity: who asked for what.
+        process, entity: who asked, and for what.
         outcome: whether it was granted.
         invoked_ms: when it asked.
-        looked_ms: the look that its grant rests on began after this.
-        granted_ms: when the answer was there; None while there is none.
-        ticket: the last number that it was told; None of one that was told none: if it was granted the lock, then at
-            once, with the newest number there was.
-        fencing_token: of its grant.
-        standings: when its row, with this very ticket, surely stood in the queue, as far as it was not granted before.
-        held_until_ms: the last moment at which it surely counted on the lock; None where it never did.
-        is_over: whether it surely left: it was refused, or the answer to its release is known.
+        looked_ms: the poll that its grant is based on began after this.
+        granted_ms: when the answer arrived; None if it has not.
+        ticket: the last ticket that it received; None if it received none: then a grant came at once, with the newest
+            ticket there was.
+        fencing_token: that of its grant.
+        standings: when its row with this ticket was certainly in the queue, unless it was granted the lock before.
+        held_until_ms: the last moment at which it certainly relied on the lock; None if it never did.
+        is_over: whether it has certainly left: it was refused, or the answer to its release is known.
     """
 
     process: str
@@ -66,13 +65,13 @@ class Acquisition:
         return self.process + token
 
     def excludes(self, other: "Acquisition") -> bool:
-        """Whether the two may never hold the lock together, whoever else does."""
+        """Whether the two must never hold the lock together."""
         return self.shared != other.shared or (not self.shared and self.permits == 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """One write of a counter, of the value that was found and one more.
+    """One write of a counter: the value that was read, plus one.
 
     Attributes:
         found: the value that was read.
@@ -88,7 +87,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What the processes of a run did."""
+    """The operations of a run's processes."""
 
     acquisitions: Sequence[Acquisition]
     updates: Sequence[Update] = ()
@@ -96,11 +95,11 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was found wrong.
+    """The broken promises.
 
     Attributes:
         failures: promises that were broken; each begins with the promise's name.
-        slips: turns that may have been lost, as the order allows: one for each waiter.
+        slips: waiters that may have been overtaken, once each, as the order allows.
     """
 
     failures: tuple[str, ...]
@@ -116,8 +115,8 @@ def judge(history: History, left: Mapping[str, LockState], counters: Mapping[str
     """Check everything.
 
     Args:
-        history: of all who used the locks.
-        left: each entity's lock, as it stands in the table afterwards.
+        history: that of all processes that used the locks.
+        left: each entity's lock in the table afterwards.
         counters: the values at the end of the counters that were updated, by entity.
     """
     failures: list[str] = []
@@ -133,7 +132,7 @@ def judge(history: History, left: Mapping[str, LockState], counters: Mapping[str
 
 
 def by_entity(acquisitions: Iterable[Acquisition]) -> dict[str, list[Acquisition]]:
-    """Group them, as their entities come."""
+    """Group them by entity."""
     groups: dict[str, list[Acquisition]] = {}
     for each in acquisitions:
         groups.setdefault(each.entity, []).append(each)
@@ -144,7 +143,7 @@ def by_entity(acquisitions: Iterable[Acquisition]) -> dict[str, list[Acquisition
 
 
 def exclusion(acquisitions: Iterable[Acquisition]) -> Iterator[str]:
-    """At every moment at most ``permits`` count on the lock, or any number who share it."""
+    """At every moment at most ``permits`` owners rely on the lock, or any number that share it."""
     holding: list[Acquisition] = []
     holds = [each for each in acquisitions if each.granted_ms is not None and each.held_until_ms is not None]
     for later in sorted(holds, key=_granted_ms):
@@ -167,15 +166,15 @@ def fencing(acquisitions: Iterable[Acquisition]) -> Iterator[str]:
     seen: set[int] = set()
     for grant in grants:
         if grant.after_ms > _granted_ms(grant.of) and id(grant.witness) not in seen:
-            # One is enough of all that an untimely token puts in the wrong order.
+            # A wrong token puts many grants in the wrong order; naming one is enough.
             seen.add(id(grant.witness))
             yield f"fencing: {grant.witness} was granted after {grant.of}, whose token is greater"
 
 
 def no_overtaking(acquisitions: Iterable[Acquisition]) -> Iterator[str]:
-    """A grant passes nobody whose live row stood in the queue when it looked, but those who fit in beside it.
+    """A grant overtakes no owner whose valid row was in the queue when it polled, except those that fit in beside it.
 
-    Of a row that was being written while a grant was under way, that grant may know nothing: it passes it, once.
+    A grant in progress may not see a row that is written meanwhile: it overtakes that row, once.
     """
     everybody = list(acquisitions)
     grants = _grants(everybody)
@@ -186,15 +185,15 @@ def no_overtaking(acquisitions: Iterable[Acquisition]) -> Iterator[str]:
                 passed.setdefault(grant.number, []).append(waiter)
         surely = [each.of for each in _excluding(waiter, before) if _stood(waiter, each.after_ms, each.until_ms)]
         if len(surely) > 1:
-            yield f"no overtaking: {waiter} was overtaken by {_listed(surely)}, though its row stood"
+            yield f"no overtaking: {waiter} was overtaken by {_listed(surely)}, though its row was in the queue"
     for number, waiters in sorted(passed.items()):
         grant = grants[number]
         if not _fits_in(grant, waiters, grants):
-            yield f"no overtaking: {grant.of} passed {_listed(waiters)}, who stood in the queue when it looked"
+            yield f"no overtaking: {grant.of} passed {_listed(waiters)}, in the queue when it polled"
 
 
 def nothing_left(entity: str, state: LockState, acquisitions: Iterable[Acquisition]) -> Iterator[str]:
-    """Once everybody has left, nobody holds and nobody waits; of those who may not have, leases have ended."""
+    """After all have left, there is no holder and no waiter; the leases of any that may not have left have ended."""
     if state.item is None:
         yield f"nothing left: {entity} has no lock item in the table"
         return
@@ -226,22 +225,22 @@ def no_lost_update(entity: str, updates: Iterable[Update], value: int) -> Iterat
         yield f"no lost update: the counter of {entity} is {value} after {least} updates, and {most - least} unknown"
 
 
-# What the order allows, and what it is like.
+# What the order allows, and how good it was.
 
 
 def slips(acquisitions: Iterable[Acquisition]) -> list[str]:
-    """Name those who were overtaken by a grant that may have been made when their row stood, and had looked before."""
+    """Name those overtaken by a grant that may have been made while their row was in the queue, but polled before."""
     everybody = list(acquisitions)
     found = []
     for waiter, before in _passed(everybody, _grants(everybody)):
         perhaps = [each.of for each in _excluding(waiter, before) if _may_have_stood(waiter, each)]
         if perhaps:
-            found.append(f"{waiter} was overtaken by {_listed(perhaps)}, perhaps when its row stood")
+            found.append(f"{waiter} was overtaken by {_listed(perhaps)}, perhaps while its row was in the queue")
     return found
 
 
 def overtakings(acquisitions: Iterable[Acquisition]) -> Counter[str]:
-    """Count for each process how many with a later ticket were granted the lock before; rows or none."""
+    """Count for each process how many with a later ticket were granted the lock before it, with a row or without."""
     found: Counter[str] = Counter()
     tickets: list[int] = []
     for grant in _grants(acquisitions):
@@ -255,13 +254,13 @@ def overtakings(acquisitions: Iterable[Acquisition]) -> Counter[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Grant:
-    """A granting write, as far as its moment is known.
+    """A granting write, with what is known of its moment.
 
     Attributes:
-        number: its place in the order of tokens.
+        number: its position in the order of tokens.
         after_ms: it was made after this.
         until_ms: and by then.
-        witness: whose grant, of no greater token, shows the former.
+        witness: the process whose grant, with no greater token, shows ``after_ms``.
     """
 
     number: int
@@ -279,7 +278,7 @@ def _grants(acquisitions: Iterable[Acquisition]) -> list[_Grant]:
     )
     until_ms = list(accumulate(reversed([_granted_ms(each) for each in granted]), min))[::-1]
     grants: list[_Grant] = []
-    # When the last of each kind, shared or alone, was seen to hold: whoever it excludes was granted later.
+    # When the last of each kind, shared or alone, was seen to hold: any grant that it excludes was made later.
     held: dict[bool, Acquisition] = {}
     after_ms, witness = -1, None
     for number, each in enumerate(granted):
@@ -297,9 +296,9 @@ def _grants(acquisitions: Iterable[Acquisition]) -> list[_Grant]:
 def _passed(
     everybody: Sequence[Acquisition], grants: Sequence[_Grant]
 ) -> Iterator[tuple[Acquisition, Sequence[_Grant]]]:
-    """Who has stood in the queue, whether the lock was granted to it or not, and the grants of later tickets before.
+    """Each waiter of the queue, granted or not, with the earlier grants of later tickets.
 
-    Only those that may have been made while it stood.
+    Only grants that may have been made while it was in the queue.
     """
     own = {id(grant.of): grant.number for grant in grants}
     for waiter in everybody:
@@ -314,22 +313,22 @@ def _passed(
 
 
 def _excluding(waiter: Acquisition, grants: Iterable[_Grant]) -> list[_Grant]:
-    """Those that it does not fit in beside."""
+    """The grants that exclude it."""
     return [grant for grant in grants if grant.of.excludes(waiter)]
 
 
 def _stood(waiter: Acquisition, after_ms: int, until_ms: int) -> bool:
-    """Whether its row surely stood from then to then."""
+    """Whether its row was certainly in the queue between the two times."""
     return any(standing.from_ms < after_ms and until_ms < standing.until_ms for standing in waiter.standings)
 
 
 def _may_have_stood(waiter: Acquisition, grant: _Grant) -> bool:
-    """Whether its row may have stood at the moment of the grant."""
+    """Whether its row may have been in the queue at the moment of the grant."""
     return any(each.from_ms < grant.until_ms and grant.after_ms <= each.until_ms for each in waiter.standings)
 
 
 def _fits_in(grant: _Grant, passed: Sequence[Acquisition], grants: Sequence[_Grant]) -> bool:
-    """Whether there may have been room for the grant and for all whom it passed."""
+    """Whether there may have been room for the grant and for all that it overtook."""
     if any(each.shared != grant.of.shared for each in passed):
         return False
     held = sum(

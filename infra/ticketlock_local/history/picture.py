@@ -26,7 +26,7 @@ _HEIGHTS: Mapping[Kind, int] = {"waiting": _LINE, "holding": _BAR, "work": _BAR,
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A time in a lane, milliseconds of any one clock; ``label`` is written on it where it fits."""
+    """A time span in a lane, in milliseconds of any one clock; ``label`` is written on it if it fits."""
 
     kind: Kind
     from_ms: int
@@ -36,11 +36,11 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """What one process or execution did.
+    """The lane of one process or execution.
 
     Attributes:
         note: beside its name.
-        spans: drawn one over the other.
+        spans: its time spans, drawn on top of each other.
         marks: moments at which it took a ticket.
     """
 
@@ -65,7 +65,7 @@ class Picture:
     """A drawing of what happened on some entities.
 
     Args:
-        groups: the lanes of each entity, from above.
+        groups: the lanes of each entity, from top to bottom.
         title: the headline.
         subtitle: the line under it.
     """
@@ -135,7 +135,7 @@ class Picture:
             width = max(1.0, self._x(span.until_ms) - x)
             box = self._rect(x, middle - height / 2, width, height, hue[span.kind], radius=1.5)
             if span.label:
-                # Shown under the pointer, however narrow it is.
+                # A tooltip, even for a narrow span.
                 ElementTree.SubElement(box, "title").text = _printable(span.label)
             if span.label and width >= _LABEL_WIDTH:
                 self._text(x + 4, middle + 4, span.label, size=10, fill=_CARD)
@@ -194,5 +194,5 @@ def _number(value: float) -> str:
 
 
 def _printable(text: str) -> str:
-    # Entities may have characters that XML cannot write at all.
+    # Entities may have characters that are not allowed in XML.
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)

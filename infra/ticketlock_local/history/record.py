@@ -1,4 +1,4 @@
-"""Histories as files: an event a line, which any number of processes and threads append to."""
+"""Histories as files, one event in each line; any number of processes and threads append to one."""
 
 import itertools
 import json
@@ -16,21 +16,21 @@ Kind = Literal["invoked", "stands", "looks", "holds"] | Outcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What a process knew at a moment of one of its operations.
+    """An event of one operation of a process.
 
     Attributes:
-        process, operation: whose it is; the name of the operation is no other's.
-        action, entity: what is done to what.
-        kind: ``invoked`` is first, an outcome last; between them an acquisition ``stands`` in the queue, with a ticket
-            and a lease, and ``looks`` and finds both as they were; after them it ``holds`` the lock. An operation
-            without an outcome is unknown.
-        local_ms: by the machine's clock that nobody sets.
+        process, operation: the process, and the unique name of the operation.
+        action, entity: what is done, and on which entity.
+        kind: ``invoked`` comes first, an outcome last. Between them an acquisition ``stands`` in the queue, with a
+            ticket and a lease, and ``looks`` (polls) and finds both unchanged; afterwards it ``holds`` the lock. An
+            operation without an outcome is unknown.
+        local_ms: by the machine's monotonic clock.
         wall_ms: milliseconds since the epoch.
         of: the acquisition that a release or an update belongs to.
-        shared, permits: what was asked for.
-        ticket, fencing_token: what came back.
+        shared, permits: as in the request.
+        ticket, fencing_token: as in the reply.
         until_ms: the end of a row's lease, or of the grant's, by the local clock.
-        looked_ms: before the look that a grant rests on.
+        looked_ms: before the poll that a grant is based on.
         found: the value of a counter.
         error: why it was refused, or is unknown.
     """
@@ -53,7 +53,7 @@ class Event:
     error: str | None = None
 
     def line(self) -> str:
-        """The event in a file."""
+        """The event as a line of the file."""
         return json.dumps({name: value for name, value in asdict(self).items() if value is not None}) + "\n"
 
 
@@ -61,20 +61,20 @@ class Recorder:
     """Appends one process's events to a file.
 
     Args:
-        path: a file that other recorders may append to as well.
-        process: whose events they are; no other recorder's name.
+        path: the file, to which other recorders may append as well.
+        process: the process of the events; each recorder needs a unique name.
     """
 
     def __init__(self, path: Path, process: str) -> None:
         self._path = path
-        # There from now on, for those who read.
+        # The file exists from now on, for readers.
         self._path.open("ab").close()
         self._process = process
         self._clocks = SystemClocks()
         self._numbers = itertools.count(1)
 
     def begin(self, action: Action, entity: str, **facts: Any) -> "Recording":
-        """Record the invocation of an operation; what becomes of it is told to what is returned."""
+        """Record the invocation of an operation; record its further events with the object that this returns."""
         recording = Recording(self, f"{self._process}/{next(self._numbers)}", action, entity)
         recording.tell("invoked", **facts)
         return recording
@@ -84,18 +84,18 @@ class Recorder:
         return self._clocks.read().local_ms
 
     def append(self, operation: str, action: Action, entity: str, kind: Kind, facts: dict[str, Any]) -> None:
-        """Write an event; its times are now, unless ``facts`` has an earlier ``local_ms``."""
+        """Write an event; its times are the current ones, unless ``facts`` has an earlier ``local_ms``."""
         now = self._clocks.read()
         at = {"local_ms": now.local_ms, "wall_ms": now.wall_ms}
         event = Event(process=self._process, operation=operation, action=action, entity=entity, kind=kind, **at | facts)
-        # Each line is one write at the end of the file, and there at once: a killed process loses none.
+        # Each line is one unbuffered write at the end of the file: a killed process loses none.
         with self._path.open("ab", buffering=0) as file:
             file.write(event.line().encode())
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """An operation that is being recorded.
+    """An operation in progress.
 
     Attributes:
         operation: its name.
@@ -107,7 +107,7 @@ class Recording:
     entity: str
 
     def tell(self, kind: Kind, **facts: Any) -> None:
-        """Record an event of it."""
+        """Record an event of the operation."""
         self._recorder.append(self.operation, self.action, self.entity, kind, facts)
 
 
@@ -117,7 +117,7 @@ def write(path: Path, events: Iterable[Event]) -> None:
 
 
 class Seen:
-    """What a file tells while it grows: each line is read once."""
+    """Reads a growing file: each line once."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -125,7 +125,7 @@ class Seen:
         self._events: list[Event] = []
 
     def events(self) -> list[Event]:
-        """All events until now, in the order in which they were written."""
+        """All new events, in the order in which they were written."""
         with self._path.open("rb") as file:
             file.seek(self._read)
             for line in file:
@@ -146,7 +146,7 @@ def operations(events: Iterable[Event]) -> list[list[Event]]:
 
 
 def history(events: Iterable[Event]) -> History:
-    """Put the events together: operations, with what is surely known of each."""
+    """Combine the events to operations, with what is certainly known of each."""
     acquiring: list[list[Event]] = []
     updating: list[list[Event]] = []
     belonging: dict[str, list[list[Event]]] = {}
@@ -164,7 +164,7 @@ def history(events: Iterable[Event]) -> History:
 
 
 def outcome(told: Sequence[Event]) -> Outcome:
-    """What became of the operation of these events."""
+    """The outcome of the operation of these events."""
     for event in told:
         if event.kind == "applied" or event.kind == "refused":
             return event.kind
@@ -176,7 +176,7 @@ def _acquisition(told: Sequence[Event], belonging: Sequence[Sequence[Event]]) ->
     answer = next((event for event in told if event.kind == "applied"), None)
     ticket = next((event.ticket for event in reversed(told) if event.ticket is not None), None)
     updates = [each[0] for each in belonging if each[0].action == "update" and outcome(each) == "applied"]
-    # Whoever writes acts as a holder, whether it has asked itself or not.
+    # A process that writes relies on the lock, whether or not it has checked that it holds it.
     held = [event.local_ms for event in told if event.kind == "holds"] + [sent.local_ms for sent in updates]
     releases = [outcome(each) for each in belonging if each[0].action == "release"]
     return Acquisition(
@@ -197,14 +197,14 @@ def _acquisition(told: Sequence[Event], belonging: Sequence[Sequence[Event]]) ->
 
 
 def _standings(told: Sequence[Event], ticket: int | None) -> tuple[Standing, ...]:
-    # Under another ticket it stood elsewhere.
+    # With another ticket it had another position.
     stood = [event for event in told if event.kind == "stands" and event.ticket == ticket]
     last_ms = max((event.local_ms for event in told if event.kind in ("stands", "looks")), default=0)
     standings = []
     for event in stood:
         until_ms = event.until_ms or event.local_ms
         if outcome(told) != "applied":
-            # After its last look it may have left, or been granted the lock and not have heard of it.
+            # After its last poll it may have left, or been granted the lock without learning it.
             until_ms = min(until_ms, last_ms)
         standings.append(Standing(event.local_ms, until_ms))
     return tuple(standings)

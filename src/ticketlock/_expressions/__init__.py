@@ -1,1 +1,1 @@
-"""DynamoDB's expressions evaluated here: conditions, projections and updates, on items that a program has at hand."""
+"""Evaluates DynamoDB's conditions, projections and updates on items in memory."""

@@ -24,7 +24,7 @@ class Changes(Operands):
     """Reads an update."""
 
     def update(self) -> Update:
-        """The update that begins there."""
+        """Parse the update that begins here."""
         assignments: list[tuple[Path, Source]] = []
         removals: list[Path] = []
         counted: dict[str, list[tuple[Path, Value]]] = {"ADD": [], "DELETE": []}
@@ -74,7 +74,7 @@ class Changes(Operands):
         return self.bracketed(self._bare_source)
 
     def _bare_source(self, functions: frozenset[str] = UPDATE_FUNCTIONS) -> Source:
-        """A source without parentheses. Defaults of defaults are read without recursion: 4 KB hold 240 of them."""
+        """Parse a source without parentheses. Nested defaults are read without recursion: 4 KB hold 240 of them."""
         paths: list[Path] = []
         while self.is_call():
             name = self.called(functions)

@@ -46,7 +46,7 @@ _BEGINNINGS = frozenset({"S", "B"})
 
 @dataclass
 class _Group:
-    """The conditions between two parentheses so far: those joined by AND, in those joined by OR."""
+    """The conditions read so far between two parentheses: lists joined by AND, within a list joined by OR."""
 
     negative: bool = False
     either: list[list[Condition]] = field(default_factory=lambda: [[]])
@@ -62,10 +62,10 @@ def _negated(condition: Condition) -> Condition:
 
 
 class Conditions(Operands):
-    """Reads a condition: without recursion, since one of 4 KB may be nested deeper than Python's stack."""
+    """Parses a condition without recursion, since 4 KB may be nested deeper than Python's stack."""
 
     def condition(self) -> Condition:
-        """The condition that begins there."""
+        """Parse the condition that begins here."""
         outer: list[_Group] = []
         group = _Group()
         while True:
@@ -96,7 +96,7 @@ class Conditions(Operands):
                 return group.whole()
 
     def _is_operand(self) -> bool:
-        """Whether the parenthesis that is opened there has an operand in it, and no condition."""
+        """Whether the parenthesis that opens here contains an operand, not a condition."""
         return self.tokens[min(self.closings[self.at] + 1, len(self.tokens) - 1)].upper() in _BEHIND_AN_OPERAND
 
     def _predicate(self) -> Condition:

@@ -1,4 +1,4 @@
-"""What an expression wants of the values that a request gives with it, before any item is looked at."""
+"""What an expression demands of the request's values, checked before any item is read."""
 
 import base64
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ _LONG_NAMES = {"S": "STRING", "N": "NUMBER", "B": "BINARY", "BOOL": "BOOLEAN", "
 
 @dataclass(frozen=True, slots=True)
 class OfTypes:
-    """A value is of one of these types.
+    """A value must have one of these types.
 
     Attributes:
-        where: whose operand it is, as messages have it.
-        in_full: whether they have the type's name in full.
+        where: whose operand it is, in the words of messages.
+        in_full: whether messages have the type's full name.
     """
 
     value: str
@@ -27,7 +27,7 @@ class OfTypes:
     in_full: bool = False
 
     def complaint(self, values: Mapping[str, Value]) -> str | None:
-        """What is wrong; None for nothing."""
+        """What is wrong, or None."""
         (kind,) = values[self.value]
         if kind in self.kinds:
             return None
@@ -37,12 +37,12 @@ class OfTypes:
 
 @dataclass(frozen=True, slots=True)
 class NamesType:
-    """A value is the name of a type."""
+    """A value must be the name of a type."""
 
     value: str
 
     def complaint(self, values: Mapping[str, Value]) -> str | None:
-        """What is wrong; None for nothing."""
+        """What is wrong, or None."""
         ((kind, name),) = values[self.value].items()
         if kind == "S" and name not in TYPES:
             return f"Invalid attribute type name found; type: {name}, valid types: {{{','.join(TYPES)}}}"
@@ -51,13 +51,13 @@ class NamesType:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Two values are of one type, the second not below the first."""
+    """Two values must have one type, and the second must not be below the first."""
 
     low: str
     high: str
 
     def complaint(self, values: Mapping[str, Value]) -> str | None:
-        """What is wrong; None for nothing."""
+        """What is wrong, or None."""
         low, high = values[self.low], values[self.high]
         if low.keys() != high.keys():
             why = "same data type for lower and upper bounds"

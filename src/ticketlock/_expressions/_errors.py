@@ -1,12 +1,12 @@
-"""What can be wrong: the request, or the item that it meets. The texts are DynamoDB's own where they are known."""
+"""Errors of a request, and of the item that it is applied to. The texts are DynamoDB's own if they are known."""
 
 
 class ExpressionInvalid(ValueError):
-    """The request is wrong, whatever the item: DynamoDB's ValidationException.
+    """The request is invalid for any item: DynamoDB's ValidationException.
 
     Attributes:
         message: what is wrong.
-        where: of an item's content, the attribute, and the members and elements in it; empty where it is no item's.
+        where: the attribute of an item, and the members and elements in it; empty if the error is not in an item.
     """
 
     def __init__(self, message: str, where: tuple[str | int, ...] = ()) -> None:
@@ -15,14 +15,14 @@ class ExpressionInvalid(ValueError):
         self.where = where
 
     def within(self, step: str | int) -> "ExpressionInvalid":
-        """The same, of something in this attribute, member or element."""
+        """The same error, located in this attribute, member or element."""
         return ExpressionInvalid(self.message, (step, *self.where))
 
 
 class ItemInvalid(ValueError):
-    """An item is none that DynamoDB stores, or an update does not fit it.
+    """DynamoDB would not store the item, or an update does not fit it.
 
-    An error of its own, or the reason of a cancelled transaction.
+    DynamoDB reports it as an error, or as the reason of a cancelled transaction.
 
     Attributes:
         message: what does not fit.
@@ -34,11 +34,11 @@ class ItemInvalid(ValueError):
 
 
 class ItemTooBig(ItemInvalid):
-    """An item has more bytes than DynamoDB takes.
+    """An item has more bytes than DynamoDB accepts.
 
     Attributes:
-        size_bytes: what it has.
-        most_bytes: what DynamoDB takes.
+        size_bytes: the item's size.
+        most_bytes: what DynamoDB accepts.
     """
 
     def __init__(self, message: str, *, size_bytes: int, most_bytes: int) -> None:

@@ -1,4 +1,4 @@
-"""The expressions of one request, with what its placeholders stand for: conditions and projections."""
+"""The expressions of one request, with the values of its placeholders: conditions and projections."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -45,21 +45,21 @@ _MAX_PLACEHOLDER_BYTES = 255
 
 
 class Expressions:
-    """What a request says in expressions.
+    """The expressions of a request.
 
     Args:
-        parameters: the request's, by the names that DynamoDB's API has for them; those that are no expressions and no
-            placeholders are not looked at.
+        parameters: the request's parameters, by their names in DynamoDB's API. Those that are neither expressions nor
+            placeholders are ignored.
 
     Attributes:
-        update: of an UpdateItem with one.
-        key_condition: of a Query.
-        looks_at: the attributes, at the top of an item, that the condition and the update name; each once, sorted.
-        touches: those that the update changes, each once.
-        filters_by: those that the filter names, each once, sorted.
+        update: the update of an UpdateItem, or None.
+        key_condition: the key condition of a Query, or None.
+        looks_at: the top-level attributes that the condition and the update name; each once, sorted.
+        touches: the top-level attributes that the update changes, each once.
+        filters_by: the top-level attributes that the filter names, each once, sorted.
 
     Raises:
-        ExpressionInvalid: an expression is wrong, a placeholder stands for nothing, or nothing uses it.
+        ExpressionInvalid: an expression is invalid, or a placeholder is undefined or unused.
     """
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
@@ -79,11 +79,11 @@ class Expressions:
         self.looks_at, self.touches, self.filters_by = plan.looks_at, plan.touches, plan.filters_by
 
     def value(self, value: Value) -> Found:
-        """What a ``:value`` stands for."""
+        """The value of a ``:value`` placeholder."""
         return self._values[value.name]
 
     def found(self, operand: Operand, item: Item | None) -> Found | None:
-        """The value of an operand; None where there is no such attribute, or it has no size."""
+        """The value of an operand; None if there is no such attribute, or it has no size."""
         if isinstance(operand, Value):
             return self._values[operand.name]
         if isinstance(operand, Path):
@@ -91,15 +91,15 @@ class Expressions:
         return _size(self.found(operand.operand, item))
 
     def condition_holds(self, item: Item | None) -> bool:
-        """Whether a write may take place on the item that stands there."""
+        """Whether the condition of a write holds for the stored item."""
         return self._plan.condition is None or self.holds(self._plan.condition, item)
 
     def shows(self, item: Item) -> bool:
-        """Whether a Query or a Scan, having read the item, hands it out."""
+        """Whether a Query or a Scan that has read the item returns it."""
         return self._plan.filter is None or self.holds(self._plan.filter, item)
 
     def holds(self, condition: Condition, item: Item | None) -> bool:
-        """Whether a condition is true of an item."""
+        """Whether a condition holds for an item."""
         match condition:
             case Every(conditions):
                 return all(self.holds(each, item) for each in conditions)
@@ -126,13 +126,13 @@ class Expressions:
                 return _contains(self.found(whole, item), self.found(part, item))
 
     def projected(self, item: Item) -> Item:
-        """A copy of what a read hands out of an item."""
+        """A copy of what a read returns of an item."""
         projection = self._plan.projection
         return copy_of_item(item if projection is None else members_shown(item, projection))
 
 
 def _compares(operator: str, one: Found | None, other: Found | None) -> bool:
-    # An attribute that is not there equals nothing, not even another one that is not there.
+    # A missing attribute equals nothing, not even another missing attribute.
     equal = one is not None and one == other
     if operator in ("=", "<>"):
         return equal == (operator == "=")

@@ -1,4 +1,4 @@
-"""Numbers as DynamoDB has them: 38 digits, exactly.
+"""DynamoDB's numbers: 38 digits, exact.
 
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.NamingRulesDataTypes.html#HowItWorks.DataTypes.Number
 """
@@ -12,7 +12,7 @@ from ticketlock._expressions._errors import ExpressionInvalid, ItemInvalid
 
 WRONG_TYPE = "An operand in the update expression has an incorrect data type"
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-# 38 digits, 1E-130 to 9.99E+125. Whatever these digits cannot hold is an error, and never rounded.
+# 38 digits, 1E-130 to 9.99E+125. A number that does not fit is an error; nothing is rounded.
 _EXACT = Context(prec=38, Emin=-130, Emax=125, traps=[Inexact, InvalidOperation, Overflow, Subnormal])
 
 
@@ -32,7 +32,7 @@ def canonical_number(text: str) -> str:
 
 
 def total(left: dict[str, Any], right: dict[str, Any], *, negative: bool) -> dict[str, Any]:
-    """The sum or the difference of two numbers, exactly.
+    """The exact sum or difference of two numbers.
 
     Raises:
         ItemInvalid: one is not a number, or the result does not fit.
@@ -48,7 +48,7 @@ def total(left: dict[str, Any], right: dict[str, Any], *, negative: bool) -> dic
 
 @lru_cache(maxsize=4_096)
 def number_bytes(text: str) -> int:
-    """The size of a number that is written as DynamoDB writes it.
+    """The size of a number in DynamoDB's notation.
 
     The documentation says about one byte for two significant digits, and one more. Public measurements at the limit of
     400 KB (``dynamodb-conformance``) found pairs that begin at the decimal point, and a byte for a minus. Where a pair

@@ -1,4 +1,4 @@
-"""What conditions, updates and projections are made of: paths, values, and the calls of functions.
+"""Parses the parts of conditions, updates and projections: paths, values and function calls.
 
 path = name { "." name | "[" number "]" }
 """
@@ -25,10 +25,10 @@ T = TypeVar("T")
 
 
 class Operands(Tokens):
-    """Reads operands, and notes what they ask of the request.
+    """Parses operands, and notes what they demand of the request.
 
     Attributes:
-        demands, distinct: as ``Parsed`` has them.
+        demands, distinct: as in ``Parsed``.
     """
 
     def __init__(self, kind: Kind, text: str) -> None:
@@ -37,14 +37,14 @@ class Operands(Tokens):
         self.distinct: list[tuple[str, Path, tuple[Path, ...]]] = []
 
     def listed(self, one: Callable[[], T]) -> list[T]:
-        """What stands there between commas."""
+        """Parse a list separated by commas."""
         found = [one()]
         while self.took(","):
             found.append(one())
         return found
 
     def bracketed(self, one: Callable[[], T]) -> T:
-        """What stands there, in a pair of parentheses or in none."""
+        """Parse something that may be in a pair of parentheses."""
         opening = self.at
         if not self.took("("):
             return one()
@@ -96,11 +96,11 @@ class Operands(Tokens):
     # Calls.
 
     def is_call(self) -> bool:
-        """Whether a function's name stands there."""
+        """Whether a function's name comes next."""
         return self.next[:1].isalpha() and self.tokens[self.at + 1] == "("
 
     def called(self, allowed: Iterable[str]) -> str:
-        """The name of the function that is called there, which is one of these."""
+        """Parse the name of a function, which must be one of these."""
         name = self.next
         if name not in _FUNCTIONS:
             raise self.wrong(f"Invalid function name; function: {name}")
@@ -111,7 +111,7 @@ class Operands(Tokens):
         return name
 
     def misplaced(self, name: str) -> ExpressionInvalid:
-        """There is such a function, and it has no place here."""
+        """The function exists, but is not allowed here."""
         if self.kind == "UpdateExpression" and name not in UPDATE_FUNCTIONS:
             return self.wrong(f"The function is not allowed in an update expression; function: {name}")
         if self.kind != "UpdateExpression" and name in UPDATE_FUNCTIONS:
@@ -119,7 +119,7 @@ class Operands(Tokens):
         return self.wrong(f"The function is not allowed to be used this way in an expression; function: {name}")
 
     def arguments(self, function: str, one: Callable[[], T], count: int) -> list[T]:
-        """As many as the function takes, with the parenthesis behind them."""
+        """Parse as many operands as the function takes, and the closing parenthesis."""
         found = self.listed(one)
         self.must(")")
         if len(found) != count:
@@ -127,23 +127,23 @@ class Operands(Tokens):
         return found
 
     def wrong_count(self, function: str, count: int) -> ExpressionInvalid:
-        """The function takes more operands, or fewer."""
+        """The function takes another number of operands."""
         return self.wrong(
             "Incorrect number of operands for operator or function; "
             f"operator or function: {function}, number of operands: {count}"
         )
 
     def needs_path(self, function: str) -> ExpressionInvalid:
-        """The function takes an attribute and was given something else."""
+        """The function takes an attribute, and was given something else."""
         return self.wrong(f"Operator or function requires a document path; operator or function: {function}")
 
     def demand_types(self, operand: object, kinds: frozenset[str], operator: str) -> None:
-        """A value among the operands is of one of these types."""
+        """Demand that a value among the operands has one of these types."""
         if isinstance(operand, Value):
             self.demands.append(OfTypes(operand.name, kinds, f"operator or function: {operator}"))
 
     def demand_distinct(self, operator: str, first: object, rest: Iterable[object]) -> None:
-        """The first operand, where it is an attribute, is none of the others."""
+        """Demand that the first operand, if it is an attribute, differs from the others."""
         others = tuple(other for other in rest if isinstance(other, Path))
         if isinstance(first, Path) and others:
             self.distinct.append((operator, first, others))

@@ -11,10 +11,10 @@ from ticketlock._expressions._tree import Condition, Parsed, Path, Update
 
 @lru_cache(maxsize=1_024)
 def parse(kind: Kind, text: str) -> Parsed:
-    """The tree of an expression.
+    """Parse an expression to its tree.
 
     Raises:
-        ExpressionInvalid: it is none.
+        ExpressionInvalid: it cannot be parsed.
     """
     reader: Operands
     tree: Condition | Update | tuple[Path, ...]

@@ -1,4 +1,4 @@
-"""Ways into an item, and whether several of them are in each other's way."""
+"""Document paths, and whether several of them overlap or conflict."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -9,11 +9,11 @@ from ticketlock._expressions._values import Item, Value
 
 Step = str | int
 Steps = tuple[Step, ...]
-"""Names of attributes and of members of maps, numbers of elements of lists."""
+"""The steps of a path: names of attributes and of members of maps, indexes of elements of lists."""
 
 
 def value_at(item: Item | None, steps: Iterable[Step]) -> Value | None:
-    """The value at the end of a path; None where it leads nowhere."""
+    """The value at the end of a path; None if there is none."""
     value: Value = {"M": item if item is not None else {}}
     for step in steps:
         if isinstance(step, str):
@@ -30,13 +30,13 @@ def value_at(item: Item | None, steps: Iterable[Step]) -> Value | None:
 
 
 def written(steps: Steps) -> str:
-    """A path as messages have it."""
+    """A path as messages show it."""
     return f"[{', '.join(step if isinstance(step, str) else f'[{step}]' for step in steps)}]"
 
 
 @dataclass(slots=True)
 class Branch:
-    """The paths that begin alike: where they go on, and the first of them."""
+    """Paths with the same beginning: how they continue, and the first of them."""
 
     first: int = 0
     ends: bool = False
@@ -45,10 +45,10 @@ class Branch:
 
 @lru_cache(maxsize=1_024)
 def branched(kind: str, paths: tuple[Steps, ...]) -> Branch:
-    """All paths as one tree, which is not to be changed.
+    """All paths as one tree, which must not be changed.
 
     Raises:
-        ExpressionInvalid: two overlap, or take one value for a map and for a list.
+        ExpressionInvalid: two paths overlap, or use one value as a map and as a list.
     """
     root = Branch()
     for number, steps in enumerate(paths):
@@ -75,9 +75,9 @@ def _clash(kind: str, how: str, one: Steps, other: Steps) -> ExpressionInvalid:
 
 
 def shown(value: Value, branch: Branch) -> Value | None:
-    """What is at the ends of the branch, in maps and lists as it stands there; None for nothing.
+    """The values at the ends of the branch, in their maps and lists; None if there are none.
 
-    The elements of a list stand together, in its order.
+    The selected elements of a list are kept in its order.
     """
     if branch.ends:
         return value
@@ -94,7 +94,7 @@ def shown(value: Value, branch: Branch) -> Value | None:
 
 
 def members_shown(members: Item, branch: Branch) -> Item:
-    """The same of an item or of a map's members."""
+    """The same for an item or the members of a map."""
     found: Item = {}
     for step, further in branch.further.items():
         if isinstance(step, str) and step in members:

@@ -1,4 +1,4 @@
-"""What the expressions of a request say, whatever its values: found out once for each text, as most are sent often."""
+"""The parsed expressions of a request, without its values: cached by text, since most are sent often."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from ticketlock._expressions._tokens import Kind
 from ticketlock._expressions._tree import Condition, Parsed, Path, Update, paths_in
 
 Check = str | tuple[str, Demand]
-"""What is wrong; or what an expression, which the first of the pair names, wants of the values."""
+"""What is wrong; or an expression's name, with what it demands of the values."""
 
 _PLACEHOLDERS = {"Names": re.compile(r"#\w+", re.ASCII), "Values": re.compile(r":\w+", re.ASCII)}
 _LOOK_AT: tuple[Kind, ...] = ("ConditionExpression", "UpdateExpression")
@@ -22,17 +22,17 @@ _LOOK_AT: tuple[Kind, ...] = ("ConditionExpression", "UpdateExpression")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The expressions of a request, with the names of attributes in the place of ``#names``.
+    """The expressions of a request, with ``#names`` replaced by the names of attributes.
 
     Attributes:
-        checks: in the order in which DynamoDB makes them; where something is wrong whatever the values, it is the last,
-            and there is nothing else.
-        condition, filter, key_condition: its conditions; None for none.
-        update: its update; None for none.
-        projection: the paths of its projection; None for none.
-        looks_at: the attributes, at the top of an item, that its condition and its update name; each once, sorted.
-        touches: those that its update changes, each once.
-        filters_by: those that its filter names, each once, sorted.
+        checks: in DynamoDB's order. If something is wrong for any values, it is the last check, and all other
+            attributes are empty.
+        condition, filter, key_condition: its conditions, or None.
+        update: its update, or None.
+        projection: the paths of its projection, or None.
+        looks_at: the top-level attributes that its condition and its update name; each once, sorted.
+        touches: the top-level attributes that its update changes, each once.
+        filters_by: the top-level attributes that its filter names, each once, sorted.
     """
 
     checks: tuple[Check, ...]
@@ -48,12 +48,12 @@ class Plan:
 
 @lru_cache(maxsize=1_024)
 def planned(texts: tuple[tuple[Kind, str], ...], names: tuple[tuple[str, str], ...], values: frozenset[str]) -> Plan:
-    """The plan of a request.
+    """Make the plan of a request.
 
     Args:
         texts: its expressions.
-        names: what its ``#names`` stand for.
-        values: its ``:values``, without what they stand for.
+        names: the attribute names of its ``#names``.
+        values: the names of its ``:values``.
 
     Raises:
         ExpressionInvalid: an expression cannot be parsed.
@@ -123,7 +123,7 @@ def _indistinct(parsed: Parsed, names: Mapping[str, str]) -> Iterator[str]:
 def _unused(which: str, idle: Iterable[str]) -> Iterator[str]:
     keys = sorted(idle)
     for key in keys:
-        # What an expression uses is a placeholder: the others may be none at all.
+        # A used key is known to be a valid placeholder; an unused one may not be.
         if not _PLACEHOLDERS[which].fullmatch(key):
             yield f'ExpressionAttribute{which} contains invalid key: Syntax error; key: "{key}"'
     if keys:
@@ -131,7 +131,7 @@ def _unused(which: str, idle: Iterable[str]) -> Iterator[str]:
 
 
 def _named(tree: Any, names: Mapping[str, str]) -> Any:
-    """A tree, or several, with the names of attributes in its paths."""
+    """A tree, or several, with attribute names in its paths."""
     if not names:
         return tree
     if isinstance(tree, Path):

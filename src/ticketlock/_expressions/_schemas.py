@@ -1,4 +1,4 @@
-"""What a table and its indexes ask of an item, so that a write that is accepted here is not refused for its contents.
+"""What a table and its indexes demand of an item: a write accepted here is not refused for its contents.
 
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
 """
@@ -30,9 +30,9 @@ class KeyAttribute:
 
     Attributes:
         name: the attribute's.
-        kind: ``"S"``, ``"N"`` or ``"B"``.
+        kind: its type, ``"S"``, ``"N"`` or ``"B"``.
         role: ``"HASH"`` or ``"RANGE"``.
-        index: whose key it is; None for the table's own.
+        index: the index that it is a key of; None for the table.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Index:
         keys: its partition key and, where there is one, its sort key.
         is_local: whether its entries share the table's 400 KB an item.
         key_names: its keys, and the table's.
-        projected: the attributes that it has beside them; None for all.
+        projected: the other attributes that it has; None for all.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Index:
     projected: frozenset[str] | None
 
     def entry_of(self, item: Item) -> Item:
-        """What of an item is in the index."""
+        """The part of an item that is in the index."""
         if not self.key_names <= item.keys():
             return {}
         if self.projected is None:
@@ -132,17 +132,17 @@ def _index(
 
 
 def check_item(item: Item, schema: Schema, most_bytes: int = MAX_ITEM_BYTES) -> None:
-    """Check that DynamoDB will take an item.
+    """Check that DynamoDB will accept an item.
 
     Args:
         item: in its canonical form.
-        schema: of the table that it is for.
-        most_bytes: less than DynamoDB's 400 KB, where something will still be added to it.
+        schema: the schema of its table.
+        most_bytes: less than DynamoDB's 400 KB if something will still be added to the item.
 
     Raises:
         ItemInvalid: an attribute is missing, of the wrong type, empty, too long or too deep; it names the attribute,
             what it has, and what is allowed.
-        ItemTooBig: all of it is too big.
+        ItemTooBig: the item as a whole is too big.
     """
     for key in schema.keys:
         check_key(item, key, schema.table)
@@ -157,7 +157,7 @@ def check_item(item: Item, schema: Schema, most_bytes: int = MAX_ITEM_BYTES) -> 
 
 
 def check_key(item: Item, key: KeyAttribute, table: str) -> None:
-    """Check that DynamoDB will take an attribute of a table's key.
+    """Check that DynamoDB will accept an attribute of a table's key.
 
     Raises:
         ItemInvalid: it is missing, of the wrong type, empty or too long.
@@ -224,13 +224,13 @@ def _check_size(item: Item, schema: Schema, most_bytes: int) -> None:
 
 
 def size_of_update(written: Item, removed: int) -> int:
-    """What an UpdateItem is measured by beside the item that it makes, which has the same limit of 400 KB.
+    """The size of an UpdateItem itself, which has the same limit of 400 KB as the item that it makes.
 
-    Not documented: public measurements (``dynamodb-conformance``) found that the attributes that it writes count, with
-    19 bytes for each, 2 for each that it removes, and 3. PutItem and TransactWriteItems measure the item alone.
+    Not documented: public measurements (``dynamodb-conformance``) found that it is the size of the attributes written,
+    19 bytes for each of them, 2 for each attribute removed, and 3. PutItem and TransactWriteItems measure only items.
 
     Args:
-        written: the attributes that SET or ADD write, whole.
-        removed: how many attributes REMOVE takes away.
+        written: the whole attributes that SET or ADD write.
+        removed: how many attributes REMOVE removes.
     """
     return 3 + size_of(written) + 19 * len(written) + 2 * removed

@@ -1,4 +1,4 @@
-"""The tokens of an expression, and the errors about them."""
+"""The tokens of an expression, and the errors in them."""
 
 import re
 from functools import cached_property
@@ -9,7 +9,7 @@ from ticketlock._expressions._errors import ExpressionInvalid
 Kind = Literal[
     "ConditionExpression", "FilterExpression", "KeyConditionExpression", "ProjectionExpression", "UpdateExpression"
 ]
-"""The parameter that an expression is."""
+"""The request's parameter that holds the expression."""
 
 END = ""
 MAX_EXPRESSION_BYTES = 4_096
@@ -24,12 +24,12 @@ class Tokens:
     """An expression, token by token.
 
     Attributes:
-        kind: the parameter that it is.
-        tokens: all of them, and the end.
-        at: which one is next.
+        kind: the request's parameter that holds it.
+        tokens: all tokens, and an empty one at the end.
+        at: the index of the next one.
 
     Raises:
-        ExpressionInvalid: it is empty or too long, or has something in it that is no token.
+        ExpressionInvalid: it is empty or too long, or contains something that is not a token.
     """
 
     def __init__(self, kind: Kind, text: str) -> None:
@@ -62,13 +62,13 @@ class Tokens:
         return self.tokens[self.at]
 
     def took(self, token: str) -> bool:
-        """Whether the next token is this one, which is then taken."""
+        """Take the next token if it is this one; return whether it was."""
         taken = self.next == token
         self.at += taken
         return taken
 
     def took_word(self, word: str) -> bool:
-        """The same of a word, in upper or lower case."""
+        """The same for a word, in upper or lower case."""
         return self.took(self.next if self.next.upper() == word else word)
 
     def must(self, token: str) -> None:
@@ -78,7 +78,7 @@ class Tokens:
 
     @cached_property
     def closings(self) -> dict[int, int]:
-        """Where each parenthesis is closed, by where it is opened; the end where it is not."""
+        """The index of each closing parenthesis by that of its opening one; the end if it is not closed."""
         found, opened = {}, []
         for position, token in enumerate(self.tokens):
             if token == "(":
@@ -88,25 +88,25 @@ class Tokens:
         return {**dict.fromkeys(opened, len(self.tokens) - 1), **found}
 
     def is_doubled(self, opening: int) -> bool:
-        """Whether the parenthesis opened there has nothing in it but another pair."""
+        """Whether the parenthesis that opens here contains only another pair."""
         within = opening + 1
         return within in self.closings and self.closings[within] + 1 == self.closings[opening]
 
     def note_operator(self) -> None:
-        """Count one more operator or function."""
+        """Count an operator or function."""
         self._operators += 1
         if self._operators > MAX_OPERATORS:
             raise self.wrong(f"The expression contains too many operators; operator count: {self._operators}")
 
     def wrong(self, why: str) -> ExpressionInvalid:
-        """A mistake in the expression."""
+        """The error for a mistake in the expression."""
         return ExpressionInvalid(f"Invalid {self.kind}: {why}")
 
     def unexpected(self) -> ExpressionInvalid:
-        """The next token does not belong there."""
+        """The error for a token that does not belong here."""
         near = " ".join(self.tokens[max(0, self.at - 1) : self.at + 2]).strip()
         return self.wrong(f'Syntax error; token: "{self.next or "<EOF>"}", near: "{near}"')
 
     def redundant(self) -> ExpressionInvalid:
-        """A pair of parentheses is one too many."""
+        """The error for redundant parentheses."""
         return self.wrong("The expression has redundant parentheses;")

@@ -1,4 +1,4 @@
-"""Expressions as trees: what the parsers make, and what conditions, projections and updates are evaluated from.
+"""Expressions as trees: the parsers build them; conditions, projections and updates are evaluated on them.
 
 Placeholders stay as they are written (``#name``, ``:value``): one tree serves all requests with the same text.
 """
@@ -12,7 +12,7 @@ from ticketlock._expressions._demands import Demand
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A way into an item: names or ``#names`` of attributes and members of maps, numbers of elements of lists."""
+    """A document path: names or ``#names`` of attributes and members of maps, indexes of elements of lists."""
 
     steps: tuple[str | int, ...]
 
@@ -36,7 +36,7 @@ Operand = Path | Value | Size
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """Whether there is an attribute; with ``wanted`` false, whether there is none."""
+    """Whether an attribute exists; with ``wanted`` false, whether it does not."""
 
     path: Path
     wanted: bool
@@ -44,7 +44,7 @@ class Exists:
 
 @dataclass(frozen=True, slots=True)
 class OfType:
-    """Whether an attribute is of a type, which a value names."""
+    """Whether an attribute has the type that a value names."""
 
     path: Path
     kind: Value
@@ -52,7 +52,7 @@ class OfType:
 
 @dataclass(frozen=True, slots=True)
 class BeginsWith:
-    """Whether a string or some bytes begin with others."""
+    """Whether a string, or bytes, begin with others."""
 
     whole: Operand
     beginning: Operand
@@ -60,7 +60,7 @@ class BeginsWith:
 
 @dataclass(frozen=True, slots=True)
 class Contains:
-    """Whether something is in a string, in bytes, in a set or in a list."""
+    """Whether a string, bytes, a set or a list contains something."""
 
     whole: Operand
     part: Operand
@@ -86,7 +86,7 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """Whether an operand equals one of others: ``IN``."""
+    """Whether an operand equals one of several others: ``IN``."""
 
     operand: Operand
     choices: tuple[Operand, ...]
@@ -101,14 +101,14 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """All of several conditions."""
+    """Whether all of several conditions hold."""
 
     conditions: tuple["Condition", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Either:
-    """At least one of several conditions."""
+    """Whether at least one of several conditions holds."""
 
     conditions: tuple["Condition", ...]
 
@@ -118,7 +118,7 @@ Condition = Exists | OfType | BeginsWith | Contains | Comparison | Between | One
 
 @dataclass(frozen=True, slots=True)
 class IfNotExists:
-    """An attribute where there is one, else another operand."""
+    """An attribute if it exists, else another operand."""
 
     path: Path
     otherwise: "Source"
@@ -146,7 +146,7 @@ Source = Path | Value | IfNotExists | Append | Sum
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What SET assigns, REMOVE takes away, ADD adds, and DELETE takes out of sets."""
+    """What SET assigns, REMOVE removes, ADD adds, and DELETE removes from sets."""
 
     assignments: tuple[tuple[Path, Source], ...] = ()
     removals: tuple[Path, ...] = ()
@@ -155,7 +155,7 @@ class Update:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """Every path that it changes."""
+        """All paths that it changes."""
         assigned = (path for path, _ in self.assignments)
         counted = (path for path, _ in (*self.additions, *self.deletions))
         return (*assigned, *self.removals, *counted)
@@ -169,8 +169,8 @@ class Parsed:
         kind: the parameter's name, for messages.
         tree: the condition, the update, or the paths of a projection.
         names, values: the ``#names`` and the ``:values`` that it uses.
-        demands: what it wants of the values.
-        distinct: operators with the paths of their first operands, and the paths that must be others.
+        demands: what it demands of the values.
+        distinct: operators, each with the path of its first operand and the paths that must differ from it.
     """
 
     kind: str
@@ -182,7 +182,7 @@ class Parsed:
 
 
 def paths_in(tree: Any) -> Iterator[Path]:
-    """Every path in a condition, an update, or a part of one."""
+    """All paths in a condition, an update, or a part of one."""
     if isinstance(tree, Path):
         yield tree
     elif isinstance(tree, tuple):

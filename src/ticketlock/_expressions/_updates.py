@@ -1,4 +1,4 @@
-"""What an update expression makes of an item."""
+"""Applies update expressions to items."""
 
 from typing import Any
 
@@ -25,11 +25,11 @@ class ItemUpdate:
     """An update, ready for any item.
 
     Args:
-        expressions: of the request; without an update among them it only makes sure that the item is there.
+        expressions: those of the request; without an update, applying it only creates the item if it is missing.
         key_names: the attributes of the table's key.
 
     Attributes:
-        paths: the names of the attributes that it touches, at the top of the item.
+        paths: the names of the top-level attributes that it changes.
 
     Raises:
         ExpressionInvalid: it would change the key.
@@ -47,12 +47,12 @@ class ItemUpdate:
                 )
 
     def applied_to(self, item: Item | None, key: Item) -> Item | None:
-        """The item afterwards; None where there was none, and nothing was to be set or added.
+        """The item after the update; None if there was none, and the update sets and adds nothing.
 
-        All that the expression reads, and every number of an element, is of the item as it was.
+        Everything that the expression reads, and every index of an element, refers to the item before the update.
 
         Raises:
-            ItemInvalid: an attribute that is needed is missing, or of another type.
+            ItemInvalid: a needed attribute is missing, or has another type.
         """
         update, value_of = self._update, self._expressions.value
         takes_away = update.removals or update.deletions
@@ -105,7 +105,7 @@ def _added(found: Value | None, value: Value) -> Value:
 
 
 def _without(found: Value | None, value: Value) -> Value | None:
-    """What DELETE leaves of a set; None for nothing."""
+    """What DELETE leaves of a set; None if nothing is left."""
     if found is None:
         return None
     ((kind, members),) = value.items()
@@ -116,7 +116,7 @@ def _without(found: Value | None, value: Value) -> Value | None:
 
 
 def _change(after: Item, new: list[tuple[Steps, Value]], gone: list[Steps]) -> None:
-    """Set and remove. Every place is looked up before a list changes its length."""
+    """Set and remove. All targets are found before any list changes its length."""
     places = [(_parent(after, steps), steps, value) for steps, value in new]
     emptied = [(_parent(after, steps), steps[-1]) for steps in gone]
     appended: dict[int, list[tuple[int, list[Any], Value]]] = {}

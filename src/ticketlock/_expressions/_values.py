@@ -1,6 +1,6 @@
-"""Attribute values as the low-level API has them: ``{type: value}``; checked, in one form each, and compared.
+"""Attribute values of the low-level API, ``{type: value}``: checked, brought to a canonical form, and compared.
 
-Canonical values are equal exactly when DynamoDB holds them equal.
+Canonical values are equal exactly if DynamoDB treats them as equal.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ MAX_NAME_BYTES = 65_535
 ORDERED_TYPES = frozenset({"S", "N", "B"})
 TYPES = ("B", "NULL", "SS", "BOOL", "L", "BS", "N", "NS", "S", "M")
 MAX_LEVELS = 32
-"""Levels of nested values, the attribute's own being the first.
+"""The limit of nested levels; the attribute's own value is the first.
 
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-attributes
 """
@@ -30,19 +30,19 @@ TOO_DEEP = (
 
 
 def canonical_item(item: Any) -> Item:
-    """A copy of an item in which equal values look the same.
+    """A copy of an item with all values in their canonical form.
 
     Raises:
-        ExpressionInvalid: an attribute is none that DynamoDB knows; ``where`` tells which.
+        ExpressionInvalid: DynamoDB does not know such a value; ``where`` names the attribute.
     """
     return _canonical_members(item, 1)
 
 
 def canonical(value: Any) -> Value:
-    """A copy of a value in which equal values look the same.
+    """A copy of a value in its canonical form.
 
     Raises:
-        ExpressionInvalid: it is none that DynamoDB knows.
+        ExpressionInvalid: DynamoDB does not know such a value.
     """
     return _canonical(value, 1)
 
@@ -99,14 +99,14 @@ def _canonical_elements(elements: Iterable[Any], level: int) -> list[Value]:
 
 
 def check_text(text: Any) -> None:
-    """Refuse what is no text, or none that can be sent.
+    """Refuse what is not text, and text that cannot be encoded.
 
     Raises:
         ExpressionInvalid: says which.
     """
     if not isinstance(text, str):
         raise ExpressionInvalid(f"a name is a text, not {text!r}")
-    # Nearly all of them are ASCII, which Python knows without looking.
+    # Nearly all texts are ASCII, which Python knows without scanning them.
     if not text.isascii():
         try:
             text.encode()
@@ -124,15 +124,15 @@ def _canonical_set(kind: str, content: Iterable[Any]) -> list[Any]:
 
 
 def levels_of(value: Value) -> int:
-    """How many levels of values there are in it; 1 for a scalar."""
+    """The number of nested levels; 1 for a scalar."""
     inner = value["M"].values() if "M" in value else value.get("L", ())
     return 1 + max(map(levels_of, inner), default=0)
 
 
 def order_of(value: Value) -> tuple[str, Any]:
-    """A value's type, and its place among those of the type.
+    """A value's type, and its sort key within the type.
 
-    Strings stand in the order of their UTF-8 bytes: that of their code points, which is Python's.
+    Strings are ordered by their UTF-8 bytes, which is the order of their code points, and Python's order.
     """
     ((kind, content),) = value.items()
     return kind, Decimal(content) if kind == "N" else content
@@ -149,7 +149,7 @@ def copy_of(value: Value) -> Value:
 
 def copy_of_item(item: Item) -> Item:
     """A copy that shares nothing with it."""
-    # Scalars, as most are, are copied here: what the simulated world does most.
+    # Scalars, which most values are, are copied here, without a call: the simulated world does nothing more often.
     return {name: value.copy() if "S" in value or "N" in value else copy_of(value) for name, value in item.items()}
 
 

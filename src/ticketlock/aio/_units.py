@@ -122,9 +122,9 @@ class Units:
         self._exit = AsyncExitStack()
         self._to_the_end = ToTheEnd()
 
-    async def table(self, name: str) -> UnitTable:
+    async def table(self, name: str, *, guarded: bool | None = None) -> UnitTable:
         """A table of yours, by its name or its ARN: DynamoDB is asked for its key, once."""
-        return await self._performer.follow(self._tables.table(name))
+        return await self._performer.follow(self._tables.table(name, guarded=guarded))
 
     def begin(
         self,

@@ -1,6 +1,6 @@
 """The command ``ticketlock``: locks for shells and operators. Needs the extra ``cli``.
 
-It is the only part of the package that reads the environment.
+Only this part of the package reads environment variables.
 """
 
 import sys
@@ -9,12 +9,12 @@ import sys
 def main() -> int:
     """Run the command with the arguments of this process, and return its exit code."""
     try:
-        import click  # noqa: F401  # whether it is there
+        import click  # noqa: F401  # imported to see whether it is installed
         import rich  # noqa: F401
     except ModuleNotFoundError as missing:
         if missing.name not in ("click", "rich"):
             raise
-        sys.stderr.write("ticketlock: the command needs more: pip install 'click>=8.1.8,<9' 'rich>=13.9'\n")
+        sys.stderr.write("ticketlock: the command needs more packages: pip install 'click>=8.1.8,<9' 'rich>=13.9'\n")
         return 78
     try:
         from ticketlock.cli._commands import run

@@ -1,4 +1,4 @@
-"""``ticketlock acquire``, ``renew`` and ``release``: a lock that is held across processes, by its owner's name."""
+"""``ticketlock acquire``, ``renew`` and ``release``: a lock held across processes under the name of its owner."""
 
 import json
 from datetime import UTC, datetime
@@ -36,15 +36,16 @@ _owner_option = click.option("--owner", required=True, metavar="ID", help="Who h
 @click.option(
     "--owner",
     metavar="ID",
-    help="The identity of this acquisition; the same again gets the same grant.  [default: a new one]",
+    help="Who acquires the lock. Repeat the command with the same owner to get the same grant.  [default: a new one]",
 )
 @waiting_options
 @table_options
 @click.pass_context
 def acquire(context: click.Context, /, **said: Any) -> None:
-    """Wait for the lock on ENTITY in arrival order, and leave it held for the length of the lease.
+    """Wait for the lock on ENTITY in arrival order, and keep it for the length of the lease.
 
-    Tells in JSON who holds it. Nobody renews it: `ticketlock renew` does, and `ticketlock release` frees it.
+    Prints the holder as JSON. Nothing renews the lease by itself: run `ticketlock renew` to renew it, and
+    `ticketlock release` to free the lock.
     """
     wish = Wish(**said)
     with Signals() as signals:
@@ -65,7 +66,7 @@ def acquire(context: click.Context, /, **said: Any) -> None:
 @table_options
 @click.pass_context
 def renew(context: click.Context, /, entity: str, owner: str, namespace: str, lease: float) -> None:
-    """Give the lock on ENTITY a whole new lease, counted from now."""
+    """Renew the lease of the lock on ENTITY: a full lease, counted from now."""
     renewed = settings_of(context).locks(lease_s=lease).resume(entity, owner, namespace=namespace)
     renewed.detach()
     _tell(renewed)
@@ -78,8 +79,8 @@ def renew(context: click.Context, /, entity: str, owner: str, namespace: str, le
 )
 @click.argument("entity")
 @click.option("--owner", metavar="ID", help="Who holds it, as `acquire` has said.")
-@click.option("--force", "by_force", is_flag=True, help="Take it away from whoever holds it. Asks first.")
-@click.option("--fencing-token", type=int, metavar="N", help="With --force: only from the holder with this token.")
+@click.option("--force", "by_force", is_flag=True, help="Take it away from its current holder. Asks first.")
+@click.option("--fencing-token", type=int, metavar="N", help="With --force: only if the holder has this token.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @namespace_option
 @table_options
@@ -94,11 +95,11 @@ def release(
     yes: bool,
     namespace: str,
 ) -> None:
-    """Free the lock on ENTITY: that of an owner, or by force."""
+    """Free the lock on ENTITY, for its owner or by force."""
     if by_force == (owner is not None):
-        raise click.UsageError("whose? Give --owner, or --force.")
+        raise click.UsageError("whose lock? Give --owner, or --force.")
     if fencing_token is not None and not by_force:
-        raise click.UsageError("--fencing-token is for --force.")
+        raise click.UsageError("--fencing-token needs --force.")
     table, lock = settings_of(context).lock_table(), LockName(entity, namespace)
     if owner is None:
         force(table, lock, fencing_token, yes=yes)
@@ -117,7 +118,7 @@ def release(
         )
     )
     if released.lease_was_over:
-        raise Ended(f"the lease on '{plain(entity)}' was over before its release", LEASE_LOST)
+        raise Ended(f"the lease on '{plain(entity)}' expired before its release", LEASE_LOST)
 
 
 def _tell(lease: Lease) -> None:

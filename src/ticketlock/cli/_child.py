@@ -1,4 +1,4 @@
-"""The command that runs under the lock: a process group of its own."""
+"""The command that runs under the lock, in its own process group."""
 
 import os
 import shutil
@@ -12,28 +12,28 @@ from ticketlock.cli._wording import plain
 
 
 def check_executable(command: str) -> None:
-    """Say it before the wait if there is nothing to run.
+    """Check before the wait that the command can be run.
 
     Raises:
-        Ended: there is not.
+        Ended: it cannot.
     """
     if shutil.which(command) is not None:
         return
     if os.path.dirname(command) and os.path.exists(command):
-        raise Ended(f"cannot run '{plain(command)}': it is no file that may be executed", NOT_EXECUTABLE)
+        raise Ended(f"cannot run '{plain(command)}': it is not an executable file", NOT_EXECUTABLE)
     raise Ended(f"cannot run '{plain(command)}': there is no such command", NOT_FOUND)
 
 
 class Child:
-    """The command, from its start until it is waited for.
+    """The command, from its start until its exit is collected.
 
     Args:
         command: the program and its arguments.
-        environment: what it gets beside ours.
+        environment: variables that it gets in addition to ours.
 
     Attributes:
-        group: the id of its process group, and its own.
-        exit_code: how it ended, as a shell says it; None until then.
+        group: the id of its process group, which is also its process id.
+        exit_code: how it ended, in a shell's numbers; None while it runs.
 
     Raises:
         Ended: it could not be started.
@@ -42,7 +42,7 @@ class Child:
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self.exit_code: int | None = None
         try:
-            # Whatever was left open for it stays open: a job server, a file that its shell has opened.
+            # Inherited file descriptors stay open: a job server's, or a file that the shell has opened.
             self._process = subprocess.Popen(
                 command, env={**os.environ, **environment}, process_group=0, close_fds=False
             )
@@ -51,7 +51,7 @@ class Child:
         self.group = self._process.pid
 
     def stopped_by(self) -> int | None:
-        """Look after it: takes note of its end; the signal that has stopped it, if one has since the last look."""
+        """Note its end; return the signal that has stopped it since the last poll, or None."""
         if self.exit_code is not None:
             return None
         pid, status = os.waitpid(self.group, os.WNOHANG | os.WUNTRACED)
@@ -65,12 +65,12 @@ class Child:
         return None
 
     def send(self, number: int) -> None:
-        """Send a signal to all that is left of its group."""
+        """Send a signal to the processes that remain in its group."""
         with suppress(ProcessLookupError, PermissionError):  # macOS: no permission for a group of zombies
             os.killpg(self.group, number)
 
     def has_left_others(self) -> bool:
-        """Whether, after its end, its group has members still."""
+        """Whether, after its end, its group still has processes."""
         try:
             os.killpg(self.group, 0)
         except ProcessLookupError:
@@ -80,7 +80,7 @@ class Child:
         return True
 
     def end(self) -> None:
-        """End it at once, whatever it does, if it has not ended."""
+        """Kill it if it has not ended."""
         if self.exit_code is None:
             self.send(signal.SIGKILL)
             self._process.wait()

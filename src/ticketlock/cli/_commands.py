@@ -1,4 +1,4 @@
-"""The commands, and what becomes of an error in any of them."""
+"""All commands, and how an error in any of them is reported."""
 
 import logging
 import signal
@@ -19,12 +19,12 @@ from ticketlock.cli._settings import group_options, settings_of
 from ticketlock.cli._show import list_locks, show
 from ticketlock.cli._units import units
 
-# What a group that is called without a command ends with, since click 8.2.
+# How a group ends that is run without a command, since click 8.2.
 _ONLY_HELP: type[click.UsageError] | tuple[()] = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
 
 class _Explaining(click.Group):
-    """Says in one line what went wrong."""
+    """Reports an error in one line."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that was named."""
@@ -48,7 +48,7 @@ class _Explaining(click.Group):
     epilog="`ticketlock COMMAND --help` has an example of each, and its exit codes.",
 )
 @click.version_option(ticketlock.__version__, package_name="ticketlock", message="%(prog)s %(version)s")
-@click.option("-v", "--verbose", count=True, help="Say what happens; twice: the AWS SDK's requests as well.")
+@click.option("-v", "--verbose", count=True, help="Log what happens; twice: the AWS SDK's requests too.")
 @group_options
 @click.pass_context
 def _ticketlock(context: click.Context, verbose: int) -> None:
@@ -92,10 +92,10 @@ def run() -> int:
     """Run the command line of this process, and return its exit code."""
     try:
         code = _ticketlock.main(prog_name="ticketlock", standalone_mode=False)
-    except SystemExit as end:  # of completion, and of a pipe that nobody reads any more
+    except SystemExit as end:  # of shell completion, and of a broken pipe
         code = end.code
     except click.Abort:
-        click.echo("ticketlock: nothing was done: the answer was no", err=True)
+        click.echo("ticketlock: nothing was done: you declined the confirmation", err=True)
         code = ANSWER_WAS_NO
     except _ONLY_HELP as asked:
         asked.show()

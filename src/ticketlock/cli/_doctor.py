@@ -1,4 +1,4 @@
-"""``ticketlock doctor``: is everything there that locks need?"""
+"""``ticketlock doctor``: checks everything that locks need."""
 
 import platform
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ _STYLES = {"good": ("ok", "green"), "bad": ("BAD", "red"), "unsure": ("?", "yell
 def doctor(context: click.Context, /) -> None:
     """Check the table, the permissions, the clock and the configuration. Writes nothing."""
     settings = settings_of(context)
-    settings.table_name  # noqa: B018  # nothing can be checked without
+    settings.table_name  # noqa: B018  # without a table name nothing can be checked
     bad = 0
     for finding in _findings(settings):
         word, colour = _STYLES[finding.verdict]
@@ -51,9 +51,9 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     yield endpoint
     yield _credentials(settings)
     if endpoint.verdict != "good":
-        # All that follows would fail in the same way.
+        # All other checks would fail in the same way.
         if endpoint.verdict == "bad":
-            raise Ended("the endpoint does not answer: the other checks were left out", UNAVAILABLE)
+            raise Ended("the endpoint does not answer: the other checks were skipped", UNAVAILABLE)
         return
     yield from table_findings(client, settings.table_name)
     yield from trial_findings(client, settings.table_name)
@@ -68,11 +68,11 @@ def _credentials(settings: Settings) -> Finding:
 
 
 def _not_asked(client: Any) -> Finding:
-    return Finding("unsure", "endpoint", f"{_place(client)}: not asked, without credentials")
+    return Finding("unsure", "endpoint", f"{_place(client)}: not checked, because there are no credentials")
 
 
 def _endpoint(client: Any, table_name: str) -> Finding:
-    """See that a DynamoDB answers, whatever the answer."""
+    """Check that a DynamoDB answers; any answer will do."""
     try:
         client.get_item(**TIME_CHECK.parameters(table_name))
     except ClientError as error:
@@ -80,7 +80,7 @@ def _endpoint(client: Any, table_name: str) -> Finding:
         if code.isdigit() or isinstance(_sdk.meaning(error), _sdk.TryAgain):
             return Finding("bad", "endpoint", f"{_place(client)}: no DynamoDB answers there now: {error}")
     except BotoCoreError as error:
-        return Finding("bad", "endpoint", f"{_place(client)}: nobody answers: {error}")
+        return Finding("bad", "endpoint", f"{_place(client)}: no answer: {error}")
     return Finding("good", "endpoint", _place(client))
 
 

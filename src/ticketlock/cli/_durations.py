@@ -1,4 +1,4 @@
-"""Lengths of time as they are typed: ``90``, ``5m``, ``1h30m``."""
+"""Durations as users type them: ``90``, ``5m``, ``1h30m``."""
 
 import math
 import re
@@ -11,11 +11,11 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5 only
-    """A length of time, in seconds; ``forever`` too, if it may be without end.
+    """A duration in seconds; ``forever`` too, where that is allowed.
 
     Args:
-        least, most: the shortest and the longest that makes sense, as they are typed.
-        forever: whether it may be without end.
+        least, most: the shortest and the longest that is allowed, as users type them.
+        forever: whether ``forever`` is allowed.
     """
 
     name = "time"
@@ -39,7 +39,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # generic since clic
 
 
 def _seconds(text: str) -> float:
-    """What a text means, a number without a unit in seconds; NaN for one that means nothing."""
+    """The seconds that a text stands for; a number without a unit is seconds. NaN if the text is not a duration."""
     parts = _PART.findall(text)
     if parts and "".join(number + unit for number, unit in parts) == text:
         return math.fsum(float(number) * _UNITS_S[unit] for number, unit in parts)

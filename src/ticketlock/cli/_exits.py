@@ -1,4 +1,4 @@
-"""How the command ends: its exit codes, those of ``sysexits.h`` and of a shell, and which error means which."""
+"""The command's exit codes, from ``sysexits.h`` and the shell, and which error leads to which."""
 
 import errno
 from collections.abc import Mapping
@@ -30,35 +30,35 @@ NOT_FOUND = 127
 SIGNALLED = "128+n"
 
 MEANINGS: Mapping[int | str, str] = {
-    0: "success; of `run`, that of the program",
+    0: "success; `run` exits with the program's code",
     ANSWER_WAS_NO: "you declined the confirmation: nothing was done",
     USAGE: "the command line is wrong",
     UNAVAILABLE: "the service cannot be reached, or throttles for longer than 8 s",
-    WAIT_IS_OVER: "the wait is over (--conflict-exit-code changes it)",
+    WAIT_IS_OVER: "the wait has timed out (--conflict-exit-code changes this code)",
     LEASE_LOST: "the lease was lost, or there is no such holder or waiter",
     CONFIGURATION: "configuration: the table, credentials, Region, a permission, another number of permits",
     NOT_EXECUTABLE: "the program cannot be executed",
     NOT_FOUND: "there is no such program",
     SIGNALLED: "signal n ended the program, or the wait",
 }
-"""How the commands end, for their help."""
+"""The exit codes, as the help explains them."""
 
 
 def after_signal(number: int) -> int:
-    """The exit code of what a signal has ended, as a shell says it."""
+    """The exit code that a shell gives to a program that a signal has ended."""
     return 128 + number
 
 
 def of_failed_start(error: OSError) -> int:
-    """The exit code for a command that could not be started, as a shell says it."""
+    """The exit code that a shell gives to a command that could not be started."""
     return NOT_FOUND if error.errno == errno.ENOENT else NOT_EXECUTABLE
 
 
 class Ended(click.ClickException):
-    """The command is over: one line on stderr, and an exit code.
+    """Ends the command with one line on stderr and an exit code.
 
     Args:
-        message: what the line says; none for no line.
+        message: the line; None for no line.
     """
 
     exit_code: int  # type: ignore[misc]  # click has one for each class, and reads that of the instance
@@ -74,17 +74,17 @@ class Ended(click.ClickException):
 
 
 def say_wrong_usage(wrong: click.UsageError) -> None:
-    """Say what is wrong with a command line: its usage, and one line."""
+    """Report a wrong command line: its usage, and one line."""
     if wrong.ctx is not None:
         click.echo(f"{wrong.ctx.get_usage()}\nTry '{wrong.ctx.command_path} --help' for help.\n", err=True)
     click.echo(f"ticketlock: {wrong.format_message()}", err=True)
 
 
 def explained(error: Exception, *, table: str | None, place: str) -> click.ClickException | None:
-    """What an error means for whoever typed the command; None for one that is no one's but ours.
+    """What an error means for the user of the command; None for an error that only a bug of ours explains.
 
     Args:
-        table: the name of the lock table, as far as it is known.
+        table: the name of the lock table; None if it is not known.
         place: the Region, and the endpoint if it is not that of AWS.
     """
     if isinstance(error, BotoCoreError | ClientError):
@@ -94,14 +94,14 @@ def explained(error: Exception, *, table: str | None, place: str) -> click.Click
         return Ended(f"{error} ({place})", UNAVAILABLE)
     if isinstance(error, TableNotFound):
         return Ended(
-            f"there is no table {table!r} in {place}: `ticketlock init --table {table}` makes it", CONFIGURATION
+            f"there is no table {table!r} in {place}: `ticketlock init --table {table}` creates it", CONFIGURATION
         )
     if isinstance(error, RequestNotApplied | OutcomeUnknown):
         return Ended(f"the table {table!r} in {place} cannot be reached: {error}", UNAVAILABLE)
     if isinstance(error, TableRefused | PermitsMismatch | UnsupportedFormat):
         return Ended(str(error), CONFIGURATION)
     if isinstance(error, RecordWaitExceeded):
-        return Ended(f"the wait is over: {error}", WAIT_IS_OVER)
+        return Ended(f"the wait has timed out: {error}", WAIT_IS_OVER)
     if isinstance(error, LockLost):
         return Ended(str(error), LEASE_LOST)
     return None

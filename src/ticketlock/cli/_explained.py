@@ -1,4 +1,4 @@
-"""A command whose help is whole: what it does, an example, how it ends; and whose errors name what was typed."""
+"""A command whose help has a description, an example and the exit codes, and whose errors name the option typed."""
 
 import inspect
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from ticketlock.errors import InvalidLockRequest
 
 
 def first_sentence(command: click.Command) -> str:
-    """Of its help, whole: the list of commands wraps it."""
+    """The first sentence of its help, not shortened: the list of commands wraps it."""
     first, _, _ = inspect.cleandoc(command.help or "").partition("\n\n")
     return " ".join(first.split()).partition(". ")[0].rstrip(".")
 
@@ -22,7 +22,7 @@ class Explained(click.Command):
     Args:
         example: a command line, or several.
         ends: its exit codes.
-        more: as click has it.
+        more: click's own arguments.
 
     Attributes:
         meanings: of the exit codes.
@@ -40,7 +40,7 @@ class Explained(click.Command):
         return first_sentence(self)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The example, as it is typed, and the exit codes."""
+        """Print the example, as users type it, and the exit codes."""
         with formatter.section("Example"):
             for line in self.example.splitlines():
                 formatter.write(" " * formatter.current_indent + line + "\n")
@@ -60,7 +60,7 @@ class Explained(click.Command):
             raise
 
     def as_typed(self, ctx: click.Context, field: str) -> str | None:
-        """What stands on the command line for a field of the library's; None where nothing does."""
+        """The option or argument on the command line for a field of the library; None if there is none."""
         for param in self.get_params(ctx):
             if param.name == field:
                 return (

@@ -1,4 +1,4 @@
-"""What a check of the doctor's has found."""
+"""The result of one check by ``ticketlock doctor``."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -11,8 +11,8 @@ class Finding:
     """One line of the report.
 
     Attributes:
-        verdict: good, bad, or unsure where this caller may not look.
-        what: was checked.
+        verdict: good, bad, or unsure if this caller lacks the permission to check.
+        what: what was checked.
         text: what was found, and what to do about it.
     """
 

@@ -1,4 +1,4 @@
-"""``ticketlock init``: the table."""
+"""``ticketlock init``: creates the table."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from ticketlock.cli._exits import ANSWER_WAS_NO, CONFIGURATION, UNAVAILABLE, USA
 from ticketlock.cli._explained import Explained
 from ticketlock.cli._settings import settings_of, table_options
 
-# Unlike those of a lock, these requests may take their time, and the SDK may repeat them.
+# Unlike a lock's requests, these may be slow, and the SDK may retry them.
 _PATIENT: dict[str, Any] = {"read_timeout": 20, "retries": {"total_max_attempts": 4, "mode": "standard"}}
 
 
@@ -19,11 +19,11 @@ _PATIENT: dict[str, Any] = {"read_timeout": 20, "retries": {"total_max_attempts"
     ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, CONFIGURATION),
 )
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@click.option("--deletion-protection", is_flag=True, help="Nobody may delete the table until it is switched off.")
+@click.option("--deletion-protection", is_flag=True, help="No one can delete the table until this is switched off.")
 @table_options
 @click.pass_context
 def init(context: click.Context, /, yes: bool, deletion_protection: bool) -> None:
-    """Create the lock table, on demand, with time to live; one that is there is left as it is."""
+    """Create the lock table, billed on demand, with time to live. An existing lock table is not changed."""
     settings = settings_of(context)
     name, place = settings.table_name, settings.place()
     if not yes:
@@ -32,6 +32,6 @@ def init(context: click.Context, /, yes: bool, deletion_protection: bool) -> Non
     client = settings.client(**_PATIENT)
     try:
         made = create_table(name, client=client, **more)
-    except ValueError as wrong:  # a table of another kind
+    except ValueError as wrong:  # the existing table is not a lock table
         raise Ended(str(wrong), CONFIGURATION) from wrong
     click.echo(f"{'created' if made else 'there was already'} the table '{name}' in {place}")

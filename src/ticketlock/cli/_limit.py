@@ -1,4 +1,4 @@
-"""What an operator does to locks that are not theirs: ``ticketlock release --force`` and ``ticketlock limit``."""
+"""What an operator does to other users' locks: ``ticketlock release --force`` and ``ticketlock limit``."""
 
 import click
 
@@ -12,25 +12,25 @@ from ticketlock.locks._items import LockItem
 
 
 def force(table: LockTable, lock: LockName, fencing_token: int | None, *, yes: bool) -> None:
-    """Take a lock away from its holders, after a question that names them.
+    """Take a lock away from its holders, after a confirmation that names them.
 
     Raises:
-        Ended: nobody like that holds it.
-        Abort: the answer was no.
+        Ended: there is no such holder.
+        Abort: the user declined the confirmation.
     """
     name, found = plain(lock.entity), table.inspect(lock)
     holders = [
         holder for holder in (found.item.holders if found.item else ()) if fencing_token in (None, holder.fencing_token)
     ]
     if not holders:
-        raise Ended(f"nobody holds the lock on '{name}'{_with(fencing_token)}", LEASE_LOST)
+        raise Ended(f"no one holds the lock on '{name}'{_with(fencing_token)}", LEASE_LOST)
     for holder in holders:
         rest_ms = holder.lease_until_ms - found.now.likely_ms
         lease = f"its lease ends in {span(rest_ms)}" if rest_ms > 0 else f"its lease expired {span(-rest_ms)} ago"
         click.echo(f"{plain(holder.owner)}, fencing token {holder.fencing_token}: {lease}", err=True)
     if not yes:
         click.confirm(
-            f"Take the lock on '{name}' away? Its holder goes on until its next heartbeat, beside the next one",
+            f"Take the lock on '{name}' away? Until its next heartbeat this holder keeps working beside the next one",
             abort=True,
             err=True,
         )
@@ -38,7 +38,7 @@ def force(table: LockTable, lock: LockName, fencing_token: int | None, *, yes: b
         try:
             table.force_release(lock, holder.fencing_token)
         except LockLost:
-            click.echo(f"{plain(holder.owner)} has left it meanwhile", err=True)
+            click.echo(f"{plain(holder.owner)} does not hold it any more", err=True)
         else:
             click.echo(f"taken from {plain(holder.owner)}, fencing token {holder.fencing_token}")
 
@@ -51,37 +51,37 @@ def force(table: LockTable, lock: LockName, fencing_token: int | None, *, yes: b
 @click.argument("entity")
 @click.argument("permits", type=click.IntRange(0, 100), metavar="[N]", required=False)
 @click.option(
-    "--unset", is_flag=True, help="Take the limit away: the number counts again that the users ask for; N, if given."
+    "--unset", is_flag=True, help="Remove the limit: the number that the users ask for applies again; N, if given."
 )
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @namespace_option
 @table_options
 @click.pass_context
 def limit(context: click.Context, /, entity: str, permits: int | None, unset: bool, yes: bool, namespace: str) -> None:
-    """Set how many may hold the lock on ENTITY at once, whatever number its users ask for; 0 closes it.
+    """Limit how many may hold the lock on ENTITY at once, whatever number its users ask for; 0 closes it.
 
-    Whoever holds it keeps it. It stays until it is set again, or unset.
+    Current holders keep the lock. The limit stays until you set another one, or unset it.
     """
     if permits is None and not unset:
         raise click.UsageError("how many? Give N, or --unset.")
     table, lock, name = settings_of(context).lock_table(), LockName(entity, namespace), plain(entity)
     if not yes:
         item = table.inspect(lock).item
-        now = "nobody has used it yet" if item is None else f"now {item.permits}, held by {item.held}"
+        now = "not used yet" if item is None else f"now {item.permits}, held by {item.held}"
         click.confirm(f"{_what(permits, unset=unset)} '{name}' ({now})?", abort=True, err=True)
     if not unset:
         assert permits is not None
         item = table.set_limit(lock, permits).item
     else:
         item = table.unset_limit(lock, permits).item
-    told = "nobody has used it yet" if item is None else _as_it_is(item)
+    told = "not used yet" if item is None else _as_it_is(item)
     click.echo(f"{name}: {told}")
 
 
 def _what(permits: int | None, *, unset: bool) -> str:
     if unset:
         return "Remove the limit of the lock on"
-    return "Let nobody hold the lock on" if permits == 0 else f"Let {permits} at once hold the lock on"
+    return "Close the lock on" if permits == 0 else f"Allow at most {permits} at once to hold the lock on"
 
 
 def _as_it_is(item: LockItem) -> str:

@@ -1,4 +1,4 @@
-"""``ticketlock local``: a DynamoDB in memory with a lock table, for trying things, on the loopback interface."""
+"""``ticketlock local``: a DynamoDB in memory with a lock table, on the loopback interface, to try ticketlock."""
 
 import base64
 import json
@@ -24,12 +24,12 @@ _ERRORS = "com.amazonaws.dynamodb.v20120810#"
 
 
 @click.command(cls=Explained, example="ticketlock local --port 8000", ends=(0, USAGE))
-@click.option("--port", type=click.IntRange(0, 65_535), default=0, help="Where to listen.  [default: a free one]")
+@click.option("--port", type=click.IntRange(0, 65_535), default=0, help="The port to listen on.  [default: a free one]")
 @click.pass_context
 def local(context: click.Context, /, port: int) -> None:
-    """Serve an empty lock table from memory until a signal comes, and print how to use it.
+    """Serve an empty lock table from memory until a signal arrives, and print how to use it.
 
-    It answers on 127.0.0.1 only, to anybody on this machine, and forgets everything at its end.
+    It listens on 127.0.0.1 only, checks no credentials, and forgets everything when it ends.
     """
     table_name = settings_of(context).table or "locks"
     with Signals() as signals, serving(MemoryDynamoDB(lock_table=table_name), port) as endpoint:
@@ -38,16 +38,16 @@ def local(context: click.Context, /, port: int) -> None:
             "export AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local\n"
             f"export TICKETLOCK_TABLE={table_name}"
         )
-        click.echo("Give these lines to another shell. Ctrl-C ends it.", err=True)
+        click.echo("Paste these lines into another shell. Ctrl-C ends the server.", err=True)
         if _checkout() is not None:
-            click.echo(f"With workflows and all: `make local` in {_checkout()}.", err=True)
+            click.echo(f"With workflows too: `make local` in {_checkout()}.", err=True)
         while signals.ending() is None:
             signals.wait(None)
 
 
 @contextmanager
 def serving(memory: MemoryDynamoDB, port: int) -> Iterator[str]:
-    """Answer requests over HTTP within the block: the URL."""
+    """Answer requests over HTTP within the block; yields the URL."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -55,7 +55,7 @@ def serving(memory: MemoryDynamoDB, port: int) -> Iterator[str]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             status, headers, content = _answer(memory, self.headers.get("X-Amz-Target", ""), body)
-            # It keeps them for tests.
+            # The memory keeps its requests for tests.
             memory.sent.clear()
             self.send_response_only(status)
             for name, value in headers.items():
@@ -101,7 +101,7 @@ def _answer(memory: MemoryDynamoDB, target: str, body: bytes) -> tuple[int, dict
 def _base64(value: Any) -> str:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    raise TypeError(f"{type(value)} is no value of DynamoDB's")
+    raise TypeError(f"{type(value)} is not a DynamoDB value")
 
 
 def _checkout() -> Path | None:

@@ -1,4 +1,4 @@
-"""What the commands of ``ticketlock units`` share: the tables, and what becomes of an error."""
+"""What the commands of ``ticketlock units`` share: the tables, and how errors are reported."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -17,7 +17,7 @@ from ticketlock.wire._actions import T
 from ticketlock.wire._requests import ForkingSteps
 
 USUAL_PREFIX = "_tlu"
-# Of a table whose keys are others.
+# Part of the error of a table with other keys.
 _OF_ANOTHER_KIND = "ValidationException"
 
 
@@ -27,8 +27,8 @@ class OfUnits(Explained):
     meanings: ClassVar[Mapping[int | str, str]] = {
         **MEANINGS,
         0: "success",
-        WAIT_IS_OVER: "the unit is pending, and its lease runs",
-        LEASE_LOST: "there is no record of the unit, or, of `rollback`, it is committed",
+        WAIT_IS_OVER: "the unit is pending, and its lease has not expired",
+        LEASE_LOST: "there is no record of the unit, or, for `rollback`, it is committed",
         CONFIGURATION: "configuration: the tables, credentials, Region, a permission; or marks are left that need you",
     }
 
@@ -45,21 +45,21 @@ class OfUnits(Explained):
         except TableNotFound as error:
             raise Ended(f"{error}: {settings.place()}", CONFIGURATION) from error
         except TableRefused as error:
-            hint = f": is {settings.units_table!r} a table of units, and none of locks?"
+            hint = f": is {settings.units_table!r} a units table, and not a lock table?"
             raise Ended(f"{error}{hint if _OF_ANOTHER_KIND in str(error) else ''}", CONFIGURATION) from error
         except (RequestNotApplied, OutcomeUnknown) as error:
             raise Ended(f"a table in {settings.place()} cannot be reached: {error}", UNAVAILABLE) from error
 
 
 class Desk:
-    """Where an operator of units sits.
+    """What an operator's commands for units work with.
 
     Args:
-        settings: what was said about the tables.
+        settings: the options about the tables.
 
     Attributes:
-        heads: the records of units.
-        marks: the names of our attributes.
+        heads: the units table, with the records of units.
+        marks: the names of the attributes that units add to items.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -69,7 +69,7 @@ class Desk:
         self._performer = UnitsTable(name, client=settings.client())
 
     def follow(self, steps: ForkingSteps[T]) -> T:
-        """Perform what steps ask for."""
+        """Perform the requests that the steps yield."""
         return self._performer.follow(steps)
 
     def table(self, name: str) -> UnitTable:

@@ -1,6 +1,6 @@
-"""May this caller do what locks need? Each action is tried by a request that writes nothing, and reads no lock.
+"""Checks the caller's permissions: tries each action with a request that writes nothing and reads no lock.
 
-A write is tried with a condition that never holds: it is refused for that, or for the lack of a permission.
+A write has a condition that never holds: it is refused for the condition, or for a missing permission.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""``ticketlock remove-waiter``: a place in the queue is taken away."""
+"""``ticketlock remove-waiter``: removes a waiter from the queue."""
 
 import click
 
@@ -22,25 +22,25 @@ from ticketlock.cli._wording import lease, plain, span
 @table_options
 @click.pass_context
 def remove_waiter(context: click.Context, /, entity: str, ticket: int, yes: bool, namespace: str) -> None:
-    """Take the place of the waiter with TICKET in the queue for the lock on ENTITY away, as `ticketlock show` has it.
+    """Remove the waiter with TICKET from the queue for the lock on ENTITY; `ticketlock show` lists the tickets.
 
-    A waiter that lives joins anew, at the end of the queue: end its process or its execution to send it away for good.
+    A waiter that still runs joins again at the end of the queue: end its process or execution to remove it for good.
     """
     table, lock, name = settings_of(context).lock_table(), LockName(entity, namespace), plain(entity)
     if not yes:
         found = table.inspect(lock)
         row = next((each for each in found.rows if each.ticket == ticket), None)
         if row is None:
-            raise _nobody(name, ticket)
+            raise _no_waiter(name, ticket)
         waited_ms = found.now.likely_ms - row.created_at_ms
         of_lease = lease(row.lease_until_ms - found.now.likely_ms)
-        click.echo(f"{plain(row.owner)}, ticket {ticket}: waits for {span(waited_ms)}, lease {of_lease}", err=True)
-        click.confirm(f"Take its place in the queue for '{name}' away?", abort=True, err=True)
+        click.echo(f"{plain(row.owner)}, ticket {ticket}: has waited {span(waited_ms)}, lease {of_lease}", err=True)
+        click.confirm(f"Remove it from the queue for '{name}'?", abort=True, err=True)
     removed = table.remove_waiter(lock, ticket)
     if removed is None:
-        raise _nobody(name, ticket)
+        raise _no_waiter(name, ticket)
     click.echo(f"removed {plain(removed.owner)}, ticket {ticket}")
 
 
-def _nobody(name: str, ticket: int) -> Ended:
-    return Ended(f"nobody waits for the lock on '{name}' with ticket {ticket}", LEASE_LOST)
+def _no_waiter(name: str, ticket: int) -> Ended:
+    return Ended(f"no one waits for the lock on '{name}' with ticket {ticket}", LEASE_LOST)

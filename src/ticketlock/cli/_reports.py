@@ -1,4 +1,4 @@
-"""A lock as it stands in the table: in JSON, and as tables for people."""
+"""A lock's state as it is stored, in JSON and as tables for people."""
 
 import math
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ _WIDE = 10_000
 
 
 def console() -> Console:
-    """Where tables go: as wide as the terminal; in a pipe as wide as they are."""
+    """The console for tables: as wide as the terminal, and in a pipe as wide as the table needs."""
     made = Console(highlight=False)
     if not made.is_terminal:
         made.width = _WIDE
@@ -31,9 +31,9 @@ class Listed:
     """One lock of a list.
 
     Attributes:
-        lock: what the list of the table has of it.
-        front: its holders, and its queue as far as the first waiter; None where this caller may not look, or where
-            nobody holds it or waits.
+        lock: what the Scan of the table has returned of it.
+        front: its holders, and its queue as far as the first waiter; None if this caller may not read it, or if there
+            is neither a holder nor a waiter.
     """
 
     lock: LockSummary
@@ -41,7 +41,7 @@ class Listed:
 
     @property
     def holders(self) -> list[dict[str, Any]]:
-        """Who holds it, the one that has held it for longest first."""
+        """The holders, the one that has held it longest first."""
         if self.front is None or self.front.item is None:
             return []
         by_age = sorted(self.front.item.holders, key=lambda holder: holder.since_ms)
@@ -55,13 +55,13 @@ class Listed:
 
     @property
     def held_since_ms(self) -> float:
-        """Since when it is held, table time; never, where nobody holds it."""
+        """Since when it is held, by table time; infinity if there is no holder."""
         holders = self.front.item.holders if self.front is not None and self.front.item is not None else ()
         return min((holder.since_ms for holder in holders), default=math.inf)
 
     @property
     def waited_since_ms(self) -> float:
-        """Since when the first in line waits, table time; never, where nobody waits."""
+        """Since when the first in line has waited, by table time; infinity if there is no waiter."""
         row = first_in_line(self.front) if self.front is not None else None
         return row.created_at_ms if row is not None else math.inf
 
@@ -111,7 +111,7 @@ def _first_of(holders: list[dict[str, Any]]) -> str:
 
 
 def state(lock: LockName, found: LockState) -> dict[str, Any]:
-    """A lock with its holders and its queue, for JSON. Ages and rests by the table's time."""
+    """A lock with its holders and its queue, for JSON. Ages and remaining leases are by table time."""
     item = found.item
     return {
         "entity": lock.entity,
@@ -131,7 +131,7 @@ def state_tables(lock: LockName, found: LockState) -> RenderableType:
     title = Text(f"{plain(lock.entity)} in {plain(lock.namespace)}", style="bold")
     item = found.item
     if item is None:
-        return Group(title, Text("Nobody has used it, or not for weeks."))
+        return Group(title, Text("Never used, or not for weeks."))
     facts = [
         permits_and_who_set_them(item.permits, are_set=item.permits_are_set),
         f"last fencing token {item.fencing_token}",
@@ -146,7 +146,7 @@ def state_tables(lock: LockName, found: LockState) -> RenderableType:
 
 def _holders(holders: list[dict[str, Any]]) -> RenderableType:
     if not holders:
-        return Text("Nobody holds it.")
+        return Text("No one holds it.")
     made = table_of(("holder",), ("fencing token", "held for", "lease"), ("data",))
     for each in holders:
         add_row(
@@ -162,7 +162,7 @@ def _holders(holders: list[dict[str, Any]]) -> RenderableType:
 
 def _waiters(waiters: list[dict[str, Any]]) -> RenderableType:
     if not waiters:
-        return Text("Nobody waits.")
+        return Text("No one waits.")
     made = table_of(("waiter",), ("ticket", "waiting for", "lease"), ("",))
     for each in waiters:
         add_row(
@@ -209,7 +209,7 @@ def _seconds(milliseconds: int | None) -> float | None:
 
 def add_row(table: Table, *cells: str) -> None:
     """Add a row to a table."""
-    # As they are: a name in brackets is no markup.
+    # As plain text: a name in brackets is not markup.
     table.add_row(*(Text(cell) for cell in cells))
 
 
@@ -218,8 +218,8 @@ def table_of(names: tuple[str, ...], numbers: tuple[str, ...], more: tuple[str, 
 
     Args:
         names: columns of text.
-        numbers: columns that are set to the right.
-        more: columns of text behind them.
+        numbers: columns that are aligned to the right.
+        more: columns of text after the numbers.
     """
     made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for name in names:

@@ -1,4 +1,4 @@
-"""``ticketlock run``: a command under a lock, or a hold until a signal."""
+"""``ticketlock run``: runs a command under a lock, or holds the lock until a signal arrives."""
 
 import threading
 from typing import Any
@@ -28,33 +28,31 @@ from ticketlock.cli._wording import plain
 
 
 class _UnderLock(Explained):
-    """Ours are the words up to the first one behind ENTITY that is no option of ours; the others are the program's."""
+    """Splits the words: from the first word after ENTITY that is not our option, they are the program's."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read ours, and leave the program's as they are."""
+        """Parse our words, and leave the program's unchanged."""
         if ctx.resilient_parsing:
             return super().parse_args(ctx, args)
         before, rest = self._options(ctx, args)
         if rest[:1] == ["--"]:
-            raise click.UsageError("which lock? ENTITY stands before '--'.", ctx)
+            raise click.UsageError("which lock? Put ENTITY before '--'.", ctx)
         behind, command = self._options(ctx, rest[1:])
         if command == ["--"]:
-            raise click.UsageError(
-                "nothing stands behind '--': give a COMMAND, or leave '--' out to hold the lock.", ctx
-            )
+            raise click.UsageError("nothing follows '--': give a COMMAND, or leave '--' out to hold the lock.", ctx)
         if command[:1] == ["--"]:
             del command[0]
         return super().parse_args(ctx, [*before, *behind, "--", *rest[:1], *command])
 
     def _options(self, ctx: click.Context, words: list[str]) -> tuple[list[str], list[str]]:
-        """The options that words begin with; and the others, from '--' or the first word that is no option on."""
+        """The leading options, and the other words, from '--' or from the first word that is not an option."""
         parser = click.Command(None, params=[each for each in self.get_params(ctx) if isinstance(each, click.Option)])
         parser.add_help_option = False
         options = parser.make_parser(ctx)
         options.allow_interspersed_args = False
         _, rest, _ = options.parse_args(list(words))
         read = len(words) - len(rest)
-        # It takes '--' away.
+        # click removes '--'.
         if read and words[read - 1] == "--":
             read -= 1
         return words[:read], words[read:]
@@ -76,17 +74,17 @@ class _UnderLock(Explained):
     type=Duration(),
     default=10.0,
     metavar="TIME",
-    help="When the lease is lost: from SIGTERM to SIGKILL.  [default: 10s]",
+    help="If the lease is lost: the time from SIGTERM to SIGKILL.  [default: 10s]",
 )
 @table_options
 @click.pass_context
 def run(context: click.Context, /, command: tuple[str, ...], kill_after: float, **said: Any) -> None:
     """Wait for the lock on ENTITY in arrival order, run COMMAND under it, and release it.
 
-    The first word behind ENTITY that is no option of ours begins COMMAND, and all behind it is COMMAND's. Without one
-    the lock is held until a signal comes. The command gets TICKETLOCK_FENCING_TOKEN, TICKETLOCK_ENTITY,
-    TICKETLOCK_NAMESPACE, TICKETLOCK_OWNER and TICKETLOCK_TABLE in its environment, and is stopped when the lease is
-    lost. The exit code is the command's own.
+    COMMAND begins at the first word after ENTITY that is not an option of `run`; all words from there on are its own.
+    Without COMMAND the lock is held until a signal arrives. The command's environment has TICKETLOCK_FENCING_TOKEN,
+    TICKETLOCK_ENTITY, TICKETLOCK_NAMESPACE, TICKETLOCK_OWNER and TICKETLOCK_TABLE. If the lease is lost, the command
+    is stopped. The exit code is the command's own.
     """
     settings, wish = settings_of(context), Wish(**said)
     if command:
@@ -137,7 +135,7 @@ def _environment(lease: Lease, table_name: str) -> dict[str, str]:
 
 
 def _hold(lease: Lease, signals: Signals, lost: threading.Event) -> bool:
-    """Wait for a signal; whether the lease was lost before."""
+    """Wait for a signal; return whether the lease was lost first."""
     while signals.ending() is None:
         if lost.is_set() or not lease.is_held():
             return True
@@ -146,13 +144,13 @@ def _hold(lease: Lease, signals: Signals, lost: threading.Event) -> bool:
 
 
 def _released(lease: Lease, name: str) -> bool:
-    """Release it; whether it was held until then."""
+    """Release the lock; return whether it was held until then."""
     try:
         lease.release()
     except LockLost:
         return False
     except TableError as error:
-        click.echo(f"ticketlock: '{name}' was not released, and goes free with its lease: {error}", err=True)
-        # Or the end of this process would try it again, for as long.
+        click.echo(f"ticketlock: '{name}' was not released; it is free when its lease ends: {error}", err=True)
+        # Otherwise the exit of this process would try again, for as long.
         lease.detach()
     return True

@@ -1,4 +1,4 @@
-"""Which table, and how to reach it: options that every command takes, before or behind its name."""
+"""Options for the table and how to reach it; every command takes them before or after its name."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,20 +15,20 @@ from ticketlock.wire import _sdk
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# A request that hangs must leave time for others within a lease.
+# A request that hangs must leave time for a retry within the lease.
 _READ_TIMEOUTS_A_LEASE = 4
 
 
 @dataclass
 class Settings:
-    """What was said about the table.
+    """The options about the table.
 
     Attributes:
         table: its name.
-        region, profile, endpoint_url: as AWS tools take them; None for what the environment and its files say.
-        call: whether the next workflow in line is called when a lock goes free.
-        units_table: the name of the table of units.
-        prefix: what the attributes begin with that units add to items; None for the usual one.
+        region, profile, endpoint_url: as for AWS tools; None for the environment and AWS configuration files.
+        call: whether the next workflow in line is woken when a lock becomes free.
+        units_table: the name of the units table.
+        prefix: the prefix of the attributes that units add to items; None for the default.
     """
 
     table: str | None = None
@@ -44,7 +44,7 @@ class Settings:
         """The name of the table.
 
         Raises:
-            UsageError: nobody has said it.
+            UsageError: it is not set.
         """
         if not self.table:
             raise click.UsageError("which table? Give --table, or set TICKETLOCK_TABLE.")
@@ -52,30 +52,30 @@ class Settings:
 
     @property
     def units_table_name(self) -> str:
-        """The name of the table of units.
+        """The name of the units table.
 
         Raises:
-            UsageError: nobody has said it.
+            UsageError: it is not set.
         """
         if not self.units_table:
-            raise click.UsageError("which table of units? Give --units-table, or set TICKETLOCK_UNITS_TABLE.")
+            raise click.UsageError("which units table? Give --units-table, or set TICKETLOCK_UNITS_TABLE.")
         return self.units_table
 
     @cached_property
     def session(self) -> boto3.Session:
-        """Credentials and Region by the conventions of AWS."""
+        """The session with credentials and Region, by AWS's conventions."""
         return boto3.Session(profile_name=self.profile, region_name=self.region)
 
     def client(self, service: str = "dynamodb", *, lease_s: float | None = None, **config: Any) -> Any:
-        """An SDK's client with short time-outs and no repeats of its own.
+        """An SDK client with short time-outs and without retries by the SDK.
 
         Args:
-            service: of AWS.
-            lease_s: the lease that hangs on it.
-            config: other settings.
+            service: the AWS service.
+            lease_s: the lease that must be renewed with this client.
+            config: more settings.
 
         Raises:
-            Ended: the endpoint's URL is none.
+            Ended: the endpoint is not a URL.
         """
         settings = {**_sdk.CLIENT_SETTINGS, **config}
         if lease_s is not None:
@@ -87,10 +87,10 @@ class Settings:
             raise Ended(str(error), CONFIGURATION) from error
 
     def locks(self, *, lease_s: float, **more: Any) -> LockClient:
-        """The locks of the table, with a lease of that length.
+        """A client for the locks of the table, with this lease.
 
         Args:
-            more: as ``LockClient`` has it.
+            more: further arguments of ``LockClient``.
         """
         return LockClient(
             self.table_name,
@@ -101,15 +101,15 @@ class Settings:
         )
 
     def lock_table(self) -> LockTable:
-        """The table, for looks and for operators."""
+        """The lock table, for operators."""
         return LockTable(self.table_name, client=self.client(), step_functions=self._step_functions())
 
     def place(self) -> str:
-        """Where the table is, in words."""
+        """The table's Region, and its endpoint if it is not that of AWS."""
         try:
             region = self.session.region_name or "no Region"
             endpoint = self.client().meta.endpoint_url
-        except Exception:  # whatever it is, it is being told already
+        except Exception:  # the error is being reported already
             return "this account and Region"
         return region if endpoint.endswith(".amazonaws.com") else f"{region} ({endpoint})"
 
@@ -118,7 +118,7 @@ class Settings:
 
 
 def settings_of(context: click.Context) -> Settings:
-    """The settings of a command that runs."""
+    """The settings of the running command."""
     settings: Settings = context.ensure_object(Settings)
     return settings
 
@@ -138,8 +138,8 @@ def _from(variable: str, *, environment: bool) -> dict[str, Any]:
 def _of_connection() -> list[Callable[[F], F]]:
     return [
         click.option("--region", metavar="NAME", help="The table's Region.", **_MORE),
-        click.option("--profile", metavar="NAME", help="A profile of the AWS configuration.", **_MORE),
-        click.option("--endpoint-url", metavar="URL", help="Another endpoint than that of AWS.", **_MORE),
+        click.option("--profile", metavar="NAME", help="The profile of the AWS configuration.", **_MORE),
+        click.option("--endpoint-url", metavar="URL", help="An endpoint other than AWS's.", **_MORE),
     ]
 
 
@@ -150,7 +150,7 @@ def _of_locks(*, environment: bool) -> list[Callable[[F], F]]:
         *_of_connection(),
         click.option(
             "--call/--no-call",
-            help="Call the next workflow in line when a lock goes free.  [default: call, where it is permitted]",
+            help="Wake the next workflow in line when a lock becomes free.  [default: wake it, if permitted]",
             **_MORE,
         ),
     ]
@@ -163,7 +163,7 @@ def _of_units(*, environment: bool) -> list[Callable[[F], F]]:
         click.option(
             "--prefix",
             metavar="TEXT",
-            help="What the attributes begin with that units add to your items.  [default: _tlu]",
+            help="The prefix of the attributes that units add to your items.  [default: _tlu]",
             **_MORE,
         ),
         *_of_connection(),
@@ -180,20 +180,20 @@ def _with(options: Sequence[Callable[[F], F]]) -> Callable[[F], F]:
 
 
 def table_options(command: F) -> F:
-    """Let a command take the options behind its name."""
+    """Add the options to a command, to be given after its name."""
     return _with(_of_locks(environment=False))(command)
 
 
 def group_options(command: F) -> F:
-    """Let the group take the options before a command's name, or from the environment."""
+    """Add the options to the group, to be given before a command's name or in the environment."""
     return _with(_of_locks(environment=True))(command)
 
 
 def units_options(command: F) -> F:
-    """Let a command of units take the options behind its name."""
+    """Add the options to a command of units, to be given after its name."""
     return _with(_of_units(environment=False))(command)
 
 
 def units_group_options(command: F) -> F:
-    """Let their group take the options before a command's name, or from the environment."""
+    """Add the options to the group of units, to be given before a command's name or in the environment."""
     return _with(_of_units(environment=True))(command)

@@ -1,4 +1,4 @@
-"""``ticketlock ls`` and ``ticketlock show``: what stands in the table."""
+"""``ticketlock ls`` and ``ticketlock show``: the locks in the table."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ _ORDERS: dict[str, Callable[[Listed], Any]] = {
     "waiting": lambda each: -each.lock.waiting,
     "oldest": lambda each: each.waited_since_ms,
 }
-# A look at a lock is a request of its own.
+# Reading one lock takes one request.
 _LOOKS_AT_ONCE = 16
 
 
@@ -37,13 +37,13 @@ _LOOKS_AT_ONCE = 16
     ends=(0, USAGE, UNAVAILABLE, CONFIGURATION),
 )
 @click.option("--namespace", help="Only the locks of this namespace.")
-@click.option("--prefix", default="", help="Only those of entities that begin with this text.")
-@click.option("--busy", is_flag=True, help="Only those that somebody holds or waits for.")
+@click.option("--prefix", default="", help="Only locks whose entity begins with this text.")
+@click.option("--busy", is_flag=True, help="Only locks with a holder or a waiter.")
 @click.option(
     "--sort",
     type=click.Choice(list(_ORDERS)),
     default="name",
-    help="By name; or first those held for longest, with the most waiting, with the oldest waiter.  [default: name]",
+    help="By name; or first those held longest, with the most waiters, with the oldest waiter.  [default: name]",
 )
 @json_option
 @table_options
@@ -51,9 +51,9 @@ _LOOKS_AT_ONCE = 16
 def list_locks(
     context: click.Context, namespace: str | None, prefix: str, busy: bool, sort: str, as_json: bool
 ) -> None:
-    """List the locks, with who holds them for how long, and how long the first in line has waited.
+    """List the locks: who holds them and for how long, and how long the first in line has waited.
 
-    Reads the whole table, and looks at each lock of the list that somebody holds or waits for.
+    Reads the whole table, and then each listed lock that has a holder or a waiter.
     """
     table = settings_of(context).lock_table()
     found = [
@@ -80,7 +80,7 @@ def _looked_at(table: LockTable, locks: Sequence[LockSummary]) -> list[Listed]:
         try:
             return Listed(lock, table.inspect(lock.lock, to_the_end=False))
         except TableRefused:
-            # Who may list all may be kept from some.
+            # A caller that may list all locks may lack the permission to read some.
             return Listed(lock, None)
 
     pool = ThreadPoolExecutor(_LOOKS_AT_ONCE)
@@ -98,8 +98,8 @@ def _looked_at(table: LockTable, locks: Sequence[LockSummary]) -> list[Listed]:
 @click.argument("entity")
 @namespace_option
 @json_option
-@click.option("--watch", is_flag=True, help="Look again and again, until a signal comes.")
-@click.option("--every", type=Duration("100ms"), default=2.0, metavar="TIME", help="How often to look.  [default: 2s]")
+@click.option("--watch", is_flag=True, help="Read the lock again and again, until a signal arrives.")
+@click.option("--every", type=Duration("100ms"), default=2.0, metavar="TIME", help="How often to read.  [default: 2s]")
 @table_options
 @click.pass_context
 def show(context: click.Context, entity: str, namespace: str, as_json: bool, watch: bool, every: float) -> None:
@@ -112,7 +112,7 @@ def show(context: click.Context, entity: str, namespace: str, as_json: bool, wat
     with Signals() as signals:
         if as_json:
             while signals.ending() is None:
-                # A line a look.
+                # One line for each read.
                 click.echo(json.dumps(state(lock, table.inspect(lock)), ensure_ascii=False))
                 signals.wait(every)
             return

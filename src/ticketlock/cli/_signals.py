@@ -1,4 +1,4 @@
-"""Signals, as something to wait for: a handler only notes them, and the main thread asks when it is ready."""
+"""Signals to wait for: the handlers only note them, and the main thread asks for them when it is ready."""
 
 import os
 import select
@@ -11,13 +11,13 @@ from types import FrameType
 from typing import Any, Self
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-"""What ends a wait, or a hold."""
+"""The signals that end a wait or a hold."""
 
 _LONGEST_WAIT_S = 3_600.0
 
 
 class Signals:
-    """Notes the signals of this process, from the moment it is entered until it is left. For the main thread."""
+    """Notes the signals of this process while the ``with`` block runs. For the main thread."""
 
     def __init__(self) -> None:
         self._noted: deque[int] = deque()
@@ -32,7 +32,7 @@ class Signals:
         self._stack = ExitStack()
         self._stack.callback(self._close)
         self._stack.callback(signal.set_wakeup_fd, signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False))
-        # A child whose end is ignored could not be waited for.
+        # If SIGCHLD is ignored, the exit code of a child cannot be collected.
         self._stack.enter_context(self.also((*ENDING, signal.SIGCHLD)))
         return self
 
@@ -41,7 +41,7 @@ class Signals:
 
     @contextmanager
     def also(self, numbers: Iterable[int]) -> Iterator[None]:
-        """Within the block these are noted too; one that this process was started to ignore stays ignored."""
+        """Note these signals too, within the block. Signals that this process was started to ignore stay ignored."""
         before: dict[int, Any] = {}
         try:
             for number in numbers:
@@ -53,27 +53,27 @@ class Signals:
                 signal.signal(number, handler)
 
     def ending(self) -> int | None:
-        """The first noted one that ends a wait; it stays noted."""
+        """The first noted signal that ends a wait; it stays noted."""
         return next((number for number in self._noted if number in ENDING), None)
 
     def take(self) -> list[int]:
-        """What was noted so far, in order, each once more only when it comes again."""
+        """The signals noted since the last call, in order."""
         taken = []
         while self._noted:
             taken.append(self._noted.popleft())
         return taken
 
     def wait(self, seconds: float | None) -> None:
-        """Sleep until a signal comes, somebody wakes this up, or the time is over."""
+        """Sleep until a signal arrives, ``wake`` is called, or the time is over."""
         timeout = _LONGEST_WAIT_S if seconds is None else max(0.0, min(seconds, _LONGEST_WAIT_S))
         if select.select([self._reader], [], [], timeout)[0]:
             os.read(self._reader, 4_096)
 
     def wake(self) -> None:
-        """End the wait; for any thread, at any time."""
+        """End the wait; any thread may call it at any time."""
         with self._mutex:
             if self._open:
-                with suppress(BlockingIOError):  # full: it wakes up anyway
+                with suppress(BlockingIOError):  # the pipe is full: the wait ends anyway
                     os.write(self._writer, b"\0")
 
     def _note(self, number: int, _: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""What happens while the command runs: signals pass, the terminal changes hands, a lost lease stops it."""
+"""What happens while the command runs: it gets signals and the terminal, and a lost lease stops it."""
 
 import signal
 import threading
@@ -28,10 +28,10 @@ class Supervision:
     Args:
         child: the command.
         lease: what it runs under.
-        signals: notes those of this process.
-        lost: set by another thread, which wakes ``signals``, when the lease is lost.
-        kill_after_s: between SIGTERM and SIGKILL.
-        on_loss: called once, when the command is about to be stopped for a lost lease.
+        signals: notes this process's signals.
+        lost: another thread sets it when the lease is lost, and wakes ``signals``.
+        kill_after_s: the seconds between SIGTERM and SIGKILL.
+        on_loss: called once, before the command is stopped because the lease is lost.
     """
 
     def __init__(
@@ -53,9 +53,9 @@ class Supervision:
         self._kill_at_s: float | None = None
 
     def to_the_end(self) -> bool:
-        """Wait for the command's end; after a lost lease for that of its whole group. Whether the lease was lost."""
+        """Wait until the command ends, or its whole group if the lease is lost. Return whether it was lost."""
         with self._signals.also(FORWARDED), Terminal(self._child.group) as terminal:
-            # It may have asked for the terminal before it was lent, and be stopped for it.
+            # It may have asked for the terminal before it got it, and been stopped for that.
             self._child.send(signal.SIGCONT)
             self._tend(terminal)
             while not self._is_over():
@@ -86,7 +86,7 @@ class Supervision:
     def _tend(self, terminal: Terminal) -> None:
         stop = self._child.stopped_by()
         if stop is not None and not (stop in _TTY_STOPS and terminal.lend()):
-            # The user wants the shell back; with no terminal, whoever has stopped it lets it go on.
+            # The user wants the shell back; without a terminal, the process that stopped it must continue it.
             terminal.stop_us()
             terminal.lend()
         if self._lost.is_set() or not self._lease.is_held():

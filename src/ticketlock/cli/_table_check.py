@@ -1,4 +1,4 @@
-"""Is the table what a lock table has to be?"""
+"""Checks the keys, the status and the time to live of the table."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,20 +13,20 @@ _DENIED = frozenset({"AccessDeniedException", "AccessDenied"})
 
 
 def table_findings(client: Any, table_name: str) -> Iterator[Finding]:
-    """Look at its description and its time to live, as far as this caller may."""
+    """Check the table's description and time to live, if this caller may read them."""
     try:
         described = client.describe_table(TableName=table_name)["Table"]
     except ClientError as error:
         code = error.response["Error"]["Code"]
         if code not in _DENIED:
             raise
-        yield Finding("unsure", "table", f"{code}: whoever only uses locks need not describe the table")
+        yield Finding("unsure", "table", f"{code}: not needed to use locks")
         return
     status = described.get("TableStatus", "ACTIVE")
     yield Finding("good" if status in ("ACTIVE", "UPDATING") else "bad", "table", f"{table_name} is {status}")
     yield _keys(described, LOCK_TABLE.definition(table_name))
     if described.get("Replicas"):
-        yield Finding("bad", "replicas", "conditions are judged in each Region apart: use the locks in one Region only")
+        yield Finding("bad", "replicas", "each Region judges conditions by itself: use the locks in one Region only")
     yield _time_to_live(client, table_name)
 
 
@@ -40,7 +40,7 @@ def _keys(described: Any, wanted: Any) -> Finding:
     if found == needed:
         return Finding("good", "keys", shown)
     return Finding(
-        "bad", "keys", f"{shown}; a lock table has pk (HASH, S), sk (RANGE, S): `ticketlock init` another one"
+        "bad", "keys", f"{shown}; a lock table has pk (HASH, S), sk (RANGE, S): create one with `ticketlock init`"
     )
 
 
@@ -54,5 +54,5 @@ def _time_to_live(client: Any, table_name: str) -> Finding:
         return Finding("good", "time to live", f"on {attribute}")
     wrong = f"on {attribute}" if status in ("ENABLED", "ENABLING") else "off"
     return Finding(
-        "bad", "time to live", f"{wrong}: what is over stays; `ticketlock init` switches it on where it is off"
+        "bad", "time to live", f"{wrong}: expired items are never deleted; `ticketlock init` enables it if it is off"
     )

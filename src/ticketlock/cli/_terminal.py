@@ -1,4 +1,4 @@
-"""Whose the terminal is: a group that reads it must be its foreground group, or it is stopped."""
+"""The terminal's foreground group: a process group that reads the terminal must be it, or is stopped."""
 
 import os
 import signal
@@ -12,14 +12,14 @@ _STDIN, _STDOUT = 0, 1
 class Terminal:
     """The terminal on stdin, if there is one, lent to the command's process group.
 
-    A command that is followed by a pipe gets it only when it asks: who stands behind the pipe is in our group, and may
-    be a pager, which wants the terminal as well.
+    A command whose output goes to a pipe gets the terminal only when it asks: the program that reads the pipe is in our
+    group, and may be a pager, which needs the terminal as well.
 
     Args:
-        group: the command's.
+        group: the command's process group.
 
     Attributes:
-        is_there: whether stdin is one.
+        is_there: whether stdin is a terminal.
     """
 
     def __init__(self, group: int) -> None:
@@ -27,7 +27,7 @@ class Terminal:
         self.is_there = _is_terminal(_STDIN)
 
     def __enter__(self) -> Self:
-        # It must not stop us for handing it over, or for a line to stderr, while the command has it.
+        # SIGTTOU must not stop us when we hand the terminal over, or write to stderr while the command has it.
         self._before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         if not _is_pipe(_STDOUT):
             self.lend()
@@ -38,13 +38,13 @@ class Terminal:
         signal.signal(signal.SIGTTOU, self._before)
 
     def lend(self) -> bool:
-        """Hand it over if it is ours; whether it was."""
+        """Hand the terminal over if it is ours; return whether it was."""
         return self._pass_on(os.getpgrp(), self._group)
 
     def stop_us(self) -> None:
-        """Stop our own group, as the terminal's suspend key would have, until the shell lets it go on.
+        """Stop our own group, as the terminal's suspend key does, until the shell continues it.
 
-        Where no shell could do that, the system lets it go on at once; where there is no terminal, nothing happens.
+        If no shell can do that, the system continues it at once; without a terminal nothing happens.
         """
         if not self.is_there:
             return
@@ -56,7 +56,7 @@ class Terminal:
     def _pass_on(self, owner: int, to: int) -> bool:
         if not self.is_there:
             return False
-        # A terminal that was hung up belongs to nobody; a group that has ended cannot have it.
+        # A terminal that was hung up has no foreground group; a group that has ended cannot become it.
         with suppress(OSError):
             if os.tcgetpgrp(_STDIN) == owner:
                 os.tcsetpgrp(_STDIN, to)

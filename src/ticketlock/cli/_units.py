@@ -1,4 +1,4 @@
-"""``ticketlock units``: what units of work have left, for operators."""
+"""``ticketlock units``: open units of work, for operators."""
 
 import click
 
@@ -10,7 +10,7 @@ from ticketlock.cli._units_repair import repair
 
 
 class _Group(click.Group):
-    """Stands in the list of commands with a whole sentence."""
+    """Has its whole first sentence in the list of commands."""
 
     def get_short_help_str(self, limit: int = 45) -> str:  # noqa: ARG002  # click cuts what is longer
         """Its first sentence."""
@@ -20,7 +20,7 @@ class _Group(click.Group):
 @click.group(cls=_Group, epilog="`ticketlock units COMMAND --help` has an example of each, and its exit codes.")
 @units_group_options
 def units() -> None:
-    """See which units of work are open, and end what crashed processes have left."""
+    """List the units of work that are open, and end those of crashed processes."""
 
 
 for _command in (list_units, repair, rollback, settle, show):

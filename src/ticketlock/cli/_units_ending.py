@@ -1,4 +1,4 @@
-"""``ticketlock units settle`` and ``rollback``: one unit is ended, or finished."""
+"""``ticketlock units settle`` and ``rollback``: finish one unit, or roll it back."""
 
 import click
 
@@ -34,9 +34,9 @@ _DONE = {Outcome.COMMITTED: "finished", Outcome.ROLLED_BACK: "unmarked"}
 @units_options
 @click.pass_context
 def settle(context: click.Context, unit: str, as_json: bool) -> None:
-    """Find out what has become of UNIT, and finish it if it is committed, or roll it back if its lease is over.
+    """Finish UNIT if it is committed, or roll it back if its lease has expired.
 
-    Does what any unit does that meets its marks, so it does not ask.
+    It does not ask for confirmation: any unit that meets its marks does the same.
     """
     desk = Desk(settings_of(context))
     told = desk.follow(settled(desk.heads, desk.marks, unit))
@@ -57,7 +57,7 @@ def settle(context: click.Context, unit: str, as_json: bool) -> None:
 @units_options
 @click.pass_context
 def rollback(context: click.Context, unit: str, yes: bool, as_json: bool) -> None:
-    """Roll UNIT back if it is pending, whether or not its lease runs, and take its marks off.
+    """Roll UNIT back if it is pending, even if its lease has not expired, and remove its marks.
 
     If its process is alive, its commit fails with UnitRolledBack.
     """
@@ -88,8 +88,8 @@ def _tell(unit: str, told: Settled, *, as_json: bool) -> None:
     if told.outcome is Outcome.FORGOTTEN:
         raise no_record(unit)
     if isinstance(told.failed, InvalidUnitRequest):
-        # Its text may have values of items.
-        why = "what is ours in an item or a row was written by somebody else: `ticketlock units show` tells where"
+        # The error's text may contain values of items.
+        why = "another program has changed a unit's attributes or rows: `ticketlock units show` tells where"
         raise Ended(f"not every item of the unit {unit} is as it should be: {why}", CONFIGURATION) from told.failed
     if told.failed is not None:
         raise told.failed

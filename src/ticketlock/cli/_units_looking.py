@@ -1,4 +1,4 @@
-"""``ticketlock units ls`` and ``show``: what the records of units say."""
+"""``ticketlock units ls`` and ``show``: the records of units."""
 
 import math
 from collections.abc import Callable
@@ -26,7 +26,7 @@ _ORDERS: dict[str, Callable[[OpenUnit], Any]] = {
 
 
 def no_record(unit: str) -> Ended:
-    """Of a unit that is forgotten, or was never recorded."""
+    """The error for a unit whose record was deleted, or that never had one."""
     return Ended(f"there is no record of the unit {plain(unit)}", LEASE_LOST)
 
 
@@ -40,20 +40,20 @@ def no_record(unit: str) -> Ended:
     "--sort",
     type=click.Choice(list(_ORDERS)),
     default="age",
-    help="The oldest first; or first the lease that ends first, the most items; or by state.  [default: age]",
+    help="The oldest first; or first the lease that ends first, or the most items; or by state.  [default: age]",
 )
 @json_option
 @units_options
 @click.pass_context
 def list_units(context: click.Context, sort: str, as_json: bool) -> None:
-    """List the units that are pending, or have ended and are not closed.
+    """List the units that are pending, and those that have ended and are not closed.
 
-    Reads the whole table of units.
+    Reads the whole units table.
     """
     desk = Desk(settings_of(context))
 
     def strange(error: InvalidUnitRequest) -> None:
-        click.echo(f"ticketlock: a row of {plain(desk.heads.table)} is no unit's: {plain(error.value)}", err=True)
+        click.echo(f"ticketlock: a row of {plain(desk.heads.table)} is not a unit's: {plain(error.value)}", err=True)
 
     listed = sorted(desk.follow(open_units(desk.heads, strange)), key=_ORDERS[sort])
     if as_json:
@@ -70,14 +70,14 @@ def list_units(context: click.Context, sort: str, as_json: bool) -> None:
     ends=(0, USAGE, UNAVAILABLE, LEASE_LOST, CONFIGURATION),
 )
 @click.argument("unit")
-@click.option("--values", is_flag=True, help="The values that it writes, too.")
+@click.option("--values", is_flag=True, help="Show the values that it writes, too.")
 @json_option
 @units_options
 @click.pass_context
 def show(context: click.Context, unit: str, values: bool, as_json: bool) -> None:
-    """Show the record of UNIT, and which of its items have its mark.
+    """Show the record of UNIT, and which of its items carry its mark.
 
-    Shows the keys of items, and no other value of theirs unless it is asked to.
+    Of the items it shows only the keys, unless --values is given.
     """
     desk = Desk(settings_of(context))
     shown = desk.follow(look(desk.heads, desk.marks, unit))

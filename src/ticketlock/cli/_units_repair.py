@@ -1,4 +1,4 @@
-"""``ticketlock units repair``: the marks in a table that no sweep finds."""
+"""``ticketlock units repair``: finds the marks that no sweep finds, and resolves them."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -24,20 +24,20 @@ _UNKNOWN = (Record.CLOSED, Record.GONE, Record.MISSING)
     ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, CONFIGURATION),
 )
 @click.argument("table")
-@click.option("--write", is_flag=True, help="Do it, after a question; otherwise it only tells what it would do.")
+@click.option("--write", is_flag=True, help="Write, after a confirmation; without it, only list what would be done.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option(
     "--lost-records",
     is_flag=True,
-    help="Take marks off whose records are missing, too: only if no unit runs with another table of units.",
+    help="Remove marks whose records are missing, too: only if no unit runs with another units table.",
 )
 @json_option
 @units_options
 @click.pass_context
 def repair(context: click.Context, table: str, write: bool, yes: bool, lost_records: bool, as_json: bool) -> None:
-    """Find the marks of units in TABLE, and do with each what its unit's record says: for restored tables.
+    """Find the marks of units in TABLE, and finish or remove each as its unit's record says: for restored tables.
 
-    Reads the whole table. The marks of units whose lease runs are left.
+    Reads the whole table. It leaves the marks of units whose lease has not expired.
     """
     settings = settings_of(context)
     desk = Desk(settings)
@@ -69,9 +69,9 @@ def _tell(name: str, found: Sequence[FoundMark], *, write: bool) -> None:
     click.echo(f"{plain(name)}: {_marks(len(found))}: {told}")
     unknown = sum(each.action == "unmarked" and each.record in _UNKNOWN for each in found)
     if unknown:
-        click.echo(f"No record says any more what was to be written to {unknown} of the unmarked items.")
+        click.echo(f"For {unknown} of the unmarked items no record is left of what was to be written.")
     if not write:
-        click.echo("Nothing was written: --write does it.")
+        click.echo("Nothing was written: add --write to do it.")
 
 
 def _marks(number: int) -> str:

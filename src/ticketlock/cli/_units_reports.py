@@ -1,4 +1,4 @@
-"""Units as their records have them: in JSON, and as tables for people."""
+"""Units as they are recorded, in JSON and as tables for people."""
 
 import base64
 import json
@@ -21,7 +21,7 @@ _WRITES = {"unmark": "nothing"}
 
 
 def unit_json(unit: OpenUnit) -> dict[str, Any]:
-    """A unit of a list. Ages and rests by the table's time."""
+    """A unit of a list. Ages and remaining leases are by table time."""
     return {
         "unit": unit.unit,
         "state": unit.state.value,
@@ -42,12 +42,12 @@ def shown_json(shown: Shown, *, values: bool) -> dict[str, Any]:
 
 
 def entry_json(entry: Entry) -> dict[str, Any]:
-    """Which item it is; the key as the low-level API has it."""
+    """The item's table, and its key in the form of the low-level API."""
     return {"table": entry.table, "key": dict(entry.key)}
 
 
 def mark_json(found: FoundMark) -> dict[str, Any]:
-    """A mark that was found."""
+    """A mark that a repair has found."""
     return {
         "key": PYTHON.item("key", found.key),
         "unit": found.unit,
@@ -58,7 +58,7 @@ def mark_json(found: FoundMark) -> dict[str, Any]:
 
 
 def json_of(value: Any, indent: int | None = 2) -> str:
-    """What programs read; bytes in base64, as the service's own JSON has them."""
+    """JSON for programs; bytes are in base64, as in the service's own JSON."""
     return json.dumps(value, indent=indent, ensure_ascii=False, default=_base64)
 
 
@@ -71,7 +71,7 @@ def state_of(unit: OpenUnit) -> str:
 
 
 def state_told(unit: OpenUnit) -> str:
-    """The same, with its time: ``pending, lease 48 s left``."""
+    """The state with its time: ``pending, lease 48 s left``."""
     if unit.state is Outcome.PENDING:
         return f"{_state(unit)}, lease {_lease(unit)}"
     by = f" by {plain(unit.rolled_back_by)}" if unit.rolled_back_by else ""
@@ -110,7 +110,7 @@ def shown_table(shown: Shown, *, values: bool) -> RenderableType:
     title = Text(shown.unit.unit, style="bold")
     facts = Text(f"{state_told(shown.unit)}; begun {span(_ms(shown.unit.age_s))} ago")
     if shown.items is None:
-        return Group(title, facts, Text("The rows that say what it writes are not there."))
+        return Group(title, facts, Text("The rows with what it writes are missing."))
     made = table_of(("table", "item", "writes", "mark"), (), ("sets", "removes") if values else ())
     for each in shown.items:
         entry = each.entry
@@ -121,7 +121,7 @@ def shown_table(shown: Shown, *, values: bool) -> RenderableType:
 
 
 def marks_table(found: Sequence[FoundMark], *, write: bool) -> Table:
-    """Marks that were found, for people."""
+    """The marks that a repair has found, for people."""
     made = table_of(("item", "unit", "record", "was" if write else "would be"), ())
     for each in found:
         add_row(made, _key(PYTHON.item("key", each.key)), each.unit or "-", each.record.value, each.action)

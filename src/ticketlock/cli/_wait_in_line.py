@@ -1,4 +1,4 @@
-"""Standing in line: the options of it, the line on the terminal, and leaving when a signal comes."""
+"""Waiting in the queue: its options, the status line on the terminal, and leaving when a signal arrives."""
 
 import threading
 import time
@@ -23,7 +23,7 @@ _REDRAWN_EVERY_S = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Wish:
-    """What was said about one acquisition."""
+    """The options of one acquisition."""
 
     entity: str
     namespace: str
@@ -46,12 +46,12 @@ lease_option = click.option(
     type=Duration("1s", "7d"),
     default=60.0,
     metavar="TIME",
-    help="How long the lock outlives a holder that does not renew it: 90, 5m, 1h30m.  [default: 60s]",
+    help="How long the lock stays held without a renewal: 90, 5m, 1h30m.  [default: 60s]",
 )
 
 
 def waiting_options(command: F) -> F:
-    """Let a command say how it stands in line."""
+    """Add the options for waiting in the queue to a command."""
     for option in reversed(
         [
             namespace_option,
@@ -62,13 +62,16 @@ def waiting_options(command: F) -> F:
                 metavar="TIME|forever",
                 help="How long to wait in line: 90, 5m, 1h30m.  [default: 60s]",
             ),
-            click.option("--no-wait", is_flag=True, help="Fail at once if anybody holds the lock or waits for it."),
+            click.option("--no-wait", is_flag=True, help="Fail at once if the lock is held or has waiters."),
             lease_option,
-            click.option("--shared", is_flag=True, help="Hold it together with others who share it."),
+            click.option("--shared", is_flag=True, help="Hold it together with others that share it."),
             click.option("--permits", type=int, default=1, show_default=True, help="How many may hold it at once."),
-            click.option("--data", metavar="TEXT", help="Up to 256 bytes to show beside the holder."),
+            click.option("--data", metavar="TEXT", help="Up to 256 bytes that `show` prints beside the holder."),
             click.option(
-                "--quiet", "-q", is_flag=True, help="Show no line while waiting, and none when it was in vain."
+                "--quiet",
+                "-q",
+                is_flag=True,
+                help="Show no status line while waiting; no message if it times out.",
             ),
             click.option(
                 "--conflict-exit-code",
@@ -76,7 +79,7 @@ def waiting_options(command: F) -> F:
                 type=click.IntRange(0, 255),
                 default=WAIT_IS_OVER,
                 metavar="N",
-                help=f"The exit code when the wait is over.  [default: {WAIT_IS_OVER}]",
+                help=f"The exit code when the wait has timed out.  [default: {WAIT_IS_OVER}]",
             ),
         ]
     ):
@@ -85,11 +88,11 @@ def waiting_options(command: F) -> F:
 
 
 class Interrupted(Exception):
-    """A signal came while the lock was waited for."""
+    """A signal arrived during the wait for the lock."""
 
 
 class _Nap:
-    """How the client waits between looks: any signal ends it, once; its other sleeps are just sleeps."""
+    """The client's sleep between polls: a signal ends the wait, once. Its other sleeps are ordinary ones."""
 
     def __init__(self, signals: Signals, line: WaitingLine) -> None:
         self._signals = signals
@@ -116,10 +119,10 @@ def stand_in_line(settings: Settings, wish: Wish, signals: Signals, **options: A
     """Wait for the lock and hold it.
 
     Args:
-        options: as ``LockClient.acquire`` has them.
+        options: further arguments of ``LockClient.acquire``.
 
     Raises:
-        Ended: the wait was in vain, or a signal came; then the queue is left, and the lock is not held.
+        Ended: the wait timed out, or a signal arrived; this process has left the queue and does not hold the lock.
     """
     line = WaitingLine(wish.entity, quiet=wish.quiet)
     nap = _Nap(signals, line)
@@ -145,7 +148,7 @@ def stand_in_line(settings: Settings, wish: Wish, signals: Signals, **options: A
         line.wipe()
     number = signals.ending()
     if number is not None:
-        # It came with the grant: whoever sent it does not want the lock any more.
+        # The signal arrived with the grant: its sender does not want the lock any more.
         lease._give_back()
         raise Ended(None, after_signal(number))
     return lease

@@ -1,4 +1,4 @@
-"""The line that a waiting command shows on a terminal."""
+"""The status line that a waiting command shows on a terminal."""
 
 import os
 import sys
@@ -14,11 +14,11 @@ _USUAL_COLUMNS = 80
 
 
 class WaitingLine:
-    """One line on stderr, drawn again and again, and wiped out when the wait is over; nothing where nobody looks.
+    """One line on stderr, redrawn during the wait and erased after it. Nothing is shown if stderr is not a terminal.
 
     Args:
-        entity: what is waited for.
-        quiet: to show nothing on a terminal either.
+        entity: the lock's entity.
+        quiet: whether to show nothing on a terminal either.
     """
 
     def __init__(self, entity: str, *, quiet: bool) -> None:
@@ -30,26 +30,26 @@ class WaitingLine:
         self._drawn = False
 
     def see(self, position: Position) -> None:
-        """Take in what a look has found."""
+        """Take the result of a poll, and show it."""
         self._seen, self._seen_s = position, time.monotonic()
         self.draw()
 
     def draw(self) -> None:
-        """Show what was seen last, and how long it has taken so far."""
+        """Show the result of the last poll, and how long the wait has lasted."""
         if self._shows and self._seen is not None:
             waited_s = int(time.monotonic() - self._began_s)
             line = Text(f"{self._entity}: {_place(self._seen)}, {waited_s} s; {self._in_the_way(self._seen)}")
-            # A line that is broken cannot be drawn over.
+            # A line that the terminal wraps cannot be overwritten.
             line.truncate(_columns() - 1, overflow="ellipsis")
             self._write(f"\r{line.plain}\x1b[K")
             self._drawn = True
 
     def _in_the_way(self, seen: Position) -> str:
-        """For whom, or for what, it waits."""
+        """What the wait is for: the holder, or a closed lock."""
         if seen.is_closed:
             return "closed by an operator"
         if not seen.holders:
-            return "nobody holds it"
+            return "no one holds it"
         now_ms = seen.now.likely_ms + round((time.monotonic() - self._seen_s) * 1_000)
         first = min(seen.holders, key=lambda holder: holder.lease_until_ms)
         more = f" and {len(seen.holders) - 1} more" if len(seen.holders) > 1 else ""
@@ -57,7 +57,7 @@ class WaitingLine:
         return f"held for {span(now_ms - first.since_ms)}, lease {of_lease}, by {plain(first.owner)}{more}"
 
     def wipe(self) -> None:
-        """Take the line away."""
+        """Erase the line."""
         if self._drawn:
             self._write("\r\x1b[K")
             self._drawn = False
@@ -72,7 +72,7 @@ def _place(seen: Position) -> str:
 
 
 def _columns() -> int:
-    """How wide the terminal is; 80 columns where it does not say."""
+    """The width of the terminal; 80 columns if it is unknown."""
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns or _USUAL_COLUMNS
     except OSError:

@@ -1,10 +1,10 @@
-"""For tests of code that takes locks: a DynamoDB in memory, and clocks that a test moves.
+"""Tools for tests of code that takes locks: a DynamoDB in memory, and clocks that a test moves.
 
     clock = ManualClock()
     memory = MemoryDynamoDB(clock=clock)
     locks = LockClient("locks", client=memory.client, clocks=clock, sleep=clock.sleep)
 
-Nothing here opens a connection, needs credentials or waits. The contract of ticketlock's own tests runs on it as well.
+Nothing here opens a connection, needs credentials or waits. ticketlock's own contract tests run on it as well.
 """
 
 from ticketlock.testing._clock import ManualClock

@@ -1,4 +1,4 @@
-"""Clocks that move when a test says so."""
+"""Clocks that move only when a test moves them."""
 
 import threading
 from dataclasses import dataclass, field
@@ -10,20 +10,20 @@ _BEGINNING_MS = 1_800_000_000_000
 
 @dataclass(slots=True)
 class _Time:
-    """The time that all machines of a test have in common."""
+    """The time that all machines of a test share."""
 
     passed_ms: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class ManualClock:
-    """The clocks of one machine: time passes when the test says so, and at no other moment.
+    """The clocks of one machine: time passes only when the test says so.
 
-    Given to a LockTable (``clocks=clock, sleep=clock.sleep``) and to a MemoryDynamoDB, they agree. ``another_machine``
-    has clocks of its own, for which the same time passes.
+    Pass it to a LockTable (``clocks=clock, sleep=clock.sleep``) and to a MemoryDynamoDB, and both use the same time.
+    ``another_machine`` has its own clocks, for which the same time passes.
 
     Args:
-        wall_ms: where the wall clock begins, milliseconds since the epoch.
+        wall_ms: the wall clock's first reading, in milliseconds since the epoch.
     """
 
     def __init__(self, wall_ms: int = _BEGINNING_MS) -> None:
@@ -32,19 +32,19 @@ class ManualClock:
         self._local_stood_still_ms = 0
 
     def another_machine(self, *, wall_is_off_s: float = 0) -> "ManualClock":
-        """The clocks of another machine, whose wall clock is off from this one's by so much."""
+        """The clocks of another machine, whose wall clock differs from this one's by so much."""
         other = ManualClock(self._wall_began_ms + _ms(wall_is_off_s))
         other._time = self._time
         return other
 
     def read(self) -> Reading:
-        """One look at the clocks."""
+        """Read the clocks."""
         with self._time.lock:
             return self._reading()
 
     @property
     def wall_ms(self) -> int:
-        """The wall clock, milliseconds since the epoch."""
+        """The wall clock's reading, milliseconds since the epoch."""
         return self.read().wall_ms
 
     def advance(self, seconds: float) -> None:
@@ -55,24 +55,24 @@ class ManualClock:
             self._time.passed_ms += _ms(seconds)
 
     def sleep(self, seconds: float) -> None:
-        """What to give for ``time.sleep``: returns at once, that much later."""
+        """A replacement for ``time.sleep``: moves the time on, and returns at once."""
         self.advance(seconds)
 
     def suspend(self, seconds: float) -> None:
-        """Let this machine stand still with nothing running on it; both its clocks go on, as on Linux and macOS.
+        """Pause this machine while both its clocks continue, as on Linux and macOS.
 
-        It is ``advance`` by the name of what happens: between two statements of a test nothing runs on any machine.
+        The same as ``advance``, named after what happens: between two statements of a test no machine runs.
         """
         self.advance(seconds)
 
     def freeze(self, seconds: float) -> None:
-        """Let this machine stand still together with its local clock, as a snapshot or a frozen sandbox does."""
+        """Pause this machine and its local clock, as a snapshot or a frozen sandbox does."""
         self.advance(seconds)
         with self._time.lock:
             self._local_stood_still_ms += _ms(seconds)
 
     def set_wall(self, wall_ms: int) -> None:
-        """Set this machine's wall clock; its local clock goes on as if nothing had happened."""
+        """Set this machine's wall clock; its local clock is not affected."""
         with self._time.lock:
             self._wall_began_ms = wall_ms - self._time.passed_ms
 

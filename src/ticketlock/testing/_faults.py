@@ -1,4 +1,4 @@
-"""What can become of a request, and the service's own ways to say no."""
+"""Faults that a test injects into requests, and the service's own errors."""
 
 from enum import Enum
 from time import gmtime, strftime
@@ -10,23 +10,23 @@ _AT_WORK = "Transaction is ongoing for the item"
 _SIGNATURE_VALID_S = 300
 
 Failure = dict[str, Any]
-"""An error's reply, as the SDK hands it on."""
+"""The reply of an error, as the SDK returns it."""
 Reason = dict[str, Any]
-"""Why a transaction is cancelled, as far as one of its items goes."""
+"""The reason, for one of its items, why a transaction is cancelled."""
 
 
 class Fault(Enum):
-    """What becomes of one request.
+    """A fault that is injected into one request.
 
     Attributes:
-        REQUEST_LOST: it is not applied; there was no connection.
-        REPLY_LOST: it is applied, or refused, and nobody hears of it: the time to read the reply is over.
-        THROTTLED: it is not applied; there were too many.
-        CONFLICT: it is not applied; a transaction was at work on the same item. Meets the next write, or the next
-            transaction that reads.
-        SIGNATURE_EXPIRED: it is not applied; it arrived more than five minutes after it was signed.
-        TOKEN_FORGOTTEN: if it was applied before, it is applied again: the service has forgotten the token of its
-            transaction, as it does after ten minutes. Meets the next TransactWriteItems.
+        REQUEST_LOST: the request is not applied; there was no connection.
+        REPLY_LOST: the request is applied, or refused, but its reply does not arrive: reading it times out.
+        THROTTLED: the request is not applied; there were too many.
+        CONFLICT: the request is not applied, because a transaction was in progress on the same item. Affects the next
+            write, or the next transaction that reads.
+        SIGNATURE_EXPIRED: the request is not applied; it arrived more than five minutes after it was signed.
+        TOKEN_FORGOTTEN: a request that was applied before is applied again: the service has forgotten its client
+            request token, as it does after ten minutes. Affects the next TransactWriteItems.
     """
 
     REQUEST_LOST = "the request is lost"
@@ -41,7 +41,7 @@ class Refused(Exception):
     """The service answers with an error.
 
     Attributes:
-        code, message: the error's.
+        code, message: those of the error.
         more: further members of the reply.
     """
 
@@ -52,17 +52,17 @@ class Refused(Exception):
         self.more = more
 
     def failure(self) -> Failure:
-        """The reply, without what every reply has."""
+        """The reply, without the parts that every reply has."""
         return {"Error": {"Code": self.code, "Message": self.message}, "message": self.message, **self.more}
 
 
 def invalid(message: str) -> Refused:
-    """The request itself is wrong."""
+    """The request itself is invalid."""
     return Refused("ValidationException", message)
 
 
 def cancelled(reasons: list[Reason]) -> Refused:
-    """A transaction that is not applied, with one reason a write."""
+    """A transaction that is not applied, with one reason for each write."""
     codes = ", ".join(reason["Code"] for reason in reasons)
     message = f"Transaction cancelled, please refer cancellation reasons for specific reasons [{codes}]"
     return Refused("TransactionCanceledException", message, CancellationReasons=reasons)
@@ -74,17 +74,17 @@ def throttled() -> Refused:
 
 
 def conflict() -> Refused:
-    """A transaction is at work on the item of a write."""
+    """A transaction is in progress on the item of a write."""
     return Refused("TransactionConflictException", _AT_WORK)
 
 
 def conflict_reason() -> Reason:
-    """Another transaction is at work on an item of a transaction."""
+    """Another transaction is in progress on an item of a transaction."""
     return {"Code": "TransactionConflict", "Message": _AT_WORK}
 
 
 def signature_expired(now_s: int) -> Refused:
-    """The request came a second too late, as DynamoDB says it (https://github.com/aws/aws-sdk-js-v3/issues/7605).
+    """The request arrived a second too late, in DynamoDB's words (https://github.com/aws/aws-sdk-js-v3/issues/7605).
 
     Args:
         now_s: the service's time, seconds since the epoch.

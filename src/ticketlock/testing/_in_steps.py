@@ -1,4 +1,4 @@
-"""A transaction that a test lets go on, one step at a time."""
+"""A transaction that a test performs one step at a time."""
 
 import threading
 from collections.abc import Callable, Generator
@@ -12,17 +12,17 @@ Reply = dict[str, Any]
 
 
 class InSteps:
-    """A transaction that the service has received, and that goes on when it is told; ``MemoryDynamoDB.in_steps``.
+    """A transaction that the service has received and performs step by step; ``MemoryDynamoDB.in_steps`` makes it.
 
-    A TransactWriteItems of n actions has 2n + 1 steps: n look at one condition each and take its item, one decides,
-    and n change one item each. A TransactGetItems of n items has 2n: n read one each, and n look whether it has
-    changed. What is refused is over before.
+    A TransactWriteItems of n actions has 2n + 1 steps: n check one condition each and reserve its item, one decides,
+    and n change one item each. A TransactGetItems of n items has 2n: n read one each, and n check whether it has
+    changed. A transaction that is refused ends earlier.
 
-    Whoever sent it may be gone: it is the service's, and is found in ``MemoryDynamoDB.ongoing`` until it is over.
+    It does not need its sender: it belongs to the service, and is in ``MemoryDynamoDB.ongoing`` until it is over.
 
     Attributes:
         operation: ``"TransactWriteItems"`` or ``"TransactGetItems"``.
-        is_over: whether the service is done with it: all is applied or read, or it is refused.
+        is_over: whether the service has finished it: all is applied or read, or it is refused.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class InSteps:
         self._outcome: tuple[int, Reply] = (0, {})
 
     def step(self) -> bool:
-        """Let it take one step; False if it is over."""
+        """Perform one step; False if it is over."""
         with self._lock:
             if self.is_over:
                 return False
@@ -54,17 +54,17 @@ class InSteps:
             except Refused as refused:
                 self._is_done(400, refused.failure())
             except BaseException:
-                # What the service does not know is no reply of its.
+                # An operation that the service does not know is not a reply of the service.
                 self._is_done(500, {})
                 raise
             return not self.is_over
 
     def finish(self) -> Any:
-        """Let it take whatever steps are left: its reply, as the client's method returns it.
+        """Perform all steps that are left, and return its reply as the client's method does.
 
         Raises:
             ClientError: it is refused.
-            ReadTimeoutError: it was given the fault that its reply is lost.
+            ReadTimeoutError: it has met the fault that its reply is lost.
         """
         with self._lock:
             while self.step():

@@ -10,10 +10,10 @@ _PATIENCE_S = 5.0
 
 
 def lose(lease: Lease) -> None:
-    """Take a lease's lock away, as an operator does by force, and let its client find out at once.
+    """Take a lease's lock away, as an operator does by force, and let its client notice at once.
 
-    Afterwards the lock is free for others, ``lease.is_held()`` is false, and ``on_lost`` has been called, unless it
-    takes longer than five seconds.
+    Afterwards the lock is free for others, ``lease.is_held()`` is false, and ``on_lost`` has been called and has
+    returned, unless it takes longer than five seconds.
 
     Raises:
         LockLost: the lock was not held any more.

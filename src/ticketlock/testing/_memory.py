@@ -1,4 +1,4 @@
-"""A DynamoDB in memory, in the place of a boto3 client or behind one."""
+"""A DynamoDB in memory, instead of a boto3 client or behind one."""
 
 import base64
 import json
@@ -21,33 +21,33 @@ from ticketlock.wire._clocks import Clocks, SystemClocks
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-# A quarter of the shortest lease, so that every lease may be used.
+# A quarter of the shortest lease, so that every lease can be used.
 _TIME_OUT_S = 0.25
 
 
 class MemoryDynamoDB:
-    """A DynamoDB in memory, for any number of threads: what ticketlock asks of one, and what stands beside it.
+    """A DynamoDB in memory, for any number of threads, with the operations that ticketlock and its users need.
 
-    It answers like the service, in its replies and in its errors, as far as it goes: items are written and read one by
-    one, in batches and in transactions, tables are queried and scanned, without indexes; conditions, filters, updates
-    and projections are all of DynamoDB's. Whatever it does not know is a NotImplementedError. Sums that need more than
-    38 digits are errors; nothing is ever rounded.
+    Its replies and errors are those of the service. It writes and reads items one by one, in batches and in
+    transactions, and queries and scans tables, without indexes, with all of DynamoDB's conditions, filters, updates and
+    projections. Anything else raises NotImplementedError. Sums that need more than 38 digits are errors; nothing is
+    rounded.
 
-    It can be used as a client (``client``), or answer in the place of AWS for a boto3 client (``serve``).
+    Use it as a client (``client``), or let it answer the requests of a boto3 client instead of AWS (``serve``).
 
     Args:
-        lock_table: the name of a lock table to begin with; None for no table.
-        clock: gives the service's time, by its wall clock.
-        transactions_take_s: for how long, by that clock, a transaction is at work on its items: other writes to them
-            meet a conflict meanwhile, as a repetition of its own does that it is in progress; 0 for no time at all.
+        lock_table: the name of a lock table to create; None for no table.
+        clock: its wall clock is the service's time.
+        transactions_take_s: how long, by that clock, a transaction is in progress. Meanwhile other writes to its items
+            meet a conflict, and a repetition of it is told that it is in progress. 0: it takes no time.
 
     Attributes:
         sent: the requests so far.
-        faults: what becomes of the next requests, in order; None lets one pass.
+        faults: the faults of the next requests, in order; None lets one pass.
         ongoing: the transactions that were begun with ``in_steps`` and are not over, oldest first.
-        comes_next: a function of how many items of a TransactWriteItems are left to be changed, which returns the
-            position of the one that is next: DynamoDB promises no order. The first, unless you set it.
-        meta: what a client has there, as far as ``LockTable`` looks.
+        comes_next: a function that gets the number of items of a TransactWriteItems that are left to be changed, and
+            returns the position of the next one, since DynamoDB promises no order. By default the first.
+        meta: the parts of a client's ``meta`` that ``LockTable`` reads.
     """
 
     def __init__(
@@ -75,18 +75,18 @@ class MemoryDynamoDB:
 
     @property
     def client(self) -> "DynamoDBClient":
-        """This object, for what is typed to take a client."""
+        """This object, typed as a client."""
         return cast("DynamoDBClient", self)
 
     def serve(self, client: Any) -> None:
-        """Answer the requests of a boto3 client, of a resource's ``meta.client`` too; none leaves the process."""
+        """Answer the requests of a boto3 client, or of a resource's ``meta.client``; none leaves the process."""
         client.meta.events.register("before-call.dynamodb", self._before_call)
 
-        # What a test does to it.
+        # What tests call.
 
     @contextmanager
     def outage(self, fault: Fault) -> Iterator[None]:
-        """Within the block every request meets the fault; a conflict, every write."""
+        """Within the block every request meets the fault; a conflict affects every write."""
         self._service.outage = fault
         try:
             yield
@@ -94,33 +94,34 @@ class MemoryDynamoDB:
             self._service.outage = None
 
     def in_steps(self, operation: str, **parameters: Any) -> InSteps:
-        """Send a transaction that goes on step by step, as DynamoDB performs it, so that others go on in between.
+        """Send a transaction that is performed step by step, as in DynamoDB: other requests can come in between.
 
-        It is seen as it is on DynamoDB: of a TransactWriteItems a plain read finds each item as it was until its own
-        step has changed it, so that two of them may see half of it; other writes, and other transactions, meet a
-        conflict while an item is taken; a copy with its token is told that it is in progress. A TransactGetItems meets
-        a conflict if one of its items is taken, or changes before it has looked at all of them again.
+        Others see what they would see on DynamoDB. A plain read returns an item of a TransactWriteItems unchanged until
+        the item's own step has changed it, so two plain reads may see half of the transaction. Other writes and other
+        transactions meet a conflict while an item is reserved; a copy with the same token is told that the transaction
+        is in progress. A TransactGetItems meets a conflict if one of its items is reserved, or changes before all of
+        them have been checked again.
 
         Args:
             operation: ``"transact_write_items"`` or ``"transact_get_items"``.
-            parameters: as of the client's method of that name.
+            parameters: those of the client's method of that name.
 
         Raises:
             ValueError: it is another operation.
-            ConnectTimeoutError: it was given the fault that the request is lost.
+            ConnectTimeoutError: it has met the fault that the request is lost.
         """
         return self._service.begin("".join(part.capitalize() for part in operation.split("_")), parameters)
 
     def items(self, table_name: str = "locks") -> list[Item]:
-        """Copies of all items of a table; no request."""
+        """Copies of all items of a table. Not a request."""
         with self._service.lock:
             return [copy_of_item(item) for item in self._table(table_name).items()]
 
     def delete_all(self, pk: str, table_name: str = "locks") -> int:
-        """Take all items of a partition away underneath whoever uses them: for a lock, its entity; no request.
+        """Delete all items of a partition, even if they are in use. A lock's partition is its entity. Not a request.
 
         Returns:
-            How many there were.
+            How many items there were.
         """
         with self._service.lock:
             return self._delete(
@@ -128,9 +129,9 @@ class MemoryDynamoDB:
             )
 
     def expire(self) -> int:
-        """Delete whatever time to live has come to its end by the service's time; DynamoDB may take days.
+        """Delete all items whose time to live has ended by the service's time; DynamoDB may take days to do so.
 
-        An item that a transaction is at work on stays until the next time.
+        An item with a transaction in progress stays until the next call.
 
         Returns:
             How many items there were.
@@ -210,7 +211,7 @@ class MemoryDynamoDB:
         return self._answer("DescribeTable", parameters)
 
     def get_waiter(self, name: str) -> Any:
-        """A waiter for what is there at once: a table that was created."""
+        """A boto3 waiter for a table, which exists as soon as it is created."""
         if name != "table_exists":
             raise NotImplementedError(f"MemoryDynamoDB does not wait for {name}")
         return SimpleNamespace(wait=lambda TableName, WaiterConfig=None: self.describe_table(TableName=TableName))  # noqa: ARG005 as of a client
@@ -235,7 +236,7 @@ class MemoryDynamoDB:
         return reply
 
     def _before_call(self, model: Any, params: Mapping[str, Any], **_: Any) -> tuple[AWSResponse, dict[str, Any]]:
-        """What a handler of ``before-call`` returns, botocore takes for the reply."""
+        """The return value of a handler of ``before-call``: botocore uses it as the reply."""
         status, reply = self._service.answer(model.name, json.loads(params["body"], object_hook=_with_bytes))
         headers: Any = reply["ResponseMetadata"]["HTTPHeaders"]
         raw: Any = None
@@ -243,7 +244,7 @@ class MemoryDynamoDB:
 
 
 def _with_bytes(value: dict[str, Any]) -> dict[str, Any]:
-    """Binary values travel in base 64. A member ``B`` of an item is a map, or a list for sets, and no text."""
+    """Decode binary values from base64. A member ``B`` that is not text is an attribute of that name, not a value."""
     if len(value) == 1 and isinstance(value.get("B"), str):
         return {"B": base64.b64decode(value["B"])}
     if len(value) == 1 and isinstance(value.get("BS"), list):

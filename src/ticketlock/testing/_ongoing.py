@@ -1,8 +1,8 @@
-"""What a service remembers of transactions: which were applied, by their tokens, and which are still at work.
+"""What a service remembers of transactions: which were applied, by their tokens, and which are in progress.
 
-As it is documented: a token is valid for ten minutes after its first request is completed
+As documented, a token is valid for ten minutes after its first request is completed
 (https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html), and an item that a
-transaction is at work on refuses other writes
+transaction is in progress on refuses other writes
 (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html#transaction-conflict-handling).
 """
 
@@ -19,11 +19,11 @@ _TOKEN_VALID_MS = 600_000
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What a token stands for.
+    """The transaction of a token.
 
     Attributes:
-        said: the parameters of its request, written down: what the sender does to its own objects changes nothing.
-        at_ms: when it was applied, as far as it is known.
+        said: a copy of the parameters of its request, which later changes by the sender do not affect.
+        at_ms: when it was applied, if that is known.
     """
 
     said: str
@@ -39,11 +39,11 @@ class Transactions:
 
     Args:
         wall_ms: the service's time.
-        take_ms: for how long each is at work on its items after it has changed them; its sender is answered at once: it
-            meets a conflict as well if it writes again before.
+        take_ms: for how long each stays in progress after it has changed its items. Its sender is answered at once, and
+            meets a conflict as well if it writes again too early.
 
     Attributes:
-        comes_next: which of so many items that are left is changed next.
+        comes_next: from the number of items left, the position of the one that is changed next.
     """
 
     def __init__(self, wall_ms: Callable[[], int], take_ms: int = 0) -> None:
@@ -54,11 +54,11 @@ class Transactions:
         self._at_work_until_ms: dict[Any, float] = {}
 
     def was_applied(self, token: str, items: Any) -> bool:
-        """Whether a transaction with the token was applied; it stays so for ten minutes.
+        """Whether a transaction with the token was applied; known for ten minutes.
 
         Raises:
-            Refused: IdempotentParameterMismatchException: there was one, and it was another one.
-                TransactionInProgressException: it is still at work.
+            Refused: IdempotentParameterMismatchException: the token's transaction was a different one.
+                TransactionInProgressException: it is still in progress.
         """
         known = self._known.get(token)
         now_ms = self._wall_ms()
@@ -73,36 +73,36 @@ class Transactions:
         return True
 
     def is_at_work(self, item: Any) -> bool:
-        """Whether a transaction is at work on this item."""
-        # Most of the time none is.
+        """Whether a transaction is in progress on this item."""
+        # Usually none is.
         return bool(self._at_work_until_ms) and self._at_work_until_ms.get(item, 0) > self._wall_ms()
 
     def begins(self, token: str | None, items: Any) -> None:
-        """A transaction is in progress from now on."""
+        """Note that a transaction is in progress."""
         if token is not None:
-            # One that is remembered again, after ten minutes, is the last.
+            # A token that is used again after ten minutes moves to the end.
             self._known.pop(token, None)
             self._known[token] = _Known(_said(items), inf)
 
     def takes(self, item: Any) -> None:
-        """A transaction is at work on an item, for as long as it takes."""
+        """Reserve an item for a transaction, for as long as it is in progress."""
         self._at_work_until_ms[item] = inf
 
     def was_refused(self, token: str | None, taken: Iterable[Any]) -> None:
-        """A transaction was not applied: it is as if it had never been."""
+        """Forget a transaction that was not applied."""
         self.forgets(token)
         for item in taken:
             del self._at_work_until_ms[item]
 
     def has_changed(self, item: Any) -> None:
-        """A transaction is done with one of its items, and goes on with the others."""
+        """A transaction has finished one of its items, and continues with the others."""
         if self._take_ms > 0:
             self._at_work_until_ms[item] = self._wall_ms() + self._take_ms
         else:
             del self._at_work_until_ms[item]
 
     def was_completed(self, token: str | None) -> None:
-        """A transaction is done with all of its items."""
+        """A transaction has finished all of its items."""
         now_ms = self._wall_ms()
         if self._take_ms > 0:
             self._at_work_until_ms = {item: at_ms for item, at_ms in self._at_work_until_ms.items() if at_ms > now_ms}
@@ -114,7 +114,7 @@ class Transactions:
             del self._known[oldest]
 
     def forgets(self, token: str | None) -> None:
-        """A token is as if nobody had ever used it."""
+        """Forget a token, as if it had never been used."""
         if token is not None:
             self._known.pop(token, None)
 

@@ -1,4 +1,4 @@
-"""What requests may ask for. Whatever is not here is an error: a test must not pass because something was ignored."""
+"""The parameters of requests. Any other one is an error: a test must not pass because one was ignored."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -27,7 +27,7 @@ _REQUIRED: Mapping[str, tuple[str, ...]] = {
     "DeleteTable": ("TableName",),
     "DescribeTimeToLive": ("TableName",),
     "UpdateTimeToLive": ("TableName", "TimeToLiveSpecification"),
-    # Of a transaction.
+    # Of an action of a transaction.
     "Put": ("TableName", "Item"),
     "Update": ("TableName", "Key", "UpdateExpression"),
     "Delete": ("TableName", "Key"),
@@ -64,14 +64,14 @@ _CHOICES_OF_ALL: Mapping[str, tuple[str, ...]] = {
 
 @cache
 def _asked(operation: str) -> tuple[tuple[str, ...], frozenset[str], Mapping[str, tuple[str, ...]]]:
-    """What an operation must have, what it may have, and the choices for the values of some."""
+    """The required and the optional parameters of an operation, and the choices for the values of some."""
     required = _REQUIRED[operation]
     known = frozenset({*required, *_OPTIONAL.get(operation, ())})
     return required, known, {**_CHOICES_OF_ALL, **_CHOICES.get(operation, {})}
 
 
 def check(operation: str, parameters: Mapping[str, Any]) -> None:
-    """Refuse what is missing, and what is not known.
+    """Refuse missing and unknown parameters.
 
     Raises:
         ParamValidationError: a parameter is missing.

@@ -1,4 +1,4 @@
-"""Reads, all of them strongly consistent: one item, a page of a partition, a page of a table."""
+"""Reads, all strongly consistent: one item, a page of a partition, a page of a table."""
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ Reply = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Which item is to be read, and what of it."""
+    """Which item to read, and which of its attributes."""
 
     table: Table
     key: Key
@@ -29,7 +29,7 @@ class Read:
 
     @classmethod
     def of(cls, tables: Tables, parameters: Mapping[str, Any]) -> "Read":
-        """The read of a request, or of an action of a transaction.
+        """Parse the read of a request, or of an action of a transaction.
 
         Raises:
             Refused: ValidationException, ResourceNotFoundException.
@@ -39,15 +39,15 @@ class Read:
 
     @property
     def item(self) -> ItemId:
-        """Which item it is about."""
+        """The table and key of the item."""
         return self.table.name, self.key
 
     def found(self) -> Item | None:
-        """The item as it stands, all of it."""
+        """The whole item as it is stored."""
         return self.table.get(self.key)
 
     def reply(self, item: Item | None) -> Reply:
-        """What is handed out of the item that was found."""
+        """What the read returns of the item."""
         return {"Item": self.expressions.projected(item)} if item is not None else {}
 
 
@@ -61,7 +61,7 @@ def of_a_transaction(tables: Tables, items: Sequence[Any]) -> list[Read]:
     """The reads of a TransactGetItems.
 
     Raises:
-        Refused: as of each of them.
+        Refused: one of them is refused.
     """
     for item in items:
         _parameters.check("TransactGetItem", item)
@@ -89,7 +89,7 @@ def batch_get_item(tables: Tables, parameters: Mapping[str, Any]) -> Reply:
 
 
 def query(tables: Tables, parameters: Mapping[str, Any]) -> Reply:
-    """Query: the partition key is given, the sort key may be bound by one condition."""
+    """Query: the partition key is given; the sort key may have one condition."""
     table = tables[parameters["TableName"]]
     expressions = Expressions(parameters)
     asked = key_range(table.key_names, table.key_kinds, expressions)
@@ -104,7 +104,7 @@ def query(tables: Tables, parameters: Mapping[str, Any]) -> Reply:
         return _page(table, table.partition(pk, after=after, is_forward=is_forward), parameters, expressions)
     found: Iterable[Item]
     if isinstance(bound, BeginsWith) and isinstance(bound.beginning, Value) and is_forward:
-        # What begins with a prefix stands together, from the prefix on.
+        # Keys with the same prefix are adjacent, and none of them sorts before the prefix.
         prefix = table.key_part(1, expressions.value(bound.beginning))
         found = itertools.takewhile(_meets(expressions, bound), table.partition(pk, prefix, after))
     else:
@@ -126,7 +126,7 @@ def scan(tables: Tables, parameters: Mapping[str, Any]) -> Reply:
 
 
 def _part(parameters: Mapping[str, Any]) -> tuple[int, int]:
-    """Which of how many segments is scanned: the first of one where none is asked for."""
+    """The segment to scan, and how many there are; without these parameters, the only one."""
     if ("Segment" in parameters) != ("TotalSegments" in parameters):
         raise invalid("Segment and TotalSegments are required together")
     part, parts = parameters.get("Segment", 0), parameters.get("TotalSegments", 1)
@@ -147,7 +147,7 @@ def _page(table: Table, found: Iterable[Item], parameters: Mapping[str, Any], ex
         size += size_of(item)
         if expressions.shows(item):
             items.append(expressions.projected(item))
-        # Like the service, it does not look whether anything follows.
+        # Like the service, it does not check whether more items follow.
         if scanned == limit or size >= _PAGE_BYTES:
             reply["LastEvaluatedKey"] = table.key_item(item)
             break

@@ -1,4 +1,4 @@
-"""The service: takes requests in, one at a time, and answers them or loses them."""
+"""The service: performs requests, one at a time, and answers or loses them."""
 
 import threading
 from collections import deque
@@ -34,7 +34,7 @@ _MEET: Mapping[Fault, frozenset[str]] = {
     Fault.CONFLICT: frozenset({"PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems", "TransactGetItems"}),
     Fault.TOKEN_FORGOTTEN: frozenset({"TransactWriteItems"}),
 }
-"""Which operations a fault meets; all of them if it is not named here."""
+"""The operations that a fault affects; all if the fault is not listed here."""
 
 Parameters = Mapping[str, Any]
 Reply = dict[str, Any]
@@ -74,15 +74,15 @@ class Sent:
 
 
 class Service:
-    """All tables, and what becomes of the requests to them.
+    """All tables, and the faults of the requests to them.
 
     Attributes:
-        lock: held while a request is at work.
+        lock: held while a request is performed.
         tables: all of them.
         sent: the requests so far.
-        faults: what becomes of the next ones; None lets one pass.
-        outage: what becomes of all that are left.
-        ongoing: the transactions that were begun in steps and are not over, in the order in which they were.
+        faults: the faults of the next ones; None lets one pass.
+        outage: the fault of all requests after those.
+        ongoing: the transactions that were begun in steps and are not over, oldest first.
     """
 
     def __init__(self, clock: Clocks, transactions_take_ms: int) -> None:
@@ -100,12 +100,12 @@ class Service:
         return self._clock.read().wall_ms
 
     def answer(self, operation: str, parameters: Parameters) -> tuple[int, Reply]:
-        """Perform a request: the status of its reply, and the reply.
+        """Perform a request; return the status of its reply, and the reply.
 
         Raises:
-            ConnectTimeoutError, ReadTimeoutError: there is none.
+            ConnectTimeoutError, ReadTimeoutError: the request or its reply is lost.
             ParamValidationError: a parameter is missing; it was not sent.
-            NotImplementedError: DynamoDB would know the answer.
+            NotImplementedError: only DynamoDB knows the answer.
         """
         if operation not in _OPERATIONS and operation not in _TRANSACTIONS:
             raise NotImplementedError(f"MemoryDynamoDB does not know {operation}")
@@ -124,15 +124,15 @@ class Service:
             return self._replies(fault, 200, reply)
 
     def begin(self, operation: str, parameters: Parameters) -> InSteps:
-        """Receive a transaction, which goes on when told.
+        """Receive a transaction, to be performed step by step.
 
         Raises:
             ConnectTimeoutError: it was not received.
-            ParamValidationError, NotImplementedError: as of ``answer``.
-            ValueError: it is no transaction.
+            ParamValidationError, NotImplementedError: as for ``answer``.
+            ValueError: it is not a transaction.
         """
         if operation not in _TRANSACTIONS:
-            raise ValueError(f"{operation} is no transaction: it has no steps. Have: {', '.join(_TRANSACTIONS)}")
+            raise ValueError(f"{operation} is not a transaction. Allowed: {', '.join(_TRANSACTIONS)}")
         with self.lock:
             fault = self._arrives(operation, parameters)
             begun = InSteps(

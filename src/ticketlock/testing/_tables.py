@@ -1,4 +1,4 @@
-"""Where the items stand: tables of partitions, each in the order of its sort keys."""
+"""Stores items: tables of partitions, each in the order of its sort keys."""
 
 import bisect
 import hashlib
@@ -16,22 +16,22 @@ _MAX_KEY_BYTES = (2_048, 1_024)
 _MOST_BYTES_IN_TRANSACTION = 4 * 1_024 * 1_024
 
 KeyPart = str | bytes | Decimal
-"""What a key attribute has, in DynamoDB's order: UTF-8 bytes, bytes, numbers."""
+"""The value of a key attribute, ordered as in DynamoDB: text by its UTF-8 bytes, bytes, numbers."""
 Key = tuple[KeyPart, KeyPart]
-"""The parts of a key; the second is an empty text where the table has no sort key."""
+"""The parts of a key; the second is an empty text if the table has no sort key."""
 ItemId = tuple[str, Key]
 """The name of a table, and a key in it."""
 
 
 class Table:
-    """One table. Items that it hands out are its own: they are never changed, only replaced.
+    """One table. It returns its own items, not copies: they are never changed, only replaced.
 
     Attributes:
         name: the table's.
         key_names: the partition key's attribute and, where there is one, the sort key's.
         key_kinds: their types, ``"S"``, ``"N"`` or ``"B"``.
-        ttl_attribute: of time to live; None while that is off.
-        watches: are told which items are changed.
+        ttl_attribute: the attribute of time to live; None while that is off.
+        watches: collect which items are changed.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Table:
 
     @classmethod
     def created(cls, parameters: Mapping[str, Any]) -> "Table":
-        """The table that a CreateTable asks for.
+        """Make the table of a CreateTable.
 
         Raises:
             Refused: ValidationException.
@@ -69,7 +69,7 @@ class Table:
         return cls(parameters["TableName"], names, key_kinds=tuple(types[name] for name in names))
 
     def description(self) -> dict[str, Any]:
-        """The table as DescribeTable has it."""
+        """The table's description, as in DescribeTable."""
         roles = zip(self.key_names, ("HASH", "RANGE"), strict=False)
         return {
             "TableName": self.name,
@@ -85,7 +85,7 @@ class Table:
         }
 
     def key_of(self, given: Any, *, is_item: bool = False) -> Key:
-        """The key that a request gives, alone or within an item.
+        """Parse the key in a request, alone or within an item.
 
         Raises:
             Refused: ValidationException.
@@ -105,7 +105,7 @@ class Table:
         return parts[0], parts[1] if len(parts) > 1 else ""
 
     def key_part(self, position: int, value: Value) -> KeyPart:
-        """A value of the type of the partition key, 0, or of the sort key, 1.
+        """Parse a value of the partition key (position 0) or the sort key (1).
 
         Raises:
             Refused: ValidationException: it is empty or too long.
@@ -124,7 +124,7 @@ class Table:
         return part
 
     def key_item(self, item: Item) -> Item:
-        """The key of an item, as requests give it."""
+        """The key of an item, in the form of a request."""
         return {name: canonical(item[name]) for name in self.key_names}
 
     def get(self, key: Key) -> Item | None:
@@ -133,7 +133,7 @@ class Table:
         return partition.items.get(key[1]) if partition is not None else None
 
     def put(self, key: Key, item: Item | None) -> None:
-        """Put an item in the place of whatever stands there; None takes that away."""
+        """Store an item under a key; None deletes what is stored there."""
         pk, sk = key
         for watch in self.watches:
             watch.changed.add((self.name, key))
@@ -145,13 +145,13 @@ class Table:
                 del self._partitions[pk]
 
     def checked(self, item: Item) -> Item:
-        """An item that fits the table.
+        """Check an item for this table.
 
         Raises:
             Refused: ValidationException.
         """
         self.key_of(item, is_item=True)
-        # Nothing is longer than as it is printed, but for text beyond ASCII: most need not be measured exactly.
+        # Only text beyond ASCII is longer than its printed form, so most items need not be measured exactly.
         if len(repr(item)) * _MOST_BYTES_A_CHARACTER > MAX_ITEM_BYTES and size_of(item) > MAX_ITEM_BYTES:
             raise invalid("Item size has exceeded the maximum allowed size")
         return item
@@ -159,14 +159,14 @@ class Table:
     def partition(
         self, pk: KeyPart, at_least: KeyPart | None = None, after: KeyPart | None = None, *, is_forward: bool = True
     ) -> Iterator[Item]:
-        """The items of a partition in the order of their sort keys, from one on, or behind one; or in the other."""
+        """The items of a partition in the order of their sort keys, from one on, or after one; or in reverse order."""
         if pk not in self._partitions:
             return iter(())
         found = self._partitions[pk]
         return found.from_(at_least, after) if is_forward else found.down_from(after)
 
     def items(self, after: Key | None = None, part: int = 0, parts: int = 1) -> Iterator[Item]:
-        """All items, or those of a part, partition by partition, in an order that says nothing about their keys."""
+        """All items, or those of a segment, partition by partition, in an order unrelated to their keys."""
         for pk in sorted(self._partitions, key=_scattered):
             if int.from_bytes(_scattered(pk)[0]) % parts != part:
                 continue
@@ -179,7 +179,7 @@ class Table:
 class _Partition:
     def __init__(self) -> None:
         self.items: dict[KeyPart, Item] = {}
-        # All of one type; text in the order of its code points, which is that of its UTF-8 bytes.
+        # All have one type; Python orders text by code points, which is the order of its UTF-8 bytes.
         self._order: list[Any] = []
 
     def put(self, sk: KeyPart, item: Item) -> None:
@@ -205,12 +205,12 @@ class _Partition:
 
 
 def _scattered(pk: Any) -> tuple[bytes, Any]:
-    """The place of a partition among the others of a table, whose keys are of one type."""
+    """The sort key of a partition within its table, where all keys have one type."""
     return hashlib.sha256(pk if isinstance(pk, bytes) else str(pk).encode()).digest(), pk
 
 
 class _Watch:
-    """Is itself only, whatever it has seen."""
+    """Compares by identity, not by content."""
 
     def __init__(self) -> None:
         self.changed: set[ItemId] = set()
@@ -220,7 +220,7 @@ class Tables:
     """All tables, by name.
 
     Attributes:
-        transactions: what is remembered of those on their items.
+        transactions: what is remembered of the transactions on their items.
     """
 
     def __init__(self, transactions: Transactions) -> None:
@@ -234,10 +234,10 @@ class Tables:
         return self._tables[name]
 
     def add(self, table: Table) -> Table:
-        """Add a new one.
+        """Add a new table.
 
         Raises:
-            Refused: ResourceInUseException: there is one of that name.
+            Refused: ResourceInUseException: a table of that name exists.
         """
         if table.name in self._tables:
             raise Refused("ResourceInUseException", f"Table already exists: {table.name}")
@@ -246,7 +246,7 @@ class Tables:
         return table
 
     def remove(self, name: str) -> Table:
-        """Take one away, with its items."""
+        """Delete a table with its items."""
         table = self[name]
         del self._tables[name]
         return table
@@ -257,7 +257,7 @@ class Tables:
 
     @contextmanager
     def watched(self) -> Iterator[set[ItemId]]:
-        """Within the block, which items are put in the place of others, or taken away."""
+        """Collects which items are stored or deleted within the block."""
         watch = _Watch()
         self._watches.append(watch)
         try:
@@ -267,21 +267,21 @@ class Tables:
 
 
 def item_of(table: Table, given: Any) -> Item:
-    """The item that a request gives, checked."""
+    """Parse and check the item in a request."""
     return table.checked(canonical_item(given))
 
 
 def check_size_of_transaction(items: Iterable[Sequence[Item | None]]) -> None:
-    """Refuse too much for one transaction.
+    """Refuse a transaction that has too much data.
 
     Args:
-        items: each as it stands and as it will be: the larger one counts.
+        items: each item before and after the transaction; the larger one counts.
 
     Raises:
         Refused: ValidationException: they have more than 4 MB in total.
     """
     found = list(items)
-    # Mostly they are too few for that, however large each of them is.
+    # Usually they are too few to exceed it, even at the largest size.
     if len(found) * MAX_ITEM_BYTES <= _MOST_BYTES_IN_TRANSACTION:
         return
     total = sum(max(size_of(item) for item in each if item is not None) for each in found if any(each))

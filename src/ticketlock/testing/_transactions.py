@@ -1,12 +1,11 @@
-"""Transactions in steps: between any two of them anybody else may go on.
+"""Transactions in steps: other requests may be performed between any two of them.
 
-As DynamoDB's are described in "Distributed Transactions at Scale in Amazon DynamoDB"
+They follow the description of DynamoDB's in "Distributed Transactions at Scale in Amazon DynamoDB"
 (https://www.usenix.org/conference/atc23/presentation/idziorek). One that writes is prepared item by item: its condition
-is looked at, and the item is taken. Then it is decided; then it is applied, item by item, in no
-certain order. Until its own item is applied
-a plain read finds what stood there before: two of them may see half a transaction. Writes and other transactions find
-the item taken, and are refused. One that reads takes nothing: it reads all of its items, and then looks whether any of
-them was changed, or taken, meanwhile.
+is checked, and the item is reserved. Then it is decided, and then applied item by item, in no particular order. Until
+an item is changed, a plain read returns its old state, so two plain reads may see half a transaction. Writes and other
+transactions are refused while the item is reserved. A transaction that reads reserves nothing: it reads all of its
+items, and then checks whether any of them was changed or reserved meanwhile.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -22,14 +21,14 @@ _LONGEST_TOKEN = 36
 Parameters = Mapping[str, Any]
 Reply = dict[str, Any]
 Steps = Generator[None, None, Reply]
-"""Stops between any two steps; returns the reply, or raises Refused."""
+"""Yields between any two steps; returns the reply, or raises Refused."""
 
 
 def at_once(steps: Steps) -> Reply:
-    """All steps of a transaction, with nobody in between.
+    """Perform all steps of a transaction, without another request in between.
 
     Raises:
-        Refused: it is refused.
+        Refused: the transaction is refused.
     """
     while True:
         try:
@@ -42,7 +41,7 @@ def at_once(steps: Steps) -> Reply:
 def transact_write_items(tables: Tables, parameters: Parameters) -> Steps:
     """TransactWriteItems: all of the writes, or none of them.
 
-    Of so many writes one step each prepares one, the next one decides, and then one step each applies one.
+    One step for each write prepares it, the next step decides, and then one step for each write applies it.
     """
     items, token, transactions = _actions(parameters), parameters.get("ClientRequestToken"), tables.transactions
     if token is not None:
@@ -56,7 +55,7 @@ def transact_write_items(tables: Tables, parameters: Parameters) -> Steps:
     try:
         plans, reasons = [], []
         for write in writes:
-            # Of an item that another one has taken nothing else is looked at.
+            # If another transaction has reserved the item, nothing else is checked.
             reason: Reason | None = conflict_reason()
             if not transactions.is_at_work(write.item):
                 plan = write.planned()
@@ -70,7 +69,7 @@ def transact_write_items(tables: Tables, parameters: Parameters) -> Steps:
         _check_reasons(reasons)
         check_size_of_transaction((plan.before, plan.after) for plan in plans)
     except BaseException:
-        # Refused, or nobody goes on with it: the items that it took are free again.
+        # Refused or abandoned: the items that it has reserved are free again.
         transactions.was_refused(token, taken)
         raise
     while plans:
@@ -85,7 +84,7 @@ def transact_write_items(tables: Tables, parameters: Parameters) -> Steps:
 def transact_get_items(tables: Tables, parameters: Parameters) -> Steps:
     """TransactGetItems: all of the items as they stood at one moment, or none of them.
 
-    Of so many items one step each reads one, and then one step each looks at one again.
+    One step for each item reads it, and then one step for each item checks it again.
     """
     reads = _reads.of_a_transaction(tables, _actions(parameters))
     _check_distinct([read.item for read in reads])

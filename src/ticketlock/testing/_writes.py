@@ -1,4 +1,4 @@
-"""Writes: each is planned on the item as it stands, and then carried out, alone or with the others of a transaction."""
+"""Writes: each is planned on the stored item, and then carried out, alone or with the others of a transaction."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Plan:
     """What one write will do.
 
     Attributes:
-        reason: why not, as a cancelled transaction tells it; None when it can be carried out.
+        reason: why it cannot be carried out, in the form of a cancelled transaction; None if it can.
     """
 
     table: Table
@@ -33,7 +33,7 @@ class Plan:
 
     @property
     def item(self) -> ItemId:
-        """Which item it is about."""
+        """The table and key of the item."""
         return self.table.name, self.key
 
     def carry_out(self) -> None:
@@ -44,7 +44,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """What one write asks for, whatever stands there.
+    """What one write asks for, regardless of the stored item.
 
     Attributes:
         given: the item of a Put.
@@ -61,10 +61,10 @@ class Write:
 
     @classmethod
     def of(cls, tables: Tables, operation: str, parameters: Mapping[str, Any]) -> "Write":
-        """The write of a request, or of an action of a transaction.
+        """Parse the write of a request, or of an action of a transaction.
 
         Raises:
-            Refused: ValidationException: it is wrong, whatever stands there. ResourceNotFoundException.
+            Refused: ValidationException: it is invalid for any item. ResourceNotFoundException.
         """
         table = tables[parameters["TableName"]]
         expressions = Expressions(parameters)
@@ -79,11 +79,11 @@ class Write:
 
     @property
     def item(self) -> ItemId:
-        """Which item it is about."""
+        """The table and key of the item."""
         return self.table.name, self.key
 
     def planned(self) -> Plan:
-        """What it will do to the item as it stands."""
+        """Plan what it will do to the stored item."""
         before = self.table.get(self.key)
         if not self.expressions.condition_holds(before):
             wants_item = self.parameters.get("ReturnValuesOnConditionCheckFailure") == "ALL_OLD"
@@ -125,7 +125,7 @@ def of_a_transaction(tables: Tables, items: Sequence[Any]) -> list[Write]:
     """The writes and checks of a TransactWriteItems.
 
     Raises:
-        Refused: as of each of them.
+        Refused: one of them is refused.
     """
     writes = []
     for item in items:
@@ -140,7 +140,7 @@ def of_a_transaction(tables: Tables, items: Sequence[Any]) -> list[Write]:
 
 
 def batch_write_item(tables: Tables, parameters: Mapping[str, Any]) -> Reply:
-    """BatchWriteItem: writes without conditions; all are processed but those that a transaction is at work on."""
+    """BatchWriteItem: unconditional writes; all are processed except those of items with a transaction in progress."""
     asked = [(name, request) for name, requests in parameters["RequestItems"].items() for request in requests]
     if not 1 <= len(asked) <= _MOST_IN_BATCH:
         raise invalid(f"Too many or no items requested for the BatchWriteItem call: {len(asked)}")

@@ -77,19 +77,28 @@ def writes_beside(commit: Commit, now_ms: int) -> tuple[Write, ...]:
 
 
 def refused_beside(commit: Commit, reply: Reply, first: int) -> TicketLockError | None:
-    """What has refused a commit for good, beside its items.
+    """What has refused a commit for good, whatever has become of its items: its lock, or the record of a saved unit.
 
     Args:
         first: the position of its first write beside them.
     """
     if commit.lock_check is not None and reply.refused[-1]:
         return LockLost("the lock is not held with this fencing token any more: nothing was written")
-    if commit.name is not None and reply.refused[first]:
-        return UnitRolledBack(f"the name {commit.name!r} was used or given up meanwhile: nothing was written")
     at = first + (commit.name is not None)
     if commit.saved is not None and reply.refused[at]:
         return ended(reply.items[at], commit.saved.unit)
     return None
+
+
+def refused_name(commit: Commit, reply: Reply, first: int) -> UnitRolledBack | None:
+    """The refusal of its name, if that is one.
+
+    Args:
+        first: as of `refused_beside`.
+    """
+    if commit.name is None or not reply.refused[first]:
+        return None
+    return UnitRolledBack(f"the name {commit.name!r} was used or given up meanwhile: nothing was written")
 
 
 def has_written_beside(commit: Commit, items: Sequence[Item | None]) -> bool:

@@ -20,7 +20,7 @@ from ticketlock.errors import (
 )
 from ticketlock.units import _facts as only_if
 from ticketlock.units._batches import cut, that_fit_together
-from ticketlock.units._commit import MOST_ACTIONS, Commit, conflict, refused_beside, writes_beside
+from ticketlock.units._commit import MOST_ACTIONS, Commit, conflict, refused_beside, refused_name, writes_beside
 from ticketlock.units._ended import ended
 from ticketlock.units._finishing import close, finish, unmark
 from ticketlock.units._heads import LEASE_MS, Head, Heads, with_writes
@@ -287,7 +287,8 @@ class MarkedCommit:
                     self._commit.fate.became = "committed"
                     return
                 raise self._ended(reply.items[0])
-            error = refused_beside(self._commit, reply, 1 + len(checks))
+            beside_at = 1 + len(checks)
+            error = refused_beside(self._commit, reply, beside_at) or refused_name(self._commit, reply, beside_at)
             if error is not None:
                 raise error
             yield from self._pass_checks(reply)

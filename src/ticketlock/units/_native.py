@@ -12,6 +12,7 @@ from ticketlock.units._commit import (
     has_written_beside,
     is_committed_by,
     refused_beside,
+    refused_name,
     writes_beside,
 )
 from ticketlock.units._heads import Heads
@@ -102,7 +103,7 @@ def _refusal(reply: Reply, places: Sequence[Place], met: dict[int, Marked], comm
     for place in refused:
         condition = place.blind.parameters.get("ConditionExpression", "") if place.blind is not None else ""
         return ConditionFailed(place.table.name, PYTHON.back(place.key) or {}, condition)
-    return None
+    return refused_name(commit, reply, len(places))
 
 
 def _has_mine(reply: Reply, places: Sequence[Place], marks: Marks, commit: Commit) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ticketlock.errors import InvalidUnitRequest, OutcomeUnknown, RequestNotApplied, UnitForgotten
 from ticketlock.units._ended import ended
+from ticketlock.units._guards import Guards
 from ticketlock.units._heads import Head, Heads, head_key
 from ticketlock.units._ids import is_id
 from ticketlock.units._marks import Marks
@@ -83,7 +84,11 @@ def resume(given: Any, own: Terms, units_table: str, marks: Marks, tables: Table
                 continue
             raise UnitForgotten(f"the rows of the saved unit {given} are gone")
         yield from _end_the_one_before(head, heads, reply.now.latest_ms)
-        return (yield from _resumed(mine, [mine.inline] if mine.pieces == 0 else pieces, own.unit, marks, tables))
+        return (
+            yield from _resumed(
+                mine, [mine.inline] if mine.pieces == 0 else pieces, own.unit, marks, tables, units_table
+            )
+        )
 
 
 def _is_claimed_by(reply: Reply, coordinator: str) -> bool:
@@ -102,18 +107,22 @@ def _end_the_one_before(head: Head, heads: Heads, now_ms: int) -> ForkingSteps[N
         raise RequestNotApplied(why) from error
 
 
-def _resumed(head: Head, pieces: list[bytes], coordinator: str, marks: Marks, tables: Tables) -> ForkingSteps[Resumed]:
+def _resumed(
+    head: Head, pieces: list[bytes], coordinator: str, marks: Marks, tables: Tables, units_table: str
+) -> ForkingSteps[Resumed]:
     try:
         told: Mapping[str, Any] = of_pieces(pieces)
         terms, receipt, names = terms_of(told, coordinator, head), receipt_of(told), tables_of(told)
-        prefix = str(told["prefix"])
+        prefix, guarded = str(told["prefix"]), frozenset(told["guarded"])
     except (LookupError, TypeError, ValueError, zlib.error) as error:
         raise foreign_row(head_key(head.unit)) from error
     if prefix != marks.prefix:
         raise InvalidUnitRequest("prefix", marks.prefix, f"{prefix!r}, which the saved unit {head.unit} uses")
-    known = {}
+    known, guards = {}, Guards(units_table)
     for name in names:
-        known[name] = yield from tables.table(name)
+        # Of the units' own table it has read guards.
+        is_guard = name == guards.table.name
+        known[name] = guards.table if is_guard else (yield from tables.table(name, guarded=name in guarded or None))
     work = Work(marks)
     work_of(told, work, known)
     return Resumed(terms, work, receipt, is_committed=False)

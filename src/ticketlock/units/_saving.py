@@ -94,6 +94,7 @@ def _unit_told(terms: Terms, work: Work, receipt: Receipt | None) -> dict[str, A
         "engine": terms.engine,
         "prefix": work.marks.prefix,
         "cuts": work.cuts,
+        "guarded": sorted({place.table.name for place in work.places.values() if place.table.is_guarded}),
         "places": [_place_told(place) for place in work.places.values()],
     }
 

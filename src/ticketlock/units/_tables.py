@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from ticketlock._checks import text
+from ticketlock._checks import boolean, text
 from ticketlock._expressions._errors import ItemInvalid, ItemTooBig
 from ticketlock._expressions._schemas import Schema, check_item, check_key
 from ticketlock._expressions._values import MAX_ITEM_BYTES
@@ -24,10 +24,12 @@ class UnitTable:
     Attributes:
         name: its name.
         schema: its keys, and those of its indexes, with their types.
+        is_guarded: whether inserts are noticed by those who have queried.
     """
 
     name: str
     schema: Schema
+    is_guarded: bool = False
 
     @property
     def key_names(self) -> tuple[str, ...]:
@@ -89,17 +91,21 @@ class Tables:
         self._known: dict[str, UnitTable] = {}
         self._arns: dict[str, str] = {}
 
-    def table(self, given: str, field: str = "name") -> ForkingSteps[UnitTable]:
+    def table(self, given: str, field: str = "name", guarded: Any = None) -> ForkingSteps[UnitTable]:
         """A table by its name, or by its ARN: the same for both, since units tell items apart by their tables' names.
 
         Args:
             given: the one or the other.
             field: what the caller calls it.
+            guarded: whether it is guarded; None for as it is, and not where it was not said.
 
         Raises:
-            InvalidUnitRequest: it is neither; or the ARN is one of another account or Region; or it is the units' own.
+            InvalidUnitRequest: it is neither; or the ARN is one of another account or Region; or it is the units' own;
+                or it cannot be guarded.
             TableNotFound: there is none.
         """
+        if guarded is not None:
+            boolean("guarded", guarded, InvalidUnitRequest)
         text(field, given, NAME_BYTES, InvalidUnitRequest)
         is_arn = given.startswith("arn:")
         name = given.rpartition(":table/")[2] if is_arn else given
@@ -108,13 +114,21 @@ class Tables:
             description: Any = reply.item
             # Whoever else asks for it meanwhile gets the same.
             self._arns.setdefault(name, description.get("TableArn", ""))
-            self._known.setdefault(name, UnitTable(name, Schema.described(description)))
+            schema = Schema.described(description)
+            if guarded and schema.local_indexes:
+                allowed = "a table without local secondary indexes: inserts into a guarded one are committed by marks"
+                raise InvalidUnitRequest("guarded", guarded, allowed)
+            self._known.setdefault(name, UnitTable(name, schema, bool(guarded)))
         if is_arn and given != self._arns[name]:
             allowed = f"a table of the client's own account and Region, where {name} is {self._arns[name]}"
             raise InvalidUnitRequest(field, given, allowed)
         if self._units_table in (name, self._arns[name]):
             raise InvalidUnitRequest(field, given, "a table of yours: this one is the units' own")
-        return self._known[name]
+        known = self._known[name]
+        if guarded is not None and guarded != known.is_guarded:
+            allowed = f"{known.is_guarded}, as {name} was asked for before: all of one Units guard a table, or none"
+            raise InvalidUnitRequest("guarded", guarded, allowed)
+        return known
 
     def check_own(self, table: Any) -> UnitTable:
         """Refuse what ``Units.table`` of the same ``Units`` has not returned."""

@@ -81,15 +81,22 @@ class Units:
         self.VISIBLE: Visible = visible(self._settings.marks)
         self._tables = Tables(table_name)
 
-    def table(self, name: str) -> UnitTable:
+    def table(self, name: str, *, guarded: bool | None = None) -> UnitTable:
         """A table of yours, by its name or its ARN: DynamoDB is asked for its key, once.
 
+        Args:
+            name: the name or the ARN.
+            guarded: whether a unit that has queried a partition at ``SERIALIZABLE`` conflicts with units that insert
+                into it. Who inserts commits by marks then. All that insert into the table have to say so, and before
+                they use it otherwise. None: as it was said before, and at first no.
+
         Raises:
-            InvalidUnitRequest: it is of another account or Region, or the units' own.
+            InvalidUnitRequest: it is of another account or Region, or the units' own; or it was asked for with another
+                ``guarded`` before, or is to be guarded and has local secondary indexes.
             TableNotFound: there is none.
             TableError: it could not be asked for.
         """
-        return self._performer.follow(self._tables.table(name))
+        return self._performer.follow(self._tables.table(name, guarded=guarded))
 
     def begin(
         self,

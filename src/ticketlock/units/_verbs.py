@@ -7,6 +7,7 @@ from typing import Any
 
 from ticketlock._checks import boolean
 from ticketlock._expressions._values import Item as Attributes
+from ticketlock._expressions._values import Value, canonical_item
 from ticketlock.errors import (
     InvalidUnitRequest,
     OutcomeUnknown,
@@ -21,6 +22,7 @@ from ticketlock.units._asked import asked
 from ticketlock.units._batches import SURELY_TOGETHER, cut, has_unknown_sizes
 from ticketlock.units._before_and_after import Both
 from ticketlock.units._commit import MOST_ACTIONS, Commit, Fate, conflict
+from ticketlock.units._guards import Guards
 from ticketlock.units._heads import Heads
 from ticketlock.units._life import Life
 from ticketlock.units._looks import take_in
@@ -68,6 +70,7 @@ class Verbs:
         self._heads = Heads(units_table)
         self._meeting = Meeting(marks, self._heads, (terms.born_ms, terms.unit), terms.timeout_ms, random.random)
         self._reading = Reading(marks, self._heads, self._meeting)
+        self._guards = Guards(units_table)
         self._receipt: Receipt | None = None
         self._record = None if terms.saved is None else SavedRecord(terms.saved, self._heads)
         self._fate = Fate()
@@ -134,8 +137,16 @@ class Verbs:
             yield from self.begin()
             blind = [place for place in self._work.places.values() if place.blind is not None and place.table is own]
             yield from self._take_in(blind)
+            if level is SERIALIZABLE and own.is_guarded:
+                # Before the items: an insert that comes between is noticed.
+                yield from self._look_at_guard(own, checked.range.partition)
             querying = Querying(checked, level, self._work, self._work.marks, self._reading, self._approach)
             return (yield from querying.steps())
+
+    def _look_at_guard(self, table: UnitTable, partition: Value) -> ForkingSteps[None]:
+        guard = self._guards.of(table, partition, self._work)
+        yield from take_in([guard], self._work, self._reading, MOST_TOGETHER)
+        guard.is_checked = True
 
     def _level(self, isolation: Isolation | None) -> Isolation:
         level = self.terms.isolation if isolation is None else isolation
@@ -209,7 +220,7 @@ class Verbs:
             return None, None
         place = self._work.place(made.table, made.key)
         is_new = not place.is_read and place.blind is None
-        if blind and is_new and may_be_sent_blindly(made):
+        if blind and is_new and not made.table.is_guarded and may_be_sent_blindly(made):
             place.blind = made
             return None, None
         yield from self._take_in([place])
@@ -222,6 +233,9 @@ class Verbs:
         after = made.applied_to(before)
         if after is not None:
             made.table.check_item(after, "statement", VERSION_BYTES)
+        if made.table.is_guarded and place.before is None and after is not None and self.terms.engine == "native":
+            allowed = f'"marked", or None: {made.table.name} is guarded, and inserts into it are committed by marks'
+            raise InvalidUnitRequest("engine", "native", allowed)
         place.image = after
         place.is_written |= made.kind != "check"
         return before, after
@@ -267,7 +281,10 @@ class Verbs:
         if not any(place.writes for place in touched) and not terms.beside:
             yield from self._validate(touched)
             return
-        if terms.engine != "marked" and self._fits_one_request(touched):
+        guards = self._guards.of_inserts(touched, self._work)
+        if guards:
+            touched = yield from self._with(guards)
+        if not self._has_to_mark(guards) and self._fits_one_request(touched):
             try:
                 yield from commit_natively(touched, marks, self._terms_of_commit(), self._meeting)
                 return
@@ -281,6 +298,17 @@ class Verbs:
         yield from self._read_blind(touched)
         check_may_mark(touched)
         yield from self._commit_by_marks(touched)
+
+    def _with(self, guards: Sequence[Place]) -> ForkingSteps[list[Place]]:
+        """What the commit is about, with the guards of what it inserts."""
+        yield from take_in(guards, self._work, self._reading, MOST_TOGETHER)
+        for guard in guards:
+            guard.image, guard.is_written = canonical_item(dict(guard.key)), True
+        return [place for place in self._work.places.values() if place.is_touched]
+
+    def _has_to_mark(self, guards: Sequence[Place]) -> bool:
+        # Whoever finds the guard of a committed unit has to find its items too.
+        return bool(guards) or self.terms.engine == "marked"
 
     def _read_blind(self, touched: Sequence[Place]) -> ForkingSteps[None]:
         """Read what was updated blindly; so few at once that DynamoDB surely takes them together."""
@@ -310,7 +338,7 @@ class Verbs:
 
     def _validate(self, places: Sequence[Place]) -> ForkingSteps[None]:
         """That all that was read stands there still, at one instant; what one request brought is so."""
-        if len({place.cut for place in places}) < 2:
+        if len({place.cut for place in places}) < 2 and not self._guards.are_among(places):
             return
         if not self._fits_one_request(places):
             # Checks and marks hold them together.

@@ -7,7 +7,7 @@ from typing import Any
 from property.chance import Chance
 from property.on_purpose import BrokenOnPurpose
 from property.units import changes, explore
-from property.units.casts import CHECKS, CUTS, INSERTS, NO_REST, SAVES, SLEEPERS, TOKENS, Cast
+from property.units.casts import CHECKS, CUTS, INSERTS, NO_REST, RANGES, SAVES, SLEEPERS, TOKENS, Cast
 from property.units.explore import Caps
 from property.units.mishaps import NONE, RATES, Mishaps
 from property.units.world import UnitsWorld
@@ -23,10 +23,13 @@ from ticketlock.units import (
     _verbs,
     _writes,
 )
+from ticketlock.units._guards import Guards
 from ticketlock.units._heads import Heads
 from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._meeting import Meeting
+from ticketlock.units._queries import Querying
 from ticketlock.units._reading import Reading
+from ticketlock.units._verbs import Verbs
 from ticketlock.wire._requests import TransactWrite
 
 OFTEN = Mishaps({name: 3 * rate for name, rate in RATES.items()})
@@ -90,6 +93,34 @@ VARIANTS: Mapping[str, Variant] = {
             "marked: what was read is looked at, and then committed",
             by(*ISOLATION),
             ((_verbs, "MarkedCommit", changes.MarkedThatValidatesFirst),),
+        ),
+        Variant(
+            "a guard that inserts do not write",
+            by(*ISOLATION),
+            ((Guards, "of_inserts", changes.no_guards),),
+            cast=RANGES,
+        ),
+        Variant(
+            "a guard that queries do not read",
+            by(*ISOLATION),
+            ((Verbs, "_look_at_guard", changes.query_unguarded),),
+            cast=RANGES,
+        ),
+        Variant(
+            "a guard that is read after the items",
+            by(*ISOLATION),
+            (
+                (Verbs, "_look_at_guard", changes.query_unguarded),
+                (Querying, "steps", changes.steps_and_the_guard),
+            ),
+            cast=RANGES,
+        ),
+        Variant(
+            "an item and its guard in one transaction",
+            by(*ISOLATION),
+            ((Verbs, "_has_to_mark", changes.never_by_marks),),
+            NONE,
+            cast=replace(RANGES, engines=(None,)),
         ),
         Variant(
             "native writes that ignore marks",

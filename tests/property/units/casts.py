@@ -9,7 +9,7 @@ from property.units.witness import Key
 from ticketlock.units._terms import Engine
 
 KEYS: tuple[Key, ...] = (("accounts", "a"), ("lines", "1"), ("accounts", "b"), ("lines", "2"), ("accounts", "c"))
-APPENDING = ("append", "append", "append", "get", "get all", "blind", "check")
+APPENDING = ("append", "append", "append", "get", "get all", "blind", "check", "query")
 DELETING = (*APPENDING, "put", "delete", "delete")
 RESTS_MS = ((0, 10, 1_000, 40_000, 400_000), (0, 0, 0, 10, 100))
 NO_REST = RESTS_MS[1]
@@ -30,6 +30,7 @@ class Cast:
         rests_ms: how long they rest between two units.
         saves: whether units are saved, and resumed by whoever comes to them.
         beside: who else there is, and how many rounds it has.
+        is_guarded: whether the table that has ranges is.
     """
 
     keys: int
@@ -41,6 +42,7 @@ class Cast:
     beside: Mapping[str, int] = field(default_factory=dict)
     rests_ms: Sequence[int] = RESTS_MS[0]
     saves: bool = False
+    is_guarded: bool = False
 
     @property
     def is_append_only(self) -> bool:
@@ -60,11 +62,13 @@ SLEEPERS = Cast(2, 1, 4, verbs=("append",), engines=("marked",), beside={"sweepe
 """Nobody passes by for days but whoever sweeps."""
 TOKENS = Cast(2, 2, 3, verbs=("blind", "blind", "append"), engines=("native",))
 """What is appended blindly knows no version: only its token tells that it was applied."""
+RANGES = Cast(4, 3, 3, verbs=("query", "put", "delete"), engines=("marked", None), rests_ms=NO_REST, is_guarded=True)
+"""Items come and go in a range, and everybody looks at it first."""
 SAVES = Cast(
     2, 3, 5, verbs=("append", "append", "get", "blind"), beside={"asker": 3, "ender": 2}, rests_ms=NO_REST, saves=True
 )
 """Units are saved, and resumed by one, two or three at once."""
-SMALL = (CUTS, INSERTS, CHECKS, SLEEPERS, TOKENS, SAVES)
+SMALL = (CUTS, INSERTS, CHECKS, SLEEPERS, TOKENS, SAVES, RANGES)
 
 
 def drawn_cast(chance: Chance) -> Cast:
@@ -86,5 +90,6 @@ def drawn_cast(chance: Chance) -> Cast:
         )
         if pick(one_of) == one_of - 1
     }
-    rests_ms, saves = RESTS_MS[pick(2)], pick(4) == 3
-    return Cast(keys, clients, rounds, verbs, ENGINES, names, beside | ({"ender": 2} if saves else {}), rests_ms, saves)
+    rests_ms, saves, is_guarded = RESTS_MS[pick(2)], pick(4) == 3, pick(2) == 1
+    beside |= {"ender": 2} if saves else {}
+    return Cast(keys, clients, rounds, verbs, ENGINES, names, beside, rests_ms, saves, is_guarded)

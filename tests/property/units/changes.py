@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from property.on_purpose import asking_less
+from property.units.tables import UNITS
 
 from ticketlock.errors import (
     OutcomeUnknown,
@@ -18,11 +19,15 @@ from ticketlock.errors import (
     UnitRolledBack,
 )
 from ticketlock.units import _commit, _finishing, _native, _reading, _saving, _sweeping
+from ticketlock.units._guards import Guards
 from ticketlock.units._heads import Head, Heads, head_key
+from ticketlock.units._looks import take_in
 from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Marked, Meeting
-from ticketlock.units._reading import Reading, Wanted
+from ticketlock.units._queries import Querying
+from ticketlock.units._reading import SERIALIZABLE, Reading, Wanted
+from ticketlock.units._verbs import Verbs
 from ticketlock.units._work import Place
 from ticketlock.wire._answers import Reply
 from ticketlock.wire._item_requests import Get
@@ -58,6 +63,38 @@ class MarkedThatValidatesFirst(MarkedCommit):
                 raise _commit.conflict([place])
         self._checked = []
         yield from super()._decide()
+
+
+def no_guards(*_: Any) -> list[Place]:
+    """Who inserts leaves the guard as it is."""
+    return []
+
+
+def query_unguarded(*_: Any) -> ForkingSteps[None]:
+    """Who queries does not look at the guard."""
+    yield from ()
+
+
+def steps_and_the_guard(self: Querying) -> ForkingSteps[Any]:
+    """The guard is read after the items: an insert between the two is in it already, and was not among them."""
+    found = yield from _STEPS(self)
+    if self._asked.table.is_guarded and self._level is SERIALIZABLE:
+        guard = Guards(UNITS).of(self._asked.table, self._asked.range.partition, self._work)
+        yield from take_in([guard], self._work, self._reading, 1)
+        guard.is_checked = True
+    return found
+
+
+_STEPS = Querying.steps
+
+
+def never_by_marks(self: Verbs, _guards: Any) -> bool:
+    """An item and its guard are written by one transaction.
+
+    DynamoDB is done with the guard of it, and not with the item yet. A query finds the guard as it will be, and no
+    item.
+    """
+    return self.terms.engine == "marked"
 
 
 class MarkedWithoutTheHead(MarkedCommit):

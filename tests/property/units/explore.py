@@ -17,6 +17,7 @@ from property.units.tables import LOCKS, MARKS, TABLES, UNITS
 from property.units.world import Script, UnitsWorld
 
 from ticketlock.units import _heads, _marked, _packing, _reading, _sweeping, _verbs
+from ticketlock.units._guards import GUARD
 
 _CALM_AFTER = 1_500
 _MOST_STEPS = 15_000
@@ -68,7 +69,9 @@ def begun(chance: Chance, mishaps: Mishaps, caps: Caps, cast: Cast | None = None
     """A world with its machines, about to begin."""
     cast = cast or drawn_cast(chance)
     keys = list(KEYS[: cast.keys])
-    world = UnitsWorld(chance, mishaps, keys, cast.is_append_only, cuts_are_whole=caps.together is None)
+    world = UnitsWorld(
+        chance, mishaps, keys, cast.is_append_only, cuts_are_whole=caps.together is None, is_guarded=cast.is_guarded
+    )
     world.service.memory.put_item(TableName=LOCKS, Item={"pk": {"S": "lock"}, "token": {"N": "0"}})
     for number in range(cast.clients):
         world.add("abcdef"[number], scripts.client(cast))
@@ -133,6 +136,11 @@ def left_to_itself(world: UnitsWorld, *, with_unit: bool | None = None) -> None:
 def _nothing_is_left(world: UnitsWorld) -> None:
     for row in world.service.memory.items(UNITS):
         kind = row["row"]["S"]
+        if MARKS.mark in row:
+            raise Broken(f"nothing left: {row} is marked")
+        if kind == GUARD:
+            # There are so many at most.
+            continue
         if kind == "head" and ("closed" not in row or "expiresAt" not in row):
             raise Broken(f"nothing left: the head of {row['unit']['S']} is not closed: {row}")
         if kind not in ("head", "receipt") and "expiresAt" not in row:

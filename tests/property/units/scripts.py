@@ -42,6 +42,9 @@ def drawn_plan(world: UnitsWorld, cast: Cast) -> Plan:
         count = 1 if verb != "get all" else 1 + pick(len(world.keys))
         statements.append((verb, tuple(world.some(count))))
     engine = cast.engines[pick(len(cast.engines))]
+    if cast.is_guarded and engine == "native":
+        # Not for inserts into the range.
+        engine = None
     name = names[pick(len(names))] if names and pick(3) == 2 else None
     under, timeout_ms, tries = pick(6) == 5, [10_000, 1_000, 0][pick(3)], [3, 1, 2][pick(3)]
     keeps_ms = [None, 12 * 3_600_000, None, [100_000, 5_000][pick(2)]][pick(4)] if cast.saves else None

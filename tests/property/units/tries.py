@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from boto3.dynamodb.conditions import Key as KeyOf
 from kit.invariants import Broken
 from property.units.machines import Machine
 from property.units.mishaps import BESIDE
@@ -20,6 +21,7 @@ from ticketlock.errors import (
     UnitContended,
     UnitRolledBack,
 )
+from ticketlock.units._asked import in_python
 from ticketlock.units._ids import _DIGITS
 from ticketlock.units._reading import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation
 from ticketlock.units._terms import Engine, Terms
@@ -181,6 +183,8 @@ class OwnUnit:
             wanted = [(world.table_of(each), key_of(each)) for each in keys]
             found = yield from follow(verbs.get(wanted, level, PYTHON))
             self._reads(level, {each: value_of(item) for each, item in zip(keys, found, strict=True)}, began)
+        elif verb == "query":
+            yield from self._queries(began)
         elif verb == "blind":
             if self._number_is_in(key):
                 return
@@ -213,13 +217,36 @@ class OwnUnit:
                 before, _ = yield from follow(verbs.check(table, python_key, conditions[1], None, NAMES, PYTHON))
             self._meets(key, value_of(PYTHON.back(before)), began)
 
+    def _queries(self, began: int) -> Actions[None]:
+        """All of the range, with what is not there; whether that stays so is known of a guarded one alone."""
+        world, record = self.world, self.record
+        level = [SERIALIZABLE, SERIALIZABLE, SERIALIZABLE, COMMITTED, UNCOMMITTED][world.chance.pick(5)]
+        given = in_python(KeyOf("pk").eq("p"), None, None, None, None, None, None, True)
+        steps = self.verbs.query(world.table_of(("lines", "")), given, level)
+        found = yield from self.machine.driver.follow(steps)
+        there = {("lines", item["sk"]["S"]): value_of(PYTHON.back(item)) for item in found.items}
+        keys = [key for key in world.keys if key[0] == "lines"]
+        own = {key for key in keys if key in record.seen or key in record.writes or key in record.blind}
+        missed = {key for key in keys if key not in there and key not in own}
+        if level is not SERIALIZABLE:
+            self._reads(level, {key: there.get(key) for key in keys}, began, is_one_instant=False)
+            return
+        self._reads(level, {key: there.get(key) for key in keys if key not in missed}, began, is_one_instant=False)
+        world.witness.sees_cut(record.id, dict.fromkeys(missed), began, is_one_instant=False)
+        if world.is_guarded:
+            record.missed |= missed
+
     def _number_is_in(self, key: Key) -> bool:
         return key in self.record.blind or self.record.number in (self._own(key) or ())
 
     def _own(self, key: Key) -> Value:
         return self.record.writes.get(key, self.record.seen.get(key))
 
-    def _reads(self, level: Isolation, found: Mapping[Key, Value], began: int) -> None:
+    def _reads(
+        self, level: Isolation, found: Mapping[Key, Value], began: int, *, is_one_instant: bool | None = None
+    ) -> None:
+        if is_one_instant is None:
+            is_one_instant = self.world.cuts_are_whole
         record, witness = self.record, self.world.witness
         for key in list(found):
             if key in record.blind and level is not UNCOMMITTED:
@@ -233,7 +260,7 @@ class OwnUnit:
                 if key not in record.blind:
                     witness.sees_uncommitted(record.id, key, value)
         elif of_others:
-            witness.sees_cut(record.id, of_others, began, is_one_instant=self.world.cuts_are_whole)
+            witness.sees_cut(record.id, of_others, began, is_one_instant=is_one_instant)
         if level is SERIALIZABLE:
             record.seen.update(of_others)
 

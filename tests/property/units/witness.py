@@ -51,6 +51,7 @@ class Record:
         number: the element that it appends.
         began, told_at: at which steps it began, and was told its end.
         seen: what it has read, and is to be checked for.
+        missed: what was not in a range that it has read, and is to be checked for: it may read that again.
         writes: what is to stand in the items that it writes; by key.
         blind: keys to which the service appends its element.
         name: for exactly once.
@@ -68,6 +69,7 @@ class Record:
     began: int
     began_ms: float = 0
     seen: dict[Key, Value] = field(default_factory=dict)
+    missed: set[Key] = field(default_factory=set)
     writes: dict[Key, Value] = field(default_factory=dict)
     blind: set[Key] = field(default_factory=set)
     name: str | None = None
@@ -90,6 +92,11 @@ class Record:
     def is_read_only(self) -> bool:
         """Whether it changes nothing: then nothing tells that it was committed."""
         return not self.blind and not any(self.is_change(key) for key in self.writes) and self.name is None
+
+    @property
+    def has_read(self) -> Mapping[Key, Value]:
+        """Everything that it has read, and is to be checked for."""
+        return {**dict.fromkeys(self.missed), **self.seen}
 
     def is_change(self, key: Key) -> bool:
         """Whether the item is written: to delete what is not there changes nothing."""
@@ -163,14 +170,16 @@ class UnitWitness:
             raise Broken(f"atomicity: {unit} was committed, and nobody has begun it")
         if unit in self.committed:
             raise Broken(f"atomicity: {unit} was committed twice")
-        self.tells(f"{unit} is committed: reads {_short(record.seen)}, writes {_short(record.writes)} {record.blind}")
+        self.tells(
+            f"{unit} is committed: reads {_short(record.has_read)}, writes {_short(record.writes)} {record.blind}"
+        )
         if record.told in NOT_COMMITTED:
             raise Broken(f"told: {unit} was told {record.told} at {record.told_at}, and is committed now")
         if record.saved_as is not None:
             self.saves.sees_commit(record.saved_as, unit)
         if unit in self.rolled_back or record.saved_as in self.rolled_back:
             raise Broken(f"told: {unit} was told to be rolled back, and is committed now")
-        for key, value in record.seen.items():
+        for key, value in (*dict.fromkeys(record.missed).items(), *record.seen.items()):
             if self.state[key] != value:
                 raise Broken(f"serialisable: {unit} saw {value} in {key}, and is committed over {self.state[key]}")
         if record.fence is not None and record.fence != self.token:
@@ -208,8 +217,10 @@ class UnitWitness:
         if told != COMMITTED:
             return
         if record.is_read_only:
-            if record.seen:
-                self.sees_cut(record.id, record.seen, record.began, is_one_instant=True, kind="serialisable")
+            if any(record.seen.get(key) is not None for key in record.missed):
+                raise Broken(f"serialisable: {record.id} is committed, and has missed what it has seen: {record.seen}")
+            if record.has_read:
+                self.sees_cut(record.id, record.has_read, record.began, is_one_instant=True, kind="serialisable")
         elif record.id not in self.committed:
             raise Broken(f"told: {record.id} is told that it is committed, and it is not")
 
@@ -299,7 +310,7 @@ class UnitWitness:
             if record.saved_as is not None and record.id not in self.committed:
                 # All that go on with one unit append its element: one of them, if any, is committed.
                 continue
-            reads: dict[str, Value] = {_named(key): value for key, value in record.seen.items()}
+            reads: dict[str, Value] = {_named(key): value for key, value in record.has_read.items()}
             keys = {key for key in (*record.writes, *record.blind) if key in record.blind or record.is_change(key)}
             appends = {_named(key): record.number for key in keys}
             outcome: Outcome = "unknown"

@@ -56,6 +56,7 @@ class UnitsWorld:
         is_append_only: whether nothing is deleted, or put in the place of what stands there.
         cuts_are_whole: whether one request reads whatever is read together.
         in_steps: whether others go on between two steps of a transaction; None for either, drawn for each.
+        is_guarded: whether the table that has ranges is.
         struck: how many times what went wrong.
         saved: units as they were saved, by the id under which each coordinator writes.
     """
@@ -66,6 +67,7 @@ class UnitsWorld:
     is_append_only: bool
     cuts_are_whole: bool = True
     in_steps: bool | None = None
+    is_guarded: bool = False
     time: TrueTime = field(default_factory=TrueTime)
 
     def __post_init__(self) -> None:
@@ -77,7 +79,9 @@ class UnitsWorld:
         self.tables = Tables(UNITS)
         for name in ("accounts", "lines"):
             described: Any = self.service.memory.describe_table(TableName=name)["Table"]
-            self.tables._known[name], self.tables._arns[name] = UnitTable(name, Schema.described(described)), ""
+            is_guarded = self.is_guarded and name == "lines"
+            self.tables._known[name] = UnitTable(name, Schema.described(described), is_guarded)
+            self.tables._arns[name] = ""
         self.machines: list[Machine] = []
         self.numbers = 0
         self.saved: dict[str, Record] = {}

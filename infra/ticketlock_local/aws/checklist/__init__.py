@@ -1,1 +1,1 @@
-"""What is looked at: each check one function whose name is its sentence, with what is assumed and where AWS says so."""
+"""The checks: one function each, named by its sentence, with what is assumed and where AWS says so."""

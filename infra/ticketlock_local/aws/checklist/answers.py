@@ -1,4 +1,4 @@
-"""Waiters that are called by functions: by the machine's own ARN, and by an alias."""
+"""Waiters that functions wake: executions of the machine's own ARN, and of an alias."""
 
 import uuid
 
@@ -11,7 +11,7 @@ _ANY = "it asks no role for the resource of such an answer"
 
 
 def _ends_of_the_wait(deployed: Deployed, machine: str) -> tuple[bool, str]:
-    """Has an execution of a machine wait behind another, and tells how its parking ended."""
+    """Make an execution of a machine wait behind another, and return how its parking ended."""
     name = entity("called")
     holder = deployed.nest(name, 15, machine)
     deployed.until_held(name, holder)
@@ -29,7 +29,7 @@ def _ends_of_the_wait(deployed: Deployed, machine: str) -> tuple[bool, str]:
     emulator_lacks=_ANY,
 )
 def a_function_calls_a_waiter_by_the_machines_arn(deployed: Deployed) -> tuple[bool, str]:
-    """Has one execution wait behind another."""
+    """Make one execution wait behind another."""
     return _ends_of_the_wait(deployed, deployed.outputs["StateMachineArn"])
 
 
@@ -39,7 +39,7 @@ def a_function_calls_a_waiter_by_the_machines_arn(deployed: Deployed) -> tuple[b
     emulator_lacks=_ANY,
 )
 def a_function_calls_a_waiter_that_was_started_by_an_alias(deployed: Deployed) -> tuple[bool, str]:
-    """Makes a version and an alias of the stack's machine, which are deleted with it."""
+    """Make a version and an alias of the stack's machine, which are deleted with it."""
     machine = deployed.outputs["StateMachineArn"]
     version = deployed.step_functions.publish_state_machine_version(stateMachineArn=machine)["stateMachineVersionArn"]
     alias = deployed.step_functions.create_state_machine_alias(

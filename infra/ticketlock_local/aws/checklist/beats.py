@@ -1,4 +1,4 @@
-"""A hold of several beats, and one that loses its lock."""
+"""A hold of several heartbeats, and one that loses its lock."""
 
 import json
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from ticketlock_local.aws.deployed import Deployed, History, details, entity, in
 from ticketlock_local.aws.names import LEASE_S
 from ticketlock_local.aws.seen import NotSeen
 
-# Three tries of the heartbeat: at once, and at each half of the lease.
+# Three attempts of the heartbeat: at once, and after each half of the lease.
 _HOLD_S = LEASE_S + LEASE_S // 4
 _CONTEXT = "https://docs.aws.amazon.com/step-functions/latest/dg/input-output-contextobject.html"
 _EVENTS = "https://docs.aws.amazon.com/step-functions/latest/apireference/API_HistoryEvent.html"
@@ -20,7 +20,7 @@ _ERRORS = "https://docs.aws.amazon.com/step-functions/latest/dg/concepts-error-h
 
 
 def _held(deployed: Deployed) -> History:
-    """The history of an execution that has held its lock for some beats."""
+    """The history of an execution that has held its lock for some heartbeats."""
     arn = deployed.nest(entity("held"), _HOLD_S)
     status = deployed.ended(arn, _HOLD_S + 90.0)["status"]
     if status != "SUCCEEDED":
@@ -38,11 +38,11 @@ def _lost(deployed: Deployed) -> tuple[Mapping[str, Any], History]:
 
 
 def _payloads(history: History) -> list[Mapping[str, Any]]:
-    """What each try of the heartbeat was called with."""
+    """The payload of each attempt of the heartbeat."""
     tries = [event for event in in_state(history, "Heartbeat") if event["type"] == "TaskScheduled"]
     payloads = [json.loads(details(event)["parameters"])["Payload"] for event in tries]
     if len(payloads) < 3:
-        raise NotSeen(f"{len(payloads)} beats in the history, where at least 3 are looked for")
+        raise NotSeen(f"{len(payloads)} heartbeats in the history; at least 3 are expected")
     return payloads
 
 
@@ -76,7 +76,7 @@ def the_entered_time_never_goes_back_over_retries(deployed: Deployed) -> tuple[b
     emulator_lacks="its histories do not tell the tries of a task inside a Parallel",
 )
 def a_beat_is_four_events_of_the_history(deployed: Deployed) -> tuple[bool, str]:
-    """Counts from one try of the heartbeat to the next."""
+    """Count the events from one attempt of the heartbeat to the next."""
     kinds = [event["type"] for event in in_state(deployed.once(_held), "Heartbeat")]
     tries = [place for place, kind in enumerate(kinds) if kind == "TaskScheduled"]
     if len(tries) < 2:
@@ -91,7 +91,7 @@ def a_beat_is_four_events_of_the_history(deployed: Deployed) -> tuple[bool, str]
     emulator_lacks="a failing branch of a Parallel does not stop the others",
 )
 def a_lost_lock_is_the_executions_own_error(deployed: Deployed) -> tuple[bool, str]:
-    """Frees a lock by force while an execution works under it."""
+    """Free a lock by force while an execution works under it."""
     end, _ = deployed.once(_lost)
     return (end["status"], end.get("error")) == ("FAILED", "LockLost"), f"{end['status']} {end.get('error')}"
 
@@ -102,7 +102,7 @@ def a_lost_lock_is_the_executions_own_error(deployed: Deployed) -> tuple[bool, s
     emulator_lacks="it asks no role for the resource of such an answer",
 )
 def a_function_may_fail_a_task_by_the_machines_arn(deployed: Deployed) -> tuple[bool, str]:
-    """Looks at how the heartbeat of the lost lock ended."""
+    """Read how the heartbeat of the lost lock ended."""
     _, history = deployed.once(_lost)
     failed = [details(event).get("error") for event in in_state(history, "Heartbeat") if event["type"] == "TaskFailed"]
     return failed[-1:] == ["LockLost"], f"the errors of the heartbeat's task: {failed}"

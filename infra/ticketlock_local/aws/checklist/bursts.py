@@ -1,4 +1,4 @@
-"""Many at once: the names of throttled starts, and the clean-up after many that were stopped."""
+"""Bursts: the error names of throttled starts, and the clean-up after many stopped executions."""
 
 import json
 import time
@@ -32,7 +32,7 @@ def _wanted(deployed: Deployed) -> int:
     emulator_lacks="it throttles nobody",
 )
 def the_errors_of_throttled_nested_starts_are_retried(deployed: Deployed) -> tuple[bool, str]:
-    """Starts many nested executions at once, without a retry."""
+    """Start many nested executions at once, without a retry."""
     wanted = _wanted(deployed)
     arns = [
         deployed.step_functions.start_execution(
@@ -54,7 +54,7 @@ def the_errors_of_throttled_nested_starts_are_retried(deployed: Deployed) -> tup
 
 
 def _retried(deployed: Deployed) -> set[str]:
-    """The names that the deployed definition retries where it starts nested work."""
+    """The error names that the deployed definition retries where it starts nested work."""
     machine = deployed.step_functions.describe_state_machine(stateMachineArn=deployed.outputs["StateMachineArn"])
     [work, _] = json.loads(machine["definition"])["States"]["Hold"]["Branches"]
     return {name for retrier in work["States"]["StartExecution"]["Retry"] for name in retrier["ErrorEquals"]}
@@ -63,10 +63,10 @@ def _retried(deployed: Deployed) -> set[str]:
 @check(
     assumed="the clean-up frees every lock, none is left to its lease; no dead letter",
     link=_EVENTS,
-    emulator_lacks="its events come at once and are lost by nobody",
+    emulator_lacks="its events arrive at once and are never lost",
 )
 def a_burst_of_stops_leaves_no_dead_letter_and_no_lock(deployed: Deployed) -> tuple[bool, str]:
-    """Stops many holders at once, and waits for the clean-up."""
+    """Stop many holders at once, and wait for the clean-up."""
     wanted = _wanted(deployed)
     names = [entity("burst") for _ in range(wanted)]
     with ThreadPoolExecutor(_THREADS) as pool:
@@ -96,7 +96,7 @@ def _stop(deployed: Deployed, arn: str) -> str:
 
 
 def _patiently(request: Callable[[], str]) -> str:
-    """Sends a request until it is not throttled; the SDK gives up sooner."""
+    """Repeat a request until it is not throttled; the SDK would give up sooner."""
     deadline = time.monotonic() + 120.0
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Executions that are stopped: the event that tells of it, the clean-up, and a redrive."""
+"""Stopped executions: the event, the clean-up, and a redrive."""
 
 import json
 import time
@@ -16,18 +16,18 @@ from ticketlock_local.demo.executions import observe
 
 _EVENTS = "https://docs.aws.amazon.com/step-functions/latest/dg/eventbridge-integration.html"
 _REDRIVE = "https://docs.aws.amazon.com/step-functions/latest/dg/redrive-executions.html"
-_OF_ITS_OWN = "its events are made otherwise than AWS's"
+_OF_ITS_OWN = "its events differ from AWS's"
 
 
 @dataclass(frozen=True, slots=True)
 class _Stopped:
-    """A holder and the waiter behind it, stopped one after the other, and the one behind both.
+    """A holder and the waiter behind it, stopped one after the other, and a third execution behind both.
 
     Attributes:
         holder, waiter: their ARNs.
-        details: of their events, by ARN.
+        details: the details of their events, by ARN.
         row_gone_s: from the stop of the waiter until its row was gone.
-        handed_over_s: from the stop of the holder to the hold of the one behind.
+        handed_over_s: from the stop of the holder to the hold of the third execution.
     """
 
     holder: str
@@ -44,7 +44,7 @@ def _stopped(deployed: Deployed) -> _Stopped:
     waiter = deployed.sleep(name)
     deployed.wait_for(lambda: _rows(deployed, name) == (waiter,), "a place in the queue")
     behind = deployed.sleep(name)
-    deployed.wait_for(lambda: _rows(deployed, name) == (waiter, behind), "another place in the queue")
+    deployed.wait_for(lambda: _rows(deployed, name) == (waiter, behind), "another row in the queue")
     began = time.monotonic()
     deployed.step_functions.stop_execution(executionArn=waiter, error="Stopped", cause="by the checklist")
     deployed.wait_for(lambda: _rows(deployed, name) == (behind,), "the row of the stopped waiter to go")
@@ -63,7 +63,7 @@ def _rows(deployed: Deployed, name: str) -> tuple[str, ...]:
 
 
 def _details(deployed: Deployed, *arns: str) -> Mapping[str, Mapping[str, Any]]:
-    """What EventBridge has told of these executions, which a rule of the stack brings into a queue of its own."""
+    """EventBridge's events of these executions, which a rule of the stack sends to a queue."""
     sqs, url = deployed.account.client("sqs"), deployed.outputs["EndsQueueUrl"]
     found: dict[str, Mapping[str, Any]] = {}
 
@@ -86,7 +86,7 @@ def _told(detail: Mapping[str, Any]) -> tuple[bool, str]:
 
 @check(assumed="the detail has status ABORTED, error and redriveCount 0", link=_EVENTS, emulator_lacks=_OF_ITS_OWN)
 def the_event_of_a_stopped_holder_tells_error_and_redrives(deployed: Deployed) -> tuple[bool, str]:
-    """Reads what EventBridge brought. Without redriveCount the clean-up goes by stopDate."""
+    """Read the events. Without redriveCount the clean-up uses stopDate."""
     stopped = deployed.once(_stopped)
     return _told(stopped.details[stopped.holder])
 
@@ -104,7 +104,7 @@ def the_event_of_a_stopped_waiter_tells_error_and_redrives(deployed: Deployed) -
     emulator_lacks="its events come at once",
 )
 def the_clean_up_removes_a_stopped_waiter_before_its_lease_ends(deployed: Deployed) -> tuple[bool, str]:
-    """Measures from the stop until the row was gone."""
+    """Measure from the stop until the row was gone."""
     delay_s = deployed.once(_stopped).row_gone_s
     return delay_s < LEASE_S / 2, f"{delay_s:.1f} s"
 
@@ -115,18 +115,18 @@ def the_clean_up_removes_a_stopped_waiter_before_its_lease_ends(deployed: Deploy
     emulator_lacks="its events come at once",
 )
 def the_next_in_line_holds_soon_after_a_holder_was_stopped(deployed: Deployed) -> tuple[bool, str]:
-    """Measures from the stop to the next hold, nested work stopped in between."""
+    """Measure from the stop to the next hold; the nested work is stopped in between."""
     delay_s = deployed.once(_stopped).handed_over_s
     return delay_s < LEASE_S / 2, f"{delay_s:.1f} s"
 
 
 @check(
-    assumed="it fails again, with LockLost; its lock is nobody's",
+    assumed="it fails again, with LockLost; its lock is free",
     link=_REDRIVE,
     emulator_lacks="it redrives no execution as AWS does",
 )
 def a_redriven_hold_fails_with_lock_lost(deployed: Deployed) -> tuple[bool, str]:
-    """Redrives an execution that was stopped while it held, once it was cleaned up after."""
+    """Redrive an execution that was stopped while it held, after the clean-up."""
     name = entity("redriven")
     arn = deployed.nest(name, 3 * LEASE_S)
     deployed.until_held(name, arn)
@@ -137,5 +137,5 @@ def a_redriven_hold_fails_with_lock_lost(deployed: Deployed) -> tuple[bool, str]
     except ClientError as error:
         raise NotSeen(f"it was not redriven: {error}") from error
     end = deployed.ended(arn, 3 * LEASE_S)
-    free = "nobody holds the lock" if deployed.is_free(name) else "SOMEBODY HOLDS THE LOCK"
+    free = "nobody holds the lock" if deployed.is_free(name) else "THE LOCK IS HELD"
     return end.get("error") == "LockLost" and deployed.is_free(name), f"{end['status']} {end.get('error')}; {free}"

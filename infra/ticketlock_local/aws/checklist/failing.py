@@ -1,4 +1,4 @@
-"""Works that fail, time out or are stopped: what comes back, and whether the lock is free."""
+"""Work that fails, times out or is stopped: what comes back, and whether the lock is free."""
 
 import json
 from collections.abc import Mapping
@@ -20,10 +20,10 @@ class _Failed:
     """An execution whose work did not succeed.
 
     Attributes:
-        error: its own, as it ended.
-        caught: the error of the task that ran the work; empty where the history does not tell.
-        cause: of that, as an object; empty where it is none.
-        is_free: whether the lock was free then.
+        error: the execution's error.
+        caught: the error of the task that ran the work; empty if the history does not tell.
+        cause: the cause of that error, as an object; empty if it is not one.
+        is_free: whether the lock was free afterwards.
     """
 
     error: str
@@ -99,8 +99,8 @@ def _freed(failed: _Failed, *errors: str) -> tuple[bool, str]:
     return failed.error in errors and failed.is_free, f"{failed.error}; {free}"
 
 
-_NOT_UNWRAPPED = "it hands a nested execution's own error on, where AWS says States.TaskFailed"
-_NO_TIME_OUT = "it ends no execution by a time-out of its own"
+_NOT_UNWRAPPED = "it passes a nested execution's own error on; AWS says States.TaskFailed"
+_NO_TIME_OUT = "it does not end executions at their own time-outs"
 
 
 @check(
@@ -150,7 +150,7 @@ def a_nested_execution_that_is_stopped_says_so_in_the_cause(deployed: Deployed) 
 
 
 @check(
-    assumed="Stopped, as who stopped it called it; the lock is free",
+    assumed="the execution's error is Stopped, as the stop named it; the lock is free",
     link=_ERRORS,
     emulator_lacks=_NOT_UNWRAPPED,
 )

@@ -1,4 +1,4 @@
-"""The construct's grants, used by roles that have nothing else: what they allow, and what their conditions refuse."""
+"""The construct's grants, used by roles without other permissions: what they allow, and what conditions refuse."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,10 +26,10 @@ def _client(deployed: Deployed) -> boto3.Session:
 
 
 def _enforced(deployed: Deployed, session: boto3.Session) -> boto3.Session:
-    """The session, if it is kept from what nobody has granted; without that an allowance says nothing."""
+    """The session, if IAM refuses what was not granted; otherwise a permission would prove nothing."""
     dynamodb = session.client("dynamodb")
     if not is_refused(lambda: dynamodb.describe_table(TableName=deployed.outputs["TableName"])):
-        raise NotSeen("no role is enforced here: one may do what nobody has granted")
+        raise NotSeen("IAM is not enforced here: it allows what was not granted")
     return session
 
 
@@ -41,7 +41,7 @@ def _refuses(session: boto3.Session, request: Callable[[Any], object]) -> tuple[
 
 @check(assumed="allowed: a Scan of named attributes", link=_CONDITIONS, emulator_lacks=_NOT_ENFORCED)
 def an_operator_lists_locks(deployed: Deployed) -> tuple[bool, str]:
-    """Lists them as the command `ls` does."""
+    """List the locks as the command `ls` does."""
     session = deployed.once(_operator)
     name = entity("listed")
     deployed.ended(deployed.sleep(name))
@@ -77,7 +77,7 @@ def an_operator_may_not_read_a_session(deployed: Deployed) -> tuple[bool, str]:
 
 @check(assumed="allowed", link=_TRANSACTIONS, emulator_lacks=_NOT_ENFORCED)
 def a_client_takes_a_lock_writes_a_transaction_and_releases(deployed: Deployed) -> tuple[bool, str]:
-    """Does what `grant_use` is for."""
+    """Do what `grant_use` is for."""
     session, table = deployed.once(_client), deployed.outputs["TableName"]
     item = {"pk": {"S": entity("written")}, "sk": {"S": "-"}, "expiresAt": {"N": "1"}}
     locks = LockClient(table, client=deployed.table_of(session).client, lease=20, record_wait=0)
@@ -134,7 +134,7 @@ def a_client_may_not_write_a_session_in_a_transaction(deployed: Deployed) -> tup
         try:
             return dynamodb.transact_write_items(TransactItems=deletes)
         except dynamodb.exceptions.TransactionCanceledException as error:
-            return error  # it was judged by its conditions, so it was allowed
+            return error  # its conditions were evaluated, so it was allowed
 
     return _refuses(deployed.once(_client), request)
 
@@ -145,7 +145,7 @@ def a_client_may_not_write_a_session_in_a_transaction(deployed: Deployed) -> tup
     emulator_lacks=_NOT_ENFORCED,
 )
 def a_clients_release_calls_the_workflow_that_waits(deployed: Deployed) -> tuple[bool, str]:
-    """Holds a lock as a client, has a workflow park behind it, and releases."""
+    """Hold a lock as a client, let a workflow park behind it, and release."""
     session, name = deployed.once(_client), entity("called")
     locks = LockClient(
         deployed.outputs["TableName"],

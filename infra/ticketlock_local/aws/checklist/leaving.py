@@ -15,7 +15,7 @@ _POLICY = "https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-at
 
 
 def _deleted(deployed: Deployed) -> tuple[float, list[str], list[str]]:
-    """Deletes the stack; returns how long it took, what was not deleted, and the log groups and tables still there."""
+    """Delete the stack; return how long it took, what was not deleted, and the log groups and tables that remain."""
     name = entity("last")
     holder = deployed.nest(name, 60)
     deployed.until_held(name, holder)
@@ -54,9 +54,9 @@ def _answers(request: Callable[[], object]) -> bool:
 
 
 @check(
-    assumed="DELETE_COMPLETE; running executions are no obstacle, and delay it by their own end at most",
+    assumed="DELETE_COMPLETE; running executions do not prevent it, and delay it at most until they end",
     link=_DELETE,
-    emulator_lacks="it deletes at once whatever runs",
+    emulator_lacks="it deletes at once, even if executions run",
 )
 def the_stack_is_deleted_while_one_waits_and_one_holds(deployed: Deployed) -> tuple[bool, str]:
     """Deletes the stack of the run."""
@@ -68,7 +68,7 @@ def the_stack_is_deleted_while_one_waits_and_one_holds(deployed: Deployed) -> tu
 
 @check(assumed="no table, function, log group or state machine is left", link=_POLICY)
 def nothing_of_the_stack_is_left(deployed: Deployed) -> tuple[bool, str]:
-    """Looks for what was in the stack, by its names."""
+    """Look for the stack's resources by their names."""
     _, left, there = deployed.once(_deleted)
     if left:
         raise NotSeen("the stack was not deleted")

@@ -1,4 +1,4 @@
-"""All checks, in the order in which they look: the first calls are cold, and the last deletes."""
+"""All checks, in the order in which they run: the first ones need cold functions, and the last one deletes."""
 
 from ticketlock_local.aws.checking import Check
 from ticketlock_local.aws.checklist import answers, beats, bursts, ending, failing, grants, leaving, speed

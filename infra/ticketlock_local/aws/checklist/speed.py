@@ -16,7 +16,8 @@ from ticketlock_local.demo.executions import Execution, observe
 
 _UNCONTENDED = 5
 _LINE = 5
-# https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/publishingMetrics.html: of a minute, and some later.
+# Metrics are by the minute, and some arrive later:
+# https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/publishingMetrics.html
 _METRICS_COME_WITHIN_S = 420.0
 _INIT = re.compile(r"Init Duration: ([\d.]+) ms")
 _DURATION = re.compile(r"\tDuration: ([\d.]+) ms")
@@ -27,7 +28,7 @@ _CONSUMED = "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/me
 
 
 def _line(deployed: Deployed) -> Sequence[Execution]:
-    """Some executions on one entity, in the order of their works."""
+    """Some executions on one entity, in the order of their work."""
     name = entity("line")
     first = deployed.sleep(name, 4)
     deployed.until_held(name, first)
@@ -39,7 +40,7 @@ def _line(deployed: Deployed) -> Sequence[Execution]:
 
 
 def _cold(deployed: Deployed) -> Sequence[Execution]:
-    """The first two executions of all, whose functions nobody has called."""
+    """The first two executions of all, with cold functions."""
     name = entity("cold")
     first = deployed.sleep(name, 4)
     deployed.until_held(name, first)
@@ -51,7 +52,7 @@ def _cold(deployed: Deployed) -> Sequence[Execution]:
 
 @dataclass(frozen=True, slots=True)
 class _Alone:
-    """Executions that waited for nobody, in minutes in which nobody else wrote to the table.
+    """Executions that did not wait, in minutes without other writes to the table.
 
     Attributes:
         arns: theirs.
@@ -99,20 +100,20 @@ def _gaps_s(runs: Sequence[Execution]) -> list[float]:
 
 @check(
     assumed="the works of the first two executions are at most 5 s apart",
-    emulator_lacks="its processes start and work otherwise than Lambda's",
+    emulator_lacks="its processes start and run differently from Lambda's",
 )
 def a_cold_hand_over_takes_at_most_five_seconds(deployed: Deployed) -> tuple[bool, str]:
-    """Looks at the very first executions."""
+    """Measure the very first executions."""
     [gap_s] = _gaps_s(deployed.once(_cold))
     return gap_s <= 5, f"{gap_s:.2f} s"
 
 
 @check(
     assumed="two works of a line are 0.4 to 0.8 s apart, at most 1.5 s",
-    emulator_lacks="its processes start and work otherwise than Lambda's",
+    emulator_lacks="its processes start and run differently from Lambda's",
 )
 def a_warm_hand_over_takes_less_than_a_second_and_a_half(deployed: Deployed) -> tuple[bool, str]:
-    """Looks at a line of executions, without the first gap."""
+    """Measure a queue of executions, without the first gap."""
     gaps = _gaps_s(deployed.once(_line))[1:]
     return max(gaps) <= 1.5, "gaps of " + ", ".join(f"{gap:.2f}" for gap in gaps) + " s"
 
@@ -123,7 +124,7 @@ def a_warm_hand_over_takes_less_than_a_second_and_a_half(deployed: Deployed) -> 
     emulator_lacks="it does not tell every state inside a Parallel",
 )
 def an_uncontended_execution_makes_seven_transitions(deployed: Deployed) -> tuple[bool, str]:
-    """Counts states entered, and each try of a task, since retries are billed."""
+    """Count the states entered and each attempt of a task, since retries are billed."""
     arns = deployed.once(_alone).arns
     counts = []
     for arn in arns:
@@ -139,7 +140,7 @@ def an_uncontended_execution_makes_seven_transitions(deployed: Deployed) -> tupl
     emulator_lacks="it has no such metrics",
 )
 def an_uncontended_execution_consumes_six_write_units(deployed: Deployed) -> tuple[bool, str]:
-    """Waits for CloudWatch, which tells some minutes later."""
+    """Wait for CloudWatch, whose metrics come some minutes later."""
     alone = deployed.once(_alone)
     arns, cloudwatch = alone.arns, deployed.account.client("cloudwatch")
 
@@ -163,10 +164,10 @@ def an_uncontended_execution_consumes_six_write_units(deployed: Deployed) -> tup
 @check(
     assumed="init and first call of TakeTicket take at most 5 s together",
     link=_REPORT,
-    emulator_lacks="its REPORT lines tell no init",
+    emulator_lacks="its REPORT lines have no init",
 )
 def the_report_lines_tell_what_a_cold_call_takes(deployed: Deployed) -> tuple[bool, str]:
-    """Reads the lines that Lambda itself writes for a function."""
+    """Read the lines that Lambda itself logs for a function."""
     deployed.once(_cold)
 
     def reports() -> list[str] | None:

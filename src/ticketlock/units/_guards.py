@@ -1,0 +1,69 @@
+"""Guards of ranges: who inserts into a partition of a guarded table also writes a row that who queries it has read.
+
+A guard is an item of the units' own table, with a version and a mark as any other: so what a query has read of it holds
+until the commit, and an insert that is committed in between is a conflict. Deletes need none: an item that a query has
+shown has a version, which is checked, and one that it has not shown was gone before.
+
+The guard is read before the items, and those who insert commit by marks. A mark stands in the new item before the unit
+is committed, so whoever finds the guard of a committed unit finds its items too; one transaction for both would show
+the guard before the item, while DynamoDB applies it.
+"""
+
+import hashlib
+from collections.abc import Sequence
+
+from ticketlock._expressions._schemas import KeyAttribute, Schema
+from ticketlock._expressions._values import Item as Attributes
+from ticketlock._expressions._values import Value, canonical_item
+from ticketlock.units._rows import KEY, row_key
+from ticketlock.units._tables import UnitTable
+from ticketlock.units._work import Place, Work
+
+GUARD = "guard"
+"""In the place of the name of a row of a unit's."""
+
+SLOTS = 16_384
+"""Guards of one table: partitions that share one are guarded together, which costs conflicts and nothing else."""
+
+
+class Guards:
+    """The guards in the units' own table.
+
+    Args:
+        units_table: its name.
+    """
+
+    def __init__(self, units_table: str) -> None:
+        keys = tuple(KeyAttribute(name, "S", role) for name, role in zip(KEY, ("HASH", "RANGE"), strict=True))
+        self.table = UnitTable(units_table, Schema(units_table, keys))
+
+    def of(self, table: UnitTable, partition: Value, work: Work) -> Place:
+        """The guard of a partition, as one of a unit's items."""
+        return work.place(self.table, guard_key(table.name, partition))
+
+    def of_inserts(self, places: Sequence[Place], work: Work) -> list[Place]:
+        """Those that a unit has to write which writes these."""
+        found = {
+            id(guard): guard
+            for place in places
+            if is_guarded_insert(place)
+            for guard in (self.of(place.table, dict(place.key[place.table.key_names[0]]), work),)
+        }
+        return list(found.values())
+
+    def are_among(self, places: Sequence[Place]) -> bool:
+        """Whether one of these is a guard."""
+        return any(place.table.name == self.table.name for place in places)
+
+
+def is_guarded_insert(place: Place) -> bool:
+    """Whether a unit makes an item that queries of a guarded table may have missed."""
+    return place.table.is_guarded and place.is_written and place.before is None and place.image is not None
+
+
+def guard_key(table: str, partition: Value) -> Attributes:
+    """The key of a partition's guard."""
+    ((kind, content),) = partition.items()
+    told = content if isinstance(content, bytes) else str(content).encode()
+    slot = int.from_bytes(hashlib.sha256(kind.encode() + told).digest()) % SLOTS
+    return canonical_item(dict(row_key(f"{GUARD}#{table}#{slot:05}", GUARD)))

@@ -1,0 +1,200 @@
+"""The example in examples/transfer, deployed by the CDK: the money moves once, and not after the lock was lost.
+
+The roles are enforced: a try fails where its function lacks a permission for a while. The emulator redrives nothing, so
+what a redrive does is done by hand: the state's function gets its event once more. It names every exception of a
+function alike: tests/workflow/interpreted asks by which names a state fails.
+"""
+
+import json
+import uuid
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from e2e.cloud import Cloud
+from e2e.conftest import allow_answers_on_everything
+from e2e.roles import Role
+from kit.units import dumped, loaded
+from ticketlock_local.cloud.deploy import client_arguments, deploy
+from ticketlock_local.engines.emulator import Emulator
+
+from ticketlock import LockClient, LockName
+
+pytestmark = pytest.mark.verify("a deployment of its own; tests/workflow/interpreted asks the same of the definition")
+
+APP = Path(__file__).parents[2] / "examples" / "transfer" / "app.py"
+ACCOUNTS = "accounts"
+TRIES = 6
+NOT_HELD = "the lock is not held with this fencing token any more"
+COMMIT, TELL = "dynamodb:PutItem", "sqs:SendMessage"
+
+
+@dataclass
+class Transfers:
+    """The deployed example."""
+
+    cloud: Cloud
+
+    @property
+    def function(self) -> Any:
+        """Its configuration."""
+        name = self.cloud.outputs["TransferFunctionName"]
+        return self.cloud.client("lambda").get_function_configuration(FunctionName=name)
+
+    @property
+    def role(self) -> Role:
+        return Role(self.cloud, self.function["Role"])
+
+    def new_account(self) -> str:
+        """With 100."""
+        account = f"account-{uuid.uuid4().hex}"
+        item = dumped({"id": account, "balance": 100})
+        self.cloud.dynamodb.put_item(TableName=self.cloud.outputs["AccountsTableName"], Item=item)
+        return account
+
+    def balance(self, account: str) -> int:
+        found = self.cloud.dynamodb.get_item(
+            TableName=self.cloud.outputs["AccountsTableName"], Key={"id": {"S": account}}, ConsistentRead=True
+        )
+        return int(loaded(found["Item"])["balance"])
+
+    def tries(self, arn: str) -> list[dict[str, Any]]:
+        """The events that the function got from an execution: it writes each into its log."""
+        group = self.function["LoggingConfig"]["LogGroup"]
+        pages = self.cloud.client("logs").get_paginator("filter_log_events").paginate(logGroupName=group)
+        lines = [event["message"] for page in pages for event in page["events"]]
+        events = [json.loads(line) for line in lines if line.startswith('{"transfer"')]
+        return [event for event in events if event["execution"] == arn]
+
+    def invoke(self, event: Mapping[str, Any]) -> Any:
+        """What the function answers."""
+        answer = self.cloud.client("lambda").invoke(
+            FunctionName=self.cloud.outputs["TransferFunctionName"], Payload=json.dumps(event)
+        )
+        reply = json.loads(answer["Payload"].read())
+        assert "FunctionError" not in answer, reply
+        return reply
+
+    def receipts(self) -> list[str]:
+        """The ids of the transfers that were told of since; they are taken from the queue."""
+        sqs, url, found = self.cloud.client("sqs"), self.cloud.outputs["ReceiptsUrl"], []
+        while messages := sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", []):
+            for message in messages:
+                found.append(json.loads(message["Body"])["transferId"])
+                sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+        return found
+
+
+@dataclass
+class Transfer:
+    """One transfer of ten.
+
+    Attributes:
+        arn: of its execution, once it is started.
+    """
+
+    transfers: Transfers
+    giver: str
+    taker: str
+    arn: str = ""
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def start(self) -> None:
+        transfer = {"id": self.id, "giver": self.giver, "taker": self.taker, "amount": 10}
+        self.arn = self.transfers.cloud.start({"transfer": transfer})
+
+    @property
+    def balances(self) -> tuple[int, int]:
+        """The giver's and the taker's."""
+        return self.transfers.balance(self.giver), self.transfers.balance(self.taker)
+
+    @property
+    def lock(self) -> LockName:
+        return LockName(self.giver, ACCOUNTS)
+
+
+@pytest.fixture(scope="module")
+def transfers(guarded_emulator: Emulator) -> Transfers:
+    outputs = deploy(guarded_emulator, app=APP, stack="Transfer")
+    allow_answers_on_everything(guarded_emulator.endpoint)
+    # The queue's policy demands TLS, which a loopback emulator does not speak.
+    sqs = boto3.client("sqs", **client_arguments(guarded_emulator.endpoint))
+    sqs.set_queue_attributes(QueueUrl=outputs["ReceiptsUrl"], Attributes={"Policy": ""})
+    renamed = {"StateMachineArn": outputs["TransferWorkflowArn"], "TableName": outputs["LockTableName"]}
+    return Transfers(Cloud(guarded_emulator.endpoint, {**outputs, **renamed}))
+
+
+@pytest.fixture
+def transfer(transfers: Transfers) -> Transfer:
+    """Between two new accounts."""
+    return Transfer(transfers, transfers.new_account(), transfers.new_account())
+
+
+def test_a_transfer_moves_the_money_tells_of_it_and_frees_the_lock(transfers: Transfers, transfer: Transfer) -> None:
+    transfer.start()
+    ended = transfers.cloud.ended(transfer.arn)
+    assert ended.status == "SUCCEEDED", ended
+    assert ended.output == {"transferId": transfer.id, "amount": 10}
+    assert transfer.balances == (90, 110)
+    assert transfers.receipts() == [transfer.id]
+    state = transfers.cloud.locks.inspect(transfer.lock)
+    assert state.item is not None
+    assert state.item.held == 0
+
+
+def test_a_state_that_fails_after_its_commit_is_retried_5_times_and_run_once_more_and_moves_the_money_once(
+    transfers: Transfers, transfer: Transfer
+) -> None:
+    with transfers.role.without(TELL):
+        transfer.start()
+        assert transfers.cloud.ended(transfer.arn).status == "FAILED"
+    tries = transfers.tries(transfer.arn)
+    assert len(tries) == TRIES
+    assert transfer.balances == (90, 110)
+    assert transfers.receipts() == []
+    # The lock is somebody else's since: what was committed was committed under it.
+    locks = LockClient(transfers.cloud.outputs["TableName"], client=transfers.cloud.dynamodb)
+    with locks, locks.acquire(transfer.giver, namespace=ACCOUNTS):
+        assert transfers.invoke(tries[-1])["transferId"] == transfer.id
+    assert transfer.balances == (90, 110)
+    assert transfers.receipts() == [transfer.id]
+
+
+def test_an_execution_that_is_stopped_after_the_commit_and_goes_on_moves_the_money_once(
+    transfers: Transfers, transfer: Transfer
+) -> None:
+    with transfers.role.without(TELL):
+        transfer.start()
+        transfers.cloud.wait_until(lambda: transfer.balances != (100, 100), "the commit of a try")
+        transfers.cloud.wait_until(lambda: bool(transfers.tries(transfer.arn)), "its line in the log")
+        transfers.cloud.stop(transfer.arn)
+    assert transfers.invoke(transfers.tries(transfer.arn)[0])["transferId"] == transfer.id
+    assert transfer.balances == (90, 110)
+
+
+def test_a_state_whose_workflow_has_lost_the_lock_moves_no_money(transfers: Transfers, transfer: Transfer) -> None:
+    with ExitStack() as until_the_end:
+        with transfers.role.without(COMMIT):
+            transfer.start()
+            transfers.cloud.wait_until(lambda: bool(transfers.tries(transfer.arn)), "a try that cannot commit")
+            [holder] = transfers.cloud.item(transfer.giver, ACCOUNTS).holders
+            transfers.cloud.locks.force_release(transfer.lock, holder.fencing_token)
+            locks = LockClient(transfers.cloud.outputs["TableName"], client=transfers.cloud.dynamodb)
+            until_the_end.enter_context(locks)
+            until_the_end.enter_context(locks.acquire(transfer.giver, namespace=ACCOUNTS))
+        ended = transfers.cloud.ended(transfer.arn)
+        # Told by the try that comes next, or by a heartbeat before.
+        assert ended.status == "FAILED"
+        assert NOT_HELD in ended.cause or ended.error == "LockLost"
+        assert transfer.balances == (100, 100)
+    # Nor when its late copy comes: the lock is free then, and not the workflow's.
+    answer = transfers.cloud.client("lambda").invoke(
+        FunctionName=transfers.cloud.outputs["TransferFunctionName"],
+        Payload=json.dumps(transfers.tries(transfer.arn)[0]),
+    )
+    assert NOT_HELD in json.loads(answer["Payload"].read())["errorMessage"]
+    assert transfer.balances == (100, 100)

@@ -1,0 +1,348 @@
+"""Guarded tables: what others insert into a partition is noticed by whoever has queried it."""
+
+import uuid
+from typing import Any
+
+import pytest
+from boto3.dynamodb.conditions import Key
+from kit.deaths import dies
+from kit.engines import OF_OTHERS_FIRST, first_on, indexing_engine_names
+from kit.units import MARK, THREADS_ONLY, VERSION, Books, Killed, Party, UnitsWorld, new_version, some_line
+
+from ticketlock.errors import InvalidUnitRequest, UnitConflict
+from ticketlock.units import COMMITTED, SERIALIZABLE, Swept, Units
+from ticketlock.units._guards import SLOTS, guard_key
+
+LEASE_S, COPIES_S = 60, 600
+SET = "SET amount = :n"
+ENGINES = pytest.mark.parametrize("engine", [None, "marked"], ids=["as it is best", "by marks"])
+
+
+@pytest.fixture
+def ann(units_world: UnitsWorld) -> Party:
+    return units_world.party(guarded=True)
+
+
+@pytest.fixture
+def ben(units_world: UnitsWorld) -> Party:
+    return units_world.party(guarded=True)
+
+
+@pytest.fixture
+def order(books: Books) -> str:
+    """Two lines, 1 and 2."""
+    order = str(some_line()["pk"])
+    for number in (1, 2):
+        books.write("lines", {**line(order, number), VERSION: new_version()})
+    return order
+
+
+def line(order: str, number: int, amount: int = 10) -> dict[str, Any]:
+    return {"pk": order, "sk": number, "amount": amount}
+
+
+def key(order: str, number: int) -> dict[str, Any]:
+    return {"pk": order, "sk": number}
+
+
+def of(order: str) -> Any:
+    return Key("pk").eq(order)
+
+
+def inserts(party: Party, order: str, number: int) -> None:
+    with party.begin() as unit:
+        unit.put(party.lines, line(order, number))
+
+
+def guard(books: Books, order: str) -> dict[str, Any] | None:
+    """The guard of an order as it stands there."""
+    found = guard_key(books.tables["lines"], {"S": order})
+    return books.raw("units", {name: value["S"] for name, value in found.items()})
+
+
+@ENGINES
+class TestAnInsert:
+    def test_conflicts_with_a_unit_that_has_queried_its_partition(
+        self, books: Books, ann: Party, ben: Party, order: str, engine: Any
+    ) -> None:
+        account = books.account()
+        unit = ann.begin(engine=engine)
+        assert len(unit.query(ann.lines, of(order))) == 2
+        unit.update(ann.accounts, account, "SET balance = :n", {":n": 0})
+        inserts(ben, order, 3)
+        with pytest.raises(UnitConflict):
+            unit.commit()
+        assert books.balance(account) == 100
+
+    def test_of_two_that_have_both_looked_one_is_committed(
+        self, ann: Party, ben: Party, order: str, engine: Any
+    ) -> None:
+        """At most three lines, says each of two: a write skew, by what neither has seen."""
+        units = [(party, party.begin(engine=engine)) for party in (ann, ben)]
+        for number, (party, unit) in enumerate(units):
+            assert len(unit.query(party.lines, of(order))) == 2
+            unit.put(party.lines, line(order, 10 + number))
+        units[0][1].commit()
+        with pytest.raises(UnitConflict):
+            units[1][1].commit()
+        assert len(ann.units.query(ann.lines, of(order))) == 3
+
+    def test_by_an_update_does_the_same(self, ann: Party, ben: Party, order: str, engine: Any) -> None:
+        unit = ann.begin(engine=engine)
+        unit.query(ann.lines, of(order), limit=1)
+        unit.put(ann.lines, line(order, 4))
+        with ben.begin(engine=engine) as other:
+            other.update(ben.lines, key(order, 3), SET, {":n": 1}, blind=True)
+        with pytest.raises(UnitConflict):
+            unit.commit()
+
+    def test_conflicts_with_a_unit_that_has_seen_nothing_there(self, ann: Party, ben: Party, engine: Any) -> None:
+        order = str(some_line()["pk"])
+        unit = ann.begin(engine=engine)
+        assert unit.query(ann.lines, of(order)) == []
+        inserts(ben, order, 3)
+        with pytest.raises(UnitConflict):
+            unit.commit()
+
+    def test_does_not_conflict_with_a_query_of_another_partition(
+        self, books: Books, ann: Party, ben: Party, order: str, engine: Any
+    ) -> None:
+        other = another_slot(books, order)
+        with ann.begin(engine=engine) as unit:
+            unit.query(ann.lines, of(order))
+            unit.put(ann.accounts, {"id": order})
+            inserts(ben, other, 1)
+        assert books.raw("accounts", {"id": order}) is not None
+
+    def test_does_not_conflict_with_another_insert_or_with_a_query_at_a_lower_level(
+        self, ann: Party, ben: Party, order: str, engine: Any
+    ) -> None:
+        with ann.begin(engine=engine) as unit:
+            unit.query(ann.lines, of(order), isolation=COMMITTED)
+            unit.put(ann.lines, line(order, 3))
+            inserts(ben, order, 4)
+        assert len(ann.units.query(ann.lines, of(order))) == 4
+
+    def test_after_the_commit_is_another_matter(self, ann: Party, ben: Party, order: str, engine: Any) -> None:
+        for number in (3, 4, 5):
+            with ann.begin(engine=engine) as unit:
+                assert len(unit.query(ann.lines, of(order))) == number - 1
+                unit.put(ann.lines, line(order, number))
+        inserts(ben, order, 6)
+        assert len(ann.units.query(ann.lines, of(order), isolation=SERIALIZABLE)) == 6
+
+
+def another_slot(books: Books, order: str) -> str:
+    """A partition with a guard of its own."""
+    name = books.tables["lines"]
+    found = (str(some_line()["pk"]) for _ in range(10))
+    return next(other for other in found if guard_key(name, {"S": other}) != guard_key(name, {"S": order}))
+
+
+@THREADS_ONLY
+class TestASavedUnit:
+    """Whoever resumes it need not know which tables are guarded."""
+
+    @pytest.fixture
+    def other(self, units_world: UnitsWorld) -> Party:
+        party = units_world.party()
+        # Nothing is known there of any table.
+        party.units._tables._known.clear()
+        return party
+
+    def test_conflicts_with_an_insert_where_it_has_queried(
+        self, books: Books, ann: Party, ben: Party, other: Party, order: str
+    ) -> None:
+        account = books.account()
+        unit = ann.begin()
+        unit.query(ann.lines, of(order))
+        unit.update(ann.accounts, account, "SET balance = :n", {":n": 0})
+        saved = unit.save()
+        resumed = other.units.resume(saved)
+        inserts(ben, order, 3)
+        with pytest.raises(UnitConflict):
+            resumed.commit()
+        other.units.rollback(saved)
+        assert books.balance(account) == 100
+
+    def test_is_noticed_where_it_inserts(self, ann: Party, ben: Party, other: Party, order: str) -> None:
+        unit = ann.begin()
+        unit.put(ann.lines, line(order, 3))
+        saved = unit.save()
+        rival = ben.begin()
+        rival.query(ben.lines, of(order))
+        rival.put(ben.accounts, {"id": order})
+        other.units.resume(saved).commit()
+        with pytest.raises(UnitConflict):
+            rival.commit()
+
+
+@THREADS_ONLY
+class TestTheGuard:
+    def test_is_read_before_the_items(self, ann: Party, ben: Party, order: str) -> None:
+        unit = ann.begin()
+        ann.line.between["Query"] = lambda: inserts(ben, order, 3)
+        assert len(unit.query(ann.lines, of(order))) == 3
+        assert ann.line.operations == ["GetItem", "Query"]
+        with pytest.raises(UnitConflict):
+            unit.commit()
+
+    def test_is_not_read_below_serializable(self, ann: Party, order: str) -> None:
+        ann.units.query(ann.lines, of(order))
+        assert ann.line.operations == ["Query"]
+
+    def test_is_left_alone_by_updates_and_deletes(self, books: Books, ann: Party, order: str) -> None:
+        with ann.begin() as unit:
+            unit.update(ann.lines, key(order, 1), SET, {":n": 1})
+            unit.delete(ann.lines, key(order, 2))
+        assert ann.line.operations == ["GetItem", "GetItem", "TransactWriteItems"]
+        assert guard(books, order) is None
+
+    def test_a_delete_of_what_a_query_has_shown_conflicts_all_the_same(
+        self, ann: Party, ben: Party, order: str
+    ) -> None:
+        unit = ann.begin()
+        unit.query(ann.lines, of(order))
+        unit.put(ann.accounts, {"id": order})
+        with ben.begin() as other:
+            other.delete(ben.lines, key(order, 2))
+        with pytest.raises(UnitConflict):
+            unit.commit()
+
+    def test_has_the_version_of_the_last_that_inserted_and_no_end(self, books: Books, ann: Party, order: str) -> None:
+        with ann.begin() as unit:
+            unit.put(ann.lines, line(order, 3))
+            unit.put(ann.lines, line(order, 4))
+        found = guard(books, order) or {}
+        assert found.pop(VERSION) == unit.id
+        assert found.keys() == {"unit", "row"}
+
+    def test_of_a_unit_that_was_killed_is_swept_with_its_items_and_is_no_unit(
+        self, books: Books, ann: Party, ben: Party, order: str
+    ) -> None:
+        for party, is_committed in ((ann, False), (ben, True)):
+            units = self.swept(books)
+            unit = party.begin()
+            unit.put(party.lines, line(order, 3))
+            dies(party, 1, is_sent=is_committed)
+            with pytest.raises(Killed):
+                unit.commit()
+            assert MARK in (guard(books, order) or {})
+            books.clock.advance(LEASE_S + 10)
+            assert units.sweep() == Swept(rolled_back=not is_committed, finished=2, open=1)
+            assert [each.unit for each in units.open_units()] == [unit.id]
+            books.clock.advance(COPIES_S + 10)
+            assert units.sweep() == Swept(closed=1)
+            assert (books.raw("lines", key(order, 3)) is not None) == is_committed
+            assert MARK not in (guard(books, order) or {})
+
+    def swept(self, books: Books) -> Units:
+        """Of another process, which has swept what others have left."""
+        units = Party(books, None, guarded=True).units
+        books.clock.advance(COPIES_S + LEASE_S)
+        for _ in range(2):
+            units.sweep()
+            books.clock.advance(COPIES_S)
+        assert units.sweep() == Swept()
+        return units
+
+
+def write_units(party: Party, before: int) -> int:
+    """What was written since so many requests, of items up to 1 KB: one a write, two in a transaction."""
+    sent = party.line.sent[before:]
+    single = sum(each.operation in ("PutItem", "UpdateItem", "DeleteItem") for each in sent)
+    together = [each.parameters["TransactItems"] for each in sent if each.operation == "TransactWriteItems"]
+    return single + 2 * sum(map(len, together))
+
+
+@THREADS_ONLY
+@pytest.mark.parametrize("units_engine", ["memory"], indirect=True)  # Where no request is sent twice for its lateness.
+class TestWhatItCosts:
+    def billed(self, party: Party, order: str, *numbers: int) -> int:
+        before = len(party.line.sent)
+        with party.begin() as unit:
+            for number in numbers:
+                unit.put(party.lines, line(order, number))
+        return write_units(party, before)
+
+    @pytest.mark.parametrize(("count", "unguarded", "first", "later"), [(1, 2, 11, 10), (3, 6, 17, 16)])
+    def test_an_insert_is_committed_by_marks_with_one_item_more(
+        self,
+        units_world: UnitsWorld,
+        ann: Party,
+        order: str,
+        count: int,
+        unguarded: int,
+        first: int,
+        later: int,
+    ) -> None:
+        plain = units_world.party()
+        assert self.billed(plain, order, *range(100, 100 + count)) == unguarded
+        assert self.billed(ann, order, *range(200, 200 + count)) == first
+        assert self.billed(ann, order, *range(300, 300 + count)) == later
+
+    def test_a_unit_that_has_queried_pays_one_check_more(self, ann: Party, order: str) -> None:
+        inserts(ann, order, 3)
+        before = len(ann.line.sent)
+        with ann.begin() as unit:
+            assert len(unit.query(ann.lines, of(order))) == 3
+            unit.put(ann.accounts, {"id": order})
+        # Three lines and the guard are checked, one item is written.
+        assert write_units(ann, before) == 2 * (3 + 1 + 1)
+
+
+class TestWhatIsRefused:
+    def test_an_insert_natively(self, books: Books, ann: Party, order: str) -> None:
+        with ann.begin(engine="native") as unit:
+            unit.update(ann.lines, key(order, 1), SET, {":n": 1})
+            with pytest.raises(InvalidUnitRequest) as refused:
+                unit.put(ann.lines, line(order, 3))
+        assert refused.value.field == "engine"
+        assert books.raw("lines", key(order, 3)) is None
+
+    def test_another_word_on_a_table_that_is_known(self, ann: Party, units_world: UnitsWorld) -> None:
+        assert ann.units.table(ann.lines.name) is ann.lines
+        assert ann.units.table(ann.lines.name, guarded=True) is ann.lines
+        for party, guarded in ((ann, False), (units_world.party(), True)):
+            with pytest.raises(InvalidUnitRequest, match=r"as .* was asked for before") as refused:
+                party.units.table(party.lines.name, guarded=guarded)
+            assert refused.value.field == "guarded"
+
+    @pytest.mark.parametrize("bad", [1, "yes", []])
+    def test_what_is_no_answer(self, ann: Party, bad: Any) -> None:
+        with pytest.raises(InvalidUnitRequest) as refused:
+            ann.units.table(ann.lines.name, guarded=bad)
+        assert refused.value.field == "guarded"
+
+    @pytest.mark.parametrize("units_engine", first_on(OF_OTHERS_FIRST, indexing_engine_names()), indirect=True)
+    def test_a_table_with_a_local_index(self, books: Books, ann: Party) -> None:
+        name = f"orders-{uuid.uuid4().hex[:8]}"
+        keys = [("pk", "HASH"), ("sk", "RANGE")]
+        books.onlooker.create_table(
+            TableName=name,
+            BillingMode="PAY_PER_REQUEST",
+            AttributeDefinitions=[{"AttributeName": each, "AttributeType": "S"} for each in ("pk", "sk", "rank")],
+            KeySchema=[{"AttributeName": each, "KeyType": role} for each, role in keys],
+            LocalSecondaryIndexes=[
+                {
+                    "IndexName": "by-rank",
+                    "KeySchema": [
+                        {"AttributeName": "pk", "KeyType": "HASH"},
+                        {"AttributeName": "rank", "KeyType": "RANGE"},
+                    ],
+                    "Projection": {"ProjectionType": "ALL"},
+                }
+            ],
+        )
+        try:
+            with pytest.raises(InvalidUnitRequest, match="local secondary indexes"):
+                ann.units.table(name, guarded=True)
+        finally:
+            books.onlooker.delete_table(TableName=name)
+
+
+def test_there_are_so_many_guards_of_a_table_at_most() -> None:
+    rows = {guard_key("lines", {"S": str(number)})["unit"]["S"] for number in range(1_000)}
+    assert len(rows) > 950
+    assert {int(row.rpartition("#")[2]) for row in rows} <= set(range(SLOTS))
+    assert guard_key("lines", {"N": "1"}) != guard_key("lines", {"S": "1"})
