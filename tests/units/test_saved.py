@@ -53,6 +53,7 @@ def test_another_process_goes_on_with_what_it_has_read_and_stated(
         assert resumed.id == name
         assert resumed.get(ben.accounts, account) == {**account, "balance": 90}
         assert resumed.get(ben.accounts, gone) is None
+        assert (resumed.get(ben.accounts, new) or {})["deep"] == [{"a": None}, True]
         resumed.update(ben.accounts, account, TAKE, TEN)
     assert [books.balance(key) for key in (account, counted)] == [80, 11]
     assert books.item("accounts", new) == {**new, "balance": 1, "raw": b"x", "set": {1, 2}, "deep": [{"a": None}, True]}
@@ -442,6 +443,34 @@ class TestAProcessThatIsKilled:
                 assert books.clock.wall_ms - before_ms < 5_000, number
                 found = ben.units.get_all([(ben.accounts, key) for key in keys])
                 assert [item and item["balance"] for item in found] == [1 if again.repeated else 11, 1, 1, 1], number
+            else:
+                break
+        assert ends == {False, True}
+
+    def test_on_its_way_to_commit_is_rolled_back_by_its_id_however_far_it_came(
+        self, units_world: UnitsWorld, books: Books, how: Lost, engine: Any
+    ) -> None:
+        ends = set()
+        for number in range(1, 200):
+            ann, ben = units_world.party(), units_world.party()
+            keys = [books.account(100), books.account(50), some_account()]
+            with ann.begin(engine=engine) as unit:
+                for key in keys:
+                    unit.put(ann.accounts, {**key, "balance": 1, "noise": os.urandom(1_500)})
+                name = unit.save()
+            ann.loses(how, number)
+            try:
+                ann.units.resume(name).commit()
+            except Killed:
+                ends.add(is_committed := ben.units.rollback(name) is Outcome.COMMITTED)
+                found = ben.units.get_all([(ben.accounts, key) for key in keys])
+                assert [item and item["balance"] for item in found] == ([1] * 3 if is_committed else [100, 50, None])
+                # What was marked is free once the lease of whoever was killed is over.
+                books.clock.advance(63)
+                with ben.begin() as after:
+                    for key in keys:
+                        after.put(ben.accounts, {**key, "balance": 7})
+                assert [books.balance(key) for key in keys] == [7] * 3, number
             else:
                 break
         assert ends == {False, True}
