@@ -91,8 +91,9 @@ bench: install ## what a lock costs, how fast it is handed over, under load, bes
 	$(BIN) benchmarks/clients.py
 	PYTHONPATH=tests $(BIN) benchmarks/units_cost.py
 
-bench-peer: install ## beside others, as published: the hand-over between executions, units of work (with Java and Maven)
+bench-peer: install ## beside others, as published: the hand-over between executions, locks (Java and Go too), units of work (with Java and Maven)
 	$(BIN) benchmarks/peer.py
+	$(BIN) benchmarks/peer_locks.py
 	PYTHONPATH=tests $(BIN) benchmarks/units_peer.py
 
 engines: install ## the contract on every engine, dynoxide too where cargo can build it
