@@ -99,8 +99,9 @@ bench-peer: install ## beside others, as published: the hand-over between execut
 engines: install ## the contract on every engine, dynoxide too where cargo can build it
 	PYTHONPATH=tests $(BIN) -m tools.every_engine --numprocesses $(WORKERS)
 
-soak: install ## load and soak: 500 waiters, 5,000 locks, an hour compressed
+soak: install ## load and soak: 500 waiters, 5,000 locks, an hour compressed; units with killed processes
 	PYTHONPATH=tests $(BIN) benchmarks/soak.py
+	PYTHONPATH=tests $(BIN) benchmarks/units_soak.py
 
 # The search takes at least one process.
 proof: install ## what the guarantees rest on: schedules with faults, broken locks and units, histories, the wire, the engines
