@@ -91,15 +91,17 @@ bench: install ## what a lock costs, how fast it is handed over, under load, bes
 	$(BIN) benchmarks/clients.py
 	PYTHONPATH=tests $(BIN) benchmarks/units_cost.py
 
-bench-peer: install ## beside others, as published: the hand-over between executions, units of work (with Java and Maven)
+bench-peer: install ## beside others, as published: the hand-over between executions, locks (Java and Go too), units of work (with Java and Maven)
 	$(BIN) benchmarks/peer.py
+	$(BIN) benchmarks/peer_locks.py
 	PYTHONPATH=tests $(BIN) benchmarks/units_peer.py
 
 engines: install ## the contract on every engine, dynoxide too where cargo can build it
 	PYTHONPATH=tests $(BIN) -m tools.every_engine --numprocesses $(WORKERS)
 
-soak: install ## load and soak: 500 waiters, 5,000 locks, an hour compressed
+soak: install ## load and soak: 500 waiters, 5,000 locks, an hour compressed; units with killed processes
 	PYTHONPATH=tests $(BIN) benchmarks/soak.py
+	PYTHONPATH=tests $(BIN) benchmarks/units_soak.py
 
 # The search takes at least one process.
 proof: install ## what the guarantees rest on: schedules with faults, broken locks and units, histories, the wire, the engines

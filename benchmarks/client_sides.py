@@ -1,4 +1,4 @@
-"""The two locks that benchmarks/clients.py compares, each behind the same few verbs; every request is counted."""
+"""The two locks for Python that clients.py and peer_locks.py compare, behind the same verbs; requests are counted."""
 
 import time
 from dataclasses import dataclass, field
@@ -71,12 +71,12 @@ class Side(Protocol):
 class Ours:
     """A ``LockClient`` as it comes."""
 
-    def __init__(self, endpoint: str, table: str) -> None:
+    def __init__(self, endpoint: str, table: str, *, lease_s: float = 60) -> None:
         self.wire = Wire()
         self.stay: Stay | None = None
         client = make_client(**client_arguments(endpoint))
         self.wire.watch(client)
-        self._client = LockClient(table, client=client, record_wait=_LONG)
+        self._client = LockClient(table, client=client, lease=lease_s, record_wait=_LONG)
 
     def acquire(self) -> Stay:
         """Wait for the lock, and hold it."""
@@ -106,13 +106,16 @@ class Theirs:
     It has no order: its number is the moment at which it began to ask.
     """
 
-    def __init__(self, endpoint: str, table: str, poll_s: float) -> None:
+    def __init__(self, endpoint: str, table: str, poll_s: float, *, lease_s: float | None = None) -> None:
         self.wire = Wire()
         self.stay: Stay | None = None
         self._poll = timedelta(seconds=poll_s)
         resource = boto3.resource("dynamodb", **client_arguments(endpoint))
         self.wire.watch(resource.meta.client)
-        self._client = import_module("python_dynamodb_lock.python_dynamodb_lock").DynamoDBLockClient(resource, table)
+        client = import_module("python_dynamodb_lock.python_dynamodb_lock").DynamoDBLockClient
+        shares = {"lease_duration": 1, "safe_period": 0.8, "heartbeat_period": 0.25} if lease_s is not None else {}
+        times = {name: timedelta(seconds=(lease_s or 0) * share) for name, share in shares.items()}
+        self._client = client(resource, table, **times)
 
     def acquire(self) -> Stay:
         """Wait for the lock, and hold it."""

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from ticketlock.client._pace import Bounds, Pace
 from ticketlock.locks._items import Holder
 from ticketlock.locks._outcomes import Place, Position
+from ticketlock.locks._queue import EXPIRY_MARGIN_MS
 from ticketlock.wire._table_time import Moment
 
 LEASE_MS = 60_000
@@ -117,6 +118,22 @@ def test_then_it_looks_at_growing_distances() -> None:
     assert sleeps[0] < 10
     assert sleeps[-1] == LONGEST_MS
     assert len(sleeps) < 70
+
+
+@given(st.integers(0, LONGEST_MS - 10), jitters)
+def test_the_first_in_line_polls_when_the_lease_of_a_dead_holder_is_over(over_in_ms: int, jitter: float) -> None:
+    """Neither before, in vain, nor with the next of its polls, up to 0.4 s later."""
+    overdue = seen(0, free_in_ms=-10_000, mean_hold_ms=50)
+    lease_over_ms = overdue.now.earliest_ms - EXPIRY_MARGIN_MS + over_in_ms
+    ms = sleep_ms(replace(overdue, lease_over_ms=lease_over_ms), jitter=jitter)
+    assert over_in_ms < ms <= over_in_ms + Bounds().shortest_ms
+
+
+def test_the_end_of_a_lease_that_is_far_off_or_long_gone_is_no_reason_to_poll() -> None:
+    overdue = seen(0, free_in_ms=-10_000, mean_hold_ms=50)
+    for over_in_ms in (LEASE_MS // 2, -60_000):
+        lease_over_ms = overdue.now.earliest_ms - EXPIRY_MARGIN_MS + over_in_ms
+        assert sleep_ms(replace(overdue, lease_over_ms=lease_over_ms)) == sleep_ms(overdue)
 
 
 def test_one_slow_request_does_not_make_a_waiter_sleep_long() -> None:

@@ -88,3 +88,12 @@ def test_the_proxy_between_a_client_and_an_engine_counts_each_request_and_what_i
         assert dict(counted.requests) == {"UpdateItem": 2}
         assert (counted.write_units, counted.read_units) == (2, None)
         assert not proxy.counts().requests
+
+
+def test_the_race_of_locks_runs_to_its_end_with_ours_alone() -> None:
+    command = [sys.executable, str(BENCHMARKS / "peer_locks.py"), "--quick", "--side", "ours"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "PASS   a cycle of ours is 2 requests" in done.stdout
+    assert "PASS   50 ms of work: nobody of ours is overtaken twice" in done.stdout
+    assert "a killed holder" in done.stdout

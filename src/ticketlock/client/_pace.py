@@ -2,7 +2,9 @@
 
 Strict order means that only the first in line moves the queue: a lock stands idle until it looks. So the first looks
 when the holder is expected to leave, by when it began and by how long holders keep the lock, and then at growing
-distances. Everybody behind aims at the middle of the hold before its own: then it has become the first, and sees when
+distances; one poll is at the moment when the lease of one that has died is over.
+
+Everybody behind aims at the middle of the hold before its own: then it has become the first, and sees when
 that hold began. The more turns until then, the less is known of when that is: it looks early by their square root, so
 that a waiter looks about as often behind two hundred others as behind ten. Nobody can wake it, though, when those
 before it give up: so it never sleeps longer than twenty times the longest sleep of the first, and no free lock stands
@@ -17,6 +19,7 @@ from dataclasses import dataclass
 from math import sqrt
 
 from ticketlock.locks._outcomes import Position
+from ticketlock.locks._queue import EXPIRY_MARGIN_MS
 
 # Before anybody has released the lock.
 _HOLD_IN_SHORTEST_SLEEPS = 10
@@ -99,6 +102,10 @@ class Pace:
             until_free_ms = self._unchanged_since_ms - seen.now.local_ms
         if seen.turns == 0:
             ms = self._in_front_ms(until_free_ms, hold_ms, jitter)
+            if seen.lease_over_ms is not None:
+                # If the holder has died, a poll takes the lock from this moment on, and none does before.
+                until_over_ms = seen.lease_over_ms + EXPIRY_MARGIN_MS - seen.now.earliest_ms
+                ms = min(ms, until_over_ms + shortest_ms) if until_over_ms >= 0 else ms
         else:
             ms = self._behind_ms(seen, until_free_ms, hold_ms, jitter)
         # The row has to be extended before its last quarter.

@@ -1,0 +1,416 @@
+"""A soak of units of work: fifty a second for a minute by several processes, 1 in 50 killed, a sweeper beside.
+
+    make soak, or: PYTHONPATH=tests python benchmarks/units_soak.py [--quick] [--engine NAME]
+
+Units move money between accounts: natively, by marks, and in turn on a few contended accounts. Each has a name, so what
+has become of it can be asked. One in fifty kills its own process, with SIGKILL, at a random moment within 150 ms of its
+first request; another process goes on with the next unit. All the while snapshots of all accounts show their sum, and
+the sweeper sweeps.
+
+In the end the sweeper works as it will when every lease is over and no late copy can come any more: the Date of the
+replies to it is set forward, as no process is left that could be alive. Then the accounts hold what the units whose
+outcome is committed have moved, no mark is left, no unit is open, and of rows only those that go by time to live.
+
+On dynoxide, where it is built or there is a cargo; else on ministack.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from email.utils import formatdate, parsedate_to_datetime
+from itertools import count
+from typing import Any
+
+from clients import Check
+from kit.units import KEYS, dumped, loaded, make_table
+from rich.console import Console
+from rich.table import Table
+from ticketlock_local.cloud.deploy import client_arguments
+from ticketlock_local.engines.dynoxide import dynoxide
+from ticketlock_local.engines.emulator import Emulator
+from ticketlock_local.errors import CargoMissing
+
+from ticketlock import LockClient, create_table
+from ticketlock.errors import OutcomeUnknown, RequestNotApplied, UnitConflict, UnitContended, UnitRolledBack
+from ticketlock.units import SERIALIZABLE, Outcome, Swept, Unit, Units
+from ticketlock.wire._sdk import make_client
+
+ACCOUNTS, CONTENDED = 95, 5
+"""All of them fit one snapshot."""
+
+OPENING = 1_000
+WAYS = ("native", "marked", "in turn")
+KILLED_ONE_IN = 50
+KILLED_WITHIN_S = 0.15
+LATER_S = 900
+"""A lease is over by then, and so is the time in which copies come."""
+
+_MARKED_ITEMS = 5
+_MOST_AMOUNT = 9
+_TRIES = 30
+_EVERY_S = 1.0
+_MARK = "_tluMark"
+_MET_OTHERS = (UnitConflict, UnitContended, UnitRolledBack)
+_GIVEN_UP = (*_MET_OTHERS, OutcomeUnknown, RequestNotApplied)
+_LAST_SWEEPS = 3
+_REASONS_TOLD = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What every process is told.
+
+    Attributes:
+        endpoint: of the engine.
+        units, accounts, locks: the tables.
+        processes: how many.
+        total: how many units.
+        a_second: of all processes.
+        seed: what the units follow from.
+    """
+
+    endpoint: str
+    units: str
+    accounts: str
+    locks: str
+    processes: int
+    total: int
+    a_second: float
+    seed: str
+
+    def name(self, number: int) -> str:
+        """Of the unit with this number."""
+        return f"{self.seed}/{number}"
+
+    def way(self, number: int) -> str:
+        """How it is done."""
+        return WAYS[number // self.processes % len(WAYS)]
+
+    def transfer(self, number: int) -> dict[str, int]:
+        """What it adds to which accounts: nothing in all."""
+        chance, way = random.Random(self.name(number)), self.way(number)
+        if way == "in turn":
+            names = chance.sample([f"contended-{each}" for each in range(CONTENDED)], 2)
+        else:
+            names = chance.sample(
+                [f"account-{each}" for each in range(ACCOUNTS)], _MARKED_ITEMS if way == "marked" else 2
+            )
+        amounts = [chance.randint(1, _MOST_AMOUNT) for _ in names[1:]]
+        return dict(zip(names, [-sum(amounts), *amounts], strict=True))
+
+    def dies_after_s(self, number: int) -> float | None:
+        """How long after its first request it is killed; None for most."""
+        fifty, place = divmod(number, KILLED_ONE_IN)
+        chance = random.Random(f"{self.name(fifty)} dies")
+        return chance.uniform(0, KILLED_WITHIN_S) if chance.randrange(KILLED_ONE_IN) == place else None
+
+    def share(self, process: int) -> range:
+        """The numbers of one process."""
+        return range(process, self.total, self.processes)
+
+
+# A process.
+
+
+class Worker:
+    """Runs units, until one of them kills it."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._dies_after_s: float | None = None
+        client = make_client(**client_arguments(plan.endpoint))
+        client.meta.events.register("before-send.dynamodb", self._sends)
+        self._units = Units(plan.units, client=client)
+        self._in_turn = Units(plan.units, client=client, locks=LockClient(plan.locks, client=client, lease=8))
+
+    def work(self, process: int, first: int, began_s: float) -> None:
+        """Its share of the units, from the n-th on, each when its time has come since that moment."""
+        every_s = self._plan.processes / self._plan.a_second
+        for at, number in list(enumerate(self._plan.share(process)))[first:]:
+            time.sleep(max(0.0, began_s + at * every_s - time.monotonic()))
+            _say({"begins": number})
+            self._dies_after_s = self._plan.dies_after_s(number)
+            _say({"number": number, "became": self._run(number)})
+        _say({"done": True})
+
+    def _run(self, number: int) -> str:
+        name, way = self._plan.name(number), self._plan.way(number)
+        try:
+            if way == "marked":
+                return self._by_marks(number)
+            units = self._in_turn if way == "in turn" else self._units
+
+            @units.transactional(name=lambda: name, tries=_TRIES)
+            def transfer(*, unit: Unit) -> None:
+                self._move(units, unit, number)
+
+            transfer()
+        except _GIVEN_UP as error:
+            return type(error).__name__
+        return "committed"
+
+    def _by_marks(self, number: int) -> str:
+        for attempt in count(1):
+            try:
+                with self._units.begin(name=self._plan.name(number), engine="marked") as unit:
+                    if not unit.repeated:
+                        self._move(self._units, unit, number)
+                return "committed"
+            except _MET_OTHERS:
+                if attempt == _TRIES:
+                    raise
+                time.sleep(random.uniform(0, 0.05))
+        raise AssertionError("unreachable")
+
+    def _move(self, units: Units, unit: Unit, number: int) -> None:
+        transfer, accounts = self._plan.transfer(number), units.table(self._plan.accounts)
+        found = unit.get_all([(accounts, {"id": name}) for name in transfer])
+        for (name, amount), item in zip(transfer.items(), found, strict=True):
+            assert item is not None
+            unit.update(accounts, {"id": name}, "SET balance = :n", {":n": int(item["balance"]) + amount})
+
+    def _sends(self, **_: Any) -> None:
+        if self._dies_after_s is not None:
+            timer = threading.Timer(self._dies_after_s, os.kill, (os.getpid(), signal.SIGKILL))
+            timer.daemon, self._dies_after_s = True, None
+            timer.start()
+
+
+def _say(what: object) -> None:
+    sys.stdout.write(json.dumps(what) + "\n")
+    sys.stdout.flush()
+
+
+# The onlooker.
+
+
+class Soak:
+    """Runs the processes, sweeps, and looks.
+
+    Attributes:
+        became: what the processes were told, by the way it was done.
+        killed: processes.
+        missed: snapshots that met others.
+        failed: what else became of the sweeper and of processes.
+        swept: what the sweeper has done beside them, and in the end.
+        snapshots, wrong_sums: how many were seen, and how many showed another sum.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.became: dict[str, Counter[str]] = {way: Counter() for way in WAYS}
+        self.killed = self.snapshots = self.missed = self.wrong_sums = 0
+        self.swept: list[Swept] = []
+        self.failed: list[str] = []
+        self._told_committed: list[int] = []
+        self._client: Any = make_client(**client_arguments(plan.endpoint))
+        self._units = Units(plan.units, client=self._client)
+        self._lock, self._over = threading.Lock(), threading.Event()
+        for use in ("units", "accounts"):
+            make_table(self._client, getattr(plan, use), KEYS[use])
+        create_table(plan.locks, client=self._client)
+        for name in self._names():
+            self._client.put_item(TableName=plan.accounts, Item=dumped({"id": name, "balance": OPENING}))
+
+    def run(self) -> float:
+        """All units; how many seconds they took."""
+        began = time.monotonic()
+        beside = [threading.Thread(target=self._again, args=(each,)) for each in (self._sweep, self._look)]
+        shares = [
+            threading.Thread(target=self._see_through, args=(process, began)) for process in range(self.plan.processes)
+        ]
+        for thread in [*beside, *shares]:
+            thread.start()
+        for thread in shares:
+            thread.join()
+        took_s = time.monotonic() - began
+        self._over.set()
+        for thread in beside:
+            thread.join()
+        return took_s
+
+    def checks(self) -> Sequence[Check]:
+        """Sweep once more, and look for whatever is left."""
+        for passes in range(1, 1 + _LAST_SWEEPS):
+            with _later(passes * LATER_S, self.plan.endpoint) as client:
+                self.swept.append(Units(self.plan.units, client=client).sweep(parts=4))
+        units = self._units
+        due = Counter(dict.fromkeys(self._names(), OPENING))
+        outcomes = {number: units.outcome(name=self.plan.name(number)) for number in range(self.plan.total)}
+        for number, outcome in outcomes.items():
+            if outcome is Outcome.COMMITTED:
+                due.update(self.plan.transfer(number))
+        told = [number for number in self._told_committed if outcomes[number] is not Outcome.COMMITTED]
+        items = [loaded(item) for item in self._scan(self.plan.accounts)]
+        balances = {item["id"]: int(item["balance"]) for item in items}
+        marks = sum(_MARK in item for item in items)
+        rows = [row for row in self._scan(self.plan.units) if "expiresAt" not in row]
+        return [
+            Check("every unit has an outcome", Outcome.PENDING not in outcomes.values()),
+            Check("what a caller was told to be committed is", not told),
+            Check("the sum is kept", sum(balances.values()) == OPENING * len(due)),
+            Check("each account holds what the committed units have moved", balances == dict(due)),
+            Check("no mark is left", marks == 0),
+            Check("no unit is open", not units.open_units()),
+            Check("no row is left but those that go by time to live", not rows),
+            Check("every snapshot beside them showed the sum", self.wrong_sums == 0 and self.snapshots > 0),
+            Check("some processes were killed", self.killed > 0),
+            Check("nothing failed that must not", not self.failed),
+        ]
+
+    def _names(self) -> Sequence[str]:
+        return [*(f"account-{each}" for each in range(ACCOUNTS)), *(f"contended-{each}" for each in range(CONTENDED))]
+
+    def _scan(self, table: str) -> list[Any]:
+        pages = self._client.get_paginator("scan").paginate(TableName=table, ConsistentRead=True)
+        return [item for page in pages for item in page["Items"]]
+
+    def _see_through(self, process: int, began_s: float) -> None:
+        """Start the process of a share, and another one after each that was killed."""
+        first: int | None = 0
+        while first is not None:
+            first = self._followed(process, first, began_s)
+
+    def _followed(self, process: int, first: int, began_s: float) -> int | None:
+        """Hear one process to its end: where the next one goes on; None where nothing is left."""
+        command = [sys.executable, __file__, "--work", json.dumps([asdict(self.plan), process, first, began_s])]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as running:
+            assert running.stdout is not None
+            number = None
+            for line in running.stdout:
+                said = json.loads(line)
+                number = said.get("begins", number)
+                if "became" in said:
+                    self._became(said["number"], said["became"])
+        if running.returncode == 0:
+            return None
+        if running.returncode != -signal.SIGKILL or number is None:
+            self.failed.append(f"a process has ended with {running.returncode}")
+            return None
+        with self._lock:
+            self.killed += 1
+        return self.plan.share(process).index(number) + 1
+
+    def _became(self, number: int, what: str) -> None:
+        with self._lock:
+            self.became[self.plan.way(number)][what] += 1
+            if what == "committed":
+                self._told_committed.append(number)
+
+    def _again(self, what: Callable[[], None]) -> None:
+        while not self._over.wait(_EVERY_S):
+            try:
+                what()
+            except _MET_OTHERS:
+                # Of a snapshot beside them: the next one may be luckier.
+                self.missed += 1
+            except Exception as error:
+                self.failed.append(repr(error))
+
+    def _sweep(self) -> None:
+        self.swept.append(self._units.sweep(parts=2, timeout=10))
+
+    def _look(self) -> None:
+        accounts = self._units.table(self.plan.accounts)
+        found = self._units.get_all([(accounts, {"id": name}) for name in self._names()], isolation=SERIALIZABLE)
+        self.snapshots += 1
+        self.wrong_sums += sum(int(item["balance"]) for item in found if item) != OPENING * len(found)
+
+
+@contextmanager
+def _later(seconds: float, endpoint: str) -> Iterator[Any]:
+    """A client to which the service's clock seems to be so much further."""
+    client = make_client(**client_arguments(endpoint))
+
+    def set_forward(parsed: dict[str, Any], **_: Any) -> None:
+        headers = parsed["ResponseMetadata"]["HTTPHeaders"]
+        moment = parsedate_to_datetime(headers["date"]).timestamp() + seconds
+        headers["date"] = formatdate(moment, usegmt=True)
+
+    client.meta.events.register("after-call.dynamodb", set_forward)
+    yield client
+    client.close()
+
+
+@contextmanager
+def engine(name: str | None) -> Iterator[str]:
+    """Run the one that was asked for; else dynoxide, or ministack where there is none: its URL."""
+    if name != "ministack":
+        try:
+            with dynoxide() as url:
+                yield url
+            return
+        except CargoMissing as missing:
+            if name == "dynoxide":
+                raise
+            print(f"On ministack: {missing}", file=sys.stderr)
+    with Emulator() as running:
+        yield running.endpoint
+
+
+def soak(url: str, *, total: int, processes: int, a_second: float) -> tuple[Soak, float]:
+    """Run so many units; what came of them, and how many seconds they took."""
+    mark = uuid.uuid4().hex[:8]
+    plan = Plan(url, f"units-{mark}", f"accounts-{mark}", f"locks-{mark}", processes, total, a_second, mark)
+    run = Soak(plan)
+    return run, run.run()
+
+
+def shown(run: Soak, took_s: float) -> Table:
+    """What was counted."""
+    title = f"{run.plan.total} units by {run.plan.processes} processes in {took_s:.0f} s"
+    table = Table("way", *(outcomes := sorted({what for each in run.became.values() for what in each})), title=title)
+    for way, became in run.became.items():
+        table.add_row(way, *(f"{became[what]}" for what in outcomes))
+    return table
+
+
+def told(run: Soak) -> str:
+    """The rest of it."""
+    swept = sum(run.swept, Swept())
+    return (
+        f"{run.killed} processes killed; the sweeper rolled back {swept.rolled_back} units, finished {swept.finished} "
+        f"items and closed {swept.closed} units in {len(run.swept)} sweeps; {run.snapshots} snapshots of all accounts, "
+        f"{run.missed} that met others"
+    )
+
+
+def main() -> int:
+    """Run, print; 1 when a promise is broken."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--quick", action="store_true", help="a tenth of it")
+    options.add_argument("--engine", choices=("dynoxide", "ministack"), help="default: dynoxide, if it can be had")
+    options.add_argument("--work", help=argparse.SUPPRESS)
+    chosen = options.parse_args()
+    if chosen.work is not None:
+        plan, process, first, began_s = json.loads(chosen.work)
+        Worker(Plan(**plan)).work(process, first, began_s)
+        return 0
+    console = Console(width=120)
+    total = 3_000 // (10 if chosen.quick else 1)
+    with engine(chosen.engine) as url:
+        run, took_s = soak(url, total=total, processes=4, a_second=50)
+        checks = run.checks()
+    console.print(shown(run, took_s))
+    console.print(told(run), highlight=False)
+    for check in checks:
+        print(f"{'PASS  ' if check.kept else 'FAILED'} {check.text}")
+    for reason in run.failed[:_REASONS_TOLD]:
+        print(f"FAILED {reason}")
+    return 0 if all(check.kept for check in checks) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,32 @@
+"""The soak of units that ``make soak`` runs, for seconds: it breaks no promise, and it sees what is broken."""
+
+from typing import Any
+
+import pytest
+from ticketlock_local.cloud.deploy import client_arguments
+from ticketlock_local.engines.emulator import Emulator
+from units_soak import soak
+
+from ticketlock.wire._sdk import make_client
+
+pytestmark = pytest.mark.verify("runs processes for many seconds, and kills some")
+
+
+def test_a_short_soak_with_killed_processes_breaks_no_promise(emulator: Emulator) -> None:
+    run, _ = soak(emulator.endpoint, total=150, processes=3, a_second=50)
+    assert [check.text for check in run.checks() if not check.kept] == []
+    assert run.failed == []
+
+
+def test_what_nobody_has_moved_and_what_is_left_is_seen(emulator: Emulator) -> None:
+    run, _ = soak(emulator.endpoint, total=60, processes=3, a_second=50)
+    client: Any = make_client(**client_arguments(emulator.endpoint))
+    mark = {"M": {"unit": {"S": "of nobody"}, "kind": {"S": "write"}}}
+    client.put_item(
+        TableName=run.plan.accounts, Item={"id": {"S": "account-0"}, "balance": {"N": "0"}, "_tluMark": mark}
+    )
+    assert {check.text for check in run.checks() if not check.kept} == {
+        "the sum is kept",
+        "each account holds what the committed units have moved",
+        "no mark is left",
+    }
