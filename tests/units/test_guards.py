@@ -10,7 +10,7 @@ from kit.engines import OF_OTHERS_FIRST, first_on, indexing_engine_names
 from kit.units import MARK, THREADS_ONLY, VERSION, Books, Killed, Party, UnitsWorld, new_version, some_line
 
 from ticketlock.errors import InvalidUnitRequest, UnitConflict
-from ticketlock.units import COMMITTED, SERIALIZABLE, Swept, Units
+from ticketlock.units import COMMITTED, READ_LOCK, SERIALIZABLE, Swept, Units
 from ticketlock.units._guards import SLOTS, guard_key
 
 LEASE_S, COPIES_S = 60, 600
@@ -95,6 +95,18 @@ class TestAnInsert:
             other.update(ben.lines, key(order, 3), SET, {":n": 1}, blind=True)
         with pytest.raises(UnitConflict):
             unit.commit()
+
+    def test_of_a_unit_that_marks_what_it_reads_does_the_same(
+        self, books: Books, ann: Party, ben: Party, order: str, engine: Any
+    ) -> None:
+        unit = ann.begin(engine=engine)
+        assert len(unit.query(ann.lines, of(order))) == 2
+        unit.put(ann.lines, line(order, 4))
+        with ben.begin(isolation=READ_LOCK) as other:
+            other.put(ben.lines, line(order, 3))
+        with pytest.raises(UnitConflict):
+            unit.commit()
+        assert MARK not in (guard(books, order) or {MARK: "no guard"})
 
     def test_conflicts_with_a_unit_that_has_seen_nothing_there(self, ann: Party, ben: Party, engine: Any) -> None:
         order = str(some_line()["pk"])

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from inspect import isawaitable
@@ -16,6 +17,7 @@ from ticketlock.units._access import Denied, check_access
 from ticketlock.units._administration import OpenUnit, open_units
 from ticketlock.units._heads import Heads
 from ticketlock.units._interrupts import ending
+from ticketlock.units._keeping import Kept
 from ticketlock.units._marks import Marks
 from ticketlock.units._outcomes import Outcome
 from ticketlock.units._plain import Visible, clean, visible
@@ -31,10 +33,14 @@ from ticketlock.units._transactional import AGAIN, TRANSACTIONAL, Wishes
 from ticketlock.units._turns import Contended, Locks, Turn, check_locks
 from ticketlock.units._verbs import Verbs
 from ticketlock.wire._actions import T
+from ticketlock.wire._async_heartbeat import Heartbeat
 from ticketlock.wire._async_performer import AsyncPerformer
 from ticketlock.wire._clocks import Clocks, SystemClocks
+from ticketlock.wire._heartbeat import Due
 from ticketlock.wire._requests import ForkingSteps
 from ticketlock.wire._sdk import needs_a_region
+
+_log = logging.getLogger("ticketlock")
 
 R = TypeVar("R")
 Seconds = Any
@@ -67,8 +73,29 @@ class UnitsTable(AsyncPerformer):
                 # Perhaps before its first step.
                 verbs.abandon()
                 raise
+            finally:
+                if verbs.kept is not None:
+                    self._keep(verbs.kept, is_over=verbs.life.is_over)
 
         return follow
+
+    def _keep(self, kept: Kept, *, is_over: bool) -> None:
+        """Have a unit's read locks renewed from its first statement to its end."""
+        if is_over or not kept._is_watched_on():
+            self._heartbeat.forget(kept)
+        elif not kept.is_watched:
+            kept.is_watched = True
+            self._heartbeat.watch(kept)
+
+    @functools.cached_property
+    def _heartbeat(self) -> Heartbeat[Kept]:
+        return Heartbeat(self._driver.clocks, self._tend)
+
+    async def _tend(self, kept: Kept, _due: Due) -> None:
+        try:
+            await self.follow(kept.renew())
+        except TicketLockError as error:
+            _log.warning("the read locks of a unit were not renewed: %s", error)
 
     def _check_is_open(self, steps: ForkingSteps[Any]) -> None:
         if self.client is None:

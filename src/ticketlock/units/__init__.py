@@ -16,7 +16,7 @@ from ticketlock.units._client import UnitClient
 from ticketlock.units._create_table import create_units_table
 from ticketlock.units._outcomes import Outcome
 from ticketlock.units._plain import Visible
-from ticketlock.units._reading import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation
+from ticketlock.units._reading import COMMITTED, READ_LOCK, SERIALIZABLE, UNCOMMITTED, Isolation
 from ticketlock.units._repairing import FoundMark, Record
 from ticketlock.units._sweeping import Swept
 from ticketlock.units._tables import UnitTable
@@ -26,6 +26,7 @@ from ticketlock.units._units import Units
 
 __all__ = [
     "COMMITTED",
+    "READ_LOCK",
     "SERIALIZABLE",
     "UNCOMMITTED",
     "Denied",

@@ -59,8 +59,8 @@ def close(heads: Heads, head: Head, now_ms: int) -> ForkingSteps[None]:
     """
     if not head.is_closed:
         yield heads.close(head, now_ms)
-    if head.pieces:
-        for reply in (yield Together(tuple(heads.delete_piece(head, at) for at in range(head.pieces)))):
+    if head.has_rows:
+        for reply in (yield Together(tuple(heads.delete_rows(head)))):
             if isinstance(reply, TableError):
                 raise reply
         yield heads.forget(head, now_ms)

@@ -45,6 +45,7 @@ class Head:
         pieces: how many such rows there are; 0 where the head has all.
         inline: what it writes, where it fits.
         coordinator: of a saved one, the id under which its last coordinator writes.
+        keys: of one that marks what it reads, how many rows of keys there are; 0 for another one.
     """
 
     unit: str
@@ -59,6 +60,12 @@ class Head:
     pieces: int = 0
     inline: bytes = b""
     coordinator: str | None = None
+    keys: int = 0
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether there are rows beside it."""
+        return self.pieces + self.keys > 0
 
     @property
     def is_saved(self) -> bool:
@@ -93,6 +100,7 @@ class Head:
                     integer(row["pieces"]),
                     bytes(row["writes"]["B"]) if "writes" in row else b"",
                     row["coordinator"]["S"] if "coordinator" in row else None,
+                    integer(row["keys"]) if "keys" in row else 0,
                 )
         except (KeyError, ValueError):
             pass
@@ -107,6 +115,11 @@ def head_key(unit: str) -> Item:
 def piece_key(head: Head, at: int) -> Item:
     """The key of a row of what it writes."""
     return row_key(head.unit, f"w#{head.attempt}#{at:05}")
+
+
+def keys_key(head: Head, at: int) -> Item:
+    """The key of a row of the keys that it marks."""
+    return row_key(head.unit, f"k#{at:05}")
 
 
 def with_writes(head: Head, entries: Sequence[Entry]) -> tuple[Head, list[bytes]]:
@@ -139,8 +152,17 @@ def entries_of(head: Head, pieces: Sequence[bytes]) -> list[Entry]:
     Raises:
         InvalidUnitRequest: somebody else has written it.
     """
+    return entries_in(head, [head.inline] if head.pieces == 0 else pieces)
+
+
+def entries_in(head: Head, pieces: Sequence[bytes]) -> list[Entry]:
+    """The entries in some of its rows, which belong together.
+
+    Raises:
+        InvalidUnitRequest: somebody else has written them.
+    """
     try:
-        return unpacked([head.inline] if head.pieces == 0 else pieces)
+        return unpacked(pieces)
     except (AttributeError, TypeError, ValueError, zlib.error) as error:
         raise foreign_row(head_key(head.unit)) from error
 
@@ -185,6 +207,14 @@ class Heads:
             table=self.table,
         )
 
+    def delete_rows(self, head: Head) -> list[Write]:
+        """Forget all rows beside it."""
+        keys = [
+            Write("Delete", keys_key(head, at), only_if.ROW_IS_THERE, names=_NAMES, table=self.table)
+            for at in range(head.keys)
+        ]
+        return [*keys, *(self.delete_piece(head, at) for at in range(head.pieces))]
+
     def delete_piece(self, head: Head, at: int) -> Write:
         """Forget it."""
         return Write("Delete", piece_key(head, at), only_if.ROW_IS_THERE, names=_NAMES, table=self.table)
@@ -197,6 +227,43 @@ class Heads:
         """A whole new lease."""
         values = {":rev": number(head.rev), ":lease": number(lease_until_ms)}
         return self._write("Update", head.unit, _mine(), update="SET #lease = :lease", values=values)
+
+    def read_keys(self, head: Head) -> list[Get]:
+        """Read the rows of the keys that it marks."""
+        return [Get(self.table, keys_key(head, at)) for at in range(head.keys)]
+
+    def put_keys(self, head: Head, piece: bytes) -> Write:
+        """Write down what it is about to mark, as its last row of keys."""
+        key = keys_key(head, head.keys - 1)
+        return Write(
+            "Put", key, only_if.NO_SUCH_ROW, item={**key, "data": {"B": piece}}, names=_NAMES, table=self.table
+        )
+
+    def add_keys(self, head: Head) -> Write:
+        """Its head knows of one more row of keys."""
+        values = {":rev": number(head.rev), ":keys": number(head.keys), ":before": number(head.keys - 1)}
+        condition = every(_mine(), only_if.KEYS_AS_I_SAW)
+        return self._write("Update", head.unit, condition, update="SET #keys = :keys", values=values)
+
+    def announce(self, head: Head) -> Write:
+        """Its head knows how many rows of what it writes there will be."""
+        values = {":rev": number(head.rev), ":pieces": number(head.pieces)}
+        return self._write("Update", head.unit, _mine(), update="SET pieces = :pieces", values=values)
+
+    def commit_with_writes(self, head: Head, now_ms: int) -> Write:
+        """The deciding write of a head that did not have what it writes before."""
+        made = self.commit(head, now_ms)
+        if head.pieces:
+            return made
+        return replace(
+            made, update=f"{made.update}, writes = :writes", values={**made.values, ":writes": {"B": head.inline}}
+        )
+
+    def prolong(self, head: Head, lease_until_ms: int) -> Write:
+        """A longer lease; two that are sent at once may arrive in any order."""
+        condition = every(_mine(), only_if.LEASE_ENDS_BEFORE)
+        values = {":rev": number(head.rev), ":lease": number(lease_until_ms)}
+        return self._write("Update", head.unit, condition, update="SET #lease = :lease", values=values)
 
     def commit(self, head: Head, now_ms: int) -> Write:
         """The deciding write."""
@@ -218,7 +285,7 @@ class Heads:
 
     def close(self, head: Head, now_ms: int) -> Write:
         """Every item is as it should be; the record may be forgotten, once there are no pieces of it left."""
-        update = "SET closed = :yes" if head.pieces else "SET closed = :yes, #ttl = :until"
+        update = "SET closed = :yes" if head.has_rows else "SET closed = :yes, #ttl = :until"
         values = {":yes": {"BOOL": True}, ":until": _until(now_ms)}
         return self._write("Update", head.unit, only_if.HEAD_IS_FINAL, update=update, values=values)
 
@@ -259,7 +326,7 @@ class Heads:
 
     def _write(self, operation: Any, unit: str, condition: str, **more: Any) -> Write:
         values = {**_STATES, **more.pop("values", {})}
-        names = {**_NAMES, "#by": "by", "#ttl": TIME_TO_LIVE}
+        names = {**_NAMES, "#by": "by", "#ttl": TIME_TO_LIVE, "#keys": "keys"}
         return Write(operation, head_key(unit), condition, names=names, values=values, table=self.table, **more)
 
 
@@ -276,6 +343,8 @@ def _row(head: Head) -> Item:
     }
     if head.pieces == 0:
         item["writes"] = {"B": head.inline}
+    if head.keys:
+        item["keys"] = number(head.keys)
     if head.coordinator is not None:
         item["coordinator"] = {"S": head.coordinator}
     return item

@@ -41,7 +41,7 @@ _OURS_BYTES = 256
 _AT_ONCE = 200
 """Requests between two looks at the lease."""
 _MARKS_TOGETHER = MOST_ACTIONS - 1
-_CLOCKS_DRIFT_MS = 1_000
+CLOCKS_DRIFT_MS = 1_000
 
 
 def entry_of(place: Place) -> Entry:
@@ -148,7 +148,7 @@ class MarkedCommit:
         yield from self._all([put(self._head, at, piece, until_ms) for at, piece in enumerate(pieces)])
 
     def _leased(self, now: Moment) -> int:
-        self._ends_local_ms = now.local_ms + LEASE_MS - _CLOCKS_DRIFT_MS
+        self._ends_local_ms = now.local_ms + LEASE_MS - CLOCKS_DRIFT_MS
         self._renew_at_ms = now.latest_ms + LEASE_MS // 2
         return now.latest_ms + LEASE_MS
 
@@ -168,33 +168,37 @@ class MarkedCommit:
     def _mark_all(self) -> ForkingSteps[None]:
         left = list(self._marked)
         while left:
-            yield from self._keep_lease()
-            batches = self._batches(left)
-            self._standing |= {id(place): place for _, places in batches for place in places}
-            replies = yield Together(tuple(request for request, _ in batches))
-            placed: list[Place] = []
-            met: list[Marked] = []
-            conflicts: list[Place] = []
-            for (request, places), reply in zip(batches, replies, strict=True):
-                if isinstance(reply, TableError):
-                    self._is_answered = False
-                    raise reply
-                self._note(reply)
-                if reply.applied:
-                    placed += places
-                elif isinstance(request, TransactWrite) and reply.refused[-1]:
-                    raise self._ended(reply.items[-1])
-                else:
-                    own = self._sort(places, reply, met, conflicts)
-                    placed += own
-                    for place in set(map(id, places)) - set(map(id, own)):
-                        del self._standing[place]
+            left, met, conflicts = yield from self._mark_some(left)
             if conflicts:
                 raise conflict(conflicts)
-            done = set(map(id, placed))
-            left = [place for place in left if id(place) not in done]
             for each in met:
                 yield from self._meeting.pass_by(each, self._keep_lease)
+
+    def _mark_some(self, left: Sequence[Place]) -> ForkingSteps[tuple[list[Place], list[Marked], list[Place]]]:
+        """Mark as many as can be at once; which are left, whose marks were met, and what is not as it was seen."""
+        yield from self._keep_lease()
+        batches = self._batches(left)
+        self._standing |= {id(place): place for _, places in batches for place in places}
+        replies = yield Together(tuple(request for request, _ in batches))
+        placed: list[Place] = []
+        met: list[Marked] = []
+        conflicts: list[Place] = []
+        for (request, places), reply in zip(batches, replies, strict=True):
+            if isinstance(reply, TableError):
+                self._is_answered = False
+                raise reply
+            self._note(reply)
+            if reply.applied:
+                placed += places
+            elif isinstance(request, TransactWrite) and reply.refused[-1]:
+                raise self._ended(reply.items[-1])
+            else:
+                own = self._sort(places, reply, met, conflicts)
+                placed += own
+                for place in set(map(id, places)) - set(map(id, own)):
+                    del self._standing[place]
+        done = set(map(id, placed))
+        return [place for place in left if id(place) not in done], met, conflicts
 
     def _batches(self, left: Sequence[Place]) -> list[tuple[Request, list[Place]]]:
         alone = [place for place in left if self._has_version(place)]
@@ -260,7 +264,7 @@ class MarkedCommit:
         while True:
             yield from self._keep_lease()
             now: Moment = (yield Pause(0)).now
-            deciding = self._heads.commit(self._head, now.latest_ms)
+            deciding = self._deciding(now)
             checks = tuple(check(place, self._marks) for place in self._checked)
             beside = writes_beside(self._commit, now.latest_ms)
             lock = (self._commit.lock_check,) if self._commit.lock_check is not None else ()
@@ -292,6 +296,9 @@ class MarkedCommit:
             if error is not None:
                 raise error
             yield from self._pass_checks(reply)
+
+    def _deciding(self, now: Moment) -> Write:
+        return self._heads.commit(self._head, now.latest_ms)
 
     def _pass_checks(self, reply: Reply) -> ForkingSteps[None]:
         conflicts: list[Place] = []

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError, TableRefused, UnitContended
 from ticketlock.units._finishing import finish, unmark
-from ticketlock.units._heads import Head, Heads, entries_of, piece_in
+from ticketlock.units._heads import Head, Heads, entries_in, entries_of, piece_in
 from ticketlock.units._marks import Mark, Marks
 from ticketlock.units._packing import Entry
 from ticketlock.wire._answers import Reply
@@ -148,6 +148,9 @@ def read_entries(heads: Heads, head: Head) -> ForkingSteps[list[Entry] | None]:
     if head.is_saved:
         # What it writes others will mark, under ids of their own.
         return []
+    if head.keys and head.state != "committed":
+        rows = yield from _read_rows(heads.read_keys(head))
+        return None if rows is None else [entry for row in rows for entry in entries_in(head, [row])]
     pieces = yield from read_pieces(heads, head)
     return None if pieces is None else entries_of(head, pieces)
 
@@ -159,9 +162,13 @@ def read_pieces(heads: Heads, head: Head) -> ForkingSteps[list[bytes] | None]:
         TableError: they could not be read.
         InvalidUnitRequest: somebody else has written them.
     """
+    return (yield from _read_rows(heads.read_pieces(head)))
+
+
+def _read_rows(requests: Sequence[Get]) -> ForkingSteps[list[bytes] | None]:
     pieces: list[bytes] = []
-    if head.pieces:
-        replies = yield Together(tuple(heads.read_pieces(head)))
+    if requests:
+        replies = yield Together(tuple(requests))
         for reply in replies:
             if isinstance(reply, TableError):
                 raise reply

@@ -29,14 +29,16 @@ class Isolation(Enum):
         UNCOMMITTED: what stands in the item, at half the price: perhaps not yet what was committed last.
         COMMITTED: what was committed last.
         SERIALIZABLE: the same, and the unit commits only while it still stands there.
+        READ_LOCK: the same, and nobody else writes it until the unit ends.
     """
 
     UNCOMMITTED = "uncommitted"
     COMMITTED = "committed"
     SERIALIZABLE = "serializable"
+    READ_LOCK = "read lock"
 
 
-UNCOMMITTED, COMMITTED, SERIALIZABLE = Isolation
+UNCOMMITTED, COMMITTED, SERIALIZABLE, READ_LOCK = Isolation
 
 Records = dict[str, Head | None]
 """Units with their heads; None where there is none."""

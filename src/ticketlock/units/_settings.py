@@ -11,7 +11,7 @@ from ticketlock.units._heads import Heads
 from ticketlock.units._ids import new_id
 from ticketlock.units._marks import Marks
 from ticketlock.units._outcomes import NAME_BYTES, Outcome, outcome_of_name, outcome_of_unit
-from ticketlock.units._reading import SERIALIZABLE, Isolation
+from ticketlock.units._reading import READ_LOCK, SERIALIZABLE, Isolation
 from ticketlock.units._resuming import Resumed, resume
 from ticketlock.units._sweeping import MOST_PARTS, Swept, sweep
 from ticketlock.units._tables import Tables
@@ -54,11 +54,13 @@ class Settings:
         if name is not None:
             text("name", name, NAME_BYTES, InvalidUnitRequest)
         if not isinstance(isolation, Isolation):
-            raise InvalidUnitRequest("isolation", isolation, "UNCOMMITTED, COMMITTED or SERIALIZABLE")
+            raise InvalidUnitRequest("isolation", isolation, "UNCOMMITTED, COMMITTED, SERIALIZABLE or READ_LOCK")
         if under is not None and not callable(getattr(under, "condition_check", None)):
             raise InvalidUnitRequest("under", under, "a held lock: a Lease or a Fence of ticketlock, for example")
         if engine not in (None, "native", "marked"):
             raise InvalidUnitRequest("engine", engine, '"native", "marked", or None')
+        if engine == "native" and isolation is READ_LOCK:
+            raise InvalidUnitRequest("engine", engine, '"marked" or None with READ_LOCK')
         timeout_ms = _timeout_ms(self.timeout if timeout is None else timeout)
         born_ms = clocks.read().wall_ms
         return Terms(new_id(born_ms), born_ms, timeout_ms, isolation, name, under, engine)

@@ -1,15 +1,21 @@
 """The units' own table, and what reaches all others, for threads."""
 
+import functools
+import logging
 from collections.abc import Callable
 from typing import Any
 
 from ticketlock.errors import TicketLockError
 from ticketlock.units._interrupts import ending
+from ticketlock.units._keeping import Kept
 from ticketlock.units._rows import TIME_CHECK
 from ticketlock.units._verbs import Verbs
 from ticketlock.wire._actions import T
+from ticketlock.wire._heartbeat import Due, Heartbeat
 from ticketlock.wire._performer import Performer
 from ticketlock.wire._requests import ForkingSteps
+
+_log = logging.getLogger("ticketlock")
 
 
 class UnitsTable(Performer):
@@ -33,5 +39,26 @@ class UnitsTable(Performer):
                 # Perhaps before its first step.
                 verbs.abandon()
                 raise
+            finally:
+                if verbs.kept is not None:
+                    self._keep(verbs.kept, is_over=verbs.life.is_over)
 
         return follow
+
+    def _keep(self, kept: Kept, *, is_over: bool) -> None:
+        """Have a unit's read locks renewed from its first statement to its end."""
+        if is_over or not kept._is_watched_on():
+            self._heartbeat.forget(kept)
+        elif not kept.is_watched:
+            kept.is_watched = True
+            self._heartbeat.watch(kept)
+
+    @functools.cached_property
+    def _heartbeat(self) -> Heartbeat[Kept]:
+        return Heartbeat(self._driver.clocks, self._tend)
+
+    def _tend(self, kept: Kept, _due: Due) -> None:
+        try:
+            self.follow(kept.renew())
+        except TicketLockError as error:
+            _log.warning("the read locks of a unit were not renewed: %s", error)

@@ -24,14 +24,25 @@ from ticketlock.units._before_and_after import Both
 from ticketlock.units._commit import MOST_ACTIONS, Commit, Fate, conflict
 from ticketlock.units._guards import Guards
 from ticketlock.units._heads import Heads
+from ticketlock.units._keeping import Kept
 from ticketlock.units._life import Life
+from ticketlock.units._locking import Locking
 from ticketlock.units._looks import take_in
 from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Meeting
 from ticketlock.units._native import commit_natively
 from ticketlock.units._queries import Found, Querying
-from ticketlock.units._reading import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation, Reading, Wanted, is_as_seen
+from ticketlock.units._reading import (
+    COMMITTED,
+    READ_LOCK,
+    SERIALIZABLE,
+    UNCOMMITTED,
+    Isolation,
+    Reading,
+    Wanted,
+    is_as_seen,
+)
 from ticketlock.units._record import SavedRecord
 from ticketlock.units._resuming import Resumed
 from ticketlock.units._rows import NEVER_USED, Receipt, read_receipt
@@ -58,6 +69,7 @@ class Verbs:
         terms: what it was begun with.
         life: whether it goes on, or how it has ended.
         repeated: whether its name was committed before: then it writes nothing.
+        kept: its read locks, for a heartbeat; None at another level.
     """
 
     def __init__(self, terms: Terms, units_table: str, tables: Tables, marks: Marks, turn: Turn | None = None) -> None:
@@ -75,6 +87,12 @@ class Verbs:
         self._record = None if terms.saved is None else SavedRecord(terms.saved, self._heads)
         self._fate = Fate()
         self._marked: MarkedCommit | None = None
+        self._locking: Locking | None = None
+        self.kept: Kept | None = None
+        if terms.isolation is READ_LOCK:
+            begun = Commit(terms.unit, units_table, terms.born_ms, fate=self._fate)
+            self._marked = self._locking = Locking(begun, marks, self._heads, self._meeting, self._read_in)
+            self.kept = Kept(self._locking)
 
     def goes_on(self, resumed: Resumed) -> None:
         """Take up what another coordinator has saved."""
@@ -109,7 +127,7 @@ class Verbs:
             raise InvalidUnitRequest("wanted", wanted, "a list of pairs: a table and a key")
         places = [self._place(table, python.item("key", key)) for table, key in wanted]
         yield from self.begin()
-        if level is SERIALIZABLE:
+        if level in (SERIALIZABLE, READ_LOCK):
             yield from self._take_in(places)
             for place in places:
                 place.is_checked, place.glimpse = True, None
@@ -128,6 +146,9 @@ class Verbs:
         """The items of a range with the unit's own writes; those of an index are COMMITTED at most."""
         with self.life.alone():
             level, own = self._level(isolation), self._tables.check_own(table)
+            if self._locking is not None and level in (SERIALIZABLE, READ_LOCK):
+                allowed = "COMMITTED or UNCOMMITTED for a query of such a unit: `get_all` marks what it has shown"
+                raise InvalidUnitRequest("isolation", level, allowed)
             checked = asked(own, given, self._work.marks)
             if checked.index is not None and level is SERIALIZABLE:
                 if isolation is not None:
@@ -151,7 +172,9 @@ class Verbs:
     def _level(self, isolation: Isolation | None) -> Isolation:
         level = self.terms.isolation if isolation is None else isolation
         if not isinstance(level, Isolation):
-            raise InvalidUnitRequest("isolation", isolation, "UNCOMMITTED, COMMITTED or SERIALIZABLE")
+            raise InvalidUnitRequest("isolation", isolation, "UNCOMMITTED, COMMITTED, SERIALIZABLE or READ_LOCK")
+        if level is READ_LOCK and self._locking is None:
+            raise InvalidUnitRequest("isolation", isolation, "another level, or a unit that was begun with READ_LOCK")
         return level
 
     # Statements.
@@ -212,7 +235,11 @@ class Verbs:
         given = Given(item, phrase, python.values(values), python.names(names), update)
         with self.life.alone():
             made = statement(kind, self._tables.check_own(table), given, self._work.marks)
-            return (yield from self._evaluated(made, blind=blind))
+            try:
+                return (yield from self._evaluated(made, blind=blind and self._locking is None))
+            except UnitConflict:
+                yield from self._let_go()
+                raise
 
     def _evaluated(self, made: Statement, *, blind: bool) -> ForkingSteps[Both]:
         yield from self.begin()
@@ -268,6 +295,7 @@ class Verbs:
             raise
         except TicketLockError as error:
             self.life.state = "rolled back"
+            yield from self._let_go()
             if self._record is not None and isinstance(error, UnitConflict):
                 yield from self._record.check_is_mine(error)
             raise
@@ -278,12 +306,16 @@ class Verbs:
     def _commit(self) -> ForkingSteps[None]:
         terms, marks = self.terms, self._work.marks
         touched = [place for place in self._work.places.values() if place.is_touched]
-        if not any(place.writes for place in touched) and not terms.beside:
-            yield from self._validate(touched)
-            return
         guards = self._guards.of_inserts(touched, self._work)
         if guards:
             touched = yield from self._with(guards)
+        if self._locking is not None and self._locking.is_begun:
+            check_may_mark(touched)
+            yield from self._locking.commits(self._terms_of_commit())
+            return
+        if not any(place.writes for place in touched) and not terms.beside:
+            yield from self._validate(touched)
+            return
         if not self._has_to_mark(guards) and self._fits_one_request(touched):
             try:
                 yield from commit_natively(touched, marks, self._terms_of_commit(), self._meeting)
@@ -301,7 +333,7 @@ class Verbs:
 
     def _with(self, guards: Sequence[Place]) -> ForkingSteps[list[Place]]:
         """What the commit is about, with the guards of what it inserts."""
-        yield from take_in(guards, self._work, self._reading, MOST_TOGETHER)
+        yield from (self._read_in(guards) if self._locking is None else self._locking.lock_all(guards))
         for guard in guards:
             guard.image, guard.is_written = canonical_item(dict(guard.key)), True
         return [place for place in self._work.places.values() if place.is_touched]
@@ -365,6 +397,7 @@ class Verbs:
                 # What is raised may leave another of its verbs under way, whose statement is not in the unit then.
                 if self.life.state == "open":
                     self.life.state = "rolled back"
+                    yield from self._let_go()
         elif error is None:
             self.life.check_committed_or_told()
 
@@ -374,12 +407,15 @@ class Verbs:
             with self.life.alone():
                 self.life.state = "rolled back"
         self.life.is_told = True
+        yield from self._let_go()
         if self._record is not None and not self.repeated:
             yield from self._record.roll_back()
 
     def save(self, keep_ms: int) -> ForkingSteps[str]:
         """Write down what it has read and stated, for whoever goes on with it: this one is over."""
         with self.life.alone():
+            if self._locking is not None:
+                raise InvalidUnitRequest("isolation", READ_LOCK, "another level for a unit that is saved")
             yield from self.begin()
             if self._record is None or not self.repeated:
                 yield from self._save(keep_ms)
@@ -417,7 +453,21 @@ class Verbs:
 
     def _take_in(self, places: Sequence[Place]) -> ForkingSteps[None]:
         self._approach(places)
+        if self._locking is None:
+            yield from self._read_in(places)
+            return
+        try:
+            yield from self._locking.lock_all(places)
+        finally:
+            if self._locking.is_over:
+                self.life.state = "rolled back"
+
+    def _read_in(self, places: Sequence[Place]) -> ForkingSteps[None]:
         yield from take_in(places, self._work, self._reading, MOST_TOGETHER)
+
+    def _let_go(self) -> ForkingSteps[None]:
+        if self._locking is not None:
+            yield from self._locking.let_go()
 
     def _approach(self, places: Sequence[Place]) -> None:
         """Stand aside where others are in line for these, before anything rests on them."""

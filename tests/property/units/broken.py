@@ -7,13 +7,25 @@ from typing import Any
 from property.chance import Chance
 from property.on_purpose import BrokenOnPurpose
 from property.units import changes, explore
-from property.units.casts import CHECKS, CUTS, INSERTS, NO_REST, RANGES, SAVES, SLEEPERS, TOKENS, Cast
+from property.units.casts import (
+    CHECKS,
+    CUTS,
+    INSERTS,
+    LOCKING,
+    NO_REST,
+    RANGES,
+    SAVES,
+    SLEEPERS,
+    TOKENS,
+    Cast,
+)
 from property.units.explore import Caps
 from property.units.mishaps import NONE, RATES, Mishaps
 from property.units.world import UnitsWorld
 
 from ticketlock.units import (
     _facts,
+    _locking,
     _marked,
     _meeting,
     _native,
@@ -25,6 +37,7 @@ from ticketlock.units import (
 )
 from ticketlock.units._guards import Guards
 from ticketlock.units._heads import Heads
+from ticketlock.units._locking import Locking
 from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._meeting import Meeting
 from ticketlock.units._queries import Querying
@@ -330,6 +343,25 @@ VARIANTS: Mapping[str, Variant] = {
             by(*ISOLATION),
             ((_resuming, "work_of", changes.work_without_checks),),
             cast=SAVES,
+        ),
+        Variant(
+            "an upgraded read lock that is taken off as one of reading",
+            by("atomicity", *ISOLATION, *READS),
+            ((_locking, "entry_of", changes.entry_of_what_was_read),),
+            cast=LOCKING,
+        ),
+        Variant(
+            "a read lock without the version that was read",
+            by("atomicity", *ISOLATION),
+            ((Locking, "_mark", changes.without(Locking._mark, _facts.AT_THE_VERSION_I_SAW)),),
+            cast=LOCKING,
+        ),
+        Variant(
+            "read locks after the lease",
+            by("nothing left"),
+            ((_verbs, "Locking", changes.LockingPastTheLease),),
+            DEADLY_DAYS,
+            cast=replace(SLEEPERS, rounds=8, beside={"sweeper": 24}, locking=True),
         ),
         Variant(
             "a name that is taken whatever stands there",

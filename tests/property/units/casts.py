@@ -28,6 +28,7 @@ class Cast:
         engines: theirs.
         names: that they use, for exactly once.
         rests_ms: how long they rest between two units.
+        locking: whether some units mark what they read.
         saves: whether units are saved, and resumed by whoever comes to them.
         beside: who else there is, and how many rounds it has.
         is_guarded: whether the table that has ranges is.
@@ -43,6 +44,7 @@ class Cast:
     rests_ms: Sequence[int] = RESTS_MS[0]
     saves: bool = False
     is_guarded: bool = False
+    locking: bool = False
 
     @property
     def is_append_only(self) -> bool:
@@ -68,7 +70,9 @@ SAVES = Cast(
     2, 3, 5, verbs=("append", "append", "get", "blind"), beside={"asker": 3, "ender": 2}, rests_ms=NO_REST, saves=True
 )
 """Units are saved, and resumed by one, two or three at once."""
-SMALL = (CUTS, INSERTS, CHECKS, SLEEPERS, TOKENS, SAVES, RANGES)
+LOCKING = Cast(2, 3, 4, verbs=("append", "get", "get all", "check"), rests_ms=NO_REST, locking=True)
+"""Some units mark what they read, and write some of it."""
+SMALL = (CUTS, INSERTS, CHECKS, SLEEPERS, TOKENS, SAVES, RANGES, LOCKING)
 
 
 def drawn_cast(chance: Chance) -> Cast:
@@ -90,6 +94,6 @@ def drawn_cast(chance: Chance) -> Cast:
         )
         if pick(one_of) == one_of - 1
     }
-    rests_ms, saves, is_guarded = RESTS_MS[pick(2)], pick(4) == 3, pick(2) == 1
+    rests_ms, saves, is_guarded, locking = RESTS_MS[pick(2)], pick(4) == 3, pick(2) == 1, pick(3) == 2
     beside |= {"ender": 2} if saves else {}
-    return Cast(keys, clients, rounds, verbs, ENGINES, names, beside, rests_ms, saves, is_guarded)
+    return Cast(keys, clients, rounds, verbs, ENGINES, names, beside, rests_ms, saves, is_guarded, locking)

@@ -18,13 +18,15 @@ from ticketlock.errors import (
     UnitForgotten,
     UnitRolledBack,
 )
-from ticketlock.units import _commit, _finishing, _native, _reading, _saving, _sweeping
+from ticketlock.units import _commit, _finishing, _marked, _native, _reading, _saving, _sweeping
 from ticketlock.units._guards import Guards
 from ticketlock.units._heads import Head, Heads, head_key
+from ticketlock.units._locking import Locking
 from ticketlock.units._looks import take_in
 from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Marked, Meeting
+from ticketlock.units._packing import Entry
 from ticketlock.units._queries import Querying
 from ticketlock.units._reading import SERIALIZABLE, Reading, Wanted
 from ticketlock.units._verbs import Verbs
@@ -117,6 +119,19 @@ class MarkedPastTheLease(MarkedCommit):
 
     def _mark(self, place: Place) -> Write:
         return replace(super()._mark(place), not_after_local_ms=None)
+
+
+class LockingPastTheLease(Locking):
+    """The same of what is read."""
+
+    def _mark(self, place: Place) -> Write:
+        return replace(super()._mark(place), not_after_local_ms=None)
+
+
+def entry_of_what_was_read(place: Place) -> Entry:
+    """What was read and marked is not written, though the unit has changed it since."""
+    made = _marked.entry_of(place)
+    return made if place.seen is None else replace(made, kind="unmark", assigned={}, removed=())
 
 
 class MarkedThatTellsBefore(MarkedCommit):

@@ -48,7 +48,8 @@ def drawn_plan(world: UnitsWorld, cast: Cast) -> Plan:
     name = names[pick(len(names))] if names and pick(3) == 2 else None
     under, timeout_ms, tries = pick(6) == 5, [10_000, 1_000, 0][pick(3)], [3, 1, 2][pick(3)]
     keeps_ms = [None, 12 * 3_600_000, None, [100_000, 5_000][pick(2)]][pick(4)] if cast.saves else None
-    return Plan(tuple(statements), engine, name, under, timeout_ms, tries, keeps_ms)
+    is_locking = cast.locking and keeps_ms is None and pick(2) == 1
+    return Plan(tuple(statements), engine, name, under, timeout_ms, tries, keeps_ms, is_locking)
 
 
 # In the end.

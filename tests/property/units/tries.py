@@ -23,7 +23,7 @@ from ticketlock.errors import (
 )
 from ticketlock.units._asked import in_python
 from ticketlock.units._ids import _DIGITS
-from ticketlock.units._reading import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation
+from ticketlock.units._reading import COMMITTED, READ_LOCK, SERIALIZABLE, UNCOMMITTED, Isolation
 from ticketlock.units._terms import Engine, Terms
 from ticketlock.units._values import PYTHON
 from ticketlock.units._verbs import Verbs
@@ -60,6 +60,7 @@ class Plan:
 
     Attributes:
         statements: verbs, and the items that they are about.
+        is_locking: whether it marks what it reads.
         keeps_ms: for how long it is kept, if it is saved in the end; None for one that is committed.
     """
 
@@ -70,6 +71,7 @@ class Plan:
     timeout_ms: int
     tries: int
     keeps_ms: int | None = None
+    is_locking: bool = False
 
 
 def unit_id(world: UnitsWorld, wall_ms: int) -> str:
@@ -94,7 +96,8 @@ def one_try(world: UnitsWorld, machine: Machine, plan: Plan, born_ms: int) -> Ac
     witness = world.witness
     unit = unit_id(world, machine.read().wall_ms)
     under = Under(witness.token) if plan.is_under else None
-    terms = Terms(unit, born_ms, plan.timeout_ms, SERIALIZABLE, plan.name, under, plan.engine)
+    level = READ_LOCK if plan.is_locking else SERIALIZABLE
+    terms = Terms(unit, born_ms, plan.timeout_ms, level, plan.name, under, plan.engine)
     record = Record(unit, world.numbers, witness.step, world.time.now_ms, name=plan.name)
     record.fence = under.token if under is not None else None
     record.machine, record.born_ms = machine.name, born_ms
@@ -178,7 +181,8 @@ class OwnUnit:
         table, python_key = world.table_of(key), key_of(key)
         began, follow, verbs = self.world.witness.step, self.machine.driver.follow, self.verbs
         if verb in ("get", "get all"):
-            levels = [SERIALIZABLE, SERIALIZABLE, COMMITTED, UNCOMMITTED]
+            own = verbs.terms.isolation
+            levels = [own, own, COMMITTED, UNCOMMITTED]
             level = levels[world.chance.pick(4)]
             wanted = [(world.table_of(each), key_of(each)) for each in keys]
             found = yield from follow(verbs.get(wanted, level, PYTHON))
@@ -189,7 +193,15 @@ class OwnUnit:
             if self._number_is_in(key):
                 return
             yield from follow(verbs.update(table, python_key, _APPEND, None, self.new, NAMES, PYTHON, blind=True))
-            if key in self.record.seen:
+            if self.verbs.terms.isolation is READ_LOCK and key not in self.record.seen:
+                # It is read and marked all the same.
+                _, after = yield from follow(
+                    verbs.check(table, python_key, "attribute_exists(#list)", None, NAMES, PYTHON)
+                )
+                value = value_of(PYTHON.back(after)) or ()
+                self.record.seen[key] = value[:-1] or world.witness.state[key]
+                self.record.writes[key] = value
+            elif key in self.record.seen:
                 self.record.writes[key] = (*(self._own(key) or ()), self.record.number)
             else:
                 self.record.blind.add(key)
@@ -221,6 +233,8 @@ class OwnUnit:
         """All of the range, with what is not there; whether that stays so is known of a guarded one alone."""
         world, record = self.world, self.record
         level = [SERIALIZABLE, SERIALIZABLE, SERIALIZABLE, COMMITTED, UNCOMMITTED][world.chance.pick(5)]
+        if self.verbs.terms.isolation is READ_LOCK and level is SERIALIZABLE:
+            level = COMMITTED
         given = in_python(KeyOf("pk").eq("p"), None, None, None, None, None, None, True)
         steps = self.verbs.query(world.table_of(("lines", "")), given, level)
         found = yield from self.machine.driver.follow(steps)
@@ -261,7 +275,7 @@ class OwnUnit:
                     witness.sees_uncommitted(record.id, key, value)
         elif of_others:
             witness.sees_cut(record.id, of_others, began, is_one_instant=is_one_instant)
-        if level is SERIALIZABLE:
+        if level in (SERIALIZABLE, READ_LOCK):
             record.seen.update(of_others)
 
     def _meets(self, key: Key, value: Value, began: int) -> None:

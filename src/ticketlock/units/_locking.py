@@ -1,0 +1,192 @@
+"""Units that mark what they read, when they read it: nobody else writes it until they end.
+
+A unit's record, and in it the key of an item, is there before the item is marked, so whoever finds the unit killed
+knows where its marks may stand. The item is read first, and marked with the version that was read: a mark that comes
+late, or again, changes nothing then that anybody rests on.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ticketlock.errors import TicketLockError
+from ticketlock.units._batches import cut
+from ticketlock.units._commit import Commit
+from ticketlock.units._heads import LEASE_MS, Head, Heads, with_writes
+from ticketlock.units._marked import CLOCKS_DRIFT_MS, MarkedCommit, entry_of
+from ticketlock.units._marks import Marks
+from ticketlock.units._meeting import Marked, Meeting
+from ticketlock.units._packing import Entry, packed
+from ticketlock.units._ways import check_may_mark
+from ticketlock.units._work import Place
+from ticketlock.wire._answers import Reply
+from ticketlock.wire._requests import ForkingSteps, Pause, TransactWrite, Write
+from ticketlock.wire._table_time import Moment
+
+_log = logging.getLogger("ticketlock")
+
+KEYS_TOGETHER = 99
+"""Keys in a row: the largest fit, and so do their marks in a transaction, beside a check of the head."""
+
+
+class Locking(MarkedCommit):
+    """One unit that marks what it reads, from its first statement to its end.
+
+    Args:
+        commit: what it commits beside its items; as it is known when it begins.
+        marks, heads, meeting: as of a marked commit.
+        read: reads items, and puts them into their places.
+
+    Attributes:
+        is_over: whether its end has begun.
+    """
+
+    def __init__(
+        self,
+        commit: Commit,
+        marks: Marks,
+        heads: Heads,
+        meeting: Meeting,
+        read: Callable[[Sequence[Place]], ForkingSteps[None]],
+    ) -> None:
+        super().__init__(commit, marks, heads, meeting, [])
+        self._read = read
+        # The owner's last look comes too early for copies of marks: rule 4.
+        self._has_read_marks = True
+        self.is_over = self._is_lost = False
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether there may be a record of it."""
+        return self._is_recorded
+
+    def lock_all(self, places: Sequence[Place]) -> ForkingSteps[None]:
+        """Read items and mark them, those that were not.
+
+        Raises:
+            InvalidUnitRequest: a table of theirs takes no marks.
+            UnitContended, UnitRolledBack, UnitForgotten, ItemTooLarge, TableError: the unit has ended.
+        """
+        for batch in cut(list({id(place): place for place in places if not place.is_read}.values()), KEYS_TOGETHER):
+            check_may_mark(batch)
+            yield from self._lock(batch)
+
+    def _lock(self, places: Sequence[Place]) -> ForkingSteps[None]:
+        try:
+            yield from self._write_keys(places)
+            left = list(places)
+            while left:
+                for place in left:
+                    place.is_read = False
+                yield from self._read(left)
+                check_may_mark(left)
+                left, met, _ = yield from self._mark_some(left)
+                for each in met:
+                    yield from self._meeting.pass_by(each, self._keep_lease)
+        except TicketLockError as error:
+            self.is_over = True
+            if self._is_recorded:
+                yield from self._abort(error)
+            raise
+        self._marked += places
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether its lease has to be renewed."""
+        return self._is_recorded and not self.is_over and not self._is_lost
+
+    def renew(self) -> ForkingSteps[None]:
+        """A whole new lease, between two statements or beside one.
+
+        Raises:
+            UnitRolledBack, UnitForgotten: it was ended by somebody else.
+            TableError: it is not known whether it was renewed.
+        """
+        now: Moment = (yield Pause(0)).now
+        head, until_ms, ends_local_ms = self._head, now.latest_ms + LEASE_MS, now.local_ms + LEASE_MS - CLOCKS_DRIFT_MS
+        reply: Reply = yield self._heads.prolong(head, until_ms)
+        if not reply.applied:
+            stands = Head.of(reply.item) if reply.item is not None else None
+            if stands is None or stands.state != "pending" or stands.lease_until_ms < until_ms:
+                self._is_lost = True
+                raise self._ended(reply.item)
+        self._ends_local_ms = max(self._ends_local_ms, ends_local_ms)
+        self._renew_at_ms = max(self._renew_at_ms, now.latest_ms + LEASE_MS // 2)
+
+    def _keep_lease(self) -> ForkingSteps[None]:
+        now: Moment = (yield Pause(0)).now
+        if now.latest_ms >= self._renew_at_ms:
+            yield from self.renew()
+
+    def let_go(self) -> ForkingSteps[None]:
+        """Roll it back, if it has not ended; what fails is left to its lease."""
+        if not self._is_recorded or self.is_over:
+            return
+        self.is_over = True
+        try:
+            yield from self._roll_back()
+            yield from self._unmark_all()
+        except TicketLockError as error:
+            _log.warning("the unit %s is left to its lease: %s", self._head.unit, error)
+
+    def _write_keys(self, places: Sequence[Place]) -> ForkingSteps[None]:
+        is_first = not self._is_recorded
+        if is_first:
+            reply: Reply = yield Pause(0)
+            until_ms = self._leased(reply.now)
+            commit = self._commit
+            self._head = Head(commit.unit, "pending", commit.born_ms, until_ms, attempt=commit.attempt)
+            self._is_recorded = True
+        else:
+            yield from self._keep_lease()
+        self._head = head = replace(self._head, keys=self._head.keys + 1)
+        entries = [Entry(each.table.name, each.key, each.table.key_names[0], "unmark", {}) for each in places]
+        (row,) = packed(entries)
+        write = self._heads.open(head) if is_first else self._heads.add_keys(head)
+        reply = yield TransactWrite((write, self._heads.put_keys(head, row)))
+        self._note(reply)
+        if not reply.applied:
+            stands = Head.of(reply.items[0]) if reply.items[0] is not None else None
+            if stands is None or stands.state != "pending" or stands.keys != head.keys:
+                raise self._ended(reply.items[0])
+
+    def _sort(self, places: Sequence[Place], reply: Reply, met: list[Marked], conflicts: list[Place]) -> list[Place]:
+        """A mark of its own stands on what was read, or on another version: then that is read again."""
+        own: list[Place] = []
+        stand = {id(place): item for place, item in zip(places, reply.items, strict=False)}
+        for place in super()._sort(places, reply, met, conflicts):
+            item = stand[id(place)]
+            is_absent = item is not None and self._marks.is_placeholder(item)
+            as_seen = self._marks.version_in(item) == self._marks.version_in(place.seen)
+            (own if as_seen and is_absent == (place.seen is None) else conflicts).append(place)
+        return own
+
+    def commits(self, commit: Commit) -> ForkingSteps[None]:
+        """The rest of its way, with what it commits beside its items as it is known now."""
+        self._commit, self.is_over = commit, True
+        yield from self.steps()
+
+    def steps(self) -> ForkingSteps[None]:
+        """From the statements to the last new value; everything is marked by now.
+
+        Raises:
+            LockLost, UnitRolledBack: nothing was written.
+            UnitForgotten, OutcomeUnknown, TableError: as of a marked commit.
+        """
+        self._entries = [entry_of(place) for place in self._marked]
+        try:
+            yield from self._keep_lease()
+            self._head, pieces = with_writes(self._head, self._entries)
+            if pieces:
+                reply: Reply = yield self._heads.announce(self._head)
+                if not reply.applied:
+                    raise self._ended(reply.item)
+                yield from self._write_down(pieces)
+            yield from self._decide()
+        except TicketLockError as error:
+            if not (yield from self._abort(error)):
+                raise
+        yield from self._finish()
+
+    def _deciding(self, now: Moment) -> Write:
+        return self._heads.commit_with_writes(self._head, now.latest_ms)

@@ -1,0 +1,236 @@
+"""Units that mark what they read: nobody else writes it until they end, whatever happens to them."""
+
+from functools import partial
+from typing import Any
+
+import pytest
+from boto3.dynamodb.conditions import Key as Key_
+from kit.engines import engine_names, first_on
+from kit.units import MARK, THREADS_ONLY, Books, Interrupt, Key, Killed, Lost, Party, UnitsWorld, some_account
+
+from ticketlock.errors import InvalidUnitRequest, UnitConflict, UnitContended, UnitFinished, UnitRolledBack
+from ticketlock.units import COMMITTED, READ_LOCK, SERIALIZABLE, Outcome, Unit
+
+SET = "SET balance = :n"
+LEASE_S, COPIES_S = 60, 600
+
+
+def locking(party: Party, **terms: Any) -> Unit:
+    return party.begin(isolation=READ_LOCK, **terms)
+
+
+def marks(books: Books, *keys: Key) -> list[bool]:
+    return [MARK in (books.raw("accounts", key) or {}) for key in keys]
+
+
+def sweep(party: Party) -> None:
+    for _ in range(2):
+        party.books.clock.advance(LEASE_S + COPIES_S + 3)
+        party.units.sweep()
+
+
+@pytest.fixture
+def absent() -> Key:
+    return some_account()
+
+
+def test_what_it_has_read_stands_until_it_ends(books: Books, ann: Party, ben: Party, account: Key, absent: Key) -> None:
+    with locking(ann) as unit:
+        assert [unit.get(ann.accounts, account), unit.get(ann.accounts, absent)] == [{**account, "balance": 100}, None]
+        books.clock.advance(1)
+        for key in (account, absent):
+            with pytest.raises(UnitContended), ben.begin(timeout=0) as rival:
+                rival.put(ben.accounts, {**key, "balance": 7})
+        unit.update(ann.accounts, account, SET, {":n": 1})
+        unit.put(ann.accounts, {**absent, "balance": 2})
+        assert ben.units.get(ben.accounts, account) == {**account, "balance": 100}
+    assert [books.balance(key) for key in (account, absent)] == [1, 2]
+    assert marks(books, account, absent) == [False, False]
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback", "error"])
+def test_what_it_has_only_read_is_free_after_its_end(
+    books: Books, ann: Party, ben: Party, account: Key, absent: Key, end: str
+) -> None:
+    plain = books.plain_account()
+    unit = locking(ann)
+    unit.get_all([(ann.accounts, key) for key in (account, absent, plain)])
+    assert marks(books, account, absent, plain) == [True, True, True]
+    if end == "error":
+        with pytest.raises(ZeroDivisionError), unit:
+            _ = 1 / 0
+    else:
+        getattr(unit, end)()
+    assert marks(books, account, absent, plain) == [False, False, False]
+    assert books.raw("accounts", absent) is None
+    ben.changes(account, 7)
+
+
+def test_what_is_read_is_as_it_is_at_its_commit(books: Books, ann: Party, ben: Party, account: Key, other: Key) -> None:
+    unit = locking(ann)
+    ben.changes(account, 7)
+    assert unit.get(ann.accounts, account) == {**account, "balance": 7}
+    ben.changes(other, 8)
+    unit.update(ann.accounts, other, "SET balance = balance + :n", {":n": 1})
+    unit.commit()
+    assert [books.balance(key) for key in (account, other)] == [7, 9]
+
+
+@THREADS_ONLY
+def test_what_others_write_between_the_read_and_the_mark_is_read_again(
+    books: Books, ann: Party, ben: Party, account: Key
+) -> None:
+    ann.line.between["UpdateItem"] = partial(ben.changes, account, 7)
+    with locking(ann) as unit:
+        assert unit.get(ann.accounts, account) == {**account, "balance": 7}
+        unit.update(ann.accounts, account, "SET balance = balance + :n", {":n": 1})
+    assert books.balance(account) == 8
+
+
+@THREADS_ONLY
+def test_an_older_unit_takes_the_mark_off_and_the_younger_is_told(
+    books: Books, ann: Party, ben: Party, account: Key, other: Key
+) -> None:
+    older = ben.begin()
+    books.clock.advance(1)
+    unit = locking(ann)
+    unit.get(ann.accounts, account)
+    older.update(ben.accounts, account, SET, {":n": 7})
+    older.commit()
+    with pytest.raises(UnitRolledBack):
+        unit.get(ann.accounts, other)
+    with pytest.raises(UnitFinished):
+        unit.commit()
+    assert books.balance(account) == 7
+
+
+def test_two_that_read_one_item_come_one_after_the_other(books: Books, ann: Party, ben: Party, account: Key) -> None:
+    first = locking(ann)
+    first.get(ann.accounts, account)
+    books.clock.advance(1)
+    with pytest.raises(UnitContended):
+        locking(ben, timeout=0).get(ben.accounts, account)
+    first.update(ann.accounts, account, SET, {":n": 1})
+    first.commit()
+    with locking(ben) as second:
+        assert second.get(ben.accounts, account) == {**account, "balance": 1}
+
+
+class TestItsLease:
+    def test_is_renewed_by_each_statement(self, books: Books, ann: Party, account: Key) -> None:
+        unit = locking(ann)
+        for _ in range(4):
+            unit.get(ann.accounts, account)
+            unit.get(ann.accounts, books.account())
+            books.clock.advance(45)
+        unit.update(ann.accounts, account, SET, {":n": 1})
+        unit.commit()
+        assert books.balance(account) == 1
+
+    def test_once_it_is_over_the_unit_is_told_and_never_commits(
+        self, books: Books, ann: Party, ben: Party, account: Key
+    ) -> None:
+        unit = locking(ann)
+        unit.update(ann.accounts, account, SET, {":n": 1})
+        ann.loses(Lost.NOT_SENT, 1, 1_000)
+        books.clock.advance(LEASE_S + 3)
+        ben.changes(account, 7)
+        ann.line.losses.clear()
+        with pytest.raises(UnitRolledBack):
+            unit.commit()
+        assert (books.balance(account), marks(books, account)) == (7, [False])
+
+    def test_a_sweep_ends_what_a_killed_one_has_marked(
+        self, books: Books, ann: Party, ben: Party, account: Key, absent: Key
+    ) -> None:
+        unit = locking(ann)
+        unit.get_all([(ann.accounts, account), (ann.accounts, absent)])
+        unit.put(ann.accounts, {**some_account(), "balance": 1})
+        ann.loses(Lost.NOT_SENT, 1, 100_000)
+        sweep(ben)
+        assert (marks(books, account), books.raw("accounts", absent)) == ([False], None)
+        assert [row["row"] for row in books.everything()["units"] if row["unit"] == unit.id] == ["head"]
+        assert ben.units.outcome(unit=unit.id) is Outcome.ROLLED_BACK
+
+
+class TestRefusals:
+    def test_of_a_read_lock_in_another_unit(self, ann: Party, account: Key) -> None:
+        with pytest.raises(InvalidUnitRequest, match="isolation"):
+            ann.begin().get(ann.accounts, account, isolation=READ_LOCK)
+
+    def test_of_one_request(self, ann: Party) -> None:
+        with pytest.raises(InvalidUnitRequest, match="engine"):
+            locking(ann, engine="native")
+
+    @pytest.mark.parametrize("isolation", [None, SERIALIZABLE], ids=["its own level", "serializable"])
+    def test_of_a_query_whose_items_it_would_not_mark(self, ann: Party, isolation: Any) -> None:
+        with pytest.raises(InvalidUnitRequest, match="isolation"):
+            locking(ann).query(ann.lines, Key_("pk").eq("order-1"), isolation=isolation)
+
+    def test_of_a_save(self, ann: Party) -> None:
+        with pytest.raises(InvalidUnitRequest, match="isolation"):
+            locking(ann).save()
+
+
+def test_other_levels_mark_nothing(books: Books, ann: Party, account: Key) -> None:
+    with locking(ann) as unit:
+        unit.get(ann.accounts, account, isolation=COMMITTED)
+        assert marks(books, account) == [False]
+        unit.get(ann.accounts, account, isolation=SERIALIZABLE)
+        assert marks(books, account) == [True]
+
+
+def test_what_has_changed_since_a_lower_read_ends_it_and_frees_what_it_has_marked(
+    books: Books, ann: Party, ben: Party, account: Key, other: Key
+) -> None:
+    unit = locking(ann)
+    unit.get(ann.accounts, other)
+    unit.get(ann.accounts, account, isolation=COMMITTED)
+    ben.changes(account, 7)
+    with pytest.raises(UnitConflict):
+        unit.update(ann.accounts, account, SET, {":n": 1})
+    assert marks(books, account, other) == [False, False]
+
+
+@pytest.mark.parametrize("what", [Lost.NOT_SENT, Lost.REQUEST, Lost.REPLY], ids=lambda what: what.value)
+def test_any_one_request_may_be_lost(books: Books, ann: Party, what: Lost) -> None:
+    for number in range(1, 14):
+        account, absent = books.account(), some_account()
+        ann.loses(what, number)
+        with locking(ann) as unit:
+            unit.get_all([(ann.accounts, account), (ann.accounts, absent)])
+            unit.update(ann.accounts, account, SET, {":n": 1})
+            unit.put(ann.accounts, {**absent, "balance": 2})
+        ann.line.losses.clear()
+        assert [books.balance(key) for key in (account, absent)] == [1, 2], number
+
+
+@THREADS_ONLY
+@pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
+@pytest.mark.parametrize(
+    "how", [Lost.KILLED_BEFORE, Lost.KILLED_AFTER, Lost.INTERRUPTED_BEFORE, Lost.INTERRUPTED_AFTER]
+)
+def test_killed_or_interrupted_at_any_request_it_leaves_all_of_it_or_nothing(
+    units_world: UnitsWorld, books: Books, how: Lost
+) -> None:
+    ends = set()
+    for number in range(1, 100):
+        ann, ben = units_world.party(), units_world.party()
+        keys: list[Key] = [books.account(1), books.plain_account(1), some_account()]
+        read = books.account(1)
+        ann.loses(how, number)
+        try:
+            with locking(ann) as unit:
+                unit.get(ann.accounts, read)
+                unit.get_all([(ann.accounts, key) for key in keys])
+                for key in keys:
+                    unit.put(ann.accounts, {**key, "balance": 2})
+        except (Killed, Interrupt):
+            found = [item and item["balance"] for item in ben.units.get_all([(ben.accounts, key) for key in keys])]
+            assert found in ([1, 1, None], [2, 2, 2]), number
+            ends.add(found[0])
+            sweep(ben)
+            assert marks(books, *keys, read) == [False] * 4, number
+        else:
+            break
+    assert ends == {1, 2}
