@@ -57,7 +57,7 @@ class TestToMark:
         unit = ann.begin(engine="marked")
         unit.update(ann.accounts, account, SET, ONE)
         unit.update(ann.accounts, key, "SET balance = :n REMOVE padding", ONE)
-        with pytest.raises(ItemTooLarge, match=f"{self.BOUND + 1:,} bytes") as refused:
+        with pytest.raises(ItemTooLarge, match=f"{key['id']}.* {self.BOUND + 1:,} bytes") as refused:
             unit.commit()
         assert refused.value.phase == "mark"
         with pytest.raises(UnitFinished, match="rolled back"):
@@ -95,7 +95,7 @@ class TestToWrite:
         item = padded(some_account(), 390 * KB)
         books.write("accounts", item)
         with ann.begin(engine=way) as unit:
-            with pytest.raises(ItemTooLarge) as refused:
+            with pytest.raises(ItemTooLarge, match=item["id"]) as refused:
                 self.update(ann, unit, item, ITEM - VERSION_ROOM + 1)
             unit.update(ann.accounts, account, SET, ONE)
         assert refused.value.phase == "statement"

@@ -9,6 +9,7 @@ from ticketlock._expressions._schemas import Schema, check_item, check_key
 from ticketlock._expressions._values import MAX_ITEM_BYTES
 from ticketlock._expressions._values import Item as Attributes
 from ticketlock.errors import InvalidUnitRequest, ItemTooLarge
+from ticketlock.units._values import PYTHON
 from ticketlock.wire._answers import Reply
 from ticketlock.wire._item_requests import DescribeTable
 from ticketlock.wire._requests import ForkingSteps
@@ -70,8 +71,9 @@ class UnitTable:
         try:
             check_item(item, self.schema, MAX_ITEM_BYTES - room_bytes)
         except ItemTooBig as error:
+            key = PYTHON.back({name: item[name] for name in self.key_names})
             raise ItemTooLarge(
-                f"an item of {self.name} has no room for what units add: {error.message}", phase
+                f"the item {key} of {self.name} has no room for what units add: {error.message}", phase
             ) from error
         except ItemInvalid as error:
             raise InvalidUnitRequest(
