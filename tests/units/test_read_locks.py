@@ -66,6 +66,20 @@ def test_what_it_has_only_read_is_free_after_its_end(
     ben.changes(account, 7)
 
 
+def test_what_it_has_read_and_then_changed_is_free_after_a_rollback(
+    books: Books, ann: Party, ben: Party, account: Key, absent: Key
+) -> None:
+    unit = locking(ann)
+    for key in (account, absent):
+        unit.get(ann.accounts, key)
+        unit.update(ann.accounts, key, SET, {":n": 1})
+    unit.rollback()
+    assert marks(books, account, absent) == [False, False]
+    assert books.raw("accounts", absent) is None
+    ben.changes(account, 7)
+    assert books.balance(account) == 7
+
+
 def test_what_is_read_is_as_it_is_at_its_commit(books: Books, ann: Party, ben: Party, account: Key, other: Key) -> None:
     unit = locking(ann)
     ben.changes(account, 7)
