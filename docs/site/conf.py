@@ -46,7 +46,16 @@ html_css_files = ["site.css"]
 
 # The order of the pages at the side of the site, of which no page of the repository has to speak.
 _SECTIONS: Mapping[str, Sequence[str]] = {
-    "Understand": ("how-it-works", "choosing", "guarantees", "waiting", "features", "coming-from", "glossary"),
+    "Understand": (
+        "how-it-works",
+        "choosing",
+        "guarantees",
+        "waiting",
+        "features",
+        "coming-from",
+        "coming-from-awslabs-transactions",
+        "glossary",
+    ),
     "Workflows": ("construct", "workflows", "plain-cloudformation", "upgrades"),
     "Python": ("client", "pessimistic", "processes-that-fork", "units", "testing"),
     "Command": ("command", "units-command"),
