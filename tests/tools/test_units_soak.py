@@ -23,7 +23,7 @@ def test_what_nobody_has_moved_and_what_is_left_is_seen(emulator: Emulator) -> N
     client: Any = make_client(**client_arguments(emulator.endpoint))
     mark = {"M": {"unit": {"S": "of nobody"}, "kind": {"S": "write"}}}
     client.put_item(
-        TableName=run.plan.accounts, Item={"id": {"S": "account-0"}, "balance": {"N": "0"}, "_tluMark": mark}
+        TableName=run.plan.accounts, Item={"id": {"S": "account-0-0"}, "balance": {"N": "0"}, "_tluMark": mark}
     )
     assert {check.text for check in run.checks() if not check.kept} == {
         "the sum is kept",
