@@ -103,6 +103,13 @@ def either(request: pytest.FixtureRequest) -> Cloud:
     return found
 
 
+@pytest.fixture(params=_WAYS[:2], ids=["called", "polling"])
+def of_the_app(request: pytest.FixtureRequest) -> Cloud:
+    """Both ways to wait, where the example workflow is a target."""
+    found: Cloud = request.getfixturevalue(request.param)
+    return found
+
+
 @pytest.fixture(scope="session")
 def short_lease(beside: Mapping[str, Cloud]) -> Cloud:
     """Waiters are called, and a lease lasts for 10 s."""

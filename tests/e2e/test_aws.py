@@ -112,7 +112,7 @@ def test_it_makes_nothing_where_nobody_can_be_asked(place: Emulator) -> None:
     process = start(place)
     printed, _ = process.communicate()
     assert process.returncode == 1
-    assert "no terminal" in printed
+    assert "not a terminal" in printed
     assert left(place) == []
 
 

@@ -69,32 +69,32 @@ NOTHING = {"CleanedUpPlaces": 0, "CleanedUpHolds": 0, "HoldsLeftToLease": 0}
 
 
 def test_the_nested_work_of_a_stopped_execution_is_stopped_and_the_next_in_line_runs(
-    either: Cloud, entity: str, measured: Measured
+    of_the_app: Cloud, entity: str, measured: Measured
 ) -> None:
-    holder = either.nest(entity, WORK_S)
-    either.wait_until_held(entity)
-    waiting = either.sleep(entity, 0)
-    either.wait_until_queued(entity, waiting)
-    if either.calls_waiters:
-        either.wait_until_parked(waiting)
-    held_for(either, holder, HELD_FOR_S)
-    work = either.nested(holder, entity)
-    assert either.described(work)["status"] == "RUNNING"
+    holder = of_the_app.nest(entity, WORK_S)
+    of_the_app.wait_until_held(entity)
+    waiting = of_the_app.sleep(entity, 0)
+    of_the_app.wait_until_queued(entity, waiting)
+    if of_the_app.calls_waiters:
+        of_the_app.wait_until_parked(waiting)
+    held_for(of_the_app, holder, HELD_FOR_S)
+    work = of_the_app.nested(holder, entity)
+    assert of_the_app.described(work)["status"] == "RUNNING"
 
-    stopped_ms = either.stop(holder)
+    stopped_ms = of_the_app.stop(holder)
 
-    assert either.ended(waiting).status == "SUCCEEDED"
-    child = either.described(work)
+    assert of_the_app.ended(waiting).status == "SUCCEEDED"
+    child = of_the_app.described(work)
     assert child["status"] == "ABORTED"
-    granted_ms = either.story(waiting).held_from_ms
+    granted_ms = of_the_app.story(waiting).held_from_ms
     assert granted_ms is not None
     assert granted_ms >= round(child["stopDate"].timestamp() * 1_000)
     hand_over_s = (granted_ms - stopped_ms) / 1_000
-    mode = "called" if either.calls_waiters else "polling"
+    mode = "called" if of_the_app.calls_waiters else "polling"
     measured(f"from the stop to the next hold, nested work, {mode}", hand_over_s)
     assert hand_over_s < LONGEST_HAND_OVER_S
-    assert cleaned_up(either, holder) == {**NOTHING, "CleanedUpHolds": 1}
-    assert either.is_free(entity)
+    assert cleaned_up(of_the_app, holder) == {**NOTHING, "CleanedUpHolds": 1}
+    assert of_the_app.is_free(entity)
 
 
 def test_the_next_never_starts_before_a_stopped_executions_function_has_ended_or_the_lease_is_over(

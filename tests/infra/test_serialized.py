@@ -243,10 +243,19 @@ def test_the_longest_id_makes_names_of_states_that_aws_takes(stack, synthesise):
         ({"shared": 1}, "shared is 1; allowed: true or false"),
         ({"shared": None}, "shared is null"),
         ({"shared": True, "permits": 2}, "permits is 2; allowed: 1, of a request that shares the lock"),
-        ({"entity": "{% $states.input.id %}", "shared": "$.reads"}, "shared is a path, beside an expression"),
-        ({"entity": "{% $states.input.id %}", "namespace": "$.tenant"}, "namespace is a path, beside an expression"),
+        (
+            {"entity": "{% $states.input.id %}", "shared": "$.reads"},
+            "shared is a path, and another field is in JSONata",
+        ),
+        (
+            {"entity": "{% $states.input.id %}", "namespace": "$.tenant"},
+            "namespace is a path, and another field is in JSONata",
+        ),
         ({"entity": "{% $states.input.id %}", "record_wait": "States.MathAdd($.a, 1)"}, "recordWaitSeconds is a path"),
-        ({"entity": sfn.JsonPath.string_at("$.a"), "namespace": "{% 'a' %}"}, "entity is a path, beside"),
+        (
+            {"entity": sfn.JsonPath.string_at("$.a"), "namespace": "{% 'a' %}"},
+            "entity is a path, and another field is in JSONata",
+        ),
         ({"lock_path": "$"}, "lock_path is '$'; allowed: a path of names"),
         ({"lock_path": "lock"}, "lock_path is 'lock'; allowed"),
         ({"lock_path": "$.a[*]"}, "lock_path is"),

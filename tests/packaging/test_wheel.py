@@ -62,7 +62,9 @@ def described(wheel: Path) -> str:
 
 def test_a_package_index_takes_the_wheel_and_renders_its_readme(wheel: Path) -> None:
     check = [sys.executable, "-m", "twine", "--no-color", "check", "--strict", str(wheel)]
-    done = subprocess.run(check, capture_output=True, text=True, check=False, timeout=120)
+    # It breaks its lines at the terminal's width.
+    wide = os.environ | {"COLUMNS": "500"}
+    done = subprocess.run(check, env=wide, capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stdout) == (0, f"Checking {wheel}: PASSED\n")
     rendered = readme_renderer.markdown.render(described(wheel))
     assert rendered is not None

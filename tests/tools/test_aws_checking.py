@@ -78,7 +78,7 @@ class TestConsent:
             consents(answer=answer)
 
     def test_nobody_is_asked_where_standard_input_is_no_terminal(self, consents: Callable[..., None]) -> None:
-        with pytest.raises(NotAgreed, match="no terminal"):
+        with pytest.raises(NotAgreed, match="not a terminal"):
             consents(answer=ID, stdin=io.StringIO(ID))
 
     def test_yes_without_the_accounts_id_is_no_agreement(self, consents: Callable[..., None]) -> None:

@@ -144,7 +144,7 @@ def test_a_stack_without_the_tag_of_the_run_is_not_deleted_and_told(place: Place
     _, left = place.runs(app=place.app('"another"'))
     assert place.left_of_the_run() == [place.stack.name]
     assert len(left) == 1
-    assert "somebody else's" in left[0]
+    assert "it does not have this run's tag" in left[0]
     assert left[0] in place.told[-1]
 
 
