@@ -4,6 +4,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -45,6 +46,10 @@ def operations(memory: MemoryDynamoDB) -> list[str]:
     return [sent.operation for sent in memory.sent]
 
 
+def are_queued(moved: Moved, entity: str, count: int) -> bool:
+    return moved.queue_of(entity) == count
+
+
 def test_a_waiter_of_the_same_process_is_woken_by_the_release(moved: Moved, entity: str) -> None:
     wire = Wire()
     lease = moved.client(**SLOW).acquire(entity)
@@ -70,8 +75,8 @@ def test_those_behind_are_woken_one_after_the_other_in_order(moved: Moved, entit
             entered.append(number)
 
     for number in range(4):
-        waiting.append(meanwhile(lambda number=number: wait(number)))  # type: ignore[misc]
-        until(lambda number=number: moved.queue_of(entity) == number + 1, "a waiter")  # type: ignore[misc]
+        waiting.append(meanwhile(partial(wait, number)))
+        until(partial(are_queued, moved, entity, number + 1), "a waiter")
     lease.release()
     for each in waiting:
         outcome(each)
@@ -83,7 +88,7 @@ def test_those_who_share_wake_each_other(moved: Moved, entity: str) -> None:
     waiting = []
     for number in range(3):
         waiting.append(meanwhile(lambda: moved.client(**SLOW).acquire(entity, shared=True)))
-        until(lambda number=number: moved.queue_of(entity) == number + 1, "a waiter")  # type: ignore[misc]
+        until(partial(are_queued, moved, entity, number + 1), "a waiter")
     lease.release()
     assert all(outcome(each).is_held() for each in waiting)
 

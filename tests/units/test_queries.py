@@ -201,11 +201,9 @@ class TestBesideOthers:
             unit.query(ann.lines, of(order))
             unit.update(ann.lines, line(order, 1), SET, {":n": 2})
             self.changes(ben, order)
-        assert books.raw("lines", line(order, 1)) == {
-            **line(order, 1),
-            "amount": 2,
-            VERSION: books.raw("lines", line(order, 1))[VERSION],  # type: ignore[index]
-        }
+        stands = books.raw("lines", line(order, 1))
+        assert stands is not None
+        assert stands == {**line(order, 1), "amount": 2, VERSION: stands[VERSION]}
         unit = ann.begin(isolation=level)
         (shown,) = unit.query(ann.lines, of(order) & Key("sk").eq(3))
         self.changes(ben, order, 3)

@@ -6,11 +6,11 @@ Every verb of a held lock is written here once, as ``Actions``; a client drives 
 import logging
 import random
 import threading
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from inspect import GEN_CREATED, getgeneratorstate
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ticketlock._checks import boolean, duration_ms, text
 from ticketlock.client._acquire import acquire, leave
@@ -18,6 +18,7 @@ from ticketlock.client._base_lease import BaseLease, State
 from ticketlock.client._known_locks import KnownLocks
 from ticketlock.client._lines import Line, Lines
 from ticketlock.client._pace import Bounds
+from ticketlock.client._surroundings import Heart, Table
 from ticketlock.client._wait import Waits
 from ticketlock.client._wishes import Seconds, Terms
 from ticketlock.errors import (
@@ -37,18 +38,13 @@ from ticketlock.locks._claim import DATA_BYTES, MAX_LEASE_MS, Claim
 from ticketlock.locks._fencing import FencedTransaction
 from ticketlock.locks._names import LockName
 from ticketlock.locks._outcomes import Grant, Position
-from ticketlock.locks._protocol import Contender
 from ticketlock.wire import _sdk
-from ticketlock.wire._actions import Actions, T
-from ticketlock.wire._answers import Answer
+from ticketlock.wire._actions import Actions
 from ticketlock.wire._clocks import Clocks
-from ticketlock.wire._heartbeat import Due
 from ticketlock.wire._process import OwnProcess
-from ticketlock.wire._requests import Request, Steps
 from ticketlock.wire._table_time import Reading
 
 L = TypeVar("L", bound=BaseLease)
-L_contra = TypeVar("L_contra", bound=BaseLease, contravariant=True)
 
 _log = logging.getLogger("ticketlock")
 
@@ -58,43 +54,6 @@ TRANSACTION_PATIENCE_S = 10.0
 
 HAS_LEFT = (InvalidLockRequest, PermitsMismatch, RecordWaitExceeded, UnsupportedFormat)
 """What an acquisition ends with that has left nothing behind."""
-
-
-class Table(Protocol):
-    """The lock table, as far as a client's holdings need it."""
-
-    @property
-    def identity(self) -> Hashable:
-        """What is the same for all clients of one table."""
-        ...
-
-    def contending(self, claim: Claim, steps: Callable[[Contender], Steps[T]]) -> Actions[T]:
-        """Steps of one claim, as calls and sleeps."""
-        ...
-
-    def sending(self, request: Request) -> Actions[Answer]:
-        """One request, until it is applied or refused."""
-        ...
-
-
-class Heart(Protocol[L_contra]):
-    """What watches the leases: a thread, or a task for each."""
-
-    def watch(self, lease: L_contra) -> None:
-        """Watch it from now on."""
-        ...
-
-    def forget(self, lease: L_contra) -> None:
-        """Watch it no more."""
-        ...
-
-    def tell(self, lease: L_contra, what: Due) -> None:
-        """Tell its caller."""
-        ...
-
-    def join_idle(self) -> None:
-        """See that nothing is left that watches nothing."""
-        ...
 
 
 class Holdings(Generic[L]):
