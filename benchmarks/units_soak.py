@@ -232,7 +232,7 @@ class Soak:
             make_table(self._client, getattr(plan, use), KEYS[use])
         create_table(plan.locks, client=self._client)
         for first in range(0, len(_NAMES), _A_BATCH):
-            puts = [
+            puts: list[Any] = [
                 {"PutRequest": {"Item": dumped({"id": name, "balance": OPENING})}}
                 for name in _NAMES[first : first + _A_BATCH]
             ]
