@@ -1,11 +1,14 @@
 """What tests of what stands around units share: both tables on an engine of others, and units over them."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import pytest
 from kit.engines import Engine, engine_named, first_on
 from kit.units import some_name
 from units.own_tables import OwnTables, own_tables
+from units.tasks import Work, run_in_a_loop
 
 from ticketlock.units import Units, UnitTable
 
@@ -38,3 +41,18 @@ def name(tables: OwnTables) -> str:
     name = some_name()
     tables.write({"id": name, "balance": 100})
     return name
+
+
+@pytest.fixture
+def names(tables: OwnTables) -> list[str]:
+    """Two accounts with 100 each."""
+    names = [some_name(), some_name()]
+    for name in names:
+        tables.write({"id": name, "balance": 100})
+    return names
+
+
+@pytest.fixture
+def run(tables: OwnTables) -> Callable[[Work], Any]:
+    """Runs a coroutine function with units and the table, in a loop of its own that ends with it."""
+    return partial(run_in_a_loop, tables)

@@ -1,8 +1,7 @@
 """What is peculiar to units of tasks: ``async with``, cancellation, a client of one event loop."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, Literal, assert_type
+from typing import Any, Literal
 from zlib import compress
 
 import pytest
@@ -10,66 +9,25 @@ from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
 from kit.units import dumped, new_version, some_name
 from units.own_tables import OwnTables
+from units.tasks import PATIENCE_S, move, units_of
 
 from ticketlock import (
     ClientClosed,
     ConditionFailed,
     InvalidUnitRequest,
-    LockLost,
-    UnitConflict,
     UnitFinished,
     aio,
-    create_table,
 )
 from ticketlock.units import COMMITTED, Swept, UnitTable
-from ticketlock.units._turns import NAMESPACE, entity_of
 from ticketlock.wire._sdk import CLIENT_SETTINGS
 
 # One that aiobotocore reaches.
 pytestmark = pytest.mark.parametrize("engine", ["ministack"], indirect=True, scope="module")
 
-PATIENCE_S = 30
-Work = Callable[[aio.Units, UnitTable], Coroutine[Any, Any, Any]]
-
-
-@pytest.fixture
-def run(tables: OwnTables) -> Callable[[Work], Any]:
-    """Runs a coroutine function with units and the table, in a loop of its own that ends with it."""
-
-    def run(work: Work) -> Any:
-        async def main() -> Any:
-            async with units_of(tables) as units:
-                accounts = await units.table(tables.accounts)
-                return await asyncio.wait_for(work(units, accounts), PATIENCE_S)
-
-        return asyncio.run(main())
-
-    return run
-
-
-@pytest.fixture
-def names(tables: OwnTables) -> list[str]:
-    """Two accounts with 100 each."""
-    names = [some_name(), some_name()]
-    for name in names:
-        tables.write({"id": name, "balance": 100})
-    return names
-
-
-def units_of(tables: OwnTables, **options: Any) -> aio.Units:
-    return aio.Units(tables.units_name, client_options={"endpoint_url": tables.engine.endpoint_url}, **options)
-
 
 def own_client(tables: OwnTables) -> Any:
     config = AioConfig(**CLIENT_SETTINGS)
     return get_session().create_client("dynamodb", endpoint_url=tables.engine.endpoint_url, config=config)
-
-
-async def move(unit: aio.Unit, accounts: UnitTable, names: list[str], amount: int = 10) -> None:
-    one, other = names
-    less, more = "SET balance = balance - :n", "SET balance = balance + :n"
-    await unit.update(accounts, {"id": one}, less, {":n": amount}, condition="balance >= :n")
-    await unit.update(accounts, {"id": other}, more, {":n": amount})
 
 
 def test_the_end_of_the_block_commits(tables: OwnTables, run: Any, names: list[str]) -> None:
@@ -361,94 +319,6 @@ def test_no_task_is_left_when_the_units_are_closed(tables: OwnTables, names: lis
     assert asyncio.run(main()) == set()
 
 
-class TestTransactional:
-    def test_calls_of_many_tasks_lose_no_increment(self, tables: OwnTables, run: Any, names: list[str]) -> None:
-        async def work(units: aio.Units, accounts: UnitTable) -> None:
-            @units.transactional(tries=1_000)
-            async def count(*, unit: aio.Unit) -> None:
-                await unit.update(accounts, {"id": names[0]}, "SET balance = balance + :n", {":n": 1})
-
-            await asyncio.gather(*(count() for _ in range(10)))
-
-        run(work)
-        assert tables.balance(names[0]) == 110
-
-    def test_a_call_whose_name_was_committed_before_does_not_run(
-        self, tables: OwnTables, run: Any, names: list[str]
-    ) -> None:
-        async def work(units: aio.Units, accounts: UnitTable) -> list[Any]:
-            @units.transactional(name="{account}-once")
-            async def count(account: str, *, unit: aio.Unit) -> str:
-                await unit.update(accounts, {"id": account}, "SET balance = balance + :n", {":n": 1})
-                return "done"
-
-            return [assert_type(await count(names[0]), str | None), await count(names[0])]
-
-        assert run(work) == ["done", None]
-        assert tables.balance(names[0]) == 101
-
-    def test_what_is_raised_after_the_function_has_committed_by_hand_does_not_run_again(
-        self, tables: OwnTables, run: Any, names: list[str]
-    ) -> None:
-        async def work(units: aio.Units, accounts: UnitTable) -> None:
-            @units.transactional()
-            async def transfer(*, unit: aio.Unit) -> None:
-                await move(unit, accounts, names)
-                await unit.commit()
-                raise UnitConflict([("carts", {"id": "of another unit"})])
-
-            await transfer()
-
-        with pytest.raises(UnitConflict, match="of another unit"):
-            run(work)
-        assert [tables.balance(name) for name in names] == [90, 110]
-
-    def test_each_call_is_under_the_lock_that_is_made_of_its_arguments(
-        self, tables: OwnTables, run: Any, names: list[str]
-    ) -> None:
-        locks_table = f"locks-{names[0]}"
-        create_table(locks_table, client=tables.client)
-
-        async def work(units: aio.Units, accounts: UnitTable) -> None:
-            @units.transactional(under=lambda lease: lease)
-            async def transfer(lease: aio.Lease, *, unit: aio.Unit) -> str:
-                await move(unit, accounts, names)
-                return lease.entity
-
-            client_options = {"endpoint_url": tables.engine.endpoint_url}
-            async with aio.LockClient(locks_table, client_options=client_options) as locks:
-                async with locks.acquire(names[0]) as lease:
-                    assert await transfer(lease) == names[0]
-                with pytest.raises(LockLost):
-                    await transfer(lease)
-
-        run(work)
-        tables.client.delete_table(TableName=locks_table)
-        assert [tables.balance(name) for name in names] == [90, 110]
-
-    def test_the_last_conflict_is_raised(self, run: Any) -> None:
-        tried = []
-
-        async def work(units: aio.Units, _: UnitTable) -> None:
-            @units.transactional(tries=2)
-            async def fail(*, unit: aio.Unit) -> None:
-                tried.append(unit.id)
-                raise UnitConflict([])
-
-            await fail()
-
-        with pytest.raises(UnitConflict):
-            run(work)
-        assert len(set(tried)) == 2
-
-    def test_a_plain_function_is_refused_at_once(self, tables: OwnTables) -> None:
-        def plain(*, unit: aio.Unit) -> None: ...
-
-        work: Any = plain
-        with pytest.raises(TypeError, match=r"is no coroutine function: use ticketlock\.units\.Units"):
-            units_of(tables).transactional()(work)
-
-
 class TestOpening:
     def test_units_that_were_not_entered_say_so(self, tables: OwnTables) -> None:
         with pytest.raises(ClientClosed, match="async with"):
@@ -492,38 +362,3 @@ class TestOpening:
         with pytest.raises(InvalidUnitRequest) as raised:
             asyncio.run(main())
         assert [raised.value.field] == list(wrong)
-
-
-def test_a_call_that_met_others_holds_the_lock_of_the_item_in_its_next_try(tables: OwnTables, names: list[str]) -> None:
-    name, _ = names
-    entity = entity_of(tables.accounts, {"id": name})
-    held: list[int] = []
-    locks = aio.LockClient(f"locks-{name}", client_options={"endpoint_url": tables.engine.endpoint_url})
-    create_table(f"locks-{name}", client=tables.client)
-
-    async def holders() -> int:
-        item = (await locks.inspect(entity, namespace=NAMESPACE)).item
-        return 0 if item is None else len(item.holders)
-
-    async def main() -> None:
-        async with locks, units_of(tables, locks=locks) as units:
-            accounts = await units.table(tables.accounts)
-
-            async def add_one(unit: aio.Unit) -> None:
-                await unit.update(accounts, {"id": name}, "SET balance = balance + :n", {":n": 1})
-
-            @units.transactional(tries=2)
-            async def count(*, unit: aio.Unit) -> None:
-                held.append(await holders())
-                await add_one(unit)
-                if len(held) == 1:
-                    async with units.begin() as other:
-                        await add_one(other)
-
-            await count()
-            held.append(await holders())
-
-    asyncio.run(asyncio.wait_for(main(), PATIENCE_S))
-    tables.client.delete_table(TableName=f"locks-{name}")
-    assert held == [0, 1, 0]
-    assert tables.balance(name) == 102
