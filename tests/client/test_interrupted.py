@@ -4,6 +4,7 @@ Celery's soft time limit and ``signal.alarm`` raise wherever the main thread is.
 of the client's own after the other: every 29th, or some. A step of 1 asks all of them.
 """
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -13,6 +14,7 @@ from kit.opcodes import AtOpcode
 from kit.places import meanwhile, outcome, until
 
 from ticketlock import Lease, LockClient, LockName, LockTable, TicketLockError
+from ticketlock.client._lines import lines_of_this_process
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 
 pytestmark = [
@@ -122,6 +124,16 @@ WORKS = [acquire, wait, give_up, acquire_all, renew, release, release_all, leave
 def step(request: pytest.FixtureRequest) -> int:
     step: int = request.param
     return step
+
+
+@pytest.fixture(autouse=True)
+def no_wait_is_remembered() -> Iterator[None]:
+    """Else a release would wake a wait that has ended, in place of the next waiter."""
+    waiting = lines_of_this_process()._waiting
+    before = {each for waits in waiting.values() for each in waits}
+    yield
+    gc.collect()
+    assert before >= {each for waits in waiting.values() for each in waits}
 
 
 def scenes(

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from inspect import GEN_CREATED, getgeneratorstate
 from typing import Any, Generic, TypeVar
+from weakref import WeakValueDictionary
 
 from ticketlock._checks import boolean, duration_ms, text
 from ticketlock.client._acquire import acquire, leave
@@ -66,7 +67,7 @@ class Holdings(Generic[L]):
     def __init__(self, table: Table, heart: Heart[L], clocks: Clocks, bounds: Bounds, lines: Lines) -> None:
         self.known = KnownLocks(bounds)
         self._lines = lines
-        self._waiting: list[Waits] = []
+        self._waiting: WeakValueDictionary[int, Waits] = WeakValueDictionary()
         self._table = table
         self._heart = heart
         self._clocks = clocks
@@ -193,8 +194,11 @@ class Holdings(Generic[L]):
 
     def wake_waiters(self) -> None:
         """End the sleeps of all who wait."""
-        for waits in list(self._waiting):
-            waits.wake()
+        # Copied at once: others begin and end to wait meanwhile.
+        for each in self._waiting.valuerefs():
+            waits = each()
+            if waits is not None:
+                waits.wake()
 
     def at_last(self, leases: Sequence[L]) -> Iterator[L]:
         """Leases to release at last, one after the other, however often they are held.
@@ -252,7 +256,7 @@ class Holdings(Generic[L]):
 
     def acquire(self, terms: Terms, waits: Waits) -> Actions[Grant]:
         """Wait for the lock and take it. What ends it, but for ``HAS_LEFT``, leaves something behind: ``leave``."""
-        self._waiting.append(waits)
+        self._waiting[id(waits)] = waits
         try:
             with self._lines.standing(self._line(waits.lock), waits):
                 grant = yield from self._table.contending(
@@ -268,7 +272,7 @@ class Holdings(Generic[L]):
                     ),
                 )
         finally:
-            self._waiting.remove(waits)
+            self._waiting.pop(id(waits), None)
         if grant.next_may_enter:
             self._lines.has_room(self._line(waits.lock), grant.fencing_token)
         self.known.waited(waits, self._clocks.read().local_ms)

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from weakref import ReferenceType, ref
 
 from ticketlock.client._wait import Waits
 from ticketlock.locks._items import LockItem
@@ -36,7 +37,8 @@ class Lines:
         self._process = OwnProcess()
         # A signal handler that releases a lock may have interrupted the thread that has this one.
         self._mutex = threading.RLock()
-        self._waiting: dict[Line, list[Waits]] = {}
+        # Weak: an exception that a signal handler raises may end a wait between two instructions of `standing`.
+        self._waiting: dict[Line, tuple[ReferenceType[Waits], ...]] = {}
 
     @property
     def are_of_this_process(self) -> bool:
@@ -46,17 +48,21 @@ class Lines:
     @contextmanager
     def standing(self, line: Line, waits: Waits) -> Iterator[None]:
         """Within the block a release may wake this wait."""
+        mine = ref(waits, lambda gone: self._leaves(line, gone))
         with self._mutex:
-            self._waiting[line] = [*self._waiting.get(line, ()), waits]
+            self._waiting[line] = (*self._waiting.get(line, ()), mine)
         try:
             yield
         finally:
-            with self._mutex:
-                others = [each for each in self._waiting.get(line, ()) if each is not waits]
-                if others:
-                    self._waiting[line] = others
-                else:
-                    self._waiting.pop(line, None)
+            self._leaves(line, mine)
+
+    def _leaves(self, line: Line, gone: ReferenceType[Waits]) -> None:
+        with self._mutex:
+            others = tuple(each for each in self._waiting.get(line, ()) if each is not gone)
+            if others:
+                self._waiting[line] = others
+            else:
+                self._waiting.pop(line, None)
 
     def has_room(self, line: Line, fencing_token: int, left: LockItem | None = None) -> None:
         """A lock was released, or granted with room for another: tell the first in line, which tells the next so.
@@ -67,8 +73,8 @@ class Lines:
             left: its item, as the release left it; None of a grant.
         """
         with self._mutex:
-            waiting = self._waiting.get(line, [])
-        first = min((each for each in waiting if each.ticket is not None), key=_ticket, default=None)
+            waiting = [each() for each in self._waiting.get(line, ())]
+        first = min((each for each in waiting if each is not None and each.ticket is not None), key=_ticket, default=None)
         if first is not None:
             first.hears_of(fencing_token, left)
 
