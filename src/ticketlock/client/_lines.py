@@ -74,7 +74,9 @@ class Lines:
         """
         with self._mutex:
             waiting = [each() for each in self._waiting.get(line, ())]
-        first = min((each for each in waiting if each is not None and each.ticket is not None), key=_ticket, default=None)
+        first = min(
+            (each for each in waiting if each is not None and each.ticket is not None), key=_ticket, default=None
+        )
         if first is not None:
             first.hears_of(fencing_token, left)
 
