@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from botocore.exceptions import BotoCoreError, ClientError
 from property.units.calls import Beside
 from property.units.machines import Machine
+from property.units.sweeps import sweeper, sweeper_in_parts
 from property.units.tables import LOCKS, MARKS, UNITS, elements, key_of
 from property.units.tries import NAMES, in_time, unit_id, value_of, verbs_of
 from property.units.witness import COMMITTED as TOLD_COMMITTED
@@ -16,7 +17,6 @@ from ticketlock.units._administration import roll_back
 from ticketlock.units._heads import Heads
 from ticketlock.units._outcomes import outcome_of_name, outcome_of_unit
 from ticketlock.units._reading import COMMITTED, UNCOMMITTED, Isolation
-from ticketlock.units._sweeping import sweep
 from ticketlock.units._terms import Terms
 from ticketlock.units._values import PYTHON
 from ticketlock.wire._actions import Actions, Call, Sleep
@@ -64,20 +64,6 @@ def read_beside(world: UnitsWorld, machine: Machine, keys: Sequence[Key], level:
     else:
         for key, value in found.items():
             witness.sees_uncommitted(who, key, value)
-
-
-def sweeper(rounds: int, _: Sequence[str] = ()) -> Script:
-    """Sweeps now and then."""
-
-    def script(world: UnitsWorld, machine: Machine) -> Actions[None]:
-        for _ in range(rounds):
-            yield Sleep([100, 5_000, 70_000, 700_000][world.chance.pick(4)])
-            try:
-                yield from machine.driver.follow(sweep(Heads(UNITS), MARKS))
-            except TableError:
-                continue
-
-    return script
 
 
 def asker(rounds: int, names: Sequence[str]) -> Script:
@@ -195,6 +181,8 @@ BESIDE_CLIENTS: Mapping[str, Callable[[int, Sequence[str]], Script]] = {
     "reader": reader,
     "watcher": watcher,
     "sweeper": sweeper,
+    "sweeper in parts": sweeper_in_parts,
+    "another in parts": sweeper_in_parts,
     "asker": asker,
     "ender": ender,
     "plain": plain_writer,

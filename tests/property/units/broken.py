@@ -16,6 +16,7 @@ from property.units.casts import (
     RANGES,
     SAVES,
     SLEEPERS,
+    SWEEPS,
     TOKENS,
     Cast,
 )
@@ -40,6 +41,7 @@ from ticketlock.units._heads import Heads
 from ticketlock.units._locking import Locking
 from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._meeting import Meeting
+from ticketlock.units._places import PlaceOfPart
 from ticketlock.units._queries import Querying
 from ticketlock.units._reading import Reading
 from ticketlock.units._verbs import Verbs
@@ -133,7 +135,8 @@ VARIANTS: Mapping[str, Variant] = {
             by(*ISOLATION),
             ((Verbs, "_has_to_mark", changes.never_by_marks),),
             NONE,
-            cast=replace(RANGES, engines=(None,)),
+            Caps(),
+            replace(RANGES, engines=(None,)),
         ),
         Variant(
             "native writes that ignore marks",
@@ -315,6 +318,12 @@ VARIANTS: Mapping[str, Variant] = {
             OFTEN,
         ),
         Variant(
+            "a sweep that stays where the one before was cut short",
+            by("nothing left"),
+            ((PlaceOfPart, "forget", PlaceOfPart.read),),
+            cast=SWEEPS,
+        ),
+        Variant(
             "a network that doubles what is answered",
             by("nothing left", "atomicity"),
             (),
@@ -324,6 +333,12 @@ VARIANTS: Mapping[str, Variant] = {
             "a save without rev",
             by("fork"),
             ((Heads, "save", changes.without(Heads.save, _facts.REV_AS_I_SAW)),),
+            cast=SAVES,
+        ),
+        Variant(
+            "a claim of a saved unit without rev",
+            by("fork"),
+            ((Heads, "claim", changes.without(Heads.claim, _facts.REV_AS_I_SAW)),),
             cast=SAVES,
         ),
         Variant(
@@ -354,6 +369,12 @@ VARIANTS: Mapping[str, Variant] = {
             "a read lock without the version that was read",
             by("atomicity", *ISOLATION),
             ((Locking, "_mark", changes.without(Locking._mark, _facts.AT_THE_VERSION_I_SAW)),),
+            cast=LOCKING,
+        ),
+        Variant(
+            "a read lock whose key is not written down",
+            by("nothing left"),
+            ((Locking, "_write_keys", changes.write_no_keys),),
             cast=LOCKING,
         ),
         Variant(

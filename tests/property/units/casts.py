@@ -72,7 +72,17 @@ SAVES = Cast(
 """Units are saved, and resumed by one, two or three at once."""
 LOCKING = Cast(2, 3, 4, verbs=("append", "get", "get all", "check"), rests_ms=NO_REST, locking=True)
 """Some units mark what they read, and write some of it."""
-SMALL = (CUTS, INSERTS, CHECKS, SLEEPERS, TOKENS, SAVES, RANGES, LOCKING)
+SWEEPS = Cast(
+    3,
+    3,
+    4,
+    verbs=("append",),
+    engines=("marked",),
+    beside={"sweeper in parts": 12, "another in parts": 12},
+    rests_ms=NO_REST,
+)
+"""Two sweep beside units, in parts and for a short time."""
+SMALL = (CUTS, INSERTS, CHECKS, SLEEPERS, TOKENS, SAVES, RANGES, LOCKING, SWEEPS)
 
 
 def drawn_cast(chance: Chance) -> Cast:
@@ -88,6 +98,7 @@ def drawn_cast(chance: Chance) -> Cast:
         for name, its_rounds, one_of in (
             ("reader", 2 * rounds, 3),
             ("sweeper", 2, 4),
+            ("sweeper in parts", 2, 4),
             ("asker", 3, 3),
             ("plain", 3, 4),
             ("grantor", 3, 4),

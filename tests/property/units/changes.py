@@ -128,6 +128,17 @@ class LockingPastTheLease(Locking):
         return replace(super()._mark(place), not_after_local_ms=None)
 
 
+def write_no_keys(self: Locking, _places: Sequence[Place]) -> ForkingSteps[None]:
+    """Its record does not say what it marks.
+
+    A process dies with its marks; nobody meets them, and a sweep does not find them.
+    """
+    return (yield from _WRITE_KEYS(self, []))
+
+
+_WRITE_KEYS = Locking._write_keys
+
+
 def entry_of_what_was_read(place: Place) -> Entry:
     """What was read and marked is not written, though the unit has changed it since."""
     made = _marked.entry_of(place)

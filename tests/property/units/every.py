@@ -6,7 +6,8 @@ so is the number of faults, as for locks (``property.every``). Time passes when 
 late arrives at any place, or never.
 
 What is never varied: every clock is right, a pause is longer than a lease and begins when a request is under way,
-requests that one unit has under way at once are performed in their order, and time to live is far off.
+requests that one unit has under way at once are performed in their order, a transaction changes its items in theirs,
+and time to live is far off.
 """
 
 from collections.abc import Iterator, Sequence, Sized
@@ -35,6 +36,8 @@ from ticketlock.units._terms import Engine
 from ticketlock.wire._actions import Actions
 
 X, Y = KEYS[:2]
+L, M = (key for key in KEYS if key[0] == "lines")
+"""Of one range."""
 ON_A_WRITE = ("late", "twice")
 ON_A_MACHINE = ("crash", "pause")
 _PAUSE_MS = 70_000
@@ -65,12 +68,12 @@ class Reads:
 Part = Plan | Reads
 
 
-def unit(engine: Engine, *statements: tuple[str, tuple[Key, ...]]) -> Plan:
+def unit(engine: Engine | None, *statements: tuple[str, tuple[Key, ...]]) -> Plan:
     """A unit, which has three tries."""
     return Plan(statements, engine, None, False, 10_000, 3)
 
 
-def appends(engine: Engine, *keys: Key) -> Plan:
+def appends(engine: Engine | None, *keys: Key) -> Plan:
     """A unit that appends to items in this order."""
     return unit(engine, *(("append", (key,)) for key in keys))
 
@@ -85,10 +88,12 @@ class Kind:
         faults: how many at most: a write that is late, or is applied and comes once more, both without an answer; a
             crash, a pause.
         in_steps: whether others go on between two steps of a transaction.
-        exist: whether the items stand there before.
+        exist: the items that stand there before.
         before: what another machine has left: nothing, or it died when its unit had marked both items, and its lease is
             over, or when it was decided.
         is_append_only: whether nothing is deleted.
+        keys: the items.
+        is_guarded: whether the table that has ranges is.
     """
 
     name: str
@@ -96,9 +101,11 @@ class Kind:
     preemptions: int
     faults: int = 0
     in_steps: bool = False
-    exist: bool = True
+    exist: tuple[Key, ...] = (X, Y)
     before: str | None = None
     is_append_only: bool = True
+    keys: tuple[Key, ...] = (X, Y)
+    is_guarded: bool = False
 
     @property
     def writers(self) -> int:
@@ -133,13 +140,13 @@ _MARKED = Kind("two marked units", (appends("marked", *_XY), appends("marked", *
 _MIXED = Kind("a marked unit and a native one", (appends("marked", *_XY), appends("native", *_YX)), 3, in_steps=True)
 _CUT = Kind("a marked unit and cuts", (appends("marked", *_XY), _CUTS), 3, in_steps=True)
 _COMMITTED = Kind("a marked unit and committed reads", (appends("marked", *_XY), _READS_X_Y_X), 4)
-_INSERTS = Kind("two marked inserts", (appends("marked", *_X), appends("marked", *_X)), 4, exist=False)
+_INSERTS = Kind("two marked inserts", (appends("marked", *_X), appends("marked", *_X)), 4, exist=())
 _MIXED_INSERTS = Kind(
-    "a marked insert and a native one", (appends("marked", *_X), appends("native", *_X)), 4, in_steps=True, exist=False
+    "a marked insert and a native one", (appends("marked", *_X), appends("native", *_X)), 4, in_steps=True, exist=()
 )
 _DELETE = Kind("a marked delete and an update", (_DELETES, appends("marked", *_X)), 3, is_append_only=False)
 _INSERT_DELETE = Kind(
-    "a marked insert and a delete", (appends("marked", X), _DELETES), 3, exist=False, is_append_only=False
+    "a marked insert and a delete", (appends("marked", X), _DELETES), 3, exist=(), is_append_only=False
 )
 _FINISH = Kind(
     "a decided unit that died, and two who finish it",
@@ -152,6 +159,36 @@ _ROLL_BACK = Kind(
     (appends("marked", *_XY), appends("native", *_YX)),
     2,
     before="marked",
+)
+_QUERY = unit(None, ("query", (L,)), ("append", (X,)))
+_PHANTOM = Kind(
+    "a guarded query and an insert into its range",
+    (_QUERY, appends(None, L)),
+    3,
+    in_steps=True,
+    exist=(X, M),
+    keys=(X, L, M),
+    is_guarded=True,
+)
+_GUARDED_DELETE = Kind(
+    "a guarded query and an insert beside a delete",
+    (_QUERY, unit(None, ("delete", (M,)), ("append", (L,)))),
+    3,
+    exist=(X, M),
+    is_append_only=False,
+    keys=(X, L, M),
+    is_guarded=True,
+)
+_PHANTOM_SKEW = Kind(
+    "two guarded inserts, each after a query",
+    (unit(None, ("query", (L,)), ("append", (L,))), unit(None, ("query", (L,)), ("append", (M,)))),
+    2,
+    keys=(L, M),
+    exist=(),
+    is_guarded=True,
+)
+_GUARDED_INSERTS = Kind(
+    "two guarded inserts", (appends(None, L), appends(None, M)), 3, keys=(L, M), exist=(), is_guarded=True
 )
 
 KINDS = (
@@ -185,6 +222,14 @@ KINDS = (
     _with_faults(_FINISH),
     _ROLL_BACK,
     _with_faults(_ROLL_BACK),
+    _PHANTOM,
+    _with_faults(_PHANTOM),
+    _GUARDED_DELETE,
+    _with_faults(_GUARDED_DELETE),
+    _PHANTOM_SKEW,
+    _with_faults(_PHANTOM_SKEW),
+    _GUARDED_INSERTS,
+    _with_faults(_GUARDED_INSERTS),
 )
 
 
@@ -215,7 +260,9 @@ def run(kind: Kind, chance: Chance) -> UnitsWorld:
     """
     log: list[str] = []
     with told(log):
-        world = UnitsWorld(_Dull(), NONE, [X, Y], kind.is_append_only, in_steps=kind.in_steps)
+        world = UnitsWorld(
+            _Dull(), NONE, list(kind.keys), kind.is_append_only, in_steps=kind.in_steps, is_guarded=kind.is_guarded
+        )
         world.witness.log = log
         _what_was_before(world, kind)
         before = len(world.witness.committed)
@@ -234,11 +281,14 @@ def _what_was_before(world: UnitsWorld, kind: Kind) -> None:
         return all(MARKS.mark in (world.service.stored(key) or {}) for key in world.keys)
 
     if kind.exist:
-        world.add("first", _script(appends("native", X, Y)), rate=1)
+        world.add("first", _script(appends(None, *kind.exist)), rate=1)
         while world.go():
             pass
     if kind.before is not None:
-        dead, decided = world.add("dead", _script(appends("marked", X, Y)), rate=1), len(world.witness.committed) + 1
+        dead, decided = (
+            world.add("dead", _script(appends("marked", *kind.keys)), rate=1),
+            len(world.witness.committed) + 1,
+        )
         while not (are_marked() if kind.before == "marked" else len(world.witness.committed) == decided):
             world.go()
         world.crash(dead)

@@ -16,11 +16,15 @@ from property.units.mishaps import A_DAY_MS, Mishaps, mixed
 from property.units.tables import LOCKS, MARKS, TABLES, UNITS
 from property.units.world import Script, UnitsWorld
 
+from ticketlock.testing import _reads
 from ticketlock.units import _heads, _marked, _packing, _reading, _sweeping, _verbs
 from ticketlock.units._guards import GUARD
 
 _CALM_AFTER = 1_500
 _MOST_STEPS = 15_000
+_CUT_SHORT, _ENOUGH_MS = 3, 900_000
+# The rest of the round that was cut short, and a whole one.
+_ROUNDS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +35,13 @@ class Caps:
         actions: of a transaction that writes; None for DynamoDB's own.
         together: items that are read together; None for DynamoDB's own.
         inline_bytes: what the head itself takes in.
+        page_bytes: of a query or a scan; None for DynamoDB's own.
     """
 
     actions: int | None = None
     together: int | None = None
     inline_bytes: int | None = None
+    page_bytes: int | None = None
 
     @contextmanager
     def set(self) -> Iterator[None]:
@@ -52,6 +58,8 @@ class Caps:
             changes += [(module, "MOST_TOGETHER", self.together) for module in (_verbs, _reading, _sweeping)]
         if self.inline_bytes is not None:
             changes += [(_heads, "INLINE_BYTES", self.inline_bytes), (_packing, "_PIECE_BYTES", 100)]
+        if self.page_bytes is not None:
+            changes.append((_reads, "_PAGE_BYTES", self.page_bytes))
         with ExitStack() as stack:
             for module, name, value in changes:
                 stack.enter_context(patch.object(module, name, value))
@@ -61,7 +69,10 @@ class Caps:
 def drawn_caps(chance: Chance) -> Caps:
     """DynamoDB's own, or so few that two items are many."""
     return Caps(
-        [None, None, 2, 3][chance.pick(4)], [None, None, None, 2][chance.pick(4)], [None, None, 0][chance.pick(3)]
+        [None, None, 2, 3][chance.pick(4)],
+        [None, None, None, 2][chance.pick(4)],
+        [None, None, 0][chance.pick(3)],
+        [None, 300][chance.pick(2)],
     )
 
 
@@ -124,13 +135,33 @@ def left_to_itself(world: UnitsWorld, *, with_unit: bool | None = None) -> None:
     _one_more(world, "last reader", scripts.final_reader)
     if world.chance.pick(2) if with_unit is None else with_unit:
         _one_more(world, "last unit", scripts.final_unit)
+    parts, time_ms = [1, 2][world.chance.pick(2)], [None, 0, 20][world.chance.pick(3)]
     world.time.now_ms += A_DAY_MS
-    _one_more(world, "first sweep", scripts.one_sweep)
+    _swept(world, "first sweep", parts, time_ms)
     world.time.now_ms += 10 * 60_000 + 5_000
-    _one_more(world, "second sweep", scripts.one_sweep)
+    _swept(world, "second sweep", parts, time_ms)
     _nothing_is_left(world)
     world.witness.judges_end(world.service.final())
     world.witness.judges_history(world.service.final())
+
+
+def _swept(world: UnitsWorld, name: str, parts: int, time_ms: int | None) -> None:
+    """The whole table is swept, by one pass or by several, each of a machine of its own.
+
+    Args:
+        time_ms: of the first passes; those that follow have time enough, and begin where the last one has stopped.
+    """
+    if time_ms is None:
+        _one_more(world, name, scripts.final_sweep(parts, None, []))
+        return
+    found: list[bool] = []
+    for number in range(_CUT_SHORT):
+        _one_more(world, f"{name} {number}", scripts.final_sweep(parts, time_ms, found))
+    found.clear()
+    while sum(found) < _ROUNDS:
+        if len(found) == 2 * _ROUNDS:
+            raise Broken(f"liveness: {len(found)} sweeps with time enough did not come to the end")
+        _one_more(world, f"{name} with time", scripts.final_sweep(parts, _ENOUGH_MS, found))
 
 
 def _nothing_is_left(world: UnitsWorld) -> None:

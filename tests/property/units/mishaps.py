@@ -42,7 +42,15 @@ IN_AN_OUTAGE = ("request_lost", "reply_lost", "late", "throttled")
 JUMPS_MS = (0, 90_000, -90_000, 240_000)
 
 
-BESIDE = ("token forgotten", "signature expired", "asleep for days", "written beside units", "ended by another")
+BESIDE = (
+    "token forgotten",
+    "signature expired",
+    "asleep for days",
+    "written beside units",
+    "ended by another",
+    "sweep cut short",
+    "swept on by another",
+)
 """What nobody draws: it comes about by what is drawn, by who is there, and by time."""
 STRIKES = (*RATES, *BESIDE)
 """All of it: a search in which one of them never struck has not looked there."""

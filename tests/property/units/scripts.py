@@ -4,13 +4,12 @@ from kit.invariants import Broken
 from property.units.casts import Cast
 from property.units.machines import Machine
 from property.units.resuming import one_that_resumes
-from property.units.tables import MARKS, UNITS, key_of
+from property.units.sweeps import one_sweep
+from property.units.tables import key_of
 from property.units.tries import Plan, one_try, unit_id, value_of, verbs_of
 from property.units.world import Script, UnitsWorld
 
-from ticketlock.units._heads import Heads
 from ticketlock.units._reading import COMMITTED
-from ticketlock.units._sweeping import sweep
 from ticketlock.units._terms import Terms
 from ticketlock.units._values import PYTHON
 from ticketlock.wire._actions import Actions, Sleep
@@ -71,6 +70,14 @@ def final_reader(world: UnitsWorld, machine: Machine) -> Actions[None]:
             raise Broken(f"committed reads: in the end {key} reads {item}, and is {world.witness.state[key]}")
 
 
-def one_sweep(world: UnitsWorld, machine: Machine) -> Actions[None]:
-    swept = yield from machine.driver.follow(sweep(Heads(UNITS), MARKS))
-    world.witness.tells(f"{swept}")
+def final_sweep(parts: int, time_ms: int | None, found: list[bool]) -> Script:
+    """A pass in a world in which nothing fails.
+
+    Args:
+        found: is told whether it came to the end of the table.
+    """
+
+    def script(world: UnitsWorld, machine: Machine) -> Actions[None]:
+        found.append((yield from one_sweep(world, machine, parts, time_ms)).is_whole)
+
+    return script

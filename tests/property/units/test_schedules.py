@@ -36,6 +36,17 @@ def test_everything_that_may_go_wrong_does_somewhere_in_a_search() -> None:
 
 
 TAKES_A_WHILE = {
+    "a claim of a saved unit without rev",
+    "a commit of a saved unit in any state",
+    "a commit of a saved unit without rev",
+    "a cut by plain reads",
+    "a new token for each try",
+    "a refusal after a lost reply taken for a conflict",
+    "a unit resumed without its checks",
+    "an item and its guard in one transaction",
+    "heads read beside transactions",
+    "marked: what was read is looked at, and then committed",
+    "read locks after the lease",
     "a commit that makes a record where there is none",
     "a cut without a second look at the heads",
     "a network that doubles what is answered",
@@ -85,6 +96,9 @@ CAUGHT_BY_EVERY = (
     ("a marked unit and cuts", "a cut by plain reads"),
     ("a marked unit and cuts", "a cut without a second look at the heads"),
     ("a marked unit and cuts", "dirty committed reads"),
+    ("two guarded inserts, each after a query", "a guard that inserts do not write"),
+    ("two guarded inserts, each after a query", "a guard that queries do not read"),
+    ("two guarded inserts, each after a query", "a guard that is read after the items"),
 )
 
 

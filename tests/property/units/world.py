@@ -59,6 +59,7 @@ class UnitsWorld:
         is_guarded: whether the table that has ranges is.
         struck: how many times what went wrong.
         saved: units as they were saved, by the id under which each coordinator writes.
+        swept_by: who has begun the last sweep that had an end, by the number of its parts.
     """
 
     chance: Chance
@@ -85,6 +86,7 @@ class UnitsWorld:
         self.machines: list[Machine] = []
         self.numbers = 0
         self.saved: dict[str, Record] = {}
+        self.swept_by: dict[int, str] = {}
         self.scripts: dict[str, Script] = {}
         self._now: Any = None
         self.calm_since_ms: float = inf
