@@ -181,9 +181,13 @@ class TestRefusals:
         with pytest.raises(InvalidUnitRequest, match="isolation"):
             locking(ann).query(ann.lines, Key_("pk").eq("order-1"), isolation=isolation)
 
-    def test_of_a_save(self, ann: Party) -> None:
+    def test_of_a_save_after_which_it_goes_on(self, books: Books, ann: Party, account: Key) -> None:
+        unit = locking(ann)
+        unit.update(ann.accounts, account, SET, {":n": 1})
         with pytest.raises(InvalidUnitRequest, match="isolation"):
-            locking(ann).save()
+            unit.save()
+        unit.commit()
+        assert books.balance(account) == 1
 
 
 def test_other_levels_mark_nothing(books: Books, ann: Party, account: Key) -> None:
