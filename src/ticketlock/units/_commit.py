@@ -98,7 +98,12 @@ def refused_name(commit: Commit, reply: Reply, first: int) -> UnitRolledBack | N
     """
     if commit.name is None or not reply.refused[first]:
         return None
-    return UnitRolledBack(f"the name {commit.name!r} was used or given up meanwhile: nothing was written")
+    return name_refused(commit.name)
+
+
+def name_refused(name: str) -> UnitRolledBack:
+    """Another unit was committed under this name since it was seen, or somebody has given it up."""
+    return UnitRolledBack(f"the name {name!r} was used or given up meanwhile: nothing was written")
 
 
 def has_written_beside(commit: Commit, items: Sequence[Item | None]) -> bool:
