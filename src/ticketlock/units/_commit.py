@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from ticketlock.errors import LockLost, TicketLockError, UnitConflict, UnitRolledBack
 from ticketlock.units._ended import ended
+from ticketlock.units._guards import guarded_by
 from ticketlock.units._heads import Head, Heads
 from ticketlock.units._rows import NEVER_USED, Receipt, is_receipt_of, put_receipt
 from ticketlock.units._values import PYTHON
@@ -13,6 +14,8 @@ from ticketlock.units._work import Place
 from ticketlock.wire._answers import Reply
 from ticketlock.wire._attributes import Item
 from ticketlock.wire._requests import Write
+
+_Named = tuple[str, Mapping[str, Any]]
 
 MOST_ACTIONS = 100
 """https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html"""
@@ -124,4 +127,10 @@ def is_committed_by(row: Item | None, coordinator: str) -> bool:
 
 def conflict(places: Sequence[Place]) -> UnitConflict:
     """Others have written these."""
-    return UnitConflict((place.table.name, PYTHON.back(place.key) or {}) for place in places)
+    items, guards = list[_Named](), list[_Named]()
+    inserted_into = set[str]()
+    for place in places:
+        named, guarded = (place.table.name, PYTHON.back(place.key) or {}), guarded_by(place)
+        (items if guarded is None else guards).append(named)
+        inserted_into |= {guarded} if guarded is not None else set()
+    return UnitConflict(items, guards=guards, inserted_into=inserted_into)
