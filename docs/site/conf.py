@@ -73,7 +73,7 @@ def _tree(pages: Sequence[str], *options: str) -> str:
 def _contents_of(page: str) -> str:
     """What is added to a page before it is read: the front page lists all sections, that of decisions the decisions."""
     if page == "docs/decisions/README":
-        return _tree(["0*"], ":glob:", ":maxdepth: 1")
+        return _tree(["0*"], ":glob:", ":hidden:")
     if page != "README":
         return ""
     sections = {name: [f"docs/{each}" for each in pages] for name, pages in _SECTIONS.items()}

@@ -210,15 +210,25 @@ class UnitConflict(UnitError):
     """Others have changed what the unit has read; nothing was written. Run it again.
 
     Attributes:
-        keys: which items, as far as is known: each the name of a table, and a key in Python values.
+        keys: which items, as far as is known: each the name of a table, and a key in Python values. Of a guarded table
+            also the guard of a partition, which is a row of the units' own table.
     """
 
-    def __init__(self, keys: collections.abc.Iterable[tuple[str, collections.abc.Mapping[str, object]]]) -> None:
-        self.keys = tuple((table, dict(key)) for table, key in keys)
-        named = [_named(table, key) for table, key in self.keys[:_ITEMS_NAMED]]
-        more = len(self.keys) - len(named)
-        items = ", ".join([*named, *([f"and {more} more"] if more else [])])
-        super().__init__(f"others have changed what the unit has read: {items}; nothing was written, run it again")
+    def __init__(
+        self,
+        keys: collections.abc.Iterable[tuple[str, collections.abc.Mapping[str, object]]],
+        *,
+        guards: collections.abc.Iterable[tuple[str, collections.abc.Mapping[str, object]]] = (),
+        inserted_into: collections.abc.Iterable[str] = (),
+    ) -> None:
+        items, tables = [(table, dict(key)) for table, key in keys], sorted(set(inserted_into))
+        self.keys = (*items, *((table, dict(key)) for table, key in guards))
+        named = [_named(table, key) for table, key in items[:_ITEMS_NAMED]]
+        more = len(items) - len(named)
+        told = ", ".join([*named, *([f"and {more} more"] if more else [])])
+        why = [f"changed what the unit has read: {told}"] if items or not tables else []
+        why += [f"inserted into a partition of {each} that the unit has queried or inserts into" for each in tables]
+        super().__init__(f"others have {', and '.join(why)}; nothing was written, run it again")
 
 
 class UnitContended(UnitError, TimeoutError):

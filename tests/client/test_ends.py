@@ -134,9 +134,11 @@ class TestFork:
 
     def test_it_does_not_hold_it(self, told: dict[str, Any]) -> None:
         assert (told["child"]["is_held"], told["child"]["remaining_s"]) == (False, 0)
+        assert told["child"]["repr"].endswith(", of another process, not held here>")
 
     def test_it_cannot_use_it_and_is_told_why(self, told: dict[str, Any]) -> None:
-        for verb in ("renew", "ensure", "set_data", "detach", "transact_write", "release", "best effort"):
+        conditions = ("condition_check", "fenced_put", "fenced_update")
+        for verb in ("renew", "ensure", "set_data", "detach", "transact_write", *conditions, "release", "best effort"):
             assert "ClientClosed: the lease belongs to the process that this one was forked from" in str(
                 told["child"][verb]
             ), verb

@@ -256,6 +256,18 @@ def test_the_one_who_is_told_of_a_loss_gets_the_lease(moved: Moved, entity: str)
     assert told == [lease]
 
 
+@pytest.mark.parametrize(("heartbeat", "why"), [(True, "it could not be renewed"), (False, "nothing renewed it")])
+def test_the_log_says_why_a_lease_has_ended(
+    moved: Moved, entity: str, caplog: pytest.LogCaptureFixture, heartbeat: bool, why: str
+) -> None:
+    lost: list[object] = []
+    moved.client(lease=SHORT_S, heartbeat=heartbeat).acquire(entity, on_lost=lost.append)
+    with moved.memory.outage(Fault.REQUEST_LOST):
+        moved.clock.advance(SHORT_S)
+        until(lambda: lost)
+    assert f"its lease has ended, and {why}" in caplog.text
+
+
 def test_a_lock_that_was_taken_away_is_lost_within_one_heartbeat(place: Emulated, entity: str, told: Told) -> None:
     wire = Wire()
     lease = place.client(wire=wire, lease=SHORT_S).acquire(entity, **told.wishes())

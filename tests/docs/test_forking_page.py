@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import indent
 
 import boto3
 import pytest
@@ -15,6 +16,7 @@ from ticketlock_local.cloud.deploy import client_arguments, client_environment
 from ticketlock import create_table
 from ticketlock.cli._local import serving
 from ticketlock.testing import MemoryDynamoDB
+from ticketlock.units import create_units_table
 
 pytestmark = pytest.mark.verify("each example is a process, and forks")
 
@@ -27,6 +29,16 @@ if child == 0:
     {hook}
     with {locks}.acquire("order-42") as lease:
         print(lease.fencing_token > 0, flush=True)
+    os._exit(0)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+THE_SAME_IN_A_CHILD = """
+import os, sys
+{before}
+child = os.fork()
+if child == 0:
+{work}
+    sys.stdout.flush()
     os._exit(0)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
@@ -48,7 +60,15 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
     (tmp_path / "celery" / "__init__.py").write_text("")
     (tmp_path / "celery" / "signals.py").write_text(CELERY)
     with serving(MemoryDynamoDB(lock_table=None), port=0) as endpoint:
-        create_table("locks", client=boto3.client("dynamodb", **client_arguments(endpoint)))
+        client = boto3.client("dynamodb", **client_arguments(endpoint))
+        create_table("locks", client=client)
+        create_units_table("units", client=client)
+        client.create_table(
+            TableName="accounts",
+            KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+            BillingMode="PAY_PER_REQUEST",
+        )
         yield {**os.environ, **client_environment(endpoint)}
 
 
@@ -75,7 +95,7 @@ def test_the_parents_client_is_refused_as_the_page_says(environment: dict[str, s
 @pytest.mark.parametrize(
     ("word", "hook", "locks"),
     [
-        ("lru_cache", "pass", "locks()"),
+        ("client_of", "pass", "locks()"),
         ("post_fork", "post_fork(None, None); import shop", "shop.locks"),
         ("celery", "worker_process_init.receiver(sender=None)", "locks"),
     ],
@@ -85,6 +105,20 @@ def test_a_child_that_was_made_as_the_page_says_takes_a_lock(
 ) -> None:
     printed = run(block(word) + IN_A_CHILD.format(hook=hook, locks=locks), environment, tmp_path)
     assert printed.splitlines()[-1] == "True"
+
+
+def test_what_is_decorated_at_the_call_takes_its_lock_in_the_child(environment: dict[str, str], tmp_path: Path) -> None:
+    work = THE_SAME_IN_A_CHILD.format(before="locks()", work=indent(block("def charge"), "    "))
+    printed = run(block("client_of") + work, environment, tmp_path)
+    assert printed.splitlines()[-2:] == ["42 shipped", "42 charged"]
+
+
+def test_a_child_has_units_and_tables_of_its_own(environment: dict[str, str], tmp_path: Path) -> None:
+    put = "put = units_of(os.getpid())\nwith put[0].begin() as unit: unit.put(put[1], {'id': 'ann', 'balance': 10})"
+    work = "    pay('ann', 3)\n    units, accounts = units_of(os.getpid())\n"
+    work += "    print(units.get(accounts, {'id': 'ann'})['balance'])"
+    printed = run(block("units_of") + THE_SAME_IN_A_CHILD.format(before=put, work=work), environment, tmp_path)
+    assert printed.splitlines() == ["7"]
 
 
 def test_the_processes_of_a_pool_take_locks(environment: dict[str, str], tmp_path: Path) -> None:

@@ -72,6 +72,18 @@ def planted(folder: Path, **modules: str) -> Arrows:
     return arrows(folder, "ticketlock")
 
 
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/decisions/0022-rooms.md"])
+def test_the_floors_are_those_of_the_pages(page: str) -> None:
+    rooms = {room: room.removeprefix("ticketlock").lstrip(".") or "__init__" for room in FLOORS}
+    floors = [
+        " · ".join(sorted(told for room, told in rooms.items() if FLOORS[room] == floor))
+        for floor in sorted(set(FLOORS.values()), reverse=True)
+    ]
+    lines = [line.strip() for line in (ROOT / page).read_text().splitlines()]
+    first = lines.index(floors[0])
+    assert lines[first : first + len(floors)] == floors
+
+
 def test_every_module_of_the_library_is_in_a_room(library: Arrows) -> None:
     assert len(library) > 80
     assert {module for module in library if room_of(module, FLOORS) == "ticketlock"} == {"ticketlock"}

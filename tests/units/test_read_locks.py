@@ -1,5 +1,6 @@
 """Units that mark what they read: nobody else writes it until they end, whatever happens to them."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -171,6 +172,23 @@ class TestRefusals:
     def test_of_a_read_lock_in_another_unit(self, ann: Party, account: Key) -> None:
         with pytest.raises(InvalidUnitRequest, match="isolation"):
             ann.begin().get(ann.accounts, account, isolation=READ_LOCK)
+
+    @pytest.mark.parametrize("read", ["get", "get_all", "query"])
+    def test_of_a_read_outside_units_which_would_never_end(
+        self, books: Books, ann: Party, account: Key, absent: Key, read: str
+    ) -> None:
+        reads: dict[str, Callable[[], object]] = {
+            "get": lambda: ann.units.get(ann.accounts, account, isolation=READ_LOCK),
+            "get_all": lambda: ann.units.get_all(
+                [(ann.accounts, key) for key in (account, absent)], isolation=READ_LOCK
+            ),
+            "query": lambda: ann.units.query(ann.lines, Key_("pk").eq("order-1"), isolation=READ_LOCK),
+        }
+        refused = "isolation is READ_LOCK; allowed: another level outside a unit"
+        with pytest.raises(InvalidUnitRequest, match=f"^{refused}$"):
+            reads[read]()
+        assert ann.line.operations == []
+        assert (marks(books, account), books.raw("accounts", absent)) == ([False], None)
 
     def test_of_one_request(self, ann: Party) -> None:
         with pytest.raises(InvalidUnitRequest, match="engine"):

@@ -257,8 +257,8 @@ class TestWhatIsKept:
         name = some_name()
         units = [saved(ann, account, name=name) for _ in range(2)]
         ben.units.resume(units[0]).commit()
-        with pytest.raises((UnitRolledBack, UnitConflict)):
-            ben.units.resume(units[1]).commit()
+        with pytest.raises(UnitRolledBack, match=name):
+            ben.units.resume(units[1])
         with ann.begin(name=name) as again:
             assert again.repeated
         assert books.balance(account) == 90
@@ -269,9 +269,41 @@ class TestWhatIsKept:
         name = some_name()
         unit = saved(ann, account, name=name)
         assert ann.units.outcome(name=name) is Outcome.ROLLED_BACK
-        with pytest.raises(UnitRolledBack):
-            ben.units.resume(unit).commit()
+        with pytest.raises(UnitRolledBack, match=name):
+            ben.units.resume(unit)
         assert books.balance(account) == 100
+
+    @pytest.mark.parametrize("seen", ["at the resume", "at the commit"])
+    @pytest.mark.parametrize("engine", ["native", "marked"])
+    @pytest.mark.parametrize("same_item", [True, False], ids=["of one item", "of two items"])
+    def test_a_unit_whose_name_another_one_has_taken_is_seen_to_be_over(
+        self, books: Books, ann: Party, ben: Party, account: Key, other: Key, seen: str, engine: Any, same_item: bool
+    ) -> None:
+        name = some_name()
+        unit = saved(ann, account, name=name, engine=engine)
+        resumed = ben.units.resume(unit) if seen == "at the commit" else None
+        with ann.begin(name=name) as quicker:
+            quicker.update(ann.accounts, account if same_item else other, TAKE, TEN)
+        with pytest.raises(UnitRolledBack, match=name):
+            resumed.commit() if resumed is not None else ben.units.resume(unit)
+        assert ann.units.outcome(unit=unit) is Outcome.ROLLED_BACK
+        assert unit not in [each.unit for each in ann.units.open_units()]
+        with pytest.raises(UnitRolledBack):
+            ben.units.resume(unit)
+        assert books.balance(account) == (90 if same_item else 100)
+
+    @THREADS_ONLY
+    def test_a_unit_whose_marks_others_have_rolled_back_is_as_it_was_saved_while_its_name_is_unused(
+        self, books: Books, ann: Party, ben: Party, account: Key
+    ) -> None:
+        unit = saved(ann, account, name=some_name(), engine="marked")
+        resumed: Any = ben.units.resume(unit)
+        ben.line.between["TransactWriteItems"] = lambda: ann.units.rollback(resumed._verbs.terms.unit)
+        with pytest.raises(UnitRolledBack, match="was rolled back"):
+            resumed.commit()
+        assert ann.units.outcome(unit=unit) is Outcome.PENDING
+        ben.units.resume(unit).commit()
+        assert books.balance(account) == 90
 
     def test_it_keeps_its_age_and_its_isolation(self, ann: Party, ben: Party, account: Key, other: Key) -> None:
         unit = ann.begin(isolation=COMMITTED)

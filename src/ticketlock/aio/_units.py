@@ -269,13 +269,13 @@ class Units:
         self, table: UnitTable, key: Mapping[str, Any], *, isolation: Isolation = COMMITTED
     ) -> dict[str, Any] | None:
         """An item without the attributes of units, outside of any unit; see ``Unit.get``."""
-        return await self.begin(isolation=isolation).get(table, key)
+        return await self._outside(isolation).get(table, key)
 
     async def get_all(
         self, wanted: Sequence[tuple[UnitTable, Mapping[str, Any]]], *, isolation: Isolation = COMMITTED
     ) -> list[dict[str, Any] | None]:
         """Items of one instant, outside of any unit; see ``Unit.get_all``."""
-        return await self.begin(isolation=isolation).get_all(wanted)
+        return await self._outside(isolation).get_all(wanted)
 
     async def query(
         self,
@@ -299,7 +299,7 @@ class Units:
             UnitConflict: others have changed them meanwhile, at ``SERIALIZABLE``.
             InvalidUnitRequest, UnitContended, TableError: as of ``Unit.query``.
         """
-        async with self.begin(isolation=isolation) as unit:
+        async with self._outside(isolation) as unit:
             return await unit.query(
                 table,
                 key_condition,
@@ -359,6 +359,9 @@ class Units:
         for lease in group.leases:
             line.push_async_callback(lease.release, best_effort=True)
         turn.has_come()
+
+    def _outside(self, isolation: Isolation) -> Unit:
+        return self._unit(self._settings.terms_outside(self._clocks, isolation))[0]
 
     def _unit(self, terms: Terms, turn: Turn | None = None) -> tuple[Unit, Verbs]:
         verbs = Verbs(terms, self._settings.units_table, self._tables, self._settings.marks, turn)

@@ -110,7 +110,11 @@ class BaseLease:
 
         Args:
             native: in Python types, for the client of a ``boto3.resource``; without, as a low-level client wants it.
+
+        Raises:
+            ClientClosed: the lock is the parent's of this forked process.
         """
+        self._check_process()
         return _fencing.condition_check(self._table_name, self.lock, self.owner, self.fencing_token, native=native)
 
     def fenced_put(
@@ -123,7 +127,11 @@ class BaseLease:
             attribute: where your items keep the token.
             native: as in ``condition_check``.
             more: further arguments, for example ``TableName``; a ``ConditionExpression`` has to hold as well.
+
+        Raises:
+            ClientClosed: as from ``condition_check``.
         """
+        self._check_process()
         return _fencing.fenced_put(self.fencing_token, item, attribute=attribute, native=native, more=more)
 
     def fenced_update(
@@ -133,14 +141,17 @@ class BaseLease:
 
         Args:
             update: an update expression that begins with ``SET``.
-            attribute, native, more: as in ``fenced_put``; also ``Key``.
+            attribute, native, more: as in ``fenced_put``, which says what is raised as well; also ``Key``.
         """
+        self._check_process()
         return _fencing.fenced_update(self.fencing_token, update, attribute=attribute, native=native, more=more)
 
     def __repr__(self) -> str:
+        is_here = self._pid == os.getpid()
+        state = f"{self._state}, {self.remaining_s:.1f} s left" if is_here else "of another process, not held here"
         return (
             f"<{type(self).__name__} {self.entity!r} in {self.namespace!r}, fencing token {self.fencing_token}, "
-            f"{self._state}, {self.remaining_s:.1f} s left>"
+            f"{state}>"
         )
 
     # What the client and its heartbeat do with it.
@@ -174,6 +185,11 @@ class BaseLease:
     def _check_process(self) -> None:
         if self._pid != os.getpid():
             raise ClientClosed("the lease belongs to the process that this one was forked from: it is not held here")
+
+    @property
+    def _how_it_ended(self) -> str:
+        """By itself, for whoever reads of its loss."""
+        return f"its lease has ended, and {'it could not be renewed' if self._heartbeat else 'nothing renewed it'}"
 
     def _is_watched(self) -> bool:
         return self._heartbeat or any(self._callbacks.values())

@@ -355,7 +355,7 @@ class LockClient:
         elif due == "danger":
             self._holdings.come_near_its_end(lease)
         else:
-            self._holdings.lose(lease, "its lease has ended, and it could not be renewed")
+            self._holdings.lose(lease, lease._how_it_ended)
 
 
 _clients: weakref.WeakSet[LockClient] = weakref.WeakSet()

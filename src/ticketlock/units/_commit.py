@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from ticketlock.errors import LockLost, TicketLockError, UnitConflict, UnitRolledBack
 from ticketlock.units._ended import ended
+from ticketlock.units._guards import guarded_by
 from ticketlock.units._heads import Head, Heads
 from ticketlock.units._rows import NEVER_USED, Receipt, is_receipt_of, put_receipt
 from ticketlock.units._values import PYTHON
@@ -13,6 +14,8 @@ from ticketlock.units._work import Place
 from ticketlock.wire._answers import Reply
 from ticketlock.wire._attributes import Item
 from ticketlock.wire._requests import Write
+
+_Named = tuple[str, Mapping[str, Any]]
 
 MOST_ACTIONS = 100
 """https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html"""
@@ -98,7 +101,12 @@ def refused_name(commit: Commit, reply: Reply, first: int) -> UnitRolledBack | N
     """
     if commit.name is None or not reply.refused[first]:
         return None
-    return UnitRolledBack(f"the name {commit.name!r} was used or given up meanwhile: nothing was written")
+    return name_refused(commit.name)
+
+
+def name_refused(name: str) -> UnitRolledBack:
+    """Another unit was committed under this name since it was seen, or somebody has given it up."""
+    return UnitRolledBack(f"the name {name!r} was used or given up meanwhile: nothing was written")
 
 
 def has_written_beside(commit: Commit, items: Sequence[Item | None]) -> bool:
@@ -119,4 +127,10 @@ def is_committed_by(row: Item | None, coordinator: str) -> bool:
 
 def conflict(places: Sequence[Place]) -> UnitConflict:
     """Others have written these."""
-    return UnitConflict((place.table.name, PYTHON.back(place.key) or {}) for place in places)
+    items, guards = list[_Named](), list[_Named]()
+    inserted_into = set[str]()
+    for place in places:
+        named, guarded = (place.table.name, PYTHON.back(place.key) or {}), guarded_by(place)
+        (items if guarded is None else guards).append(named)
+        inserted_into |= {guarded} if guarded is not None else set()
+    return UnitConflict(items, guards=guards, inserted_into=inserted_into)

@@ -17,5 +17,7 @@ def ended(row: Item | None, unit: str) -> TicketLockError:
     if head.state != "rolledBack":
         committed = ", and committed it" if head.state == "committed" else ""
         return UnitChanged(f"another process has resumed the unit {unit} since{committed}: nothing of this one counts")
-    by = f" by the unit {head.by}, which is older" if head.by is not None else ""
-    return UnitRolledBack(f"the unit {unit} was rolled back{by or ', by hand or since its lease was over'}", head.by)
+    by = f" by the unit {head.by}, which is older" if head.by is not None else ", by hand or since its lease was over"
+    if head.is_saved:
+        by = ", by hand, or since its time was over, or its name used or given up"
+    return UnitRolledBack(f"the unit {unit} was rolled back{by}", head.by)

@@ -61,6 +61,15 @@ def is_guarded_insert(place: Place) -> bool:
     return place.table.is_guarded and place.is_written and place.before is None and place.image is not None
 
 
+def guarded_by(place: Place) -> str | None:
+    """The table in one of whose partitions a guard notices inserts; None of any other item."""
+    if place.table.key_names != KEY or place.key["row"] != {"S": GUARD}:
+        return None
+    # A table of a user's may have keys of these names.
+    name = str(place.key["unit"].get("S", ""))
+    return name.removeprefix(f"{GUARD}#").rpartition("#")[0] or None
+
+
 def guard_key(table: str, partition: Value) -> Attributes:
     """The key of a partition's guard."""
     ((kind, content),) = partition.items()

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
-from ticketlock.errors import InvalidUnitRequest, TicketLockError, UnitFinished
+from ticketlock.errors import ClientClosed, InvalidUnitRequest, TicketLockError, UnitFinished
+from ticketlock.wire._process import OwnProcess
 
 State = Literal["open", "committing", "committed", "rolled back", "saved", "unknown"]
 _TOLD = {"committing": "on its way to be committed", "unknown": "over, and its outcome unknown"}
@@ -23,6 +24,7 @@ class Life:
         self.state: State = "open"
         self.is_told = False
         self._unit = unit
+        self._process = OwnProcess()
         self._in_use = threading.Lock()
 
     @property
@@ -35,6 +37,23 @@ class Life:
         """Whether nothing of it was written, and nothing will be."""
         return self.state in ("open", "rolled back")
 
+    @property
+    def is_of_this_process(self) -> bool:
+        """Whether it was begun in this process, and not in one that this was forked from."""
+        return self._process.is_this
+
+    def check_process(self) -> None:
+        """Refuse to go on in a forked child.
+
+        Raises:
+            ClientClosed: this is one.
+        """
+        if not self.is_of_this_process:
+            raise ClientClosed(
+                f"the unit {self._unit} belongs to the process that this one was forked from: "
+                "make `Units` here, and begin another"
+            )
+
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Within the block one verb is under way: beside another, a statement would be lost.
@@ -42,7 +61,10 @@ class Life:
         Raises:
             InvalidUnitRequest: another one is, in another thread or task, or in what a signal handler has interrupted.
             UnitFinished: it is over.
+            ClientClosed: this process was forked from the one that has begun it.
         """
+        # Before the lock: whoever had it at the fork is not here to give it back.
+        self.check_process()
         if not self._in_use.acquire(blocking=False):
             self.check_open()
             allowed = "a unit for one thread or task at a time: one of its methods is under way, await that first"

@@ -37,6 +37,9 @@ class Isolation(Enum):
     SERIALIZABLE = "serializable"
     READ_LOCK = "read lock"
 
+    def __repr__(self) -> str:
+        return self.name
+
 
 UNCOMMITTED, COMMITTED, SERIALIZABLE, READ_LOCK = Isolation
 

@@ -4,9 +4,11 @@ import logging
 from dataclasses import replace
 
 from ticketlock.errors import TableError, TicketLockError, UnitRolledBack
+from ticketlock.units._commit import name_refused
 from ticketlock.units._ended import ended
 from ticketlock.units._finishing import close
 from ticketlock.units._heads import Head, Heads
+from ticketlock.units._rows import Receipt, read_receipt
 from ticketlock.wire._answers import Reply
 from ticketlock.wire._requests import ForkingSteps, Pause, Together
 from ticketlock.wire._table_time import Moment
@@ -54,6 +56,26 @@ class SavedRecord:
         head = Head.of(reply.item) if reply.item is not None else None
         if head is None or head.state != "pending" or head.rev != self._head.rev:
             raise ended(reply.item, self._head.unit) from error
+
+    def check_name(self, name: str, seen: Receipt) -> ForkingSteps[None]:
+        """End it if its name was used or given up since: nobody that goes on with it could commit it.
+
+        Args:
+            seen: the receipt of the name as the unit has seen it.
+
+        Raises:
+            UnitRolledBack: it was.
+            UnitChanged, UnitForgotten: it was, and the record is not this coordinator's any more, or not there.
+            TableError: the name could not be asked for.
+        """
+        reply: Reply = yield read_receipt(self._heads.table, name)
+        if Receipt.of(reply.item) == seen:
+            return
+        try:
+            yield from self.roll_back()
+        except TableError as error:
+            _log.warning("the saved unit %s has lost its name, and its record stays open: %s", self._head.unit, error)
+        raise name_refused(name)
 
     def forget(self) -> ForkingSteps[None]:
         """It has ended: delete its rows, and let it be forgotten; what fails is left to a sweep."""

@@ -17,7 +17,8 @@ from ticketlock.units._ids import is_id
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import read_pieces
 from ticketlock.units._packing import of_pieces
-from ticketlock.units._rows import Receipt, foreign_row
+from ticketlock.units._record import SavedRecord
+from ticketlock.units._rows import NEVER_USED, Receipt, foreign_row
 from ticketlock.units._saving import receipt_of, tables_of, terms_of, work_of
 from ticketlock.units._tables import Tables
 from ticketlock.units._terms import Terms
@@ -52,7 +53,7 @@ def resume(given: Any, own: Terms, units_table: str, marks: Marks, tables: Table
 
     Raises:
         InvalidUnitRequest: it is no id, or of a unit that was not saved, or saved under another prefix.
-        UnitRolledBack: it was rolled back, or its time is over.
+        UnitRolledBack: it was rolled back, its time is over, or its name was used or given up since.
         UnitForgotten: there is no record of it.
         TableError: the table could not be used.
     """
@@ -118,6 +119,9 @@ def _resumed(
         raise foreign_row(head_key(head.unit)) from error
     if prefix != marks.prefix:
         raise InvalidUnitRequest("prefix", marks.prefix, f"{prefix!r}, which the saved unit {head.unit} uses")
+    if terms.name is not None:
+        # Nobody that went on with it before can commit it by now: a receipt that is new is another unit's.
+        yield from SavedRecord(head, Heads(units_table)).check_name(terms.name, receipt or NEVER_USED)
     known, guards = {}, Guards(units_table)
     for name in names:
         # Of the units' own table it has read guards.

@@ -65,6 +65,16 @@ class Settings:
         born_ms = clocks.read().wall_ms
         return Terms(new_id(born_ms), born_ms, timeout_ms, isolation, name, under, engine)
 
+    def terms_outside(self, clocks: Clocks, isolation: Any) -> Terms:
+        """Those of a read outside units, which has no end that would take marks off.
+
+        Raises:
+            InvalidUnitRequest: it would mark what it reads; or that is no level.
+        """
+        if isolation is READ_LOCK:
+            raise InvalidUnitRequest("isolation", isolation, "another level outside a unit")
+        return self.terms(clocks, name=None, isolation=isolation, under=None, timeout=None)
+
     def sweep(self, clocks: Clocks, parts: Any, timeout: Any) -> ForkingSteps[Swept]:
         """A pass over all units.
 

@@ -137,7 +137,7 @@ class Units:
 
         Raises:
             InvalidUnitRequest: no unit was saved under that id, or with another ``prefix``.
-            UnitRolledBack: it was rolled back, or its time is over.
+            UnitRolledBack: it was rolled back, its time is over, or its name was used or given up since: that ends it.
             UnitForgotten: there is no record of it any more.
             TableError: a table could not be used; resume it again.
         """
@@ -294,13 +294,13 @@ class Units:
         self, table: UnitTable, key: Mapping[str, Any], *, isolation: Isolation = COMMITTED
     ) -> dict[str, Any] | None:
         """An item without the attributes of units, outside of any unit; see ``Unit.get``."""
-        return self.begin(isolation=isolation).get(table, key)
+        return self._outside(isolation).get(table, key)
 
     def get_all(
         self, wanted: Sequence[tuple[UnitTable, Mapping[str, Any]]], *, isolation: Isolation = COMMITTED
     ) -> list[dict[str, Any] | None]:
         """Items of one instant, outside of any unit; see ``Unit.get_all``."""
-        return self.begin(isolation=isolation).get_all(wanted)
+        return self._outside(isolation).get_all(wanted)
 
     def query(
         self,
@@ -324,7 +324,7 @@ class Units:
             UnitConflict: others have changed them meanwhile, at ``SERIALIZABLE``.
             InvalidUnitRequest, UnitContended, TableError: as of ``Unit.query``.
         """
-        with self.begin(isolation=isolation) as unit:
+        with self._outside(isolation) as unit:
             return unit.query(
                 table,
                 key_condition,
@@ -411,6 +411,9 @@ class Units:
         for lease in group.leases:
             line.callback(lease.release, best_effort=True)
         turn.has_come()
+
+    def _outside(self, isolation: Isolation) -> Unit:
+        return self._unit(self._settings.terms_outside(self._clocks, isolation))[0]
 
     def _unit(self, terms: Terms, turn: Turn | None = None) -> tuple[Unit, Verbs]:
         verbs = Verbs(terms, self._settings.units_table, self._tables, self._settings.marks, turn)

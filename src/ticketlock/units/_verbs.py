@@ -11,11 +11,13 @@ from ticketlock._expressions._values import Value, canonical_item
 from ticketlock.errors import (
     InvalidUnitRequest,
     OutcomeUnknown,
+    TableError,
     TableRefused,
     TicketLockError,
     UnitConflict,
     UnitError,
     UnitForgotten,
+    UnitRolledBack,
 )
 from ticketlock.units._asked import Given as QueryGiven
 from ticketlock.units._asked import asked
@@ -101,6 +103,7 @@ class Verbs:
 
     def begin(self) -> ForkingSteps[None]:
         """Find out whether the name was committed before; without a name nothing is sent."""
+        self.life.check_process()
         if self.terms.name is not None and self._receipt is None:
             reply: Reply = yield read_receipt(self._heads.table, self.terms.name)
             self._receipt = Receipt.of(reply.item)
@@ -296,12 +299,23 @@ class Verbs:
         except TicketLockError as error:
             self.life.state = "rolled back"
             yield from self._let_go()
-            if self._record is not None and isinstance(error, UnitConflict):
-                yield from self._record.check_is_mine(error)
+            yield from self._check_record(error)
             raise
         self.life.state = "committed"
         if self._record is not None and not self.repeated:
             yield from self._record.forget()
+
+    def _check_record(self, error: TicketLockError) -> ForkingSteps[None]:
+        """Tell the reason that lies in a saved unit's record or name, and not of rivals that it has met as well."""
+        if self._record is None or not isinstance(error, UnitConflict | UnitRolledBack):
+            return
+        if isinstance(error, UnitConflict):
+            yield from self._record.check_is_mine(error)
+        if self.terms.name is not None:
+            try:
+                yield from self._record.check_name(self.terms.name, self._receipt or NEVER_USED)
+            except TableError as failed:
+                _log.debug("the name of the unit %s was not asked for: %s", self.terms.id, failed)
 
     def _commit(self) -> ForkingSteps[None]:
         terms, marks = self.terms, self._work.marks
@@ -386,9 +400,13 @@ class Verbs:
     def leave(self, error: BaseException | None) -> ForkingSteps[None]:
         """The end of a block: what is raised inside rolls back.
 
+        A forked child leaves the block too, and the unit to its parent.
+
         Raises:
             UnitFinished: the block has ended well, and the unit has not, and nobody was told so.
         """
+        if not self.life.is_of_this_process:
+            return
         if self.life.state == "open":
             try:
                 if error is None:

@@ -55,6 +55,11 @@ class Driver:
         self._time_lock = threading.RLock()
         self._process = OwnProcess()
 
+    @property
+    def is_of_this_process(self) -> bool:
+        """Whether it was made in this process, and not in one that this was forked from."""
+        return self._process.is_this
+
     def run(self, steps: Callable[[Moment], Steps[T]]) -> Actions[T]:
         """Drive steps of the protocol to their end, performing each request that they yield."""
         return (yield from self.follow(steps((yield from self.now()))))
