@@ -10,6 +10,9 @@ LOCAL  := $(BIN) -m ticketlock_local
 # More than a small machine has cores: most tests wait most of the time.
 WORKERS ?= 4
 
+# The CDK warns of Node's versions, on stderr.
+QUIET_JSII := JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=18,20 JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION=true
+
 # Where the wheel goes.
 DIST ?= dist
 
@@ -67,12 +70,12 @@ verify-rest: install ## what `make test` leaves to `make verify`
 
 docs: install ## the site: the pages, and the reference of the Python API from its docstrings, into build/site
 	rm -rf $(SITE)
-	$(BIN) -m sphinx --fail-on-warning --keep-going --quiet --builder html --conf-dir docs/site \
+	$(QUIET_JSII) $(BIN) -m sphinx --fail-on-warning --keep-going --quiet --builder html --conf-dir docs/site \
 		--doctree-dir $(SITE)/.doctrees . $(SITE)
 	rm -r $(SITE)/.doctrees
 
 template: install ## a plain CloudFormation template with its functions' code, into build/template
-	JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=18,20 JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION=true $(LOCAL) template
+	$(QUIET_JSII) $(LOCAL) template
 
 wheel: install ## the package for pip, into dist
 	$(BIN) -m build --wheel --no-isolation --outdir $(DIST)

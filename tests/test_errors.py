@@ -108,6 +108,7 @@ def test_another_number_of_permits_names_both() -> None:
     error = PermitsMismatch(asked=2, stored=3)
     assert (error.asked, error.stored) == (2, 3)
     assert "has 3 permits, not 2" in str(error)
+    assert "has 1 permit, not 2" in str(PermitsMismatch(asked=2, stored=1))
 
 
 def test_a_newer_format_names_both_and_says_what_to_do() -> None:

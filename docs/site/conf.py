@@ -22,8 +22,8 @@ highlight_language = "none"
 
 autodoc_default_options = {
     "members": True,
-    # What a class has from a base of its own package belongs to it for readers; what it has from Python's does not.
-    "inherited-members": "BaseException,Enum,str,tuple",
+    # What a class has from a base of its own package belongs to it for readers; from Python's or the CDK's it does not.
+    "inherited-members": "BaseException,Enum,str,tuple,Construct,Stack",
     "member-order": "bysource",
 }
 autodoc_preserve_defaults = True
@@ -60,7 +60,7 @@ _SECTIONS: Mapping[str, Sequence[str]] = {
     "Python": ("client", "pessimistic", "processes-that-fork", "units", "testing"),
     "Command": ("command", "units-command"),
     "Operate": ("operations", "runbook", "aws", "scale", "threat-model", "table", "units-table"),
-    "Reference": tuple(f"reference/{module}" for module in ("locks", "errors", "units", "asyncio", "testing")),
+    "Reference": tuple(f"reference/{module}" for module in ("locks", "errors", "units", "asyncio", "testing", "cdk")),
 }
 _PROJECT = ("docs/proof", "docs/engines", "docs/decisions/README", "examples/*/README")
 _PROJECT_FILES = ("CONTRIBUTING", "CHANGELOG", "SECURITY")

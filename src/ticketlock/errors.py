@@ -115,7 +115,8 @@ class PermitsMismatch(TicketLockError):
     def __init__(self, asked: int, stored: int) -> None:
         self.asked = asked
         self.stored = stored
-        super().__init__(f"the lock has {stored} permits, not {asked}: all its users must ask for the same number")
+        permits = "1 permit" if stored == 1 else f"{stored} permits"
+        super().__init__(f"the lock has {permits}, not {asked}: all its users must ask for the same number")
 
 
 class UnsupportedFormat(TicketLockError):

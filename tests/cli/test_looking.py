@@ -90,6 +90,21 @@ def test_a_list_of_what_is_busy_leaves_out_what_is_free(command: Command, locks:
     assert [lock["namespace"] for lock in listed if lock["entity"] == entity] == ["held"]
 
 
+def test_a_waiter_that_is_counted_and_has_left_is_not_listed(command: Command, locks: LockClient, entity: str) -> None:
+    with locks.acquire(entity):
+        gone = Claim(LockName(entity), "gone", 600_000)
+        found: Any = locks.table.take_ticket(gone, None)
+        # So soon after it joined, its count stays.
+        locks.table.remove_waiter(LockName(entity), found.place.ticket)
+    item = locks.inspect(entity).item
+    assert item is not None
+    assert item.waiting == 1
+    (listed,) = json.loads(command.run("ls", "--prefix", entity, "--json").out)
+    assert (listed["waiting"], listed["oldestWaiter"]) == (0, None)
+    assert command.run("ls", "--prefix", entity).out.splitlines()[-1].split()[-3:] == ["0", "-", "1"]
+    assert json.loads(command.run("ls", "--busy", "--prefix", entity, "--json").out) == []
+
+
 def test_a_list_may_be_of_one_namespace(command: Command, locks: LockClient, entity: str) -> None:
     locks.acquire(entity, namespace=entity).release()
     locks.acquire(entity).release()

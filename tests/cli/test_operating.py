@@ -76,7 +76,9 @@ def test_a_limit_of_a_lock_that_nobody_had_used_is_unset_to_a_number(command: Co
     command.run("limit", entity, "5", "--yes")
     ended = command.run("limit", entity, "--unset", "--yes")
     assert ended.exit_code == 2
-    assert ended.err.splitlines()[-1].startswith("ticketlock: N is null; allowed: the number that its users ask for")
+    told = ended.err.splitlines()[-1]
+    assert told.startswith(f"ticketlock: no one had used the lock on '{entity}' before its limit was set: ")
+    assert f"ticketlock limit {entity} 1 --unset" in told
     assert command.run("limit", entity, "1", "--unset", "--yes").exit_code == 0
     assert command.run("run", entity, "--no-wait", "--", "true").exit_code == 0
 

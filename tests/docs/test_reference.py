@@ -10,7 +10,14 @@ import pytest
 from kit.pages import ROOT
 
 PAGES = {path.stem: path.read_text() for path in (ROOT / "docs" / "reference").glob("*.rst")}
-MODULES = ("ticketlock", "ticketlock.aio", "ticketlock.errors", "ticketlock.testing", "ticketlock.units")
+MODULES = (
+    "ticketlock",
+    "ticketlock.aio",
+    "ticketlock.errors",
+    "ticketlock.testing",
+    "ticketlock.units",
+    "ticketlock_cdk",
+)
 
 
 def public(module: str) -> Iterator[tuple[str, Any]]:

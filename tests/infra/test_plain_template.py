@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import App, Duration, Stack
+from aws_cdk import App, Duration, Stack, Token
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
+from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.assertions import Template
 from aws_cdk.cloudformation_include import CfnInclude
 from kit.pages import blocks, rows
@@ -235,7 +237,7 @@ def test_it_can_be_nested_in_another_template(packaged: Path) -> None:
 
 
 @many
-def test_a_stack_of_the_cdk_includes_it(packaged: Path) -> None:
+def test_a_stack_of_the_cdk_includes_it_and_lets_a_caller_start_it(packaged: Path) -> None:
     stack = Stack(App(), "Mine")
     included = CfnInclude(
         stack,
@@ -243,9 +245,16 @@ def test_a_stack_of_the_cdk_includes_it(packaged: Path) -> None:
         template_file=str(packaged),
         parameters={"LeaseSeconds": 60, "TargetFunctionArns": FUNCTIONS},
     )
-    made = Template.from_stack(stack).to_json()
-    assert made["Resources"].keys() == json.loads(packaged.read_text())["Resources"].keys()
-    assert included.get_output("StateMachineArn").value is not None
+    arn = Token.as_string(included.get_output("StateMachineArn").value)
+    caller = iam.Role(stack, "Caller", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+    sfn.StateMachine.from_state_machine_arn(stack, "Lock", arn).grant_start_execution(caller)
+
+    made, plain = Template.from_stack(stack), json.loads(packaged.read_text())
+    assert made.to_json()["Resources"].keys() > plain["Resources"].keys()
+    start = {"Action": "states:StartExecution", "Effect": "Allow"}
+    start["Resource"] = plain["Outputs"]["StateMachineArn"]["Value"]
+    of_caller = {"Roles": [stack.resolve(caller.role_name)]}
+    made.has_resource_properties("AWS::IAM::Policy", {**of_caller, "PolicyDocument": {"Statement": [start]}})
 
 
 @many

@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from ticketlock_local.checkout import BUILD, exclusive
 from ticketlock_local.cloud.deploy import client_environment, deploy
@@ -104,7 +105,8 @@ def _description(running: RunningCloud) -> str:
             "",
             " ".join(f"{name}={environment[name]}" for name in names) + " \\\n" + shlex.join(start),
             "",
-            "The same locks and units of work for the command `ticketlock`, in a shell with these:",
+            f"The same locks and units of work for the command {Path(sys.executable).with_name('ticketlock')},",
+            "and a place for your own stack (docs/construct.md), in a shell with these:",
             "",
             f"export AWS_ENDPOINT_URL={running.endpoint} TICKETLOCK_TABLE={running.outputs.get('TableName', '')}",
             f"export TICKETLOCK_UNITS_TABLE={running.outputs.get('UnitsTableName', '')}",

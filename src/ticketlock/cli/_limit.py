@@ -1,8 +1,10 @@
 """What an operator does to other users' locks: ``ticketlock release --force`` and ``ticketlock limit``."""
 
+import shlex
+
 import click
 
-from ticketlock import LockLost, LockName, LockTable
+from ticketlock import InvalidLockRequest, LockLost, LockName, LockTable
 from ticketlock.cli._exits import ANSWER_WAS_NO, CONFIGURATION, LEASE_LOST, UNAVAILABLE, USAGE, Ended
 from ticketlock.cli._explained import Explained
 from ticketlock.cli._settings import settings_of, table_options
@@ -73,9 +75,22 @@ def limit(context: click.Context, /, entity: str, permits: int | None, unset: bo
         assert permits is not None
         item = table.set_limit(lock, permits).item
     else:
-        item = table.unset_limit(lock, permits).item
+        item = _unset(table, lock, permits)
     told = "not used yet" if item is None else _as_it_is(item)
     click.echo(f"{name}: {told}")
+
+
+def _unset(table: LockTable, lock: LockName, permits: int | None) -> LockItem | None:
+    try:
+        return table.unset_limit(lock, permits).item
+    except InvalidLockRequest as error:
+        if permits is not None:
+            raise
+        name = plain(lock.entity)
+        raise click.UsageError(
+            f"no one had used the lock on '{name}' before its limit was set: also give the number of permits that its "
+            f"users ask for, such as `ticketlock limit {shlex.quote(name)} 1 --unset`"
+        ) from error
 
 
 def _what(permits: int | None, *, unset: bool) -> str:

@@ -54,6 +54,12 @@ class Listed:
         return _waiter(row, self.front) if row is not None and self.front is not None else None
 
     @property
+    def waiting(self) -> int:
+        """How many wait, as the lock item counts them: a count may outlast its waiter, but 0 if there is no row."""
+        has_no_row = self.front is not None and not self.front.rows
+        return 0 if has_no_row else self.lock.waiting
+
+    @property
     def held_since_ms(self) -> float:
         """Since when it is held, by table time; infinity if there is no holder."""
         holders = self.front.item.holders if self.front is not None and self.front.item is not None else ()
@@ -76,7 +82,7 @@ def summary(listed: Listed) -> dict[str, Any]:
         "shared": lock.held_shared > 0,
         "permits": lock.permits,
         "permitsAreSet": lock.permits_are_set,
-        "waiting": lock.waiting,
+        "waiting": listed.waiting,
         "fencingToken": lock.fencing_token,
         "meanHoldSeconds": _seconds(lock.mean_hold_ms),
         "holders": listed.holders,
@@ -96,7 +102,7 @@ def list_table(locks: Iterable[Listed]) -> Table:
             plain(lock.lock.namespace),
             _first_of(holders) if holders or not lock.held else f"? ({lock.held})",
             span(round(holders[0]["heldForSeconds"] * 1_000)) if holders else "-",
-            str(lock.waiting),
+            str(listed.waiting),
             span(round(waiter["waitingForSeconds"] * 1_000)) if waiter else "-",
             "closed" if lock.permits == 0 else permits,
         )

@@ -23,7 +23,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="JSON, for pr
 _ORDERS: dict[str, Callable[[Listed], Any]] = {
     "name": lambda each: each.lock.lock.entity,
     "held": lambda each: each.held_since_ms,
-    "waiting": lambda each: -each.lock.waiting,
+    "waiting": lambda each: -each.waiting,
     "oldest": lambda each: each.waited_since_ms,
 }
 # Reading one lock takes one request.
@@ -64,7 +64,8 @@ def list_locks(
         and (not busy or lock.held or lock.waiting)
     ]
     found.sort(key=lambda lock: (lock.lock.entity, lock.lock.namespace))
-    listed = sorted(_looked_at(table, found), key=_ORDERS[sort])
+    looked_at = [each for each in _looked_at(table, found) if not busy or each.lock.held or each.waiting]
+    listed = sorted(looked_at, key=_ORDERS[sort])
     if as_json:
         click.echo(_json([summary(lock) for lock in listed]))
     elif listed:

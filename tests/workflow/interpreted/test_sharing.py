@@ -278,5 +278,5 @@ class TestFragments:
         assert user.stage.run(ENTITY, function="work").status == "SUCCEEDED"
         outcome = user.run({"items": [{"line": 1}]})
         assert (outcome.status, outcome.error) == ("FAILED", "PermitsMismatch")
-        assert (outcome.cause or "").startswith("the lock has 1 permits, not 2")
+        assert (outcome.cause or "").startswith("the lock has 1 permit, not 2")
         assert user.stage.is_free(ENTITY)
