@@ -7,6 +7,7 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from kit.pages import ROOT, text
@@ -19,6 +20,8 @@ from ticketlock.workflow._event_budget import FIRST_BEATS, FIRST_POLLS
 
 PAGE = "docs/how-it-works.md"
 ANEW = "stale: python -m ticketlock_local diagrams"
+# What a page leaves to a picture on a phone, and the smallest letters there.
+PHONE_PX, LETTERS_PX = 350, 8
 
 
 def states_of(states: dict[str, Any]) -> set[str]:
@@ -30,6 +33,14 @@ def states_of(states: dict[str, Any]) -> set[str]:
 def test_a_diagram_is_as_it_is_drawn_today_and_a_page_shows_it(name: str) -> None:
     assert (ROOT / "docs" / name).read_text() == files()[name], ANEW
     assert [page.name for page in (ROOT / "docs").glob("*.md") if f"]({name})" in page.read_text()]
+
+
+@pytest.mark.parametrize("name", ["demo.svg", "hand-over.svg", "hour-of-waiting.svg", "units-beside-scalardb.svg"])
+def test_a_picture_of_a_run_can_be_read_on_a_phone(name: str) -> None:
+    picture = ElementTree.parse(ROOT / "docs" / name).getroot()
+    scale = min(1.0, PHONE_PX / float(picture.attrib["width"]))
+    sizes = [float(size) for each in picture.iter() if (size := each.get("font-size"))]
+    assert min(sizes) * scale >= LETTERS_PX
 
 
 def test_every_state_of_the_definition_is_in_the_diagram_and_in_the_page() -> None:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
@@ -91,6 +92,21 @@ def test_the_proxy_between_a_client_and_an_engine_counts_each_request_and_what_i
         assert dict(counted.requests) == {"UpdateItem": 2}
         assert (counted.write_units, counted.read_units) == (2, None)
         assert not proxy.counts().requests
+
+
+def test_the_proxy_may_be_told_of_its_engine_later_and_tells_which_requests_passed_when(emulator: Emulator) -> None:
+    with counting_proxy() as proxy:
+        proxy.lead_to(emulator.endpoint)
+        client = make_client(endpoint_url=proxy.url)
+        before_ms = time.time_ns() // 1_000_000
+        client.list_tables()
+        client.describe_limits()
+        passed = proxy.passed()
+        assert [each.operation for each in passed] == ["ListTables", "DescribeLimits"]
+        times = [before_ms, *(each.at_ms for each in passed), time.time_ns() // 1_000_000]
+        assert times == sorted(times)
+        proxy.counts()
+        assert proxy.passed() == []
 
 
 def test_the_race_of_locks_runs_to_its_end_with_ours_alone() -> None:

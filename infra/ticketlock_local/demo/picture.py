@@ -1,5 +1,6 @@
 """The demo's executions as a picture."""
 
+import math
 from collections.abc import Sequence
 
 from ticketlock_local.demo.checks import by_entity
@@ -8,7 +9,7 @@ from ticketlock_local.history.picture import Lane, Legend, Picture, Span, short
 
 _LEGEND = Legend(
     mark="takes its ticket",
-    waiting="waits for its turn",
+    waiting="waits",
     holding="holds the lock",
     work="works",
     note="…  the last digits of the ticket",
@@ -20,11 +21,14 @@ def picture(executions: Sequence[Execution]) -> Picture:
     last_ms = max((run.ended_ms or run.started_ms for run in executions), default=0)
     lanes = {entity: [_lane(run, last_ms) for run in runs] for entity, runs in by_entity(executions).items()}
     counts = ", ".join(f"{len(runs)} on {entity}" for entity, runs in lanes.items())
+    starts = [run.started_ms for run in executions] or [0]
+    within_s = math.ceil((max(starts) - min(starts)) / 1_000)
     return Picture(
         lanes,
         title="One at a time for each entity, in ticket order",
-        subtitle=f"{len(executions)} workflows started within two seconds: {counts}. Recorded by make demo.",
+        subtitle=f"{len(executions)} workflows started within {within_s} s: {counts}. Recorded by make demo.",
         legend=_LEGEND,
+        pixels_a_second=26,
     )
 
 

@@ -17,7 +17,7 @@ _COLOURS = ("#0f766e", "#2dd4bf", "#6b7280", "#d1d5db", "#9ca3af")
 # No wider: a page on a phone has about 350 px for it.
 _WIDTH, _MARGIN = 480, 20
 _LINE, _GROUP_GAP, _NOTE_LINE, _TITLE = 22, 16, 18, 34
-_NAME_PX, _NOTE_COLUMNS = 6.9, 64
+_NAME_PX, _NOTE_COLUMNS = 7.2, 64
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Literal
 from xml.etree import ElementTree
 
 Kind = Literal["waiting", "holding", "work", "unknown"]
 
-_NARROWEST = 960
-_LEFT, _MARGIN = 200, 40
-_PIXELS_A_SECOND = 48
-_TOP = 104
+# A page on a phone has about 350 px for it.
+_NARROWEST = 520
+_LEFT, _MARGIN, _INSET = 152, 32, 20
+_TITLE, _SUBTITLE_LINE, _LEGEND_LINE = 38, 18, 20
+_LETTER = 6.9
 _LANE, _BAR, _LINE, _GROUP_GAP = 22, 12, 3, 30
 _AXIS_STEPS = (1, 2, 5, 10, 30, 60, 300)
 _PIXELS_A_TICK = 51
@@ -67,20 +69,31 @@ class Picture:
     Args:
         groups: the lanes of each entity, from top to bottom.
         title: the headline.
-        subtitle: the line under it.
+        subtitle: what stands under it.
+        pixels_a_second: how wide a second is, unless the picture would be too narrow for its words.
     """
 
-    def __init__(self, groups: Mapping[str, Sequence[Lane]], *, title: str, subtitle: str, legend: Legend) -> None:
+    def __init__(
+        self,
+        groups: Mapping[str, Sequence[Lane]],
+        *,
+        title: str,
+        subtitle: str,
+        legend: Legend,
+        pixels_a_second: int = 48,
+    ) -> None:
         self._groups = groups
         lanes = [lane for group in groups.values() for lane in group]
         spans = [span for lane in lanes for span in lane.spans]
         self._origin = min((span.from_ms for span in spans), default=0)
         self._last = max((span.until_ms for span in spans), default=self._origin + 1_000)
         seconds = (self._last - self._origin) / 1_000
-        width = max(_NARROWEST, _LEFT + _MARGIN + round(seconds * _PIXELS_A_SECOND))
+        width = max(_NARROWEST, _LEFT + _MARGIN + round(seconds * pixels_a_second))
         self._right = width - _MARGIN
-        self._bottom = _TOP + len(lanes) * _LANE + len(groups) * _GROUP_GAP
-        height = self._bottom + 56
+        lines = wrap(subtitle, int((width - 2 * _INSET) / _LETTER))
+        self._top = _TITLE + len(lines) * _SUBTITLE_LINE + 26
+        self._bottom = self._top + len(lanes) * _LANE + len(groups) * _GROUP_GAP
+        height = self._bottom + 2 * _LEGEND_LINE + 34
         self._svg = ElementTree.Element(
             "svg",
             {
@@ -95,11 +108,12 @@ class Picture:
         self._add("title", title)
         self._add("desc", subtitle)
         self._rect(0.5, 0.5, width - 1, height - 1, _CARD, radius=12, stroke=_EDGE)
-        self._text(32, 42, title, size=20, weight="600")
-        self._text(32, 66, subtitle, size=13, fill=_QUIET)
+        self._text(_INSET, _TITLE, title, size=18, weight="600")
+        for number, line in enumerate(lines, 1):
+            self._text(_INSET, _TITLE + number * _SUBTITLE_LINE + 4, line, size=13, fill=_QUIET)
         self._axis(seconds)
         self._lanes()
-        self._legend(legend, width, height - 24)
+        self._legend(legend, self._bottom + _LEGEND_LINE + 18)
 
     def to_svg(self) -> str:
         """Return the document."""
@@ -111,15 +125,15 @@ class Picture:
         step = next((s for s in _AXIS_STEPS if seconds / s <= most), _AXIS_STEPS[-1])
         for tick in range(0, int(seconds) + 1, step):
             x = self._x(self._origin + tick * 1_000)
-            ends = {"x1": _number(x), "x2": _number(x), "y1": f"{_TOP - 8}", "y2": f"{self._bottom - 8}"}
+            ends = {"x1": _number(x), "x2": _number(x), "y1": f"{self._top - 8}", "y2": f"{self._bottom - 8}"}
             self._add("line", attributes={**ends, "stroke": _GRID})
-            self._text(x, self._bottom + 10, f"{tick} s", size=11, fill=_QUIET, anchor="middle")
+            self._text(x, self._bottom + 10, f"{tick} s", size=12, fill=_QUIET, anchor="middle")
 
     def _lanes(self) -> None:
-        y = _TOP
+        y = self._top
         for index, (entity, lanes) in enumerate(self._groups.items()):
             hue = _HUES[index % len(_HUES)]
-            self._text(32, y + 12, entity, size=13, weight="600", fill=hue["work"])
+            self._text(_INSET, y + 12, entity, size=13, weight="600", fill=hue["work"])
             y += _GROUP_GAP - 8
             for lane in lanes:
                 self._lane(lane, y, hue)
@@ -128,7 +142,7 @@ class Picture:
 
     def _lane(self, lane: Lane, y: int, hue: Mapping[Kind, str]) -> None:
         middle = y + _LANE // 2
-        self._text(32, middle + 4, lane.name, size=12)
+        self._text(_INSET, middle + 4, lane.name, size=12)
         self._text(_LEFT - 14, middle + 4, lane.note, size=12, fill=_QUIET, anchor="end")
         for span in lane.spans:
             x, height = self._x(span.from_ms), _HEIGHTS[span.kind]
@@ -141,19 +155,28 @@ class Picture:
                 self._text(x + 4, middle + 4, span.label, size=10, fill=_CARD)
         for mark in lane.marks:
             centre = {"cx": _number(self._x(mark)), "cy": f"{middle}", "r": "3.5"}
-            self._add("circle", attributes={**centre, "fill": _CARD, "stroke": hue["work"], "stroke-width": "1.5"})
+            self._add("circle", attributes={**centre, "fill": _CARD} | _edge(hue))
 
-    def _legend(self, legend: Legend, width: int, y: int) -> None:
+    def _legend(self, legend: Legend, y: int) -> None:
         hue = _HUES[0]
-        self._add("circle", attributes={"cx": "36", "cy": f"{y - 4}", "r": "3.5", "fill": _CARD, "stroke": hue["work"]})
-        kinds: Sequence[tuple[int, Kind]] = ((148, "waiting"), (306, "holding"), (444, "work"))
-        for x, kind in kinds:
-            height = _HEIGHTS[kind]
-            self._rect(x, y - 4 - height / 2, 24, height, hue[kind], radius=1.5)
-        labels = ((46, legend.mark), (178, legend.waiting), (336, legend.holding), (474, legend.work))
-        for x, label in labels:
-            self._text(x, y, label, size=12, fill=_QUIET)
-        self._text(width - 32, y, legend.note, size=12, fill=_QUIET, anchor="end")
+        x = float(_INSET)
+        self._add("circle", attributes={"cx": _number(x + 4), "cy": f"{y - 4}", "r": "3.5", "fill": _CARD} | _edge(hue))
+        x = self._label(x + 14, y, legend.mark)
+        kinds: Sequence[tuple[Kind, str]] = (("waiting", legend.waiting), ("holding", legend.holding))
+        for kind, label in kinds:
+            x = self._kind(kind, x, y, label)
+        y += _LEGEND_LINE
+        self._text(self._kind("work", _INSET, y, legend.work), y, legend.note, size=12, fill=_QUIET)
+
+    def _kind(self, kind: Kind, x: float, y: int, label: str) -> float:
+        height = _HEIGHTS[kind]
+        self._rect(x, y - 4 - height / 2, 18, height, _HUES[0][kind], radius=1.5)
+        return self._label(x + 24, y, label)
+
+    def _label(self, x: float, y: int, label: str) -> float:
+        """Write a word of the legend; returns where the next one begins."""
+        self._text(x, y, label, size=12, fill=_QUIET)
+        return x + len(label) * _LETTER + 12
 
     def _x(self, at_ms: int) -> float:
         return _LEFT + (self._right - _LEFT) * (at_ms - self._origin) / max(1, self._last - self._origin)
@@ -182,6 +205,10 @@ class Picture:
         added = ElementTree.SubElement(self._svg, tag, attributes or {})
         added.text = None if text is None else _printable(text)
         return added
+
+
+def _edge(hue: Mapping[Kind, str]) -> dict[str, str]:
+    return {"stroke": hue["work"], "stroke-width": "1.5"}
 
 
 def short(number: int | None) -> str:
