@@ -8,7 +8,7 @@ from kit.world import Process
 from ticketlock import Claim, Grant, InvalidLockRequest, LockLost, LockName, Place, Position
 from ticketlock.locks._handing import Next, release_to, take_handed
 from ticketlock.locks._items import LockItem
-from ticketlock.locks._outcomes import Hold, Released, Releasing
+from ticketlock.locks._outcomes import BY_THE_OWNER, Hold, Released, Releasing
 from ticketlock.locks._writes import mint_ticket, put_row
 
 ALONE, IN_VAIN = ["TransactWriteItems"], ["TransactWriteItems", "UpdateItem"]
@@ -28,7 +28,7 @@ def releases(
     following: Next,
     data_left: str | None = None,
     *,
-    releasing: Releasing = Releasing(),  # noqa: B008
+    releasing: Releasing = BY_THE_OWNER,
 ) -> Released:
     return holder.table.contend(
         claim, lambda me: release_to(me, held, following, data_left=data_left, releasing=releasing)
