@@ -3,7 +3,7 @@
 import logging
 from dataclasses import replace
 
-from ticketlock.errors import TableError, TicketLockError, UnitRolledBack
+from ticketlock.errors import TableError, TicketLockError, UnitConflict, UnitRolledBack
 from ticketlock.units._commit import name_refused
 from ticketlock.units._ended import ended
 from ticketlock.units._finishing import close
@@ -39,6 +39,25 @@ class SavedRecord:
         if not reply.applied and not isinstance(error := ended(reply.item, self._head.unit), UnitRolledBack):
             raise error
         yield from self.forget()
+
+    def explain(self, error: TicketLockError, name: str | None, seen: Receipt) -> ForkingSteps[None]:
+        """Tell the reason that lies in the record or the name, and not of rivals that the commit has met as well.
+
+        Args:
+            error: what would be told.
+            name: of the unit, if it has one.
+            seen: the receipt of the name as the unit has seen it.
+
+        Raises:
+            UnitChanged, UnitRolledBack, UnitForgotten: as ``check_is_mine`` and ``check_name``.
+        """
+        if isinstance(error, UnitConflict):
+            yield from self.check_is_mine(error)
+        if name is not None and isinstance(error, UnitConflict | UnitRolledBack):
+            try:
+                yield from self.check_name(name, seen)
+            except TableError as failed:
+                _log.debug("the name of the unit %s was not asked for: %s", self._head.unit, failed)
 
     def check_is_mine(self, error: TicketLockError) -> ForkingSteps[None]:
         """Refuse to tell of rivals where it was another coordinator of the same unit.

@@ -11,13 +11,11 @@ from ticketlock._expressions._values import Value, canonical_item
 from ticketlock.errors import (
     InvalidUnitRequest,
     OutcomeUnknown,
-    TableError,
     TableRefused,
     TicketLockError,
     UnitConflict,
     UnitError,
     UnitForgotten,
-    UnitRolledBack,
 )
 from ticketlock.units._asked import Given as QueryGiven
 from ticketlock.units._asked import asked
@@ -299,23 +297,12 @@ class Verbs:
         except TicketLockError as error:
             self.life.state = "rolled back"
             yield from self._let_go()
-            yield from self._check_record(error)
+            if self._record is not None:
+                yield from self._record.explain(error, self.terms.name, self._receipt or NEVER_USED)
             raise
         self.life.state = "committed"
         if self._record is not None and not self.repeated:
             yield from self._record.forget()
-
-    def _check_record(self, error: TicketLockError) -> ForkingSteps[None]:
-        """Tell the reason that lies in a saved unit's record or name, and not of rivals that it has met as well."""
-        if self._record is None or not isinstance(error, UnitConflict | UnitRolledBack):
-            return
-        if isinstance(error, UnitConflict):
-            yield from self._record.check_is_mine(error)
-        if self.terms.name is not None:
-            try:
-                yield from self._record.check_name(self.terms.name, self._receipt or NEVER_USED)
-            except TableError as failed:
-                _log.debug("the name of the unit %s was not asked for: %s", self.terms.id, failed)
 
     def _commit(self) -> ForkingSteps[None]:
         terms, marks = self.terms, self._work.marks
