@@ -162,7 +162,7 @@ def test_with_several_permits_the_places_ahead_stay_reserved(world: World, lock:
 def test_another_number_of_permits_is_refused_and_writes_nothing(alice: Process, bob: Process, lock: LockName) -> None:
     alice.granted(alice.claim(lock, permits=1))
     before = alice.table.inspect(lock)
-    with pytest.raises(PermitsMismatch, match="1 permits, not 2"):
+    with pytest.raises(PermitsMismatch, match="1 permit, not 2"):
         bob.take(bob.claim(lock, permits=2))
     assert alice.table.inspect(lock).item == before.item
 
