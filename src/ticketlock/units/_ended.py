@@ -17,5 +17,9 @@ def ended(row: Item | None, unit: str) -> TicketLockError:
     if head.state != "rolledBack":
         committed = ", and committed it" if head.state == "committed" else ""
         return UnitChanged(f"another process has resumed the unit {unit} since{committed}: nothing of this one counts")
-    by = f" by the unit {head.by}, which is older" if head.by is not None else ""
-    return UnitRolledBack(f"the unit {unit} was rolled back{by or ', by hand or since its lease was over'}", head.by)
+    why = ", by hand or since its lease was over"
+    if head.by is not None:
+        why = f" by the unit {head.by}, which is older"
+    elif head.owner is not None:
+        why = f", since {head.owner} has ended, by hand or since its lease was over"
+    return UnitRolledBack(f"the unit {unit} was rolled back{why}", head.by)
