@@ -43,7 +43,7 @@ def new_dead_letter_queue(
 def send_failures(
     place: Construct,
     function: lambda_.Function,
-    queue: sqs.Queue,
+    queue: sqs.IQueue,
     *,
     retry_attempts: int,
     max_event_age: Duration,

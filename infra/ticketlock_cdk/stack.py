@@ -3,6 +3,7 @@
 With ``transactions`` in the context it has a TransactionTables, too.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
+from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from ticketlock_cdk.context import Context
@@ -18,6 +20,8 @@ from ticketlock_cdk.examples import example_function, example_workflow
 from ticketlock_cdk.lock.lock_functions import CLEAN_UP_CONCURRENCY
 from ticketlock_cdk.lock.ticket_lock import TicketLock
 from ticketlock_cdk.units.transaction_tables import TransactionTables
+
+_MACHINE_ARN = re.compile(r"arn:[\w-]+:states:[\w-]+:\d{12}:stateMachine:[\w-]+")
 
 
 class TicketlockStack(Stack):
@@ -45,7 +49,8 @@ class TicketlockStack(Stack):
     - ``alarm_topic``: the ARN of an SNS topic;
     - ``alarm_thresholds``: such as ``lost_leases=2,oldest_waiter=1800``;
     - ``transactions``: ``true`` or ``false``: a TransactionTables beside it, with the same settings, and with ``true``
-      ``data_tables``: names or ARNs with commas between them, and ``sweep_every``: seconds.
+      ``data_tables``: names or ARNs with commas between them, ``sweep_every``: seconds, and ``workflows``: the ARNs of
+      state machines whose executions save units, with commas between them.
 
     Settings that are not given have the construct's defaults.
 
@@ -143,14 +148,24 @@ def _transaction_tables(
 ) -> TransactionTables | None:
     own = {"data_tables": context.texts("data_tables"), "sweep_every": context.seconds("sweep_every")}
     given: dict[str, Any] = {name: value for name, value in own.items() if value}
+    workflows = context.texts("workflows")
     if context.flag("transactions", default=False):
         memory_size = context.whole_number("memory_size")
         if memory_size is not None:
             given["memory_size"] = memory_size
-        return TransactionTables(stack, "Transactions", reserve_concurrency=reserve_concurrency, **given, **common)
-    for name in given:
+        made = TransactionTables(stack, "Transactions", reserve_concurrency=reserve_concurrency, **given, **common)
+        for number, arn in enumerate(workflows):
+            made.attach(_workflow(made, number, arn))
+        return made
+    for name in [*given, *(["workflows"] if workflows else [])]:
         raise ValueError(f"{name} is given and transactions is not; allowed: {name} together with transactions=true")
     return None
+
+
+def _workflow(units: TransactionTables, number: int, arn: str) -> sfn.IStateMachine:
+    if not _MACHINE_ARN.fullmatch(arn):
+        raise ValueError(f"workflows[{number}] is {arn!r}; allowed: the ARN of a state machine, without a version")
+    return sfn.StateMachine.from_state_machine_arn(units, f"Workflow{number}", arn)
 
 
 _COUNTS = ("permits", "polls_an_execution", "beats_an_execution", "memory_size")

@@ -13,7 +13,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from aws_cdk.assertions import Template
 from kit.pages import python_blocks
-from ticketlock_cdk import TicketLock
+from ticketlock_cdk import TicketLock, TransactionTables
 
 pytestmark = pytest.mark.verify("each example is a stack")
 
@@ -48,7 +48,9 @@ class AroundIt(dict[str, Any]):
             made: Any = TicketLock(self._stack, "Lock")
         elif name == "topic":
             made = sns.Topic(self._stack, "Topic")
-        elif name in ("ship_order", "charge_workflow"):
+        elif name == "units":
+            made = TransactionTables(self._stack, "Units")
+        elif name in ("ship_order", "charge_workflow", "booking_workflow"):
             body = sfn.DefinitionBody.from_chainable(sfn.Pass(self._stack, f"{name}Pass"))
             made = sfn.StateMachine(self._stack, name, definition_body=body)
         elif name in ("accounts", "orders"):

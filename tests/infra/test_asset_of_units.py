@@ -13,7 +13,7 @@ def asset(tmp_path_factory):
 def test_it_has_its_own_handlers_alone(asset):
     of_locks = {path.name for path in source_folder("functions").glob("*.py")}
     names = {path.name for path in asset.iterdir()}
-    assert "sweeper.py" in names
+    assert {"roll_back.py", "sweeper.py"} <= names
     assert not names & of_locks
     assert {name for name in names if (asset / name).is_dir()} == {"ticketlock", "aws_lambda_powertools", "jmespath"}
 
@@ -31,6 +31,6 @@ def test_of_the_library_it_has_what_units_need_and_no_more(asset):
     assert not list(asset.glob("ticketlock/**/_async_*"))
 
 
-def test_its_handler_can_be_imported_with_the_asset_and_boto3_alone(asset):
-    code = "import sweeper, ticketlock; print(ticketlock.__file__)"
+def test_its_handlers_can_be_imported_with_the_asset_and_boto3_alone(asset):
+    code = "import roll_back, sweeper, ticketlock; print(ticketlock.__file__)"
     assert said_by(asset, code).startswith(str(asset))

@@ -13,7 +13,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 from aws_cdk.assertions import Annotations, Match
-from kit.pages import blocks, rows
+from kit.granted import as_list, on_table, page
+from kit.pages import rows
 from ticketlock_cdk import TicketlockStack, TransactionTables, UnitsAlarmThresholds
 
 STACKS = pytest.mark.verify("a stack of its own, synthesised")
@@ -30,30 +31,6 @@ ALARMS = {
 
 def role_of(stack, name):
     return iam.Role(stack, name, assumed_by=iam.ServicePrincipal("ecs-tasks.amazonaws.com"))
-
-
-def page(sid):
-    """The actions of a statement of docs/units-table.md."""
-    documents = [json.loads(block) for block in blocks("docs/units-table.md", "json")]
-    return {
-        action
-        for each in documents
-        if isinstance(each, list)
-        for statement in each
-        if statement["Sid"] == sid
-        for action in statement["Action"]
-    }
-
-
-def on_table(found, construct, table):
-    """The actions on a table that the policies of a role, or a function, have."""
-    arn = {"Fn::GetAtt": [found.id_of(table), "Arn"]}
-    statements = [one for one in found.statements(construct) if arn in as_list(one["Resource"])]
-    return {action for one in statements for action in as_list(one["Action"])}
-
-
-def as_list(value):
-    return value if isinstance(value, list) else [value]
 
 
 class Whole:
@@ -269,7 +246,7 @@ class TestWhatIsWatched:
         [dashboard] = whole.found.of_type("AWS::CloudWatch::Dashboard").values()
         shown = json.dumps(dashboard["DashboardBody"])
         metrics = [getattr(whole.units, name)() for name in dir(whole.units) if name.startswith("metric_")]
-        assert len(metrics) == 7
+        assert len(metrics) == 8
         for metric in metrics:
             assert metric.dimensions == {"service": whole.units.service_name}
             assert f'\\"{metric.metric_name}\\"' in shown

@@ -42,6 +42,7 @@ def test_the_wheel_has_the_library_the_constructs_the_handlers_and_the_definitio
         "ticketlock/py.typed",
         "ticketlock_cdk/__init__.py",
         "ticketlock_cdk/_bundled/functions/take_ticket.py",
+        "ticketlock_cdk/_bundled/functions/of_units/roll_back.py",
         "ticketlock_cdk/_bundled/functions/of_units/sweeper.py",
         "ticketlock_cdk/_bundled/functions/requirements.txt",
         "ticketlock_cdk/_bundled/statemachines/serialize.asl.json",

@@ -402,6 +402,21 @@ def test_a_save_that_was_not_sent_leaves_the_unit_open(books: Books, ann: Party,
     assert books.balance(account) == 90
 
 
+def test_a_save_after_one_that_failed_half_way_has_what_was_stated_in_between(
+    books: Books, ann: Party, ben: Party, account: Key
+) -> None:
+    unit = ann.begin()
+    unit.put(ann.accounts, {**some_account(), "raw": os.urandom(4_000)})
+    # Its row is written, and the record that names it is not.
+    loss = ann.loses(Lost.NOT_SENT, 2, 1_000, "PutItem")
+    with pytest.raises(RequestNotApplied):
+        unit.save()
+    ann.line.losses.remove(loss)
+    unit.update(ann.accounts, account, TAKE, TEN)
+    ben.units.resume(unit.save()).commit()
+    assert books.balance(account) == 90
+
+
 def test_resuming_tells_what_became_of_a_commit_that_nobody_answered(
     books: Books, ann: Party, ben: Party, account: Key
 ) -> None:

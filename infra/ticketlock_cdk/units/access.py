@@ -34,6 +34,7 @@ SWEEP_RECORDS = (
     "dynamodb:Scan",
     "dynamodb:UpdateItem",
 )
+ROLL_BACK_SAVED = ("dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem")
 FINISH_ITEMS = ("dynamodb:BatchGetItem", "dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
 
 

@@ -27,7 +27,8 @@ class UnitsAlarmThresholds:
         rolled_back_by_others: units whose processes had crashed, or were paused for a lease.
         sweeper_errors: failed passes.
         sweeper_throttles: passes that Lambda throttled.
-        dead_letters: messages in the dead-letter queue: passes that failed, or did not start.
+        dead_letters: messages in the dead-letter queue: passes that failed, or did not start, and events of ended
+            executions.
 
     Raises:
         ValueError: one of them is below 1; names it.
@@ -105,7 +106,7 @@ class UnitsAlarms(Construct):
                     period=period, statistic=cloudwatch.Stats.MAXIMUM
                 ),
                 thresholds.dead_letters,
-                "Passes of the sweeper failed, or did not start.",
+                "Passes of the sweeper, or rollbacks of ended executions' units, failed, or did not start.",
             ),
         ]
         self.by_name: Mapping[str, cloudwatch.Alarm] = {

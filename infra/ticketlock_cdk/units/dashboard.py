@@ -43,6 +43,7 @@ def units_dashboard(
                     "Swept",
                     [
                         metrics.metric_rolled_back_by_others(label="rolled back"),
+                        metrics.metric_rolled_back_with_executions(label="rolled back with executions"),
                         metrics.metric_finished_items(label="items finished"),
                         metrics.metric_closed_units(label="records closed"),
                     ],

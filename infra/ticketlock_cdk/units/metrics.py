@@ -1,4 +1,4 @@
-"""The metrics that the sweeper emits in each of its passes, as CDK metrics.
+"""The metrics that the sweeper emits in each of its passes, and one of ended executions, as CDK metrics.
 
 A pass that ran out of time counts what it has read; the next one continues there.
 """
@@ -39,6 +39,10 @@ class UnitsMetrics(Metrics):
     def metric_closed_units(self, **options: Any) -> cloudwatch.Metric:
         """Records of units that may be deleted."""
         return self.metric("ClosedUnits", **options)
+
+    def metric_rolled_back_with_executions(self, **options: Any) -> cloudwatch.Metric:
+        """Saved units that were rolled back since the execution of a workflow had ended without them."""
+        return self.metric("RolledBackWithExecutions", **options)
 
     def metric_stopped_sweeps(self, **options: Any) -> cloudwatch.Metric:
         """Passes that ran out of time; the next pass continued them."""

@@ -12,6 +12,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
+from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from ticketlock.units._marks import Marks
@@ -19,8 +20,9 @@ from ticketlock.units._rows import KEY
 from ticketlock_cdk.encryption import let_logs_use
 from ticketlock_cdk.functions import MEMORY_MB, Hosting
 from ticketlock_cdk.lock.environment import Environment, environment_of
-from ticketlock_cdk.lock.grants import Grantee
+from ticketlock_cdk.lock.grants import Grantee, beside
 from ticketlock_cdk.lock.settings import check_flag
+from ticketlock_cdk.lock.targets import is_express
 from ticketlock_cdk.monitoring import alarm_actions_of, service_name_of
 from ticketlock_cdk.network import Network
 from ticketlock_cdk.tables import check_table, given_table, has_replicas, new_table
@@ -28,6 +30,7 @@ from ticketlock_cdk.units import access
 from ticketlock_cdk.units.alarms import UnitsAlarms, UnitsAlarmThresholds
 from ticketlock_cdk.units.dashboard import units_dashboard
 from ticketlock_cdk.units.metrics import UnitsMetrics
+from ticketlock_cdk.units.roll_back import RollBack
 from ticketlock_cdk.units.sweeper import Sweeper, check_sweep_every
 
 DEFAULT_PREFIX = "_tlu"
@@ -37,7 +40,7 @@ _ARM = lambda_.Architecture.ARM_64
 
 
 class TransactionTables(UnitsMetrics, Construct):
-    """The units table, and a function that sweeps it on a schedule.
+    """The units table, a function that sweeps it on a schedule, and what ends the units of your workflows.
 
     Args:
         data_tables: your tables, whose items units write: as constructs, by name or by ARN. The sweeper may finish
@@ -56,7 +59,8 @@ class TransactionTables(UnitsMetrics, Construct):
         memory_size: the sweeper's memory, in MB: 256 to 10,240.
         architecture: that of its processor.
         reserve_concurrency: whether to reserve one concurrent invocation for the sweeper, so that no two passes run at
-            once; False if the quota leaves nothing to reserve: two passes do no harm.
+            once, and five for the function that ``attach`` adds; False if the quota leaves nothing to reserve: two
+            passes do no harm.
         dashboard: make a CloudWatch dashboard.
         alarms: make CloudWatch alarms.
         alarm_thresholds: when the alarms fire.
@@ -69,7 +73,8 @@ class TransactionTables(UnitsMetrics, Construct):
     Attributes:
         table: the units table; ``Units`` takes its name.
         sweeper: the function.
-        dead_letter_queue: the events of passes that failed, or did not start.
+        roll_back: the function that ends the units of ended executions; None until ``attach`` adds it.
+        dead_letter_queue: the events of passes that failed, or did not start; and of ended executions, in the same way.
         service_name: the dimension ``service`` of its metrics, and its name in the logs.
         alarms: its alarms by what they watch, such as ``OldestOpenUnit``; empty unless ``alarms`` is True.
         dashboard: its dashboard; None unless ``dashboard`` is True.
@@ -109,8 +114,9 @@ class TransactionTables(UnitsMetrics, Construct):
         check_sweep_every(sweep_every)
         Marks(prefix)  # refuses what can be none
         self._environment = Environment(Stack.of(self))
+        self._reserve_concurrency = reserve_concurrency
         actions = alarm_actions_of(alarms=alarms, alarm_actions=alarm_actions, alarm_topic=alarm_topic)
-        hosting = Hosting(
+        hosting = self._hosting = Hosting(
             memory_mb=memory_size,
             architecture=architecture,
             network=Network.of(
@@ -135,7 +141,10 @@ class TransactionTables(UnitsMetrics, Construct):
         )
         self.table: dynamodb.ITable = table
         self.sweeper: lambda_.Function = sweeper.function
+        self.roll_back: lambda_.Function | None = None
         self.dead_letter_queue: sqs.IQueue = sweeper.dead_letter_queue
+        self._roll_back: RollBack | None = None
+        self._attached: list[sfn.IStateMachine] = []
         self._swept: dict[str, dynamodb.ITable] = {}
         for number, given in enumerate(data_tables):
             self._sweeps(given_table(self, f"Data{number}", given, f"data_tables[{number}]"), f"data_tables[{number}]")
@@ -162,6 +171,41 @@ class TransactionTables(UnitsMetrics, Construct):
                 dead_letter_queue=sweeper.dead_letter_queue,
                 alarms=list(self.alarms.values()),
             )
+
+    def attach(self, machine: sfn.IStateMachine) -> None:
+        """Roll back the units that an execution of your machine has saved, when it fails, times out or is stopped.
+
+        Those that were saved with ``owner=unit_owner(...)``. Attaching it again changes nothing.
+
+        Args:
+            machine: a Standard one, also of another stack, or imported.
+
+        Raises:
+            ValueError: it is an Express one, of which nobody is told that it has ended, or in another Region or
+                account; or there is no room for one more.
+        """
+        if is_express(machine):
+            raise ValueError(
+                f"machine is {machine.node.path}, an Express state machine; allowed: a Standard one, since no event "
+                "tells that an Express execution has ended"
+            )
+        self._environment.check("machine", machine.node.path, environment_of(machine))
+        if machine in self._attached:
+            return
+        if self._roll_back is None:
+            self._roll_back = RollBack(
+                self,
+                "RollBack",
+                table=self.table,
+                dead_letter_queue=self.dead_letter_queue,
+                hosting=self._hosting,
+                service_name=self.service_name,
+                reserve_concurrency=self._reserve_concurrency,
+            )
+            self.roll_back = self._roll_back.function
+        # In the machine's stack: this one need not wait for it, whose functions may need this one's table.
+        self._roll_back.watch(beside(self, Stack.of(machine)), machine)
+        self._attached.append(machine)
 
     def grant_units(self, grantee: iam.IGrantable, *tables: dynamodb.ITable) -> iam.Grant:
         """Let a principal run units over your tables, and the sweeper finish their items.

@@ -10,7 +10,7 @@ from ticketlock.units._before_and_after import item_after, item_before
 from ticketlock.units._low_level import LowLevelVerbs, Reply
 from ticketlock.units._queries import items_found
 from ticketlock.units._reading import Isolation
-from ticketlock.units._settings import keep_ms
+from ticketlock.units._settings import keeping
 from ticketlock.units._tables import UnitTable
 from ticketlock.units._values import PYTHON
 from ticketlock.units._verbs import Verbs
@@ -147,10 +147,10 @@ class Unit:
         """Forget everything; nothing was written. A second time does nothing."""
         await self._end(self._verbs.rollback(), "to roll back")
 
-    async def save(self, *, keep_for: Seconds = 86_400) -> str:
+    async def save(self, *, keep_for: Seconds = 86_400, owner: str | None = None) -> str:
         """Hand the unit on, for ``Units.resume``; this object is over. Returns its id."""
         with self._verbs.life.telling():
-            saved: str = await self._follow(self._verbs.save(keep_ms(keep_for)))
+            saved: str = await self._follow(self._verbs.save(keeping(keep_for, owner)))
         return saved
 
     async def __aenter__(self) -> Self:

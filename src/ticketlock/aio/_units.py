@@ -312,6 +312,10 @@ class Units:
                 forward=forward,
             )
 
+    async def end_owner(self, owner: str) -> list[str]:
+        """Roll back what was saved under an owner; see ``ticketlock.units.Units.end_owner``."""
+        return await self._performer.follow(self._settings.end_owner(owner))
+
     async def outcome(self, *, name: str | None = None, unit: str | None = None) -> Outcome:
         """What has become of a name, or of a unit by its id."""
         return await self._performer.follow(self._settings.outcome(name, unit))

@@ -32,6 +32,7 @@ def unit_json(unit: OpenUnit) -> dict[str, Any]:
         "itemCount": unit.items,
         "rolledBackBy": unit.rolled_back_by,
         "isSaved": unit.is_saved,
+        "owner": unit.owner,
     }
 
 
@@ -108,7 +109,8 @@ def units_table(units: Sequence[OpenUnit]) -> Table:
 def shown_table(shown: Shown, *, values: bool) -> RenderableType:
     """A unit with its items, for people."""
     title = Text(shown.unit.unit, style="bold")
-    facts = Text(f"{state_told(shown.unit)}; begun {span(_ms(shown.unit.age_s))} ago")
+    owner = "" if shown.unit.owner is None else f"; of {plain(shown.unit.owner)}"
+    facts = Text(f"{state_told(shown.unit)}; begun {span(_ms(shown.unit.age_s))} ago{owner}")
     if shown.items is None:
         return Group(title, facts, Text("The rows with what it writes are missing."))
     made = table_of(("table", "item", "writes", "mark"), (), ("sets", "removes") if values else ())

@@ -21,7 +21,7 @@ from ticketlock.units._repairing import FoundMark, Record
 from ticketlock.units._sweeping import Swept
 from ticketlock.units._tables import UnitTable
 from ticketlock.units._unit import Unit
-from ticketlock.units._unit_name import unit_name
+from ticketlock.units._unit_name import unit_name, unit_owner
 from ticketlock.units._units import Units
 
 __all__ = [
@@ -43,4 +43,5 @@ __all__ = [
     "Visible",
     "create_units_table",
     "unit_name",
+    "unit_owner",
 ]

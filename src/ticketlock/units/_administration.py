@@ -64,6 +64,7 @@ class OpenUnit:
         items: how many items it writes or has marked; None where the rows that say so are not there.
         rolled_back_by: the id of the unit that has rolled it back, if one has.
         is_saved: whether it was saved, for whoever resumes it: it has marked nothing.
+        owner: of a saved one, under which owner it was saved last; None for none.
     """
 
     unit: str
@@ -75,6 +76,7 @@ class OpenUnit:
     items: int | None
     rolled_back_by: str | None
     is_saved: bool
+    owner: str | None
 
     @classmethod
     def of(cls, head: Head, now: Moment, items: int | None) -> "OpenUnit":
@@ -90,6 +92,7 @@ class OpenUnit:
             items=items,
             rolled_back_by=head.by,
             is_saved=head.is_saved,
+            owner=head.owner,
         )
 
 

@@ -17,7 +17,10 @@ def ended(row: Item | None, unit: str) -> TicketLockError:
     if head.state != "rolledBack":
         committed = ", and committed it" if head.state == "committed" else ""
         return UnitChanged(f"another process has resumed the unit {unit} since{committed}: nothing of this one counts")
-    by = f" by the unit {head.by}, which is older" if head.by is not None else ", by hand or since its lease was over"
-    if head.is_saved:
-        by = ", by hand, or since its time was over, or its name used or given up"
-    return UnitRolledBack(f"the unit {unit} was rolled back{by}", head.by)
+    why = ", by hand or since its lease was over"
+    if head.by is not None:
+        why = f" by the unit {head.by}, which is older"
+    elif head.is_saved:
+        owner = "" if head.owner is None else f", or {head.owner} has ended"
+        why = f", by hand, or since its time was over, or its name used or given up{owner}"
+    return UnitRolledBack(f"the unit {unit} was rolled back{why}", head.by)

@@ -15,7 +15,7 @@ from ticketlock.wire._requests import Attributes, Scan, Write
 
 LEASE_MS = 60_000
 CLOSED_IS_KEPT_S = 24 * 3_600
-_PIECES_OUTLIVE_THE_LEASE_BY_S = 24 * 3_600
+_ROWS_OUTLIVE_THE_LEASE_BY_S = 24 * 3_600
 
 State = Literal["pending", "committed", "rolledBack"]
 
@@ -46,6 +46,7 @@ class Head:
         inline: what it writes, where it fits.
         coordinator: of a saved one, the id under which its last coordinator writes.
         keys: of one that marks what it reads, how many rows of keys there are; 0 for another one.
+        owner: of a saved one, under which owner it was saved last; None for none.
     """
 
     unit: str
@@ -61,6 +62,7 @@ class Head:
     inline: bytes = b""
     coordinator: str | None = None
     keys: int = 0
+    owner: str | None = None
 
     @property
     def has_rows(self) -> bool:
@@ -101,6 +103,7 @@ class Head:
                     bytes(row["writes"]["B"]) if "writes" in row else b"",
                     row["coordinator"]["S"] if "coordinator" in row else None,
                     integer(row["keys"]) if "keys" in row else 0,
+                    row["owner"]["S"] if "owner" in row else None,
                 )
         except (KeyError, ValueError):
             pass
@@ -120,6 +123,11 @@ def piece_key(head: Head, at: int) -> Item:
 def keys_key(head: Head, at: int) -> Item:
     """The key of a row of the keys that it marks."""
     return row_key(head.unit, f"k#{at:05}")
+
+
+def rows_expire_at(head: Head) -> Mapping[str, str]:
+    """When the rows beside the head of a saved unit may go: not while anybody may resume it."""
+    return number(head.lease_until_ms // 1_000 + _ROWS_OUTLIVE_THE_LEASE_BY_S)
 
 
 def with_writes(head: Head, entries: Sequence[Entry]) -> tuple[Head, list[bytes]]:
@@ -271,8 +279,16 @@ class Heads:
         values = {":rev": number(head.rev), ":now": number(now_ms)}
         return self._write("Update", head.unit, _mine(), update=update, values=values)
 
-    def roll_back(self, unit: str, now_ms: int, *, by: str | None = None, lease_seen_ms: int | None = None) -> Write:
-        """The other deciding write; with a lease, only if that was not renewed."""
+    def roll_back(
+        self,
+        unit: str,
+        now_ms: int,
+        *,
+        by: str | None = None,
+        lease_seen_ms: int | None = None,
+        owner: str | None = None,
+    ) -> Write:
+        """The other deciding write; with a lease, only if that was not renewed; with an owner, only if it has that."""
         conditions, values = [only_if.HEAD_IS_PENDING], {":now": number(now_ms)}
         update = "SET #state = :rolled_back, finalMs = :now"
         if by is not None:
@@ -281,6 +297,9 @@ class Heads:
         if lease_seen_ms is not None:
             conditions.append(only_if.LEASE_AS_I_SAW)
             values[":seen_lease"] = number(lease_seen_ms)
+        if owner is not None:
+            conditions.append(only_if.OWNER_AS_ASKED)
+            values[":owner"] = {"S": owner}
         return self._write("Update", unit, every(*conditions), update=update, values=values)
 
     def close(self, head: Head, now_ms: int) -> Write:
@@ -302,12 +321,18 @@ class Heads:
             return self._write("Put", head.unit, only_if.NO_SUCH_ROW, item=_row(head))
         return self._write("Put", head.unit, _mine(), item=_row(head), values={":rev": number(seen.rev)})
 
-    def put_saved_piece(self, head: Head, at: int, piece: bytes) -> Write:
-        """Write down what it has read and stated, before its head says so: it goes by time to live."""
+    def put_saved_piece(self, head: Head, at: int, piece: bytes, tries: int) -> Write:
+        """Write down what it has read and stated, before its head says so: it goes by time to live.
+
+        Args:
+            tries: how many times its coordinator has tried to save it: a try that failed may have left other rows.
+        """
         key = piece_key(head, at)
-        until_s = head.lease_until_ms // 1_000 + _PIECES_OUTLIVE_THE_LEASE_BY_S
-        item: Item = {**key, "data": {"B": piece}, TIME_TO_LIVE: number(until_s)}
-        return Write("Put", key, only_if.NO_SUCH_ROW, item=item, names=_NAMES, table=self.table)
+        item: Item = {**key, "data": {"B": piece}, "try": number(tries), TIME_TO_LIVE: rows_expire_at(head)}
+        names, values = {**_NAMES, "#try": "try"}, {":try": number(tries)}
+        return Write(
+            "Put", key, only_if.NOT_WRITTEN_SINCE_THIS_TRY, item=item, names=names, values=values, table=self.table
+        )
 
     def claim(self, head: Head, coordinator: str) -> Write:
         """A coordinator goes on with it, and nobody who did before."""
@@ -326,7 +351,7 @@ class Heads:
 
     def _write(self, operation: Any, unit: str, condition: str, **more: Any) -> Write:
         values = {**_STATES, **more.pop("values", {})}
-        names = {**_NAMES, "#by": "by", "#ttl": TIME_TO_LIVE, "#keys": "keys"}
+        names = {**_NAMES, "#by": "by", "#ttl": TIME_TO_LIVE, "#keys": "keys", "#owner": "owner"}
         return Write(operation, head_key(unit), condition, names=names, values=values, table=self.table, **more)
 
 
@@ -347,6 +372,8 @@ def _row(head: Head) -> Item:
         item["keys"] = number(head.keys)
     if head.coordinator is not None:
         item["coordinator"] = {"S": head.coordinator}
+    if head.owner is not None:
+        item["owner"] = {"S": head.owner}
     return item
 
 

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError
+from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError, UnitRolledBack
 from ticketlock.units._commit import Fate
 from ticketlock.units._ended import ended
 from ticketlock.units._heads import Head, Heads, with_pieces
+from ticketlock.units._owners import saved_under
 from ticketlock.units._packing import in_pieces, item_read, item_told
 from ticketlock.units._reading import Isolation, image_of
 from ticketlock.units._rows import Receipt
@@ -18,7 +19,7 @@ from ticketlock.units._tables import UnitTable
 from ticketlock.units._terms import Terms, check_of
 from ticketlock.units._work import Place, Work
 from ticketlock.wire._answers import Reply
-from ticketlock.wire._requests import ForkingSteps, Pause, Together
+from ticketlock.wire._requests import ForkingSteps, Pause, Together, TransactWrite
 
 _OF_ITEMS = ("Key", "ExpressionAttributeValues")
 
@@ -34,35 +35,59 @@ class SavedLock:
         return {"ConditionCheck": dict(self.check)}
 
 
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """How a unit is saved.
+
+    Attributes:
+        ms: for how long; afterwards anybody may roll it back.
+        owner: whose end is its end; None for nobody's.
+        tries: how many times its coordinator has tried it, this one included.
+    """
+
+    ms: int
+    owner: str | None = None
+    tries: int = 1
+
+
 def save(
-    terms: Terms, work: Work, receipt: Receipt | None, heads: Heads, keep_ms: int, fate: Fate
+    terms: Terms, work: Work, receipt: Receipt | None, heads: Heads, keeping: Keeping, fate: Fate
 ) -> ForkingSteps[Head]:
     """Write down what a unit has read and stated, in place of what it was resumed with.
 
     Args:
         receipt: of its name, as it was seen; None where it has none.
-        keep_ms: for how long; afterwards anybody may roll it back.
+        keeping: for how long, and under which owner.
         fate: unknown, from the moment at which a request may have handed the unit on.
 
     Raises:
         UnitChanged: another coordinator has resumed it since.
-        UnitRolledBack, UnitForgotten: it was ended meanwhile.
+        UnitRolledBack, UnitForgotten: it was ended meanwhile, or its owner has ended.
         OutcomeUnknown: it may or may not be saved.
         TableError: another one; it is not saved.
     """
     reply: Reply = yield Pause(0)
-    before, until_ms = terms.saved, reply.now.latest_ms + keep_ms
-    rev = 1 if before is None else before.rev + 1
+    now, before = reply.now, terms.saved
     told = _unit_told(terms, work, receipt)
-    made = Head(terms.id, "pending", terms.born_ms, until_ms, rev=rev, attempt=terms.unit, coordinator=terms.unit)
+    made = Head(
+        terms.id,
+        "pending",
+        terms.born_ms,
+        lease_until_ms=now.latest_ms + keeping.ms,
+        rev=1 if before is None else before.rev + 1,
+        attempt=terms.unit,
+        coordinator=terms.unit,
+        owner=keeping.owner,
+    )
     head, pieces = with_pieces(made, in_pieces(told))
-    rows = tuple(heads.put_saved_piece(head, at, piece) for at, piece in enumerate(pieces))
+    rows = tuple(heads.put_saved_piece(head, at, piece, keeping.tries) for at, piece in enumerate(pieces))
     for written in (yield Together(rows)) if rows else ():
         if isinstance(written, TableError):
             raise _not_saved(written) from written
     fate.became = "unknown"
     try:
-        reply = yield heads.save(head, before)
+        put = heads.save(head, before)
+        reply = yield put if head.owner is None else TransactWrite((put, *saved_under(heads.table, head)))
     except OutcomeUnknown:
         raise
     except TableError:
@@ -70,6 +95,10 @@ def save(
         raise
     if not reply.applied and not _is_saved_by(reply, terms.unit):
         fate.became = "rolled back"
+        if any(reply.refused[1:]):
+            if before is not None:
+                yield heads.end_saved(before, "rolledBack", now.latest_ms)
+            raise UnitRolledBack(f"the unit {terms.id} was not saved, and is rolled back: {head.owner} has ended")
         raise ended(reply.item, terms.id)
     return head
 

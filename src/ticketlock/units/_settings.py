@@ -11,8 +11,10 @@ from ticketlock.units._heads import Heads
 from ticketlock.units._ids import new_id
 from ticketlock.units._marks import Marks
 from ticketlock.units._outcomes import NAME_BYTES, Outcome, outcome_of_name, outcome_of_unit
+from ticketlock.units._owners import end_owner
 from ticketlock.units._reading import READ_LOCK, SERIALIZABLE, Isolation
 from ticketlock.units._resuming import Resumed, resume
+from ticketlock.units._saving import Keeping
 from ticketlock.units._sweeping import MOST_PARTS, Swept, sweep
 from ticketlock.units._tables import Tables
 from ticketlock.units._terms import Terms
@@ -105,6 +107,14 @@ class Settings:
             _log.warning("the unit %s has ended, and not all of its marks are off yet: %s", unit, settled.failed)
         return settled.outcome
 
+    def end_owner(self, owner: Any) -> ForkingSteps[list[str]]:
+        """Roll back what was saved under an owner, and refuse what comes later.
+
+        Raises:
+            InvalidUnitRequest: it can be none.
+        """
+        return end_owner(Heads(self.units_table), text("owner", owner, NAME_BYTES, InvalidUnitRequest))
+
     def outcome(self, name: Any, unit: Any) -> ForkingSteps[Outcome]:
         """What has become of a name, or of a unit.
 
@@ -118,13 +128,14 @@ class Settings:
         return outcome_of_unit(self.units_table, unit)
 
 
-def keep_ms(given: Any) -> int:
-    """For how long a saved unit is kept.
+def keeping(keep_for: Any, owner: Any) -> Keeping:
+    """How a unit is to be saved.
 
     Raises:
-        InvalidUnitRequest: no such time.
+        InvalidUnitRequest: names the field.
     """
-    return duration_ms("keep_for", given, _SHORTEST_KEEP_MS, _LONGEST_KEEP_MS, InvalidUnitRequest)
+    keep_ms = duration_ms("keep_for", keep_for, _SHORTEST_KEEP_MS, _LONGEST_KEEP_MS, InvalidUnitRequest)
+    return Keeping(keep_ms, None if owner is None else text("owner", owner, NAME_BYTES, InvalidUnitRequest))
 
 
 def _timeout_ms(given: Any) -> int:

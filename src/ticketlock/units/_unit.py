@@ -10,7 +10,7 @@ from ticketlock.units._client import UnitClient
 from ticketlock.units._low_level import LowLevelVerbs
 from ticketlock.units._queries import items_found
 from ticketlock.units._reading import Isolation
-from ticketlock.units._settings import keep_ms
+from ticketlock.units._settings import keeping
 from ticketlock.units._tables import UnitTable
 from ticketlock.units._values import PYTHON
 from ticketlock.units._verbs import Verbs
@@ -254,13 +254,15 @@ class Unit:
         """
         self._follow(self._verbs.rollback())
 
-    def save(self, *, keep_for: Seconds = 86_400) -> str:
+    def save(self, *, keep_for: Seconds = 86_400, owner: str | None = None) -> str:
         """Hand the unit on: write down what it has read and stated, for ``Units.resume``; this object is over.
 
         Nothing is marked or written in your items. What was updated blindly is read and evaluated now.
 
         Args:
             keep_for: for how many seconds: 1 s to 366 days. Afterwards it is rolled back.
+            owner: text: whose end is its end: an execution of a workflow, by ``unit_owner``. ``Units.end_owner`` rolls
+                it back, unless a later save says another owner, or none.
 
         Returns:
             Its id, for whoever goes on with it.
@@ -269,12 +271,12 @@ class Unit:
             InvalidUnitRequest: no such time.
             ConditionFailed, ItemTooLarge: of a blind update; the unit goes on.
             UnitChanged: another process has resumed it since; nothing of this one was saved.
-            UnitRolledBack, UnitForgotten: it has ended meanwhile.
+            UnitRolledBack, UnitForgotten: it has ended meanwhile, or its owner has.
             OutcomeUnknown: it may or may not be saved as it is now; ``resume`` finds out.
             TableError: it was not saved, and goes on.
         """
         with self._verbs.life.telling():
-            saved: str = self._follow(self._verbs.save(keep_ms(keep_for)))
+            saved: str = self._follow(self._verbs.save(keeping(keep_for, owner)))
         return saved
 
     def __enter__(self) -> Self:

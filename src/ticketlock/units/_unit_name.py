@@ -1,13 +1,15 @@
-"""The name of a unit that a state of a workflow commits: the same at each retry, and of no other state."""
+"""What a state of a workflow calls its units: a name that is the same at each retry, and an owner that ends with it."""
 
 import json
 
-from ticketlock._checks import text
+from ticketlock._checks import text, whole_number
 from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units._outcomes import NAME_BYTES
 
 # https://docs.aws.amazon.com/step-functions/latest/dg/input-output-contextobject.html
 _EXECUTION = "the ARN of an execution, which the context object has as $$.Execution.Id"
+# Far above https://docs.aws.amazon.com/step-functions/latest/dg/redrive-executions.html
+_MOST_REDRIVES = 10**9
 _STATE = "the name of a state, which the context object has as $$.State.Name"
 
 
@@ -28,14 +30,45 @@ def unit_name(execution: str, state: str, *item: str | int) -> str:
     Raises:
         InvalidUnitRequest: an argument is something else, or all together are longer than a name may be.
     """
-    text("execution", execution, NAME_BYTES, InvalidUnitRequest)
-    if not execution.startswith("arn:"):
-        raise InvalidUnitRequest("execution", execution, _EXECUTION)
+    _check_execution(execution)
     if not isinstance(state, str) or not state:
         raise InvalidUnitRequest("state", state, _STATE)
     for number, each in enumerate(item):
         if isinstance(each, bool) or not isinstance(each, str | int):
             raise InvalidUnitRequest(f"item[{number}]", each, "text or a whole number")
-    # A list, so that no two lists of parts make one name.
-    name = json.dumps([execution, state, *map(str, item)], ensure_ascii=False, separators=(",", ":"))
-    return text("name", name, NAME_BYTES, InvalidUnitRequest)
+    return _joined("name", execution, state, *map(str, item))
+
+
+def unit_owner(execution: str, redrives: int) -> str:
+    """The owner of the units that an execution saves, until it ends.
+
+        unit.save(owner=unit_owner(event["execution"], event["redrives"]))
+
+    An execution that is redriven begins another life under the same ARN: the units of the life before are rolled back,
+    and those of the new one have another owner.
+
+    Args:
+        execution: its ARN: ``$$.Execution.Id``.
+        redrives: how many times it was redriven: ``$$.Execution.RedriveCount``.
+
+    Returns:
+        Text for ``Unit.save(owner=...)`` and ``Units.end_owner``.
+
+    Raises:
+        InvalidUnitRequest: an argument is something else, or both together are longer than an owner may be.
+    """
+    _check_execution(execution)
+    whole_number("redrives", redrives, 0, _MOST_REDRIVES, InvalidUnitRequest)
+    return _joined("owner", execution, redrives)
+
+
+def _check_execution(execution: str) -> None:
+    text("execution", execution, NAME_BYTES, InvalidUnitRequest)
+    if not execution.startswith("arn:"):
+        raise InvalidUnitRequest("execution", execution, _EXECUTION)
+
+
+def _joined(field: str, *parts: str | int) -> str:
+    # A list, so that no two lists of parts make one text.
+    joined = json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
+    return text(field, joined, NAME_BYTES, InvalidUnitRequest)

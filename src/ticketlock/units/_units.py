@@ -161,6 +161,24 @@ class Units:
         """
         return self._performer.follow(self._settings.roll_back(unit))
 
+    def end_owner(self, owner: str) -> list[str]:
+        """Roll back every unit that was saved under an owner and is pending; a later save under it is refused.
+
+        May be repeated, and called beside running units: what was committed stays so. It reads the rows of that owner
+        alone, whatever the table holds. Saves are refused for 30 days.
+
+        Args:
+            owner: as in ``Unit.save``.
+
+        Returns:
+            The ids of the units that it has rolled back.
+
+        Raises:
+            InvalidUnitRequest: it can be no owner.
+            TableError: the table could not be used; call it again.
+        """
+        return self._performer.follow(self._settings.end_owner(owner))
+
     @overload
     def transactional(
         self,

@@ -3,6 +3,7 @@
 import logging
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ticketlock._checks import boolean
@@ -46,7 +47,7 @@ from ticketlock.units._reading import (
 from ticketlock.units._record import SavedRecord
 from ticketlock.units._resuming import Resumed
 from ticketlock.units._rows import NEVER_USED, Receipt, read_receipt
-from ticketlock.units._saving import save
+from ticketlock.units._saving import Keeping, save
 from ticketlock.units._statements import Given, Kind, Statement, field_of_target, statement
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._terms import Terms, check_of
@@ -86,6 +87,7 @@ class Verbs:
         self._receipt: Receipt | None = None
         self._record = None if terms.saved is None else SavedRecord(terms.saved, self._heads)
         self._fate = Fate()
+        self._saves = 0
         self._marked: MarkedCommit | None = None
         self._locking: Locking | None = None
         self.kept: Kept | None = None
@@ -416,23 +418,25 @@ class Verbs:
         if self._record is not None and not self.repeated:
             yield from self._record.roll_back()
 
-    def save(self, keep_ms: int) -> ForkingSteps[str]:
+    def save(self, keeping: Keeping) -> ForkingSteps[str]:
         """Write down what it has read and stated, for whoever goes on with it: this one is over."""
         with self.life.alone():
             if self._locking is not None:
                 raise InvalidUnitRequest("isolation", READ_LOCK, "another level for a unit that is saved")
             yield from self.begin()
             if self._record is None or not self.repeated:
-                yield from self._save(keep_ms)
+                yield from self._save(keeping)
             self.life.state = "saved"
             if self._record is not None and not self.repeated:
                 yield from self._record.forget_rows()
             return self.terms.id
 
-    def _save(self, keep_ms: int) -> ForkingSteps[None]:
+    def _save(self, keeping: Keeping) -> ForkingSteps[None]:
         yield from self._read_blind(list(self._work.places.values()))
+        self._saves += 1
+        keeping = replace(keeping, tries=self._saves)
         try:
-            yield from save(self.terms, self._work, self._receipt, self._heads, keep_ms, self._fate)
+            yield from save(self.terms, self._work, self._receipt, self._heads, keeping, self._fate)
         except (OutcomeUnknown, UnitError):
             # After another error it is as it was, and may go on.
             self.life.state = self._fate.became

@@ -6,13 +6,14 @@ from botocore.exceptions import BotoCoreError, ClientError
 from property.units.calls import Beside
 from property.units.machines import Machine
 from property.units.sweeps import sweeper, sweeper_in_parts
-from property.units.tables import LOCKS, MARKS, UNITS, elements, key_of
+from property.units.tables import LOCKS, MARKS, OWNERS, UNITS, elements, key_of
 from property.units.tries import NAMES, in_time, unit_id, value_of, verbs_of
 from property.units.witness import COMMITTED as TOLD_COMMITTED
 from property.units.witness import Key, Record
 from property.units.world import Script, UnitsWorld
 
 from ticketlock.errors import TableError
+from ticketlock.units import _owners
 from ticketlock.units._administration import roll_back
 from ticketlock.units._heads import Heads
 from ticketlock.units._outcomes import outcome_of_name, outcome_of_unit
@@ -89,11 +90,14 @@ def asker(rounds: int, names: Sequence[str]) -> Script:
 
 
 def ender(rounds: int, _: Sequence[str] = ()) -> Script:
-    """Rolls saved units back, by their ids."""
+    """Rolls saved units back, by their ids or by their owners."""
 
     def script(world: UnitsWorld, machine: Machine) -> Actions[None]:
         for _ in range(rounds):
             yield Sleep([10, 100, 1_000, 30_000][world.chance.pick(4)])
+            if world.chance.pick(2):
+                yield from _ends_an_owner(world, machine)
+                continue
             asked_at, units = world.witness.step, sorted({str(each.saved_as) for each in world.saved.values()})
             if not units:
                 continue
@@ -105,6 +109,16 @@ def ender(rounds: int, _: Sequence[str] = ()) -> Script:
             world.witness.sees_outcome(settled.outcome.name, asked_at, unit=unit)
 
     return script
+
+
+def _ends_an_owner(world: UnitsWorld, machine: Machine) -> Actions[None]:
+    owner = OWNERS[world.chance.pick(len(OWNERS))]
+    try:
+        rolled_back = yield from machine.driver.follow(_owners.end_owner(Heads(UNITS), owner))
+    except TableError:
+        return
+    world.witness.saves.ended.add(owner)
+    world.witness.tells(f"{machine.name} has ended {owner}, and rolled back {rolled_back}")
 
 
 def plain_writer(rounds: int, _: Sequence[str] = ()) -> Script:

@@ -18,7 +18,7 @@ from ticketlock.errors import (
     UnitForgotten,
     UnitRolledBack,
 )
-from ticketlock.units import _commit, _finishing, _marked, _native, _reading, _saving, _sweeping
+from ticketlock.units import _commit, _finishing, _marked, _native, _owners, _reading, _saving, _sweeping
 from ticketlock.units._guards import Guards
 from ticketlock.units._heads import Head, Heads, head_key
 from ticketlock.units._locking import Locking
@@ -348,6 +348,23 @@ def work_without_checks(told: Any, work: Any, tables: Any) -> None:
 
 
 _WORK_OF = _saving.work_of
+
+
+def saved_under_an_ended_one(table: str, head: Head) -> tuple[Write, Write]:
+    put, asks = _SAVED_UNDER(table, head)
+    return put, replace(asks, condition=ALWAYS)
+
+
+def end_owner_too_late(heads: Heads, owner: str) -> ForkingSteps[list[str]]:
+    """Its units are read before anything refuses those that come."""
+    page = yield _owners._saved(heads.table, owner, None)
+    now = (yield Pause(0)).now
+    yield _owners._end(heads.table, owner, now)
+    units = [row["row"]["S"] for row in page.items if row["row"]["S"] != "ended"]
+    return (yield from _owners._roll_back(units, heads, owner, now))
+
+
+_SAVED_UNDER = _owners.saved_under
 
 # What comes late, or again.
 

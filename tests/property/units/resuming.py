@@ -27,7 +27,7 @@ def one_that_resumes(world: UnitsWorld, machine: Machine, plan: Plan) -> Actions
     witness, wall_ms = world.witness, machine.read().wall_ms
     record = Record(own, 0, witness.step, world.time.now_ms, machine=machine.name, born_ms=wall_ms, saved_as=unit)
     witness.begins(record)
-    witness.tells(f"{machine.name} resumes {unit} as {own}: {plan.statements} {plan.keeps_ms}")
+    witness.tells(f"{machine.name} resumes {unit} as {own}: {plan.statements} {plan.keeping}")
     steps = resume(unit, Terms(own, wall_ms, 10_000), UNITS, MARKS, world.tables)
     try:
         resumed = yield from machine.driver.follow(steps)

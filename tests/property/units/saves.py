@@ -13,14 +13,21 @@ class Saves:
     Attributes:
         coordinators: who has saved it last, by the id under which they write, and who has claimed it since.
         committed: under which id each was committed.
+        ended: the owners of whose end somebody was told.
     """
 
     coordinators: dict[str, tuple[str, str]] = field(default_factory=dict)
     committed: dict[str, str] = field(default_factory=dict)
+    ended: set[str] = field(default_factory=set)
+    _stood: dict[str, tuple[str, str, str]] = field(default_factory=dict)
 
-    def sees(self, witness: Any, unit: str, saved_by: str, coordinator: str, *, is_committed: bool) -> None:
+    def sees(self, witness: Any, unit: str, saved_by: str, coordinator: str, *, state: str, owner: str | None) -> None:
         """The record of a saved unit was written."""
-        before = self.coordinators.get(unit)
+        before, is_committed = self.coordinators.get(unit), state == "committed"
+        stands = (saved_by, coordinator, state)
+        if owner in self.ended and state != "rolledBack" and stands != self._stood.get(unit):
+            raise Broken(f"owner: {unit} is {state} by {coordinator}, and its owner {owner} has ended")
+        self._stood[unit] = stands
         self.coordinators[unit] = (saved_by, coordinator)
         if before is not None and saved_by not in before:
             raise Broken(f"fork: {unit} is saved by {saved_by}, and {before[1]} goes on with it")

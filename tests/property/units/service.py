@@ -159,7 +159,8 @@ class Service:
         state = None if head is None else head["state"]["S"]
         if head is not None and "coordinator" in head:
             saved_by, coordinator = head["attempt"]["S"], head["coordinator"]["S"]
-            self.witness.saves.sees(self.witness, unit, saved_by, coordinator, is_committed=state == "committed")
+            owner = head["owner"]["S"] if "owner" in head else None
+            self.witness.saves.sees(self.witness, unit, saved_by, coordinator, state=str(state), owner=owner)
         elif state == "committed" and unit not in self.witness.committed:
             self.witness.sees_commit(unit, self.witness.step)
         lease = asked.get("ExpressionAttributeValues", {}).get(":seen_lease")

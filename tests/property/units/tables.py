@@ -16,6 +16,7 @@ TABLES: Mapping[str, tuple[str, ...]] = {
     LOCKS: ("pk",),
 }
 MARKS = Marks("_tlu")
+OWNERS = ("owner 1", "owner 2")
 ELEMENTS = "list"
 
 

@@ -24,6 +24,7 @@ from ticketlock.errors import (
 from ticketlock.units._asked import in_python
 from ticketlock.units._ids import _DIGITS
 from ticketlock.units._reading import COMMITTED, READ_LOCK, SERIALIZABLE, UNCOMMITTED, Isolation
+from ticketlock.units._saving import Keeping
 from ticketlock.units._terms import Engine, Terms
 from ticketlock.units._values import PYTHON
 from ticketlock.units._verbs import Verbs
@@ -61,7 +62,7 @@ class Plan:
     Attributes:
         statements: verbs, and the items that they are about.
         is_locking: whether it marks what it reads.
-        keeps_ms: for how long it is kept, if it is saved in the end; None for one that is committed.
+        keeping: for how long it is kept, and whose it is, if it is saved in the end; None for one that is committed.
     """
 
     statements: tuple[tuple[str, tuple[Key, ...]], ...]
@@ -70,7 +71,7 @@ class Plan:
     is_under: bool
     timeout_ms: int
     tries: int
-    keeps_ms: int | None = None
+    keeping: Keeping | None = None
     is_locking: bool = False
 
 
@@ -118,11 +119,11 @@ def to_its_end(world: UnitsWorld, machine: Machine, verbs: Verbs, record: Record
         for verb, keys in () if verbs.repeated else plan.statements:
             yield from own.states(verb, keys)
             yield from _thinks(world)
-        if plan.keeps_ms is not None:
+        if plan.keeping is not None:
             # Whoever resumes it may do so before this one hears that it is saved.
             record.saved_as = verbs.terms.id
             world.saved[unit] = record
-            yield from follow(verbs.save(plan.keeps_ms))
+            yield from follow(verbs.save(plan.keeping))
             told = SAVED
         else:
             yield from follow(verbs.commit())

@@ -1,0 +1,72 @@
+"""Rules that invoke a function whenever an execution of a watched state machine fails, times out or is stopped."""
+
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
+
+_ENDS = ["FAILED", "TIMED_OUT", "ABORTED"]
+# A pattern has at most 2,048 characters, and an ARN with its quotes and comma at most about 150:
+# https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-quota.html
+_MACHINES_A_RULE = 12
+# Each rule needs a statement in the function's own policy, which has at most 20 KB:
+# https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html
+_MOST_RULES = 40
+
+
+class EndedExecutions:
+    """The rules of one function.
+
+    EventBridge delivers at least once, in any order, and best effort.
+    https://docs.aws.amazon.com/step-functions/latest/dg/eventbridge-integration.html
+
+    Args:
+        function: what they invoke, with the event.
+        dead_letter_queue: for the events that could not be delivered.
+        rule_id: what the rules are called in their scopes.
+        what: what the function does, for messages.
+    """
+
+    def __init__(self, function: lambda_.Function, dead_letter_queue: sqs.IQueue, *, rule_id: str, what: str) -> None:
+        self._function = function
+        self._dead_letter_queue = dead_letter_queue
+        self._rule_id = rule_id
+        self._what = what
+        self._rules: dict[str, tuple[events.Rule, int]] = {}
+        self._number_of_rules = 0
+
+    def watch(self, place: Construct, machine: sfn.IStateMachine) -> None:
+        """Invoke the function after the executions of a machine, by a rule in this scope that several machines share.
+
+        Raises:
+            ValueError: there are too many rules; names the machine.
+        """
+        rule, machines = self._rules.get(place.node.path, (None, _MACHINES_A_RULE))
+        if rule is None or machines == _MACHINES_A_RULE:
+            rule, machines = self._new_rule(place, machine), 0
+        rule.add_event_pattern(detail={"stateMachineArn": [machine.state_machine_arn]})
+        self._rules[place.node.path] = (rule, machines + 1)
+
+    def _new_rule(self, place: Construct, machine: sfn.IStateMachine) -> events.Rule:
+        if self._number_of_rules == _MOST_RULES:
+            raise ValueError(
+                f"machine is {machine.node.path}, whose {self._what} would need one rule more than {_MOST_RULES}; "
+                f"allowed: as many as these have room for, each for {_MACHINES_A_RULE} machines of one stack"
+            )
+        self._number_of_rules += 1
+        first = place.node.try_find_child(self._rule_id) is None
+        rule = events.Rule(
+            place,
+            self._rule_id if first else f"{self._rule_id}{self._number_of_rules}",
+            event_pattern=events.EventPattern(
+                source=["aws.states"],
+                detail_type=["Step Functions Execution Status Change"],
+                detail={"status": _ENDS},
+            ),
+        )
+        # By its ARN: the rule may be in another stack, and the queue's own policy cannot name it.
+        queue = sqs.Queue.from_queue_arn(rule, "DeadLetters", self._dead_letter_queue.queue_arn)
+        rule.add_target(targets.LambdaFunction(self._function, dead_letter_queue=queue))
+        return rule

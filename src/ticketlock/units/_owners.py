@@ -1,0 +1,88 @@
+"""Whose a saved unit is: an execution of a workflow, for example, with whose end the unit ends.
+
+The rows of an owner are one partition of the units' own table: one for each unit that was saved under it, and one that
+says that it has ended. A save writes the former in the transaction that writes the head, and asks there that the latter
+is missing. Whoever ends the owner writes the latter first, and reads the others then: so each save came before that,
+and its unit is found, or it is refused, however late it comes.
+"""
+
+from ticketlock.errors import TableError
+from ticketlock.units import _facts as only_if
+from ticketlock.units._batches import cut
+from ticketlock.units._heads import Head, Heads, rows_expire_at
+from ticketlock.units._ids import is_id
+from ticketlock.units._rows import RECEIPT_IS_KEPT_S, row_key
+from ticketlock.wire._answers import Reply
+from ticketlock.wire._attributes import TIME_TO_LIVE, Item, number
+from ticketlock.wire._item_requests import MOST_TOGETHER, Query
+from ticketlock.wire._requests import Attributes, ForkingSteps, Pause, Together, Write
+from ticketlock.wire._table_time import Moment
+
+_ENDED = "ended"
+_NAMES = {"#unit": "unit", "#state": "state"}
+
+
+def saved_under(table: str, head: Head) -> tuple[Write, Write]:
+    """What a save writes and asks beside the head of its unit: that it is found by its owner, which has not ended."""
+    assert head.owner is not None
+    key = row_key(_partition(head.owner), head.unit)
+    item: Item = {**key, TIME_TO_LIVE: rows_expire_at(head)}
+    end = row_key(_partition(head.owner), _ENDED)
+    return (
+        Write("Put", key, only_if.NO_HEAD, item=item, names=_NAMES, table=table),
+        Write("ConditionCheck", end, only_if.NO_SUCH_ROW, names=_NAMES, table=table),
+    )
+
+
+def end_owner(heads: Heads, owner: str) -> ForkingSteps[list[str]]:
+    """Roll back what was saved under an owner, and refuse what comes later.
+
+    Returns:
+        The units that were rolled back by that.
+
+    Raises:
+        InvalidUnitRequest: somebody else has written a record.
+        TableError: perhaps not all of them are; do it again.
+    """
+    now: Moment = (yield Pause(0)).now
+    yield _end(heads.table, owner, now)
+    rolled_back: list[str] = []
+    after: Attributes | None = None
+    while True:
+        page: Reply = yield _saved(heads.table, owner, after)
+        for units in cut([row["row"]["S"] for row in page.items if row is not None], MOST_TOGETHER):
+            rolled_back += yield from _roll_back([unit for unit in units if is_id(unit)], heads, owner, page.now)
+        after = page.last_key
+        if after is None:
+            return rolled_back
+
+
+def _roll_back(units: list[str], heads: Heads, owner: str, now: Moment) -> ForkingSteps[list[str]]:
+    if not units:
+        return []
+    rolled_back: list[str] = []
+    writes = tuple(heads.roll_back(unit, now.latest_ms, owner=owner) for unit in units)
+    for unit, reply in zip(units, (yield Together(writes)), strict=True):
+        if isinstance(reply, TableError):
+            raise reply
+        # What refuses it may be an earlier attempt of its own.
+        if reply.applied or (reply.repeated and reply.item is not None and Head.of(reply.item).state == "rolledBack"):
+            rolled_back.append(unit)
+    return rolled_back
+
+
+def _end(table: str, owner: str, now: Moment) -> Write:
+    """No unit is saved under it any more."""
+    key = row_key(_partition(owner), _ENDED)
+    item: Item = {**key, TIME_TO_LIVE: number(now.latest_ms // 1_000 + RECEIPT_IS_KEPT_S)}
+    return Write("Put", key, only_if.NO_SUCH_ROW, item=item, names=_NAMES, table=table)
+
+
+def _saved(table: str, owner: str, after: Attributes | None) -> Query:
+    """A page of its rows, one for each unit that was ever saved under it."""
+    return Query(table, "#unit = :owner", _NAMES, {":owner": {"S": _partition(owner)}}, after=after)
+
+
+def _partition(owner: str) -> str:
+    """In the place of a unit's id, of which it can be none."""
+    return f"owner#{owner}"

@@ -1,0 +1,189 @@
+"""State machines whose executions save units: what rolls those back, with least permissions, and nothing else."""
+
+import pytest
+from aws_cdk import App, Stack
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_stepfunctions as sfn
+from kit.granted import as_list, on_table, page
+from ticketlock_cdk import TicketlockStack, TransactionTables
+
+STACKS = pytest.mark.verify("a stack of its own, synthesised")
+ARN = "arn:aws:states:eu-west-1:123456789012:stateMachine:Booking"
+
+
+def machine(scope, id="Booking", **more):
+    return sfn.StateMachine(
+        scope, id, definition_body=sfn.DefinitionBody.from_chainable(sfn.Pass(scope, f"{id}Passes")), **more
+    )
+
+
+class Attached:
+    """One state machine, whose units are encrypted with a key of the user's."""
+
+    def __init__(self, outdir, synthesise):
+        stack = Stack(App(outdir=outdir), "Attached")
+        self.key = kms.Key(stack, "Key")
+        self.units = TransactionTables(stack, "Units", encryption_key=self.key)
+        self.machine = machine(stack)
+        for _ in range(2):
+            self.units.attach(self.machine)
+        self.found = synthesise(stack)
+        self.function = self.found.function(self.units.roll_back)
+        [self.rule] = [rule for rule in self.found.of_type("AWS::Events::Rule").values() if "EventPattern" in rule]
+
+
+@pytest.fixture(scope="module")
+def attached(outdir, synthesise):
+    return Attached(outdir, synthesise)
+
+
+def test_the_rule_is_of_executions_that_fail_time_out_or_are_stopped_and_of_none_that_succeed(attached):
+    assert attached.rule["EventPattern"] == {
+        "source": ["aws.states"],
+        "detail-type": ["Step Functions Execution Status Change"],
+        "detail": {
+            "status": ["FAILED", "TIMED_OUT", "ABORTED"],
+            "stateMachineArn": [{"Ref": attached.found.id_of(attached.machine)}],
+        },
+    }
+
+
+def test_what_fails_is_repeated_and_kept_and_five_run_at_once(attached):
+    queue = {"Fn::GetAtt": [attached.found.id_of(attached.units.dead_letter_queue), "Arn"]}
+    [target] = attached.rule["Targets"]
+    assert target["DeadLetterConfig"] == {"Arn": queue}
+    [config] = [
+        each
+        for each in attached.found.of_type("AWS::Lambda::EventInvokeConfig").values()
+        if each["FunctionName"] == {"Ref": attached.found.id_of(attached.units.roll_back)}
+    ]
+    assert (config["MaximumRetryAttempts"], config["MaximumEventAgeInSeconds"]) == (2, 6 * 3_600)
+    assert config["DestinationConfig"] == {"OnFailure": {"Destination": queue}}
+    assert attached.function["ReservedConcurrentExecutions"] == 5
+
+
+def test_the_function_is_told_its_table_and_the_name_of_its_metrics(attached):
+    assert attached.function["Environment"]["Variables"] == {
+        "TABLE_NAME": {"Ref": attached.found.id_of(attached.units.table)},
+        "POWERTOOLS_SERVICE_NAME": attached.units.service_name,
+    }
+
+
+def test_the_function_may_do_to_the_units_table_what_its_page_says_and_touch_nothing_else(attached):
+    of_function = attached.units.roll_back
+    assert on_table(attached.found, of_function, attached.units.table) == page("RollBackSaved")
+    assert "kms:Decrypt" in on_table(attached.found, of_function, attached.key)
+    services = {
+        action.partition(":")[0]
+        for statement in attached.found.statements(of_function)
+        for action in as_list(statement["Action"])
+    }
+    assert services == {"dynamodb", "kms", "logs", "sqs", "xray"}
+
+
+@STACKS
+def test_nothing_changes_where_nothing_is_attached(outdir, synthesise):
+    def found(*, attaches):
+        stack = Stack(App(outdir=outdir), "Same")
+        units, workflow = TransactionTables(stack, "Units"), machine(stack)
+        if attaches:
+            units.attach(workflow)
+        return units, synthesise(stack).resources
+
+    (without, before), (_, after) = found(attaches=False), found(attaches=True)
+    assert without.roll_back is None
+    assert before.items() <= after.items()
+    assert {each["Type"] for id, each in after.items() if id not in before} == {
+        "AWS::Events::Rule",
+        "AWS::IAM::Policy",
+        "AWS::IAM::Role",
+        "AWS::Lambda::EventInvokeConfig",
+        "AWS::Lambda::Function",
+        "AWS::Lambda::Permission",
+        "AWS::Logs::LogGroup",
+    }
+
+
+@STACKS
+def test_a_machine_of_another_stack_whose_functions_use_the_table_closes_no_circle(outdir, synthesise):
+    app = App(outdir=outdir)
+    units = TransactionTables(Stack(app, "Units"), "Units", reserve_concurrency=False)
+    other = Stack(app, "Other")
+    worker = lambda_.Function(
+        other,
+        "Worker",
+        runtime=lambda_.Runtime.PYTHON_3_14,
+        handler="index.handler",
+        code=lambda_.Code.from_inline("def handler(event, _context): ..."),
+        environment={"UNITS_TABLE": units.table.table_name},
+    )
+    accounts = dynamodb.Table(
+        other, "Accounts", partition_key=dynamodb.Attribute(name="id", type=dynamodb.AttributeType.STRING)
+    )
+    units.grant_units(worker, accounts)
+    workflow = machine(other)
+    worker.grant_invoke(workflow)
+    units.attach(workflow)
+    found = synthesise(other)
+    assert len(found.of_type("AWS::Events::Rule")) == 1
+    assert Stack.of(units).dependencies == []
+    function = synthesise(Stack.of(units)).function(units.roll_back)
+    assert "ReservedConcurrentExecutions" not in function
+
+
+@STACKS
+def test_many_machines_share_rules_and_one_too_many_is_refused_by_name(stack, synthesise):
+    units = TransactionTables(stack, "Units")
+    for number in range(12 * 40):
+        units.attach(sfn.StateMachine.from_state_machine_arn(stack, f"Machine{number}", f"{ARN}{number}"))
+    with pytest.raises(ValueError, match="Extra, whose rollback would need one rule more than 40; allowed"):
+        units.attach(sfn.StateMachine.from_state_machine_arn(stack, "Extra", f"{ARN}Extra"))
+    assert len(synthesise(stack).of_type("AWS::Events::Rule")) == 1 + 40
+
+
+def test_an_express_machine_is_refused(stack):
+    units = TransactionTables(stack, "Units")
+    express = machine(stack, state_machine_type=sfn.StateMachineType.EXPRESS)
+    with pytest.raises(ValueError, match="an Express state machine; allowed: a Standard one, since no event"):
+        units.attach(express)
+
+
+def test_a_machine_of_another_region_is_refused(outdir):
+    app = App(outdir=outdir)
+    here, there = (
+        Stack(app, name, env={"region": region, "account": "123456789012"})
+        for name, region in (("Here", "eu-west-1"), ("There", "us-east-1"))
+    )
+    units = TransactionTables(here, "Units")
+    with pytest.raises(ValueError, match="machine is There/Booking, in the Region us-east-1; allowed: "):
+        units.attach(machine(there))
+
+
+class TestTheReadyMadeStack:
+    @pytest.fixture
+    def stack_with(self, outdir, synthesise):
+        def synthesised(**context):
+            return synthesise(TicketlockStack(App(outdir=outdir, context=context), "Ticketlock"))
+
+        return synthesised
+
+    @STACKS
+    def test_rolls_back_after_the_workflows_that_are_named(self, stack_with):
+        found = stack_with(transactions="true", workflows=f"{ARN},{ARN}2", clean_up_concurrency="none")
+        [watched] = [
+            rule["EventPattern"]["detail"]["stateMachineArn"]
+            for rule in found.of_type("AWS::Events::Rule").values()
+            if ARN in rule.get("EventPattern", {}).get("detail", {}).get("stateMachineArn", [])
+        ]
+        assert watched == [ARN, f"{ARN}2"]
+        [function] = [
+            each for each in found.of_type("AWS::Lambda::Function").values() if each["Handler"] == "roll_back.handler"
+        ]
+        assert "ReservedConcurrentExecutions" not in function
+
+    @pytest.mark.parametrize("arn", ["Booking", f"{ARN}:1", ARN.replace("states", "lambda")])
+    def test_refuses_what_is_no_state_machine(self, arn, stack_with):
+        with pytest.raises(ValueError, match=r"workflows\[0\] is .*; allowed: the ARN of a state machine, without"):
+            stack_with(transactions="true", workflows=arn)

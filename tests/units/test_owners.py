@@ -1,0 +1,238 @@
+"""Units that are saved under an owner, such as an execution of a workflow: its end is theirs, whatever comes late."""
+
+from typing import Any
+
+import pytest
+from kit.engines import engine_names, first_on
+from kit.units import THREADS_ONLY, Books, Key, Killed, Lost, Party, UnitsWorld, some_name
+
+from ticketlock.errors import InvalidUnitRequest, OutcomeUnknown, TableError, UnitRolledBack
+from ticketlock.units import Outcome, unit_owner
+
+TAKE, TEN = "SET balance = balance - :n", {":n": 10}
+EXECUTION = "arn:aws:states:eu-west-1:123456789012:execution:Booking:one"
+
+
+@pytest.fixture
+def owner() -> str:
+    return some_name()
+
+
+def saved(party: Party, key: Key, owner: str | None, **terms: Any) -> str:
+    """A unit that takes ten from an account, and is saved."""
+    unit = party.begin(**terms)
+    unit.update(party.accounts, key, TAKE, TEN)
+    return unit.save(owner=owner)
+
+
+def rows_of(books: Books, owner: str) -> list[dict[str, Any]]:
+    return [row for row in books.everything()["units"] if row["unit"] == f"owner#{owner}"]
+
+
+class TestTheEndOfAnOwner:
+    def test_rolls_back_all_that_was_saved_under_it_and_nothing_else(
+        self, books: Books, ann: Party, ben: Party, owner: str
+    ) -> None:
+        keys = [books.account(100) for _ in range(4)]
+        mine = [saved(ann, keys[0], owner), saved(ben, keys[1], owner)]
+        others = [saved(ann, keys[2], some_name()), saved(ann, keys[3], None)]
+        assert sorted(ben.units.end_owner(owner)) == sorted(mine)
+        for name in mine:
+            with pytest.raises(UnitRolledBack, match=owner):
+                ann.units.resume(name)
+        for name in others:
+            ann.units.resume(name).commit()
+        assert [books.balance(key) for key in keys] == [100, 100, 90, 90]
+
+    def test_leaves_a_committed_unit_alone(
+        self, books: Books, ann: Party, ben: Party, account: Key, owner: str
+    ) -> None:
+        name = saved(ann, account, owner)
+        ann.units.resume(name).commit()
+        assert ben.units.end_owner(owner) == []
+        assert (ann.units.outcome(unit=name), books.balance(account)) == (Outcome.COMMITTED, 90)
+
+    @pytest.mark.parametrize("engine", ["native", "marked"])
+    def test_ends_a_unit_that_somebody_goes_on_with(
+        self, books: Books, ann: Party, ben: Party, account: Key, owner: str, engine: Any
+    ) -> None:
+        unit = ann.units.resume(saved(ann, account, owner, engine=engine))
+        assert ben.units.end_owner(owner) == [unit.id]
+        with pytest.raises(UnitRolledBack):
+            unit.commit()
+        assert books.balance(account) == 100
+
+    def test_may_come_again_and_again(self, ann: Party, account: Key, owner: str) -> None:
+        name = saved(ann, account, owner)
+        assert [ann.units.end_owner(owner) for _ in range(3)] == [[name], [], []]
+
+    def test_of_one_that_saved_nothing_leaves_a_row_that_goes(self, books: Books, ann: Party, owner: str) -> None:
+        assert ann.units.end_owner(owner) == []
+        [row] = rows_of(books, owner)
+        assert (row["row"], "expiresAt" in row) == ("ended", True)
+
+    def test_reads_its_own_rows_alone(self, ann: Party, account: Key, owner: str) -> None:
+        saved(ann, account, owner)
+        sent = ann.sends(lambda: ann.units.end_owner(owner))
+        assert [each for each in sent if each not in ("GetItem",)] == ["PutItem", "Query", "UpdateItem"]
+
+    def test_is_the_end_of_every_unit_however_many_there_are(self, ann: Party, account: Key, owner: str) -> None:
+        names = {saved(ann, account, owner) for _ in range(103)}
+        assert set(ann.units.end_owner(owner)) == names
+
+
+class TestASave:
+    def test_after_the_end_of_its_owner_is_refused(
+        self, books: Books, ann: Party, ben: Party, account: Key, owner: str
+    ) -> None:
+        unit = ann.begin()
+        unit.update(ann.accounts, account, TAKE, TEN)
+        ben.units.end_owner(owner)
+        with pytest.raises(UnitRolledBack, match=f"{owner} has ended"):
+            unit.save(owner=owner)
+        assert ann.units.outcome(unit=unit.id) is Outcome.FORGOTTEN
+        assert [row["row"] for row in rows_of(books, owner)] == ["ended"]
+
+    def test_after_the_end_of_its_owner_ends_a_unit_that_was_saved_before(
+        self, ann: Party, ben: Party, account: Key, owner: str
+    ) -> None:
+        unit = ann.units.resume(saved(ann, account, None))
+        ben.units.end_owner(owner)
+        with pytest.raises(UnitRolledBack):
+            unit.save(owner=owner)
+        assert ann.units.outcome(unit=unit.id) is Outcome.ROLLED_BACK
+
+    @pytest.mark.parametrize("next_owner", [None, "another"])
+    def test_says_whose_the_unit_is_from_then_on(
+        self, books: Books, ann: Party, ben: Party, account: Key, owner: str, next_owner: str | None
+    ) -> None:
+        name = ann.units.resume(saved(ann, account, owner)).save(owner=next_owner and some_name())
+        assert ben.units.end_owner(owner) == []
+        ann.units.resume(name).commit()
+        assert books.balance(account) == 90
+
+    def test_keeps_the_row_of_its_owner_as_long_as_the_unit(self, books: Books, ann: Party, owner: str) -> None:
+        name = ann.begin().save(keep_for=100, owner=owner)
+        [first] = rows_of(books, owner)
+        ann.units.resume(name).save(keep_for=10_000, owner=owner)
+        [last] = rows_of(books, owner)
+        assert (first["row"], last["row"]) == (name, name)
+        assert 9_800 < last["expiresAt"] - first["expiresAt"] < 10_000
+
+    def test_costs_one_request_as_without_an_owner(self, ann: Party, owner: str) -> None:
+        unit, other = ann.begin(), ann.begin()
+        assert ann.sends(lambda: unit.save())[-1:] == ["PutItem"]
+        assert ann.sends(lambda: other.save(owner=owner)) == ["TransactWriteItems"]
+
+    @pytest.mark.parametrize("what", [Lost.NOT_SENT, Lost.REQUEST, Lost.REPLY], ids=lambda what: what.value)
+    def test_whose_request_is_lost_is_made_good(
+        self, books: Books, ann: Party, ben: Party, account: Key, owner: str, what: Lost
+    ) -> None:
+        ann.loses(what, 1, operation="TransactWriteItems")
+        name = saved(ann, account, owner)
+        ben.units.resume(name).commit()
+        assert books.balance(account) == 90
+
+    def test_that_nobody_answered_is_found_by_the_end_of_its_owner(
+        self, ann: Party, ben: Party, account: Key, owner: str
+    ) -> None:
+        ann.loses(Lost.REPLY, 1, 1_000, "TransactWriteItems")
+        with pytest.raises(OutcomeUnknown):
+            saved(ann, account, owner)
+        assert len(ben.units.end_owner(owner)) == 1
+
+    @pytest.mark.parametrize("owner", ["", 7, "o" * 1_025], ids=["empty", "a number", "too long"])
+    def test_under_what_can_be_no_owner_is_refused(self, ann: Party, owner: Any) -> None:
+        unit = ann.begin()
+        for ask in (lambda: unit.save(owner=owner), lambda: ann.units.end_owner(owner)):
+            with pytest.raises(InvalidUnitRequest, match="owner"):
+                ask()
+        unit.commit()
+
+
+@pytest.mark.parametrize("what", [Lost.NOT_SENT, Lost.REQUEST, Lost.REPLY], ids=lambda what: what.value)
+def test_any_lost_request_of_the_end_of_an_owner_is_made_good(books: Books, ann: Party, ben: Party, what: Lost) -> None:
+    for number in range(1, 5):
+        owner, key = some_name(), books.account(100)
+        name = saved(ann, key, owner)
+        ben.loses(what, number)
+        assert ben.units.end_owner(owner) == [name]
+        ben.line.losses.clear()
+
+
+def test_an_end_that_could_not_reach_every_unit_says_so_and_the_next_one_does(
+    ann: Party, ben: Party, account: Key, owner: str
+) -> None:
+    name = saved(ann, account, owner)
+    loss = ben.loses(Lost.NOT_SENT, 1, 1_000, "UpdateItem")
+    with pytest.raises(TableError):
+        ben.units.end_owner(owner)
+    ben.line.losses.remove(loss)
+    assert ben.units.end_owner(owner) == [name]
+
+
+@THREADS_ONLY
+@pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
+class TestInAnyOrder:
+    def test_a_save_beside_the_end_of_its_owner_is_found_or_refused(
+        self, units_world: UnitsWorld, books: Books, owner: str
+    ) -> None:
+        outcomes = set()
+        for at, operation in enumerate(("PutItem", "Query", "UpdateItem")):
+            mine, ann, ben, key = f"{owner}-{at}", units_world.party(), units_world.party(), books.account(100)
+            # One is there already, so that there is something to roll back.
+            first, unit = saved(ann, key, mine), ann.begin()
+
+            def saves(unit: Any = unit, mine: str = mine) -> None:
+                try:
+                    unit.save(owner=mine)
+                except UnitRolledBack:
+                    outcomes.add("refused")
+                else:
+                    outcomes.add("found")
+
+            ben.line.between[operation] = saves
+            assert first in ben.units.end_owner(mine)
+            assert ann.units.outcome(unit=unit.id) in (Outcome.ROLLED_BACK, Outcome.FORGOTTEN)
+        assert outcomes == {"found", "refused"}
+
+    @pytest.mark.parametrize("how", [Lost.KILLED_BEFORE, Lost.KILLED_AFTER], ids=["before", "after"])
+    def test_who_is_killed_on_the_way_leaves_the_rest_to_the_next_event(
+        self, units_world: UnitsWorld, books: Books, owner: str, how: Lost
+    ) -> None:
+        for number in range(1, 4):
+            mine, ann, ben = f"{owner}-{number}", units_world.party(), units_world.party()
+            name = saved(ann, books.account(100), mine)
+            ben.loses(how, number)
+            with pytest.raises(Killed):
+                ben.units.end_owner(mine)
+            ann.units.end_owner(mine)
+            assert ann.units.outcome(unit=name) is Outcome.ROLLED_BACK
+
+
+class TestAnExecution:
+    def test_is_another_owner_after_each_redrive(self, books: Books, ann: Party, account: Key, owner: str) -> None:
+        execution = EXECUTION + owner
+        before = saved(ann, account, unit_owner(execution, 0))
+        assert ann.units.end_owner(unit_owner(execution, 0)) == [before]
+        after = saved(ann, account, unit_owner(execution, 1))
+        # The event of the first end comes once more.
+        assert ann.units.end_owner(unit_owner(execution, 0)) == []
+        ann.units.resume(after).commit()
+        assert books.balance(account) == 90
+
+    @pytest.mark.parametrize(
+        ("execution", "redrives", "field"),
+        [("one", 0, "execution"), (7, 0, "execution"), (EXECUTION, -1, "redrives"), (EXECUTION, True, "redrives")],
+    )
+    def test_is_an_arn_and_a_number(self, execution: Any, redrives: Any, field: str) -> None:
+        with pytest.raises(InvalidUnitRequest, match=field):
+            unit_owner(execution, redrives)
+
+    def test_may_have_any_arn(self) -> None:
+        assert unit_owner(EXECUTION, 1) == f'["{EXECUTION}",1]'
+
+
+def test_an_operator_sees_whose_a_unit_is(ann: Party, account: Key, owner: str) -> None:
+    name = saved(ann, account, owner)
+    assert [unit.owner for unit in ann.units.open_units() if unit.unit == name] == [owner]
