@@ -1,4 +1,4 @@
-"""Units that one process saves and another one goes on with: all of it is committed once, or nothing."""
+"""Units that one process saves and another one resumes: all of it is committed once, or nothing."""
 
 import os
 from collections.abc import Callable
@@ -225,7 +225,7 @@ class TestTheEndOfASavedUnit:
         swept = ann.units.sweep()
         assert (swept.open >= 1, swept.oldest_ms) == (True, 0)
 
-    def test_nobody_says_what_became_of_one_whose_record_is_gone(
+    def test_no_process_is_told_the_outcome_of_one_whose_record_is_gone(
         self, books: Books, ann: Party, ben: Party, account: Key
     ) -> None:
         name = saved(ann, account)
@@ -346,7 +346,7 @@ def test_any_lost_request_of_saving_resuming_and_committing_is_made_good(
             assert books.balance(key) == 90, number
 
 
-def test_a_save_that_is_not_answered_is_unknown_until_somebody_resumes_it(
+def test_a_save_that_is_not_answered_is_unknown_until_it_is_resumed(
     books: Books, ann: Party, ben: Party, account: Key
 ) -> None:
     unit = ann.begin()
@@ -371,7 +371,7 @@ def test_a_save_that_was_not_sent_leaves_the_unit_open(books: Books, ann: Party,
     assert books.balance(account) == 90
 
 
-def test_resuming_tells_what_became_of_a_commit_that_nobody_answered(
+def test_resuming_tells_the_outcome_of_a_commit_that_was_not_answered(
     books: Books, ann: Party, ben: Party, account: Key
 ) -> None:
     name = saved(ann, account)
@@ -391,7 +391,7 @@ def test_resuming_tells_what_became_of_a_commit_that_nobody_answered(
 @pytest.mark.parametrize("how", [Lost.KILLED_BEFORE, Lost.KILLED_AFTER], ids=["before", "after"])
 @pytest.mark.parametrize("engine", ["native", "marked"])
 class TestAProcessThatIsKilled:
-    """At each of its requests, before it is sent or before its reply is read."""
+    """At each of its requests, before the request is sent or before its reply is read."""
 
     def test_on_its_way_to_save_has_saved_all_of_it_or_nothing(
         self, units_world: UnitsWorld, books: Books, how: Lost, engine: Any
@@ -419,7 +419,7 @@ class TestAProcessThatIsKilled:
         # It reads the item, writes a row, and then the record.
         assert found == [False, False, how is Lost.KILLED_AFTER]
 
-    def test_on_its_way_to_commit_is_followed_at_once_by_whoever_resumes_it(
+    def test_on_its_way_to_commit_is_followed_at_once_by_the_process_that_resumes_it(
         self, units_world: UnitsWorld, books: Books, how: Lost, engine: Any
     ) -> None:
         ends = set()
@@ -439,7 +439,7 @@ class TestAProcessThatIsKilled:
                 ends.add(again.repeated)
                 again.update(ben.accounts, keys[0], ADD, TEN)
                 again.commit()
-                # It waits for no lease of the one before.
+                # It does not wait for the lease of the coordinator before.
                 assert books.clock.wall_ms - before_ms < 5_000, number
                 found = ben.units.get_all([(ben.accounts, key) for key in keys])
                 assert [item and item["balance"] for item in found] == [1 if again.repeated else 11, 1, 1, 1], number
@@ -465,7 +465,7 @@ class TestAProcessThatIsKilled:
                 ends.add(is_committed := ben.units.rollback(name) is Outcome.COMMITTED)
                 found = ben.units.get_all([(ben.accounts, key) for key in keys])
                 assert [item and item["balance"] for item in found] == ([1] * 3 if is_committed else [100, 50, None])
-                # What was marked is free once the lease of whoever was killed is over.
+                # The marked items are free after the lease of the killed coordinator.
                 books.clock.advance(63)
                 with ben.begin() as after:
                     for key in keys:

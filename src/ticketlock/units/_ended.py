@@ -1,4 +1,4 @@
-"""What somebody else's end of a unit is told as, by what stands in its record."""
+"""The error that tells a unit that another process has ended it, by what its record says."""
 
 from ticketlock.errors import TicketLockError, UnitChanged, UnitForgotten, UnitRolledBack
 from ticketlock.units._heads import Head
@@ -6,16 +6,19 @@ from ticketlock.wire._attributes import Item
 
 
 def ended(row: Item | None, unit: str) -> TicketLockError:
-    """Why a write on a unit's head was refused, which asks that it is pending, and this coordinator's.
+    """Why a write to a unit's head was refused whose condition is that the unit is pending, and this coordinator's.
 
     Args:
-        row: the head, as the refusal brought it; None for none.
+        row: the head, as returned with the refusal; None for none.
     """
     if row is None:
         return UnitForgotten(f"the unit {unit} was ended by another process, and its record is gone")
     head = Head.of(row)
     if head.state != "rolledBack":
         committed = ", and committed it" if head.state == "committed" else ""
-        return UnitChanged(f"another process has resumed the unit {unit} since{committed}: nothing of this one counts")
+        return UnitChanged(
+            f"another process has resumed the unit {unit} since{committed}; nothing of this object was written"
+        )
     by = f" by the unit {head.by}, which is older" if head.by is not None else ""
-    return UnitRolledBack(f"the unit {unit} was rolled back{by or ', by hand or since its lease was over'}", head.by)
+    why = by or ", by an operator or because its lease had ended"
+    return UnitRolledBack(f"the unit {unit} was rolled back{why}", head.by)

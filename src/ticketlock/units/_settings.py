@@ -1,4 +1,4 @@
-"""What units are begun with: checked once, for threads and tasks."""
+"""The settings of units: checked once, for threads and tasks."""
 
 import logging
 from dataclasses import dataclass
@@ -28,12 +28,12 @@ _log = logging.getLogger("ticketlock")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a ``Units`` was made with.
+    """The arguments of a ``Units``.
 
     Attributes:
-        units_table: the name of its table.
+        units_table: the name of the units table.
         marks: the names of our attributes.
-        timeout: of units that say nothing else, in seconds.
+        timeout: of units that have no time-out of their own, in seconds.
     """
 
     units_table: str
@@ -46,7 +46,7 @@ class Settings:
     def terms(
         self, clocks: Clocks, *, name: Any, isolation: Any, under: Any, timeout: Any, engine: Any = None
     ) -> Terms:
-        """Those of a new unit.
+        """The terms of a new unit.
 
         Raises:
             InvalidUnitRequest: names the field.
@@ -66,7 +66,7 @@ class Settings:
         return Terms(new_id(born_ms), born_ms, timeout_ms, isolation, name, under, engine)
 
     def sweep(self, clocks: Clocks, parts: Any, timeout: Any) -> ForkingSteps[Swept]:
-        """A pass over all units.
+        """Sweep the units table.
 
         Raises:
             InvalidUnitRequest: names the field.
@@ -76,27 +76,27 @@ class Settings:
         return sweep(Heads(self.units_table), self.marks, parts=parts, until_ms=until_ms)
 
     def resume(self, clocks: Clocks, tables: Tables, unit: Any) -> ForkingSteps[Resumed]:
-        """A saved unit, for a new coordinator.
+        """Resume a saved unit, under the id of a new coordinator.
 
         Raises:
-            InvalidUnitRequest: that is no unit which was saved.
+            InvalidUnitRequest: ``unit`` is not the id of a unit that was saved.
         """
         own = self.terms(clocks, name=None, isolation=SERIALIZABLE, under=None, timeout=None)
         return resume(unit, own, self.units_table, self.marks, tables)
 
     def roll_back(self, unit: Any) -> ForkingSteps[Outcome]:
-        """End a unit that is pending; what has become of it.
+        """Roll back a unit that is pending, and return its outcome.
 
         Raises:
-            InvalidUnitRequest: that is no id.
+            InvalidUnitRequest: ``unit`` is no id.
         """
         settled = yield from roll_back(Heads(self.units_table), self.marks, unit)
         if settled.failed is not None:
-            _log.warning("the unit %s has ended, and not all of its marks are off yet: %s", unit, settled.failed)
+            _log.warning("the unit %s has ended, and some of its marks are not removed yet: %s", unit, settled.failed)
         return settled.outcome
 
     def outcome(self, name: Any, unit: Any) -> ForkingSteps[Outcome]:
-        """What has become of a name, or of a unit.
+        """The outcome of a name, or of a unit.
 
         Raises:
             InvalidUnitRequest: neither is given, or both are.
@@ -109,10 +109,10 @@ class Settings:
 
 
 def keep_ms(given: Any) -> int:
-    """For how long a saved unit is kept.
+    """How long a saved unit is kept, in milliseconds.
 
     Raises:
-        InvalidUnitRequest: no such time.
+        InvalidUnitRequest: not a valid duration.
     """
     return duration_ms("keep_for", given, _SHORTEST_KEEP_MS, _LONGEST_KEEP_MS, InvalidUnitRequest)
 

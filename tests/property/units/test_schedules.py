@@ -37,7 +37,7 @@ def test_everything_that_may_go_wrong_does_somewhere_in_a_search() -> None:
 
 TAKES_A_WHILE = {
     "a commit that makes a record where there is none",
-    "a cut without a second look at the heads",
+    "a cut without a second read of the heads",
     "a network that doubles what is answered",
     "a placeholder deleted unconditionally",
     "commit checks that ignore marks",
@@ -71,7 +71,7 @@ def test_what_catches_broken_units_is_shown_again_by_its_seed() -> None:
     assert kind_of(failure.value) == caught.promise
 
 
-def test_an_error_that_nobody_expected_does_not_count_as_caught() -> None:
+def test_an_unexpected_error_does_not_count_as_caught() -> None:
     raises = Variant("raises", by("atomicity", "serialisable"), ((_native, "check", None), (_native, "write", None)))
     assert first_broken(raises, range(5)) is None
 
@@ -83,7 +83,7 @@ CAUGHT_BY_EVERY = (
     ("two marked units", "a mark without the version"),
     ("two marked units", "the mark of a pending unit is taken off"),
     ("a marked unit and cuts", "a cut by plain reads"),
-    ("a marked unit and cuts", "a cut without a second look at the heads"),
+    ("a marked unit and cuts", "a cut without a second read of the heads"),
     ("a marked unit and cuts", "dirty committed reads"),
 )
 
