@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from weakref import ReferenceType, ref
 
 from ticketlock.client._wait import Waits
-from ticketlock.locks._items import LockItem
 from ticketlock.locks._names import LockName
 from ticketlock.wire._process import OwnProcess
 
@@ -64,21 +63,24 @@ class Lines:
             else:
                 self._waiting.pop(line, None)
 
-    def has_room(self, line: Line, fencing_token: int, left: LockItem | None = None) -> None:
+    def first(self, line: Line) -> Waits | None:
+        """Who waits here with the lowest ticket; None where nobody is known to have one."""
+        with self._mutex:
+            waiting = [each() for each in self._waiting.get(line, ())]
+        return min(
+            (each for each in waiting if each is not None and each.ticket is not None), key=_ticket, default=None
+        )
+
+    def has_room(self, line: Line, fencing_token: int) -> None:
         """A lock was released, or granted with room for another: tell the first in line, which tells the next so.
 
         Args:
             line: which lock.
             fencing_token: of its last grant.
-            left: its item, as the release left it; None of a grant.
         """
-        with self._mutex:
-            waiting = [each() for each in self._waiting.get(line, ())]
-        first = min(
-            (each for each in waiting if each is not None and each.ticket is not None), key=_ticket, default=None
-        )
+        first = self.first(line)
         if first is not None:
-            first.hears_of(fencing_token, left)
+            first.hears_of(fencing_token)
 
 
 def _ticket(waits: Waits) -> int:

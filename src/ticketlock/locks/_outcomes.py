@@ -122,20 +122,37 @@ BY_THE_OWNER = Releasing()
 
 
 @dataclass(frozen=True, slots=True)
+class HandedOver:
+    """A grant that a release has written for the next waiter in line.
+
+    Attributes:
+        holder: the waiter, as the lock item has it now.
+        mean_hold_ms, data_left: as the release left them.
+    """
+
+    holder: Holder
+    mean_hold_ms: int | None
+    data_left: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Released:
     """The lock is free.
 
     Attributes:
         held_ms: about how long it was held.
         lease_was_over: True when the lease had ended before the release, though nobody had taken the lock yet.
-        waiting: how many were counted in the queue; None when an earlier try had freed the lock already.
-        left: the lock item as this release left it; None likewise.
+        waiting: how many were counted in the queue; None when an earlier try had freed the lock already, or when the
+            release granted it to the next in line.
+        fencing_token: of the last grant of this lock, whichever that was; None likewise.
+        handed: the grant for the next in line that the release has written; None where it has written none.
     """
 
     held_ms: int
     lease_was_over: bool
     waiting: int | None = None
-    left: LockItem | None = None
+    fencing_token: int | None = None
+    handed: HandedOver | None = None
 
 
 @dataclass(frozen=True, slots=True)
