@@ -43,7 +43,7 @@ def _handed_without_the_row(*args: Any) -> TransactWrite:
     return TransactWrite((grant,))
 
 
-def _anybody(waits: Waits) -> Next | None:
+def _any_waiter(waits: Waits) -> Next | None:
     return Next(waits.claim, replace(waits._seen, is_next=True)) if waits.sleeps and waits._seen is not None else None
 
 
@@ -240,7 +240,7 @@ BROKEN_MODELS = (
     ),
     BrokenLock(
         "a release that grants the lock to one that has left",
-        "nobody asks for its row: the lock is held for a lease, and nobody works",
+        "no waiter polls its row: the lock is held for a lease without work",
         frozenset({"nothing left", "counts", "no eviction", "liveness", "idle"}),
         ((_grants, "hand_over", _handed_without_the_row),),
     ),
@@ -248,7 +248,7 @@ BROKEN_MODELS = (
         "a release that grants the lock to any that waits",
         "a waiter of its process passes those of others",
         frozenset({"no overtaking"}),
-        ((Waits, "following", property(_anybody)),),
+        ((Waits, "following", property(_any_waiter)),),
     ),
     BrokenLock(
         "a record wait of a millisecond",
