@@ -112,7 +112,7 @@ soak: install ## load and soak: 500 waiters, 5,000 locks, an hour compressed; un
 proof: install ## what the guarantees rest on: schedules with faults, broken locks and units, histories, the wire, the engines
 	PYTHONPATH=tests $(BIN) -m property.proof --workers $(patsubst 0,1,$(WORKERS))
 	PYTHONPATH=tests $(BIN) -m tools.long_history --processes 8 --seconds 60
-	TICKETLOCK_TEST_WEATHERS=10 $(BIN) -m pytest --quiet --numprocesses $(WORKERS) tests/wire/test_client_suite.py tests/wire/test_processes.py
+	TICKETLOCK_TEST_FAULT_SEEDS=10 $(BIN) -m pytest --quiet --numprocesses $(WORKERS) tests/wire/test_client_suite.py tests/wire/test_processes.py
 	$(MAKE) engines
 
 replay: install ## one schedule of `make proof` again, made shorter: make replay ARGS='--seed 17', or '--units --seed 17'

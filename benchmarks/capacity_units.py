@@ -1,7 +1,7 @@
 """What each operation of the lock costs in capacity units, by DynamoDB's published rules and as an engine counts them.
 
-    PYTHONPATH=tests python benchmarks/capacity_units.py            on dynoxide, which is built by cargo where it is not
-    PYTHONPATH=tests python benchmarks/capacity_units.py ENDPOINT   on your own: a table is made and deleted
+        PYTHONPATH=tests python benchmarks/capacity_units.py            on dynoxide, built by cargo if necessary
+    PYTHONPATH=tests python benchmarks/capacity_units.py ENDPOINT   on your own: a table is created and deleted
 
 Writes that a condition refuses are billed too, but no engine counts them: the API's errors carry no units.
 """
@@ -57,11 +57,11 @@ def table(title: str, steps: Sequence[Step]) -> Table:
 
 
 def verdict(requests: Iterable[Billed], name: str) -> tuple[str, int]:
-    """How an engine of this name has counted, in words and as the exit code: 0 when it is as the rules say."""
+    """How this engine has counted, in words and as the exit code: 0 if it counts by the rules."""
     applied = [request for request in requests if not request.refused]
     told = [request for request in applied if request.by_engine is not None]
     if not told:
-        return f"{name} tells no units.", 1
+        return f"{name} reports no units.", 1
     otherwise = sum(request.by_engine != request.by_rule for request in told)
     untold = len(applied) - len(told)
     words = f"{name} counts {otherwise} requests differently"
@@ -69,7 +69,7 @@ def verdict(requests: Iterable[Billed], name: str) -> tuple[str, int]:
 
 
 def main() -> int:
-    """Count and print; 1 when the engine counts otherwise than the rules or not at all, or there is none."""
+    """Count and print; 1 if the engine's counts differ from the rules or are missing, or if there is no engine."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("endpoint", nargs="?")
     console, requests = Console(width=115), list[Billed]()

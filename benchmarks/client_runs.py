@@ -1,7 +1,7 @@
 """What benchmarks/clients.py runs in a process of its own: many clients on one lock, or cycles of both locks in turn.
 
-Its one argument is the run as JSON, and so is what it prints. A process of its own, since neither clients that still
-wait nor the peer's threads end when a run does.
+Its one argument is the run as JSON, and it prints its result as JSON. In a process of its own, since neither clients
+that are still waiting nor the peer's threads end with a run.
 """
 
 import json
@@ -19,14 +19,14 @@ from client_sides import Ours, Side, Stay, Theirs
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """Clients that take one lock again and again, each in a thread of its own.
+    """Clients that take one lock repeatedly, each in a thread of its own.
 
     Attributes:
-        endpoint, table: where; the table is made.
-        poll_s: how often the peer looks; None for ours.
+        endpoint, table: where; the table is created.
+        poll_s: how often the peer polls; None for ours.
         clients: how many.
         work_s: how long each holds the lock.
-        settle_s: what passes, from the last client's start, before anything counts.
+        settle_s: the time from the last client's start until counting begins.
         seconds: for how long it is counted.
     """
 
@@ -41,13 +41,13 @@ class Crowd:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a crowd did.
+    """The result of a crowd.
 
     Attributes:
         grants: a second.
-        requests: a grant, of all clients, whatever for.
-        out_of_order: of the grants, to how many somebody had to watch who came before.
-        beyond_the_slip: overtakings of those that stood in line, without the first of each.
+        requests: for each grant, of all clients together.
+        out_of_order: grants that overtook a client that had come before.
+        beyond_the_slip: overtakings of waiters in the queue, without the first of each.
         longest_wait_s: among the granted.
     """
 
@@ -72,8 +72,8 @@ class Cycle:
     """An uncontended cycle: acquire and release.
 
     Attributes:
-        requests: of each.
-        ms: their median.
+        requests: of each cycle.
+        ms: the median.
     """
 
     requests: float
@@ -81,7 +81,7 @@ class Cycle:
 
 
 def crowd(run: Crowd) -> Figures:
-    """Let them run, and count."""
+    """Run them, and count."""
     (Ours if run.poll_s is None else Theirs).make_table(run.endpoint, run.table)
     sides: list[Side] = [
         Ours(run.endpoint, run.table) if run.poll_s is None else Theirs(run.endpoint, run.table, run.poll_s)
@@ -109,38 +109,38 @@ def crowd(run: Crowd) -> Figures:
     ended = time.monotonic()
     if failed:
         raise failed[0]
-    everybody = [*stays, *(side.stay for side in sides if side.stay is not None and side.stay.granted_s is None)]
-    granted = [stay for stay in everybody if stay.granted_s is not None and began <= stay.granted_s < ended]
+    all_stays = [*stays, *(side.stay for side in sides if side.stay is not None and side.stay.granted_s is None)]
+    granted = [stay for stay in all_stays if stay.granted_s is not None and began <= stay.granted_s < ended]
     sent = sum(began <= moment < ended for side in sides for moment in list(side.wire.sent))
-    overtaken = [len(overtakers(stay, everybody)) for stay in everybody]
+    overtaken = [len(overtakers(stay, all_stays)) for stay in all_stays]
     return Figures(
         grants=len(granted) / (ended - began),
         requests=sent / max(1, len(granted)),
-        out_of_order=len({id(other) for stay in everybody for other in overtakers(stay, everybody)}),
+        out_of_order=len({id(other) for stay in all_stays for other in overtakers(stay, all_stays)}),
         beyond_the_slip=sum(max(0, times - 1) for times in overtaken),
         longest_wait_s=max((stay.granted_s or 0) - (stay.stood_s or stay.granted_s or 0) for stay in granted),
     )
 
 
-def overtakers(stay: Stay, everybody: Sequence[Stay]) -> list[Stay]:
-    """Those who came later, and got the lock while this one stood in line."""
+def overtakers(stay: Stay, all_stays: Sequence[Stay]) -> list[Stay]:
+    """Those that came later, and got the lock while this one was in the queue."""
     if stay.stood_s is None:
         return []
     until = stay.granted_s if stay.granted_s is not None else float("inf")
     return [
         other
-        for other in everybody
+        for other in all_stays
         if other.granted_s is not None and other.number > stay.number and stay.stood_s < other.granted_s < until
     ]
 
 
 def cycles(run: Cycles) -> dict[str, Cycle]:
-    """Let both take turns, and count and measure each."""
+    """Run both in turn, and count and measure each."""
     Ours.make_table(run.endpoint, "ours")
     Theirs.make_table(run.endpoint, "theirs")
     sides: dict[str, Side] = {"ours": Ours(run.endpoint, "ours"), "peer": Theirs(run.endpoint, "theirs", 1.0)}
     took_ms: dict[str, list[float]] = {name: [] for name in sides}
-    # The first cycles open connections, and tell ours the table's time.
+    # The first cycles open connections, and get the table's time for ours.
     for number in range(-5, run.cycles):
         for name, side in sides.items():
             if number == 0:
@@ -157,7 +157,7 @@ def cycles(run: Cycles) -> dict[str, Cycle]:
 
 
 def main(what: dict[str, Any]) -> None:
-    """Run, print, and end at once, whoever still waits."""
+    """Run, print, and exit at once, even if clients are still waiting."""
     if "cycles" in what:
         done: Any = {name: asdict(cycle) for name, cycle in cycles(Cycles(**what)).items()}
     else:

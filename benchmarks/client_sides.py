@@ -18,11 +18,11 @@ _LONG = timedelta(hours=1)
 
 @dataclass
 class Wire:
-    """What one client sends.
+    """The requests of one client.
 
     Attributes:
-        sent: when, for each request, on the monotonic clock in seconds; repeats count.
-        delay_s: what each request waits before it leaves.
+        sent: when each request was sent, on the monotonic clock in seconds; repeats count.
+        delay_s: how long each request waits before it is sent.
     """
 
     sent: list[float] = field(default_factory=list)
@@ -43,8 +43,8 @@ class Stay:
     """One acquisition.
 
     Attributes:
-        number: its place in the order of arrival.
-        stood_s: since when it surely stood in line; None for one that never did.
+        number: its position in the order of arrival.
+        stood_s: since when it was in the queue; None for one that never was.
         granted_s: when it got the lock; None for one that waits.
     """
 
@@ -64,12 +64,12 @@ class Side(Protocol):
         ...
 
     def release(self) -> None:
-        """Free it."""
+        """Release it."""
         ...
 
 
 class Ours:
-    """A ``LockClient`` as it comes."""
+    """A ``LockClient`` with its defaults."""
 
     def __init__(self, endpoint: str, table: str, *, lease_s: float = 60) -> None:
         self.wire = Wire()
@@ -87,7 +87,7 @@ class Ours:
         return stay
 
     def release(self) -> None:
-        """Free it."""
+        """Release it."""
         self._lease.release()
 
     def _waits(self, seen: Position) -> None:
@@ -96,14 +96,14 @@ class Ours:
 
     @staticmethod
     def make_table(endpoint: str, table: str) -> None:
-        """A table of its own."""
+        """Create a table."""
         create_table(table, client=make_client(**client_arguments(endpoint)))
 
 
 class Theirs:
-    """A client of python_dynamodb_lock as it comes, but for how often it looks.
+    """A client of python_dynamodb_lock with its defaults, except for its poll interval.
 
-    It has no order: its number is the moment at which it began to ask.
+    It has no order: its number is the moment at which it began to acquire.
     """
 
     def __init__(self, endpoint: str, table: str, poll_s: float, *, lease_s: float | None = None) -> None:
@@ -126,12 +126,12 @@ class Theirs:
         return stay
 
     def release(self) -> None:
-        """Free it."""
+        """Release it."""
         self._lock.release(best_effort=False)
 
     @staticmethod
     def make_table(endpoint: str, table: str) -> None:
-        """A table of its own, with its keys."""
+        """Create a table with its keys."""
         dynamodb: Any = boto3.client("dynamodb", **client_arguments(endpoint))
         keys = ("lock_key", "sort_key")
         dynamodb.create_table(

@@ -3,9 +3,9 @@
     make bench, or: python benchmarks/clients.py [--quick]
 
 - cycle: acquire and release without contention, both locks in turn, with and without 5 ms of delay for each request;
-- crowd: fifty clients, each with a DynamoDB client of its own, take one lock again and again; the peer at the best of
+- crowd: fifty clients, each with a DynamoDB client of its own, take one lock repeatedly; the peer at the best of
   several poll intervals, then both in turn, and the median counts;
-- depth: the same with ten and with two hundred others in line, ours alone.
+- depth: the same with ten and with two hundred others in the queue, ours alone.
 
 All on ``ticketlock.testing``'s DynamoDB behind HTTP (``memory_server.py`` says why), anew for each run.
 """
@@ -50,7 +50,7 @@ class Plan:
 
     Attributes:
         work_s: how long each holds the lock.
-        settle_s: until ours stand in a line that moves, and what came of their all beginning at once is over.
+        settle_s: until the queue of ours moves steadily, after their simultaneous start.
         poll_seconds: for how long each of the peer's poll intervals is tried.
         seconds: for how long each side is counted.
     """
@@ -131,7 +131,7 @@ def crowd(bench: Bench, console: Console, plan: Plan) -> list[Check]:
     console.print(
         f"{CLIENTS} clients, {work}: the peer's grants a second, by its poll interval: {told}", highlight=False
     )
-    # Of those that are as fast, the one that asks least.
+    # Of those that are as fast, the one with the fewest requests.
     most = max(figures.grants for figures in tried.values())
     fastest = [poll_s for poll_s, figures in tried.items() if figures.grants >= most * _AS_FAST]
     best_s = min(fastest, key=lambda poll_s: tried[poll_s].requests)
@@ -156,14 +156,14 @@ def crowd(bench: Bench, console: Console, plan: Plan) -> list[Check]:
 
 
 def depth(bench: Bench, console: Console) -> list[Check]:
-    """Whether a wait costs more in a long line."""
+    """Whether a wait costs more in a long queue."""
     plan, each = PLANS[0], []
     for ahead in DEPTHS:
-        # Two turnovers of the line before anything counts, and one that counts.
+        # Two turnovers of the queue before counting, and one that counts.
         turnover_s = max(4.0, ahead * plan.work_s * 1.4)
         settled = Plan(plan.work_s, 2 * turnover_s, 0, 0)
         each.append(bench.crowd(settled, None, clients=ahead + 1, seconds=turnover_s * bench.shorter))
-    table = _table("50 ms of work, with others in line", *(f"{ahead}" for ahead in DEPTHS), "ratio")
+    table = _table("50 ms of work, with others in the queue", *(f"{ahead}" for ahead in DEPTHS), "ratio")
     _row(table, "grants a second", each[1].grants, each[0].grants, turned=True)
     ratio = _row(table, "requests a grant", each[1].requests, each[0].requests, turned=True)
     console.print(table)
@@ -194,7 +194,7 @@ def _row(table: Table, name: str, ours: float, theirs: float, *, turned: bool = 
 
 
 def main() -> int:
-    """Measure and print; 1 when the peer cannot be installed, or a promise is broken."""
+    """Measure and print; 1 if the peer cannot be installed, or a promise is broken."""
     parser = argparse.ArgumentParser(description="LockClient beside python_dynamodb_lock")
     parser.add_argument("--quick", action="store_true", help="one round, two poll intervals, half the time")
     quick = parser.parse_args().quick

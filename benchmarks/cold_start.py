@@ -174,7 +174,7 @@ def main() -> int:
     table.add_column("processor time", justify="right")
     for memory_mb in MEMORY_MB:
         table.add_column(f"at {memory_mb:,} MB", justify="right")
-    rows = {"initialisation": "initialisation", "first": "first event", "hand_over": "warm hand-over: release, look"}
+    rows = {"initialisation": "initialisation", "first": "first event", "hand_over": "warm hand-over: release, poll"}
     for way, found in figures.items():
         table.add_section()
         table.add_row(way)

@@ -1,4 +1,4 @@
-"""What a lock costs, counted, not timed: requests, capacity units and state transitions, for both ways to hand over.
+"""What a lock costs, counted, not timed: requests, capacity units and state transitions, for both kinds of hand-over.
 
     make bench, or: PYTHONPATH=tests:functions python benchmarks/cost.py
 
@@ -48,12 +48,12 @@ TRANSITIONS_WITHOUT_HEARTBEAT = 4
 
 CYCLE = "= an uncontended cycle"
 CYCLE_WITHOUT_HEARTBEAT = "= the same, without heartbeat"
-BEAT = "a further beat, each half lease"
-PARKED = "a parked half lease: keep the place"
-CALLED = "called: look, and take the lock"
+BEAT = "a further heartbeat, each half lease"
+PARKED = "a parked half lease: renew the queue row"
+CALLED = "woken: poll, and take the lock"
 POLL = "a waiting poll behind 1"
 POLL_DEEP = f"a waiting poll behind {DEEP:,}"
-POLL_KEEP = "a waiting poll that also keeps the place"
+POLL_KEEP = "a waiting poll that also renews the queue row"
 POLL_GRANTED = "the poll that takes the lock"
 
 
@@ -64,7 +64,7 @@ class Cost:
     Attributes:
         requests: to DynamoDB.
         calls: to Step Functions, which are free.
-        transitions: None where a step has none of its own.
+        transitions: None if a step has none of its own.
     """
 
     step: str
@@ -76,7 +76,7 @@ class Cost:
 
 
 class StepFunctions:
-    """Step Functions, where somebody waits for every answer to a task.
+    """Step Functions in which every answered callback task exists.
 
     The tokens of the emulator's own tasks are much shorter than AWS's, and an item's size counts.
     """
@@ -110,19 +110,19 @@ class Steps:
         )["stateMachineArn"]
 
     def take(self, entity: str, execution: str, *, lease_s: int = LEASE_S, nested: bool = False) -> Mapping[str, Any]:
-        """One execution takes a ticket; returns its turn."""
+        """One execution takes a ticket. Returns its turn."""
         given = {"$": self._request(entity, nested=nested), "$$.Execution.Id": arn(execution)}
         step = self._workflow.take_ticket(self._payload("TakeTicket", given, lease_s))
         turn: Mapping[str, Any] = step.reply["lock"]["turn"]
         return turn
 
     def park(self, turn: Mapping[str, Any], retry: int = 0) -> None:
-        """One waiter parks, or keeps its place while it is parked."""
+        """One waiter parks, or renews its row while it is parked."""
         parked = self._workflow.wait_for_call(self._payload("WaitForCall", self._of_a_task(turn, retry)))
         assert parked.keys["stays"], parked
 
     def look(self, turn: Mapping[str, Any], *, granted: bool = False) -> None:
-        """One waiter looks."""
+        """One waiter polls."""
         found = self._workflow.check_position(self._payload("CheckPosition", self._of_a_task(turn))).reply
         assert (found["status"] == "granted") is granted, found
 
@@ -136,11 +136,11 @@ class Steps:
         self._workflow.release(self._payload("Release", self._of_a_task(turn)))
 
     def start_work(self, turn: Mapping[str, Any]) -> None:
-        """The nested execution that is the work of a grant."""
+        """The nested execution that is the task of a grant."""
         self._states.start_execution(stateMachineArn=self._work_machine, name=turn["workName"])
 
     def clean_up(self, turn: Mapping[str, Any], entity: str, *, nested: bool = False) -> None:
-        """What is done when an execution was stopped."""
+        """The clean-up after an execution was stopped."""
         request = json.dumps(self._request(entity, nested=nested))
         detail = {"executionArn": turn["session"]["execution"], "stateMachineArn": MACHINE, "status": "ABORTED"}
         event = {"detail": {**detail, "input": request, "stopDate": time.time_ns() // 1_000_000}}
@@ -159,7 +159,7 @@ class Steps:
         return self._bill.requests, self._bill.write_units, self._bill.read_units, self._calls.calls
 
     def _of_a_task(self, turn: Mapping[str, Any], retry: int = 0) -> Mapping[str, Any]:
-        """What the paths of the payloads stand for, once there is a turn."""
+        """The values of the payloads' paths, once there is a turn."""
         return {
             "$.lock.turn": turn,
             "$$.Execution.Id": turn["session"]["execution"],
@@ -169,12 +169,12 @@ class Steps:
         }
 
     def _payload(self, state: str, given: Mapping[str, Any], lease_s: int | None = None) -> Mapping[str, Any]:
-        """What the definition hands to a state's function.
+        """What the definition passes to a state's function.
 
         Args:
             state: its name.
-            given: what each of its paths stands for.
-            lease_s: the deployment's; that of the turn, unless given.
+            given: the value of each of its paths.
+            lease_s: the deployment's; by default that of the turn.
         """
         lease_s = lease_s or given["$.lock.turn"]["claim"]["leaseMs"] // 1_000
         settings = Settings(lease_s=lease_s, poll_s=5, hand_over=self.way)
@@ -189,17 +189,17 @@ class Steps:
 
 
 def arn(execution: str) -> str:
-    """An execution's ARN, as long as they are."""
+    """An execution's ARN of realistic length."""
     return f"arn:aws:states:us-east-1:000000000000:execution:Ticketlock-Serialize:{execution:-<36}"
 
 
 def uncontended(steps: Steps) -> list[Cost]:
-    """A lock that nobody else wants."""
+    """A lock without other users."""
     turns: list[Mapping[str, Any]] = []
     cycle = [
         steps.counted("acquire", lambda: turns.append(steps.take("alone", "a"))),
-        steps.counted("first beat: leave its task token", lambda: steps.beat(turns[0])),
-        steps.counted("release: say finished, free, end the beat", lambda: steps.release(turns[0])),
+        steps.counted("first heartbeat: leave its task token", lambda: steps.beat(turns[0])),
+        steps.counted("release: say finished, free, end the heartbeat", lambda: steps.release(turns[0])),
     ]
     lean = [
         steps.counted("", lambda: turns.append(steps.take("lean", "b"))),
@@ -209,39 +209,39 @@ def uncontended(steps: Steps) -> list[Cost]:
 
 
 def contended(steps: Steps, kept: Cost) -> list[Cost]:
-    """A queue: what joining, waiting, keeping the place, calling and being granted cost."""
+    """A queue: the costs of joining, waiting, renewing the row, waking and being granted."""
     called = steps.way is HandOver.CALLBACK
     held = steps.take("wanted", "holder")
     steps.beat(held)
     turns: list[Mapping[str, Any]] = []
     costs = [steps.counted("join the queue", lambda: turns.append(steps.take("wanted", "waiter")))]
     if called:
-        costs.append(steps.counted("park: leave the task token, look", lambda: steps.park(turns[0])))
+        costs.append(steps.counted("park: leave the task token, poll", lambda: steps.park(turns[0])))
     else:
         costs += [steps.counted(POLL, lambda: steps.look(turns[0])), deep(steps)]
     costs.append(kept)
-    freed = "release, and call the next" if called else "release, and look whether to call"
+    freed = "release, and wake the next" if called else "release, and check whether to wake"
     costs.append(steps.counted(freed, lambda: steps.release(held)))
     costs.append(steps.counted(CALLED if called else POLL_GRANTED, lambda: steps.look(turns[0], granted=True)))
     return costs
 
 
 def deep(steps: Steps) -> Cost:
-    """A look from far behind."""
+    """A poll from far behind."""
     steps.take("deep", "holder")
     last = [steps.take("deep", f"waiter-{waiter}") for waiter in range(DEEP)][-1]
     return steps.counted(POLL_DEEP, lambda: steps.look(last))
 
 
 def half_a_lease_later(steps: Steps) -> tuple[Cost, Cost]:
-    """A holder renews its lease, and a waiter keeps its place."""
+    """A holder renews its lease, and a waiter renews its row."""
     holder = steps.take("kept", "holder", lease_s=SHORT_LEASE_S)
     waiter = steps.take("kept", "waiter", lease_s=SHORT_LEASE_S)
     steps.beat(holder)
     called = steps.way is HandOver.CALLBACK
     if called:
         steps.park(waiter)
-    # The table's time is real here: from half a lease on, a step renews it.
+    # The table's time is real here: after half a lease, a step renews the lease.
     time.sleep(SHORT_LEASE_S / 2)
     beat = steps.counted(BEAT, lambda: steps.beat(holder, 1))
     if called:
@@ -250,16 +250,16 @@ def half_a_lease_later(steps: Steps) -> tuple[Cost, Cost]:
 
 
 def clean_ups(steps: Steps) -> list[Cost]:
-    """Executions that were stopped; each time two others wait."""
+    """Executions that were stopped; each time two others are waiting."""
     return [
-        clean_up(steps, "clean-up of a waiter: leave its place", "waiter"),
-        clean_up(steps, "clean-up of a holder: end its beat", "holder"),
+        clean_up(steps, "clean-up of a waiter: leave the queue", "waiter"),
+        clean_up(steps, "clean-up of a holder: end its heartbeat", "holder"),
         clean_up(steps, "clean-up of a holder of an execution: free", "holder", nested=True),
     ]
 
 
 def clean_up(steps: Steps, step: str, stopped: str, *, nested: bool = False) -> Cost:
-    """One event: the work of a stopped holder is a function, which is left to its lease, or an execution."""
+    """One event: the task of a stopped holder is a function, which is left to its lease, or an execution."""
     entity = step.replace(" ", "-")
     turns = {"holder": steps.take(entity, f"{entity[-8:]}-holder-{nested}", nested=nested)}
     steps.beat(turns["holder"])
@@ -273,7 +273,7 @@ def clean_up(steps: Steps, step: str, stopped: str, *, nested: bool = False) -> 
 
 
 def cold(steps: Steps) -> Cost:
-    """What the first step of a function's container sends besides: it asks for the table's time."""
+    """What the first step of a function's container sends in addition: it asks for the table's time."""
     first = steps.counted("", lambda: steps.take("cold", "a"))
     again = steps.counted("", lambda: steps.take("colder", "a"))
     return Cost("a cold function asks for the time", first.requests - again.requests, 0, first.read_units, 0)
@@ -291,7 +291,7 @@ def total(step: str, costs: Sequence[Cost]) -> Cost:
 
 
 def transitions_by_step(endpoint: str, way: HandOver) -> Mapping[str, float]:
-    """State transitions, as AWS bills them: retries included, the work's own left out."""
+    """State transitions, as AWS bills them: with retries, without those of the task itself."""
     work = Work(seconds=60)
     waiting = "WaitForCall" if way is HandOver.CALLBACK else "CheckPosition"
     with stage(endpoint, {"work": work, "quick": Work()}, hand_over=way) as opened:
@@ -300,7 +300,7 @@ def transitions_by_step(endpoint: str, way: HandOver) -> Mapping[str, float]:
         assert work.started.wait(10)
         waiter = opened.start("wanted", function="quick")
         until(lambda: len(opened.engine.invocations_of(waiting)) >= 3, 60, lambda: f"3 times {waiting}")
-        until(lambda: len(opened.engine.invocations_of("Heartbeat")) >= 3, 60, lambda: "a further beat")
+        until(lambda: len(opened.engine.invocations_of("Heartbeat")) >= 3, 60, lambda: "a further heartbeat")
         work.finish.set()
         _, beats = made(opened, finished(opened, holder))
         waited, again = made(opened, finished(opened, waiter))
@@ -322,14 +322,14 @@ def finished(opened: Stage, execution: str) -> str:
 
 
 def made(opened: Stage, execution: str) -> tuple[int, int]:
-    """How many states an execution entered, beside its work's own, and how many tries of its tasks were retries."""
+    """How many states an execution entered, without those of its task, and how many tries of its tasks were retries."""
     entered = opened.machine.entered(execution)
     retries = transitions(opened.machine.history(execution)) - entered.total()
     return entered.total() - entered["InvokeFunction"], retries
 
 
 def costs_of(endpoint: str, way: HandOver) -> list[Cost]:
-    """Everything about one way to hand over."""
+    """All costs of one kind of hand-over."""
     steps = Steps(endpoint, way)
     first = cold(steps)
     beat, kept = half_a_lease_later(steps)
@@ -339,7 +339,7 @@ def costs_of(endpoint: str, way: HandOver) -> list[Cost]:
 
 
 def main() -> int:
-    """Count and print; 1 when an uncontended cycle costs more than it should."""
+    """Count and print; 1 if an uncontended cycle costs more than it should."""
     console = Console(width=115)
     kept = True
     with Emulator() as emulator:
@@ -365,7 +365,7 @@ def is_lean(costs: Sequence[Cost]) -> bool:
 
 
 def table(way: HandOver, costs: Sequence[Cost]) -> Table:
-    """One way to hand over."""
+    """One kind of hand-over."""
     made = Table(title=f"What a lock costs, hand-over by {way} (counted)", title_justify="left")
     made.add_column("step")
     for column in ("requests", "write units", "read units", "Step Functions", "transitions"):
@@ -381,11 +381,11 @@ def table(way: HandOver, costs: Sequence[Cost]) -> Table:
 NOTES = f"""\
 Requests are those to DynamoDB; calls to the API of Step Functions have no price. Write units are counted with
 task tokens of 1,000 characters. A transition is a state entered or a task retried, as AWS bills them; those of
-a wait that is called are its own, the park and the look, and those of a poll the sleep and the look.
+a wait with a wake-up are its own, the park and the poll, and those of a polling wait the sleep and the poll.
 
 Events, of an execution's 25,000: a poll {budget.EVENTS_PER_POLL}, a beat {budget.EVENTS_PER_BEAT}, a parked half \
-lease {budget.EVENTS_PER_PARK}; a look of one that parks,
-with the {budget.PARKS_A_LOOK} half leases before it, {budget.EVENTS_PER_PARKED_LOOK} at most; to go on in another \
+lease {budget.EVENTS_PER_PARK}; a poll of one that parks,
+with the {budget.PARKS_A_LOOK} half leases before it, {budget.EVENTS_PER_PARKED_LOOK} at most; to continue in another \
 execution {budget.EVENTS_PER_WAITING_CONTINUATION} (waiting)
 or {budget.EVENTS_PER_HOLDING_CONTINUATION} (holding)."""
 

@@ -1,4 +1,4 @@
-"""A proxy in a process of its own: counts and records what passes, asks for capacity units, delays as a network would.
+"""A proxy in a process of its own: counts and records requests, asks for capacity units, delays like a network.
 
     with counting_proxy("http://127.0.0.1:8000") as proxy:
         client = boto3.client("dynamodb", endpoint_url=proxy.url)
@@ -28,7 +28,7 @@ from aiohttp import web
 
 WRITES = frozenset({"BatchWriteItem", "DeleteItem", "PutItem", "TransactWriteItems", "UpdateItem"})
 _READS = frozenset({"BatchGetItem", "GetItem", "Query", "Scan", "TransactGetItems"})
-# Of a connection, or of the length and the checksum that a body has which is changed here.
+# Headers of the connection, and those that depend on the body, which is changed here.
 _NOT_FORWARDED = frozenset(
     {"connection", "content-length", "host", "keep-alive", "server", "transfer-encoding", "x-amz-crc32"}
 )
@@ -36,11 +36,11 @@ _NOT_FORWARDED = frozenset(
 
 @dataclass(frozen=True)
 class Counts:
-    """What passed since it was asked last.
+    """The counts since the last call.
 
     Attributes:
         requests: of each operation.
-        write_units, read_units: as the engine told them; None where it told none.
+        write_units, read_units: as the engine reported them; None if it reported none.
     """
 
     requests: Mapping[str, int]
@@ -49,7 +49,7 @@ class Counts:
 
     @property
     def in_all(self) -> int:
-        """Requests."""
+        """All requests."""
         return sum(self.requests.values())
 
 
@@ -63,17 +63,17 @@ class Passed:
 
 @dataclass(frozen=True)
 class CountingProxy:
-    """One that runs."""
+    """A running proxy."""
 
     url: str
     _process: "subprocess.Popen[str]"
 
     def delay(self, seconds: float) -> None:
-        """From now on each request waits so long before it goes on to the engine."""
+        """From now on each request waits so long before it is sent to the engine."""
         self._say(f"delay {seconds}")
 
     def counts(self) -> Counts:
-        """What has passed since the last time; the next ones begin at zero."""
+        """What was sent since the last call; the next counts begin at zero."""
         told = self._say("counts")
         return Counts(told["requests"], told["write_units"], told["read_units"])
 
@@ -94,7 +94,7 @@ class CountingProxy:
 
 @contextmanager
 def counting_proxy(engine_url: str = "") -> Iterator[CountingProxy]:
-    """Start one before an engine, and end it; of an engine that starts later it is told with ``lead_to``."""
+    """Start one in front of an engine, and end it; without an engine, ``lead_to`` sets it later."""
     command = [sys.executable, str(Path(__file__)), engine_url]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
@@ -107,7 +107,7 @@ def counting_proxy(engine_url: str = "") -> Iterator[CountingProxy]:
 
 @dataclass
 class _Passing:
-    """What is counted, and how long requests wait."""
+    """The counts, and the delay of requests."""
 
     engine_url: str
     session: aiohttp.ClientSession
@@ -122,7 +122,7 @@ class _Passing:
         self.requests[operation] += 1
         self.passed.append((time.time_ns() // 1_000_000, operation))
         if operation in WRITES | _READS:
-            # No engine here asks whether the signature is that of the body.
+            # No engine here checks that the signature matches the body.
             body = json.dumps({**json.loads(body), "ReturnConsumedCapacity": "TOTAL"}).encode()
         if self.delay_s:
             await asyncio.sleep(self.delay_s)
@@ -133,7 +133,7 @@ class _Passing:
         if answer.status == 200 and operation in WRITES | _READS:
             reply = json.loads(content)
             self._note(operation in WRITES, reply.pop("ConsumedCapacity", None))
-            # As it would be to somebody who has not asked for units.
+            # As for a client that has not asked for units.
             content = json.dumps(reply).encode()
         return web.Response(status=answer.status, headers=told, body=content)
 
@@ -143,7 +143,7 @@ class _Passing:
             self.units[writes] = (self.units[writes] or 0) + units
 
     def command(self, line: str) -> object:
-        """What one line asks for."""
+        """Perform the command in a line."""
         if line.startswith("delay "):
             self.delay_s = float(line.removeprefix("delay "))
             return None

@@ -1,9 +1,9 @@
-"""What the engines of the tests do, asked one by one; docs/engines.md tells what of it matters for a lock.
+"""How the engines of the tests behave, tested one by one; docs/engines.md says what of it matters for a lock.
 
     PYTHONPATH=tests python benchmarks/differences.py
 
-Takes about five minutes: time to live is waited for. An engine that does not start is left out, and said to be:
-dynoxide where no cargo can build it. A question at which an engine fails is answered by the error's name.
+Takes about five minutes, since it waits for TTL. An engine that does not start is reported and left out: dynoxide if
+cargo cannot build it. If an engine fails at a question, the answer is the error's name.
 """
 
 import os
@@ -34,7 +34,7 @@ _KB = 1_024
 
 
 class Subject:
-    """An engine that is asked, and its table."""
+    """An engine under test, and its table."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -42,7 +42,7 @@ class Subject:
         self.table = {"TableName": engine.table_name}
 
     def key(self) -> dict[str, Any]:
-        """Of an item that is not there yet."""
+        """The key of an item that does not exist yet."""
         return {"pk": {"S": uuid.uuid4().hex}, "sk": {"S": "-"}}
 
     def put(self, item: Mapping[str, Any], **more: Any) -> Any:
@@ -50,7 +50,7 @@ class Subject:
         return self.client.put_item(**self.table, Item=item, **more)
 
     def add(self, key: Mapping[str, Any], by: int = 1, **more: Any) -> Mapping[str, Any]:
-        """One update that adds to the number ``n``, as an update or in a transaction has it."""
+        """One update that adds to the number ``n``, for UpdateItem or a transaction."""
         values = {":by": {"N": f"{by}"}, ":zero": {"N": "0"}}
         return {
             **self.table,
@@ -61,22 +61,22 @@ class Subject:
         }
 
     def number(self, key: Mapping[str, Any]) -> int:
-        """What stands in ``n``."""
+        """The value of ``n``."""
         found = self.client.get_item(**self.table, Key=key, ConsistentRead=True)
         return int(found.get("Item", {}).get("n", {"N": "0"})["N"])
 
 
 def outcome(do: Callable[[], object]) -> str:
-    """What a request ends with: ``done``, or the error's name."""
+    """How a request ends: ``done``, or the error's name."""
     try:
         do()
-    except Exception as error:  # an engine in this process lets through what it meets inside
+    except Exception as error:  # an engine in this process raises its internal errors
         return _name(error)
     return "done"
 
 
 def answer(ask: Callable[[], str]) -> str:
-    """What an engine answers to a question, or the name of the error that it fails with."""
+    """An engine's answer to a question, or the name of the error that it fails with."""
     try:
         return ask()
     except Exception as error:
@@ -88,7 +88,7 @@ def _name(error: Exception) -> str:
 
 
 def in_threads(subject: Subject, do: Callable[[Any], object]) -> Counter[str]:
-    """The outcomes of many requests at once; ``do`` is given a client."""
+    """The outcomes of many requests at once; ``do`` gets a client."""
 
     def one_after_the_other(client: Any) -> Counter[str]:
         return Counter(outcome(lambda: do(client)) for _ in range(EACH))
@@ -119,7 +119,7 @@ def _units(send: Callable[[], Any]) -> str:
 
 
 def _partition(subject: Subject, items: int, size: int) -> dict[str, Any]:
-    """Fill a partition; what a Query asks for it by."""
+    """Fill a partition; returns the parameters of its Query."""
     pk = subject.key()["pk"]
     for number in range(items):
         subject.put({"pk": pk, "sk": {"S": f"{number:04}"}, "s": {"S": "x" * size}})
@@ -127,7 +127,7 @@ def _partition(subject: Subject, items: int, size: int) -> dict[str, Any]:
 
 
 def arithmetic(subject: Subject) -> str:
-    """The powers of ten from which one more is lost."""
+    """The first power of ten at which adding one is lost."""
     for power in range(15, 38):
         key = subject.key()
         subject.put(key | {"n": {"N": f"{10**power}"}})
@@ -181,7 +181,7 @@ def same_token(subject: Subject) -> str:
 
 
 def dates(subject: Subject) -> str:
-    """Whether replies and errors tell the service's time."""
+    """Whether replies and errors have the service's time."""
     headers = [subject.put(subject.key())["ResponseMetadata"]["HTTPHeaders"]]
     for refused in (_refused_update, _refused_transaction):
         try:
@@ -230,7 +230,7 @@ def _refused_transaction(subject: Subject) -> None:
 
 
 def old_items(subject: Subject) -> str:
-    """Whether what refuses comes with the refusal: of Update, Put, Delete, and in a transaction."""
+    """Whether a refusal returns the old item: of Update, Put, Delete, and in a transaction."""
     found = []
     for refused in (_refused_update, _refused_put, _refused_delete, _refused_transaction):
         try:
@@ -276,7 +276,7 @@ def unused_value(subject: Subject) -> str:
 
 
 def order_of_keys(subject: Subject) -> str:
-    """Sort keys that UTF-8 and UTF-16 put in different orders."""
+    """Sort keys that UTF-8 and UTF-16 order differently."""
     pk = subject.key()["pk"]
     for text in ("\U0001f600", "\ufffd"):
         subject.put({"pk": pk, "sk": {"S": text}})
@@ -323,11 +323,11 @@ QUESTIONS: Sequence[tuple[str, str, Callable[[Subject], str]]] = (
     ("the order of sort keys", "UTF-8", order_of_keys),
     (f"updates a second, 1 / {THREADS} threads", "-", throughput),
 )
-"""What is asked, what AWS documents, and who asks."""
+"""The question, AWS's documented answer, and the function that asks."""
 
 
 def answers(engine: Engine) -> Iterator[str]:
-    """What an engine answers to all questions, and when time to live takes an item away."""
+    """An engine's answers to all questions, and when TTL deletes an item."""
     subject = Subject(engine)
     key, began = subject.key(), time.monotonic()
 
@@ -370,7 +370,7 @@ def main() -> int:
         del os.environ["AWS_ENDPOINT_URL"]
         table = Table("asked", "documented")
         rows = [[text, documented] for text, documented, _ in QUESTIONS]
-        rows.append(["an item an hour past its time to live goes", "within days"])
+        rows.append(["an item an hour past its TTL goes", "within days"])
         try:
             for name in ("moto", "memory", *urls):
                 table.add_column(name)
@@ -378,7 +378,7 @@ def main() -> int:
                     for row, told in zip(rows, answers(engine), strict=True):
                         row.append(told)
         finally:
-            # Also what was told before somebody ended it.
+            # Also what was found before an interrupt.
             for row in rows:
                 table.add_row(*row)
             console.print(table)

@@ -1,7 +1,7 @@
 """How fast the lock is handed over: executions wait for each other on the emulator, in the deployed stack.
 
-Each way to hand over, called and polling, in a cloud of its own, after first rounds that start the functions' workers
-and are not measured:
+Each kind of hand-over, callback and polling, in a cloud of its own, after first rounds that start the functions'
+workers and are not measured:
 
 - gaps: ten executions on one entity; from one task's end to the next one's start, as the tasks themselves return them;
 - burst: ten more, started 50 ms apart; from the first start to the last task's end;
@@ -51,13 +51,13 @@ BURST_EVERY_S = 0.05
 LONG_WAIT_S = 60
 
 _TIMEOUT_S = 240.0
-# Of TakeTicket, and of the state that tells it to wait.
+# Of TakeTicket, and of the state in which it waits.
 _BEFORE_WAITING = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the figures of one way to hand over may be at most."""
+    """The limits of the figures for one kind of hand-over."""
 
     median_gap_s: float
     burst_s: float
@@ -72,7 +72,7 @@ LIMITS = {
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """The figures of one way to hand over; times in seconds."""
+    """The figures of one kind of hand-over; times in seconds."""
 
     way: str
     gap_median_s: float
@@ -81,12 +81,12 @@ class HandOver:
     burst_s: float
     in_ticket_order: bool
     overlaps: int
-    looks_per_waiter: float
+    polls_per_waiter: float
     transitions: int
 
     @property
     def passed(self) -> bool:
-        """Whether the lock keeps its promises and is handed over as fast as it should be."""
+        """Whether the lock keeps its promises and is handed over fast enough."""
         limits = LIMITS[self.way]
         fast = self.gap_median_s <= limits.median_gap_s and self.burst_s <= limits.burst_s
         lean = limits.transitions is None or self.transitions <= limits.transitions
@@ -110,7 +110,7 @@ def measure(way: str) -> HandOver:
         burst_s=took_s(burst),
         in_ticket_order=keeps_ticket_order(calm) and keeps_ticket_order(burst),
         overlaps=len(overlaps(calm)) + len(overlaps(burst)),
-        looks_per_waiter=sum(run.looks for run in waiters) / max(1, len(waiters)),
+        polls_per_waiter=sum(run.looks for run in waiters) / max(1, len(waiters)),
         transitions=long_wait,
     )
 
@@ -132,7 +132,7 @@ class _Rounds:
         machine = {"stateMachineArn": self._outputs["ExampleTargetArn"], "input": {"seconds": LONG_WAIT_S}}
         work = {"functionArn": self._outputs["ExampleFunctionArn"], "input": {"seconds": 0}}
         holder = self._start("holder", "long", machine)
-        # Else the waiter's first step may overtake the holder's.
+        # Otherwise the waiter's first step may overtake the holder's.
         if not wait_until(lambda: any(map(_is_the_hold, history(self._client, holder))), timeout_s=_TIMEOUT_S):
             raise LocalCloudError(f"{holder} does not hold the lock after {_TIMEOUT_S:.0f} s")
         waiter = self._start("waiter", "long", work)
@@ -152,7 +152,7 @@ def _is_the_hold(event: Mapping[str, Any]) -> bool:
 
 
 def main() -> int:
-    """Measure and print; 1 when the hand-over is slower than it should be or a promise was broken."""
+    """Measure and print; 1 if the hand-over is too slow or a promise was broken."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--save", action="store_true", help="write docs/figures/recorded/hand-over.json")
     chosen = options.parse_args()
@@ -195,7 +195,7 @@ def _table(figures: Sequence[HandOver]) -> Table:
     row("  at most", *(f"{limit.burst_s:g} s" for limit in limits))
     row("in ticket order", *("yes" if each.in_ticket_order else "NO" for each in figures))
     row("overlaps", *(f"{each.overlaps}" for each in figures))
-    row("looks per waiter", *(f"{each.looks_per_waiter:.1f}" for each in figures))
+    row("polls per waiter", *(f"{each.polls_per_waiter:.1f}" for each in figures))
     row(f"transitions while waiting {LONG_WAIT_S} s", *(f"{each.transitions}" for each in figures))
     row("  at most", *("-" if limit.transitions is None else f"{limit.transitions}" for limit in limits))
     return table

@@ -96,7 +96,7 @@ class Execution:
         self._world = world
         client = make_client(**ARGUMENTS)
         world.memory.serve(client)
-        # Nobody is woken in this hour, so Step Functions gets no request.
+        # No waiter is woken in this hour, so Step Functions gets no request.
         self._workflow = Workflow(LockTable("locks", client=client, clocks=world.clock, sleep=world.clock.sleep))
         self._execution = execution_arn()
         given = {"$": REQUEST, "$$.Execution.Id": self._execution}
@@ -149,7 +149,7 @@ class Execution:
         return str(state["Default"])
 
     def _parked(self, name: str, state: Mapping[str, Any], execution: str) -> Iterator[float]:
-        """A callback task that nobody answers, and its retries after time-outs."""
+        """A callback task without an answer, and its retries after time-outs."""
         retries = next((each for each in state.get("Retry", ()) if "States.Timeout" in each["ErrorEquals"]), None)
         entered = datetime.fromtimestamp(self._world.clock.wall_ms / 1_000, UTC).isoformat()
         for retry in range(1 + (retries["MaxAttempts"] if retries else 0)):

@@ -10,11 +10,11 @@ from ticketlock_local.errors import LocalCloudError
 
 
 def installed(name: str, requirements: Path) -> Path:
-    """Put a peer into a folder of its own, unless this very version is there.
+    """Install a peer into a folder of its own, unless this version is already there.
 
     Args:
         name: of the folder.
-        requirements: its pins; it works with what this project has installed of everything else.
+        requirements: its pins; everything else comes from this project's environment.
 
     Returns:
         The folder, for the import path.

@@ -1,10 +1,9 @@
 """Many executions on several entities at once, on the emulator, in the deployed stack, as it is by default.
 
-Every second ten more, all on the next entity, until each entity had its ten: a queue of its own for each, several of
-them at once. A machine that is busy with other things gets them more slowly, and the figures say so. First rounds,
-which start the functions' workers, are not measured. Afterwards everything must be as the guarantees have it: all
-succeeded, no two works of one entity overlapped, fencing tokens rose, the order was that of the tickets, and nothing is
-left in the table but lock items and session items.
+Every second ten more, all on the next entity, until each entity has ten: a queue for each, several at once. On a busy
+machine they start more slowly, and the figures show that. First rounds, which start the functions' workers, are not
+measured. At the end the guarantees must hold: all succeeded, no two tasks of one entity overlapped, fencing tokens
+rose, the order was that of the tickets, and the table contains only lock items and session items.
 """
 
 import statistics
@@ -53,7 +52,7 @@ _TOO_BUSY = (
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What was seen.
+    """What was observed.
 
     Attributes:
         timed_out: steps that took longer than their state allows, and were repeated.
@@ -78,7 +77,7 @@ class Peak:
     processes: int = 0
 
     def sample(self, process: psutil.Process) -> None:
-        """Look at the whole tree once. Pages that processes share count for each."""
+        """Measure the whole tree once. Pages that processes share count for each."""
         resident = [size for each in _tree(process) if (size := _resident(each)) is not None]
         self.bytes = max(self.bytes, sum(resident))
         self.processes = max(self.processes, len(resident))
@@ -139,7 +138,7 @@ def measure() -> Load:
 
 
 def _on(client: "SFNClient", outputs: Mapping[str, str], prefix: str) -> Callable[[int], str]:
-    """What starts the execution of a number: the first ten on the first entity, and so on."""
+    """Starts the execution of a number: the first ten on the first entity, and so on."""
     task = {"functionArn": outputs["ExampleFunctionArn"], "input": {"seconds": WORK_S}}
 
     def begin(number: int) -> str:
@@ -150,7 +149,7 @@ def _on(client: "SFNClient", outputs: Mapping[str, str], prefix: str) -> Callabl
 
 
 def _timed_out(events: Iterable[Mapping[str, Any]]) -> int:
-    """How many steps timed out; a callback task is meant to."""
+    """How many steps timed out, without callback tasks, whose time-outs are intended."""
     failed = [event["taskFailedEventDetails"] for event in events if event["type"] == "TaskFailed"]
     return sum(
         details.get("error") == "States.Timeout" and "waitForTaskToken" not in details["resource"] for details in failed
@@ -173,7 +172,7 @@ def _strays(client: Any, table_name: str) -> list[str]:
 
 
 def main() -> int:
-    """Measure and print; 1 when something is not as it should be."""
+    """Measure and print; 1 if a guarantee was broken."""
     began = time.monotonic()
     try:
         load = measure()
@@ -210,10 +209,10 @@ def _table(load: Load, everything_s: float) -> Table:
         "steps that timed out": f"{load.timed_out}",
         "slips, which the order allows": f"{len(load.verdict.slips)}",
         "started a second": f"{(len(runs) - 1) * 1_000 / max(1, started[-1] - started[0]):.1f}",
-        "seconds, from the first start to the last work's end": f"{seconds:.1f}",
+        "seconds, from the first start to the last task's end": f"{seconds:.1f}",
         "grants per second": f"{len(granted) / seconds:.1f}" if seconds > 0 else "-",
-        "looks per grant": f"{sum(run.looks for run in runs) / max(1, len(granted)):.2f}",
-        "gap from one work to the next, median": f"{statistics.median(gaps_s(granted)):.2f} s" if granted else "-",
+        "polls per grant": f"{sum(run.looks for run in runs) / max(1, len(granted)):.2f}",
+        "gap from one task to the next, median": f"{statistics.median(gaps_s(granted)):.2f} s" if granted else "-",
         "memory of the emulator and its functions, peak": f"{load.peak.bytes / _MIB:,.0f} MiB",
         "processes, peak": f"{load.peak.processes}",
         "deployment and checks included": f"{everything_s:.0f} s",

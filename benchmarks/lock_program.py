@@ -1,13 +1,14 @@
-"""What benchmarks/peer_locks.py runs of the locks for Python, in processes of their own; Java's and Go's do the same.
+"""The program that benchmarks/peer_locks.py runs for the locks for Python; those for Java and Go do the same.
 
 Arguments: ``ours`` or ``python_dynamodb_lock``, the endpoint, the table, and
 
-- ``cycles N``: says ready, waits for a line, acquires and releases N times; the median in microseconds;
-- ``crowd CLIENTS WORK_MS POLL_MS SETTLE_MS COUNTED_MS``: clients that take one lock again and again; first the moments
-  between which it counts, and how many requests were sent between them; then of each wait its place in the order of
-  arrival, when it began, or 0 for one that never stood in a queue, and when the lock was granted, or 0;
-- ``hold LEASE_MS``: says held, and renews until it is killed;
-- ``wait LEASE_MS POLL_MS``: says asks, then held.
+- ``cycles N``: prints ready, waits for a line, acquires and releases N times; prints the median in microseconds;
+- ``crowd CLIENTS WORK_MS POLL_MS SETTLE_MS COUNTED_MS``: clients that take one lock repeatedly; prints first the
+moments
+  between which it counts, and how many requests were sent between them; then for each wait its position in the order of
+  arrival, when it began, or 0 for one that was never in a queue, and when the lock was granted, or 0;
+- ``hold LEASE_MS``: prints held, and renews until it is killed;
+- ``wait LEASE_MS POLL_MS``: prints asks, then held.
 """
 
 import os
@@ -36,7 +37,7 @@ class Program:
         return Theirs(self._endpoint, self._table, poll_ms / 1_000, lease_s=lease_ms / 1_000)
 
     def cycles(self, count: int) -> None:
-        """What an acquisition and its release take where nobody else is there."""
+        """The duration of an uncontended acquisition with its release."""
         side, took_us = self._side(_LEASE_MS, 1_000), []
         for _ in range(WARM_UP):
             side.acquire()
@@ -100,5 +101,5 @@ if __name__ == "__main__":
     program = Program(*sys.argv[1:4])
     getattr(program, sys.argv[4])(*map(int, sys.argv[5:]))
     sys.stdout.flush()
-    # Neither clients that still wait nor the peer's threads end by themselves.
+    # Neither clients that are still waiting nor the peer's threads end by themselves.
     os._exit(0)

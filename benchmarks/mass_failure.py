@@ -1,11 +1,11 @@
-"""What a mass failure does to the clean-up: 6,000 executions end in a minute.
+"""The clean-up after a mass failure: 6,000 executions end in a minute.
 
     make bench, or: PYTHONPATH=tests:functions python benchmarks/mass_failure.py
 
 The handler is the real one, over a table in memory; time is virtual. Step Functions describes executions from a bucket
-of 300 that fills at 15 a second, as its quota has it in the largest Regions
-(https://docs.aws.amazon.com/step-functions/latest/dg/service-quotas.html), and refuses the others. Ten events are at
-work at once, the function's reserved concurrency; a request to the table takes 5 ms, one to Step Functions 20 ms.
+of 300 that fills at 15 a second, its quota in the largest Regions
+(https://docs.aws.amazon.com/step-functions/latest/dg/service-quotas.html), and refuses the others. Ten events are
+handled at once, the function's reserved concurrency; a request to the table takes 5 ms, one to Step Functions 20 ms.
 """
 
 import os
@@ -21,8 +21,8 @@ from rich.table import Table
 EVENTS = 6_000
 A_SECOND = 100
 CONCURRENCY = 10
-# Of the events, how many are of executions that left nothing: the mass failure of works, and one of waiters.
-SHARES = {"all of them left nothing": 1.0, "half of them left a place": 0.5, "all of them left a place": 0.0}
+# The share of events of executions that left nothing: a mass failure of tasks, and one of waiters.
+SHARES = {"all of them left nothing": 1.0, "half of them left a row": 0.5, "all of them left a row": 0.0}
 
 
 def mass_end(share: float) -> tuple[MassEnd, Sequence[Ended]]:
@@ -39,12 +39,12 @@ def mass_end(share: float) -> tuple[MassEnd, Sequence[Ended]]:
 
 
 def counts(values: Sequence[int]) -> str:
-    """What was counted, most often first."""
+    """The counted values, most frequent first."""
     return ", ".join(f"{value}" for value, _ in Counter(values).most_common()) or "-"
 
 
 def main() -> int:
-    """Count and print; 1 when an event failed, or one of an execution that left nothing cost more than one request."""
+    """Count and print; 1 if an event failed, or if one of an execution that left nothing cost more than one request."""
     os.environ.setdefault("AWS_DEFAULT_REGION", "us-east-1")
     console = Console(width=115)
     made = Table(title=f"{EVENTS:,} clean-up events at {A_SECOND} a second (virtual time)", title_justify="left")
@@ -61,9 +61,9 @@ def main() -> int:
             "failed events": f"{failed}",
             "left nothing: requests to the table": counts([each.table.total() for each in nothing]),
             "left nothing: calls of Step Functions": counts([each.calls.total() for each in nothing]),
-            "left a place: requests to the table": counts([each.table.total() for each in others]),
+            "left a row: requests to the table": counts([each.table.total() for each in others]),
             "descriptions refused": f"{mass.step_functions.refused:,}",
-            "places left behind": f"{mass.rows()}",
+            "rows left behind": f"{mass.rows()}",
             "longest from event to end": f"{max(each.late_s for each in ended):,.1f} s",
         }
         for figure, value in figures.items():

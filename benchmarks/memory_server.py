@@ -1,7 +1,7 @@
 """``ticketlock.testing``'s DynamoDB behind HTTP, for other processes: prints its port, and ends with its stdin.
 
-For what is timed: any request takes it about the same fraction of a millisecond, so many clients wait for each other,
-not for the engine. ministack evaluates expressions slowly, and copies the whole table at each transaction.
+For measurements of time: every request takes about the same fraction of a millisecond, so many clients wait for each
+other, not for the engine. ministack evaluates expressions slowly, and copies the whole table at each transaction.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from ticketlock.testing import MemoryDynamoDB
 
 @contextmanager
 def memory_server() -> Iterator[str]:
-    """Start one, and end it: its URL."""
+    """Start one, and end it; yields its URL."""
     command = [sys.executable, str(Path(__file__))]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
@@ -41,7 +41,7 @@ async def serve() -> None:
                 }
                 body = await reader.readexactly(int(headers["content-length"]))
                 writer.write(_answer(memory, headers["x-amz-target"].rpartition(".")[2], body))
-                # A list of all that were ever sent is for tests.
+                # The list of all sent requests is for tests.
                 memory.sent.clear()
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             writer.close()
@@ -54,7 +54,7 @@ async def serve() -> None:
 
 def _answer(memory: MemoryDynamoDB, operation: str, body: bytes) -> bytes:
     asked = json.loads(body)
-    # It tells no units; a proxy that counts asks any engine for them.
+    # It reports no units; a proxy that counts asks any engine for them.
     asked.pop("ReturnConsumedCapacity", None)
     status, reply = memory._service.answer(operation, asked)
     headers = reply.pop("ResponseMetadata")["HTTPHeaders"]

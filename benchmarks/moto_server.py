@@ -1,4 +1,4 @@
-"""moto's DynamoDB behind HTTP, for other processes: says its port, and ends with its standard input."""
+"""moto's DynamoDB behind HTTP, for other processes: prints its port, and ends with its standard input."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ _REQUIREMENTS = Path(__file__).with_name("units-peer-requirements.txt")
 
 @contextmanager
 def moto_server() -> Iterator[str]:
-    """Start one, and end it: its URL.
+    """Start one, and end it; yields its URL.
 
     Raises:
         LocalCloudError: what its server needs cannot be installed.

@@ -1,11 +1,11 @@
 """Side by side with another lock for Step Functions: the construct state-machine-semaphore, as published.
 
 Ten executions on one entity, started 50 ms apart, with 0.3 s of work each: the same function, on the same emulator, a
-cloud of its own for each. What comes before is not measured: one execution of the peer, whose only function is the
-work, and a few rounds of ours, which start the functions' workers.
+cloud of its own for each. First rounds are not measured: one execution of the peer, whose only function is the task,
+and a few rounds of ours, which start the functions' workers.
 
-The peer's counter is made by hand, as its first use would run without the lock; and the emulator does not do the task
-with which the peer counts in one step, so overlaps of the peer's may be the emulator's: only ours are judged.
+The peer's counter is created by hand, since its first use would run without the lock. The emulator does not perform in
+one step the task with which the peer counts, so overlaps of the peer's may be the emulator's: only ours are judged.
 """
 
 import sys
@@ -47,15 +47,15 @@ WORK_S = 0.3
 POLL_S = 1
 LOCK = "lock"
 FOLDER = BUILD / "peer"
-"""Where it is installed: it works with this project's own CDK, and nothing else here needs it."""
+"""Where it is installed: it works with this project's own CDK, and only this benchmark needs it."""
 
 _TIMEOUT_S = 400.0
 _APP = Path(__file__).with_name("peer_app.py")
 _REQUIREMENTS = Path(__file__).with_name("peer-requirements.txt")
 # Inside the Parallel that holds our lock, beside its tasks: ChooseWork.
 _UNTOLD_OF_A_HOLD = 1
-# Inside the Parallel that takes the peer's, after each look at its counter: a Choice, and a Wait or a Pass.
-_UNTOLD_OF_A_LOOK = 2
+# Inside the Parallel that takes the peer's lock, after each read of its counter: a Choice, and a Wait or a Pass.
+_UNREPORTED_OF_A_POLL = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,9 @@ class Side:
     """The figures of one lock.
 
     Attributes:
-        overtakings: how many pairs held in another order than that of their starts.
-        by_ticket: whether the order was that of the tickets; None where there are none.
-        transitions: of one execution on average, its work's own included.
+        overtakings: how many pairs held the lock in another order than that of their starts.
+        by_ticket: whether the order was that of the tickets; None without tickets.
+        transitions: of one execution on average, with those of its task.
     """
 
     name: str
@@ -88,22 +88,22 @@ def peer() -> Side:
         machine = outputs["StateMachineArn"]
 
         def begin(_number: int) -> str:
-            # The function wants to know its lock.
+            # The function requires the lock in its input.
             text = f'{{"entity": "{LOCK}", "seconds": {WORK_S}, "lock": {{"entity": "{LOCK}"}}}}'
             return client.start_execution(stateMachineArn=machine, input=text)["executionArn"]
 
         succeeded(run_round(client, begin, 1, every_s=EVERY_S, timeout_s=_TIMEOUT_S))
         done = succeeded(run_round(client, begin, EXECUTIONS, every_s=EVERY_S, timeout_s=_TIMEOUT_S))
-        looks = [_looks_of_the_peer(history(client, arn)) for arn in done]
-        made = _transitions(client, done) + _UNTOLD_OF_A_LOOK * sum(looks)
+        polls = [_polls_of_the_peer(history(client, arn)) for arn in done]
+        made = _transitions(client, done) + _UNREPORTED_OF_A_POLL * sum(polls)
     runs = done.values()
     by_work = sorted(runs, key=attrgetter("work_started_ms"))
-    # It knows no tokens: its holds are in the order of their works.
+    # It has no tokens: its holds are in the order of their tasks.
     return _side("peer", [replace(run, fencing_token=number + 1) for number, run in enumerate(by_work)], made)
 
 
 def ours(way: str) -> Side:
-    """Measure one way to hand our lock over."""
+    """Measure one kind of hand-over of our lock."""
     with deployed(way, poll_s=POLL_S) as (client, outputs):
         warm_up(client, starter(client, outputs, "warm-up", WORK_S), EXECUTIONS, timeout_s=_TIMEOUT_S)
         begin = starter(client, outputs, LOCK, WORK_S)
@@ -117,7 +117,7 @@ def _transitions(client: "SFNClient", arns: Iterable[str]) -> int:
     return sum(transitions(history(client, arn)) for arn in arns)
 
 
-def _looks_of_the_peer(events: Sequence[Mapping[str, Any]]) -> int:
+def _polls_of_the_peer(events: Sequence[Mapping[str, Any]]) -> int:
     scheduled = [event["taskScheduledEventDetails"] for event in events if event["type"] == "TaskScheduled"]
     return sum("getItem" in details["resource"] for details in scheduled)
 
@@ -137,7 +137,7 @@ def _side(name: str, runs: Sequence[Execution], made: int) -> Side:
 
 
 def main() -> int:
-    """Measure and print; 1 when the peer cannot be installed, or ours breaks a promise."""
+    """Measure and print; 1 if the peer cannot be installed, or ours breaks a promise."""
     try:
         installed(FOLDER.name, _REQUIREMENTS)
         sides = [peer(), ours("callback"), ours("poll")]
@@ -165,8 +165,8 @@ def _table(theirs: Side, *own: Side) -> Table:
     def words(name: str, figure: Callable[[Side], str]) -> None:
         table.add_row(name, *(figure(side) for side in (theirs, *own)), *("" for _ in own))
 
-    row("first start to last work's end", attrgetter("took_s"), "{:.1f} s")
-    row("largest gap between two works", attrgetter("largest_gap_s"), "{:.2f} s")
+    row("first start to last task's end", attrgetter("took_s"), "{:.1f} s")
+    row("largest gap between two tasks", attrgetter("largest_gap_s"), "{:.2f} s")
     row("transitions an execution, with retries", attrgetter("transitions"), "{:.1f}")
     words("pairs not in the order of their starts", lambda side: f"{side.overtakings}")
     words("in the order of their tickets", lambda side: {None: "-", True: "yes", False: "NO"}[side.by_ticket])

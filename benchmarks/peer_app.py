@@ -13,7 +13,7 @@ from ticketlock_local.cloud.deploy import STACK
 
 
 class PeerStack(Stack):
-    """A workflow that takes the lock, runs the function with the execution's input, and gives the lock back."""
+    """A workflow that takes the lock, runs the function with the execution's input, and releases the lock."""
 
     def __init__(self, scope: App, id: str) -> None:
         super().__init__(scope, id)
@@ -24,7 +24,7 @@ class PeerStack(Stack):
         done = sfn.Succeed(self, "Done")
         semaphore = package.Semaphore(self, "Semaphore", lock_name=LOCK, limit=1, job=job, next_state=done)
         machine = sfn.StateMachine(self, "Machine", definition_body=sfn.DefinitionBody.from_chainable(semaphore))
-        # The construct adds its table to the stack, and does not tell it.
+        # The construct adds its table to the stack, and has no attribute for it.
         (table,) = [child for child in self.node.children if "Table" in child.node.id]
         CfnOutput(self, "StateMachineArn", value=machine.state_machine_arn)
         CfnOutput(self, "TableName", value=getattr(table, "table_name"))  # noqa: B009

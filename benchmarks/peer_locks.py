@@ -2,15 +2,16 @@
 
     make bench-peer, or: python benchmarks/peer_locks.py [--quick] [--side NAME ...]
 
-- cycle: acquire and release where nobody else is there; the requests are those that a proxy counts;
-- crowd: fifty clients take one lock again and again, with 50 and with 500 ms of work; each peer at the best of several
+- cycle: acquire and release without contention; the requests are those that a proxy counts;
+- crowd: fifty clients take one lock repeatedly, with 50 and with 500 ms of work; each peer at the best of several
   poll intervals, then all in turn, and the median counts. Ours in one process, where a release wakes the next in line,
   and in ten;
-- killed: a holder is killed, and somebody waits; the seconds until that one has the lock, with one lease for all.
+- killed: a holder is killed while another client waits; the seconds until that client has the lock, with one lease for
+all.
 
 The peers: python_dynamodb_lock from PyPI, the DynamoDB Lock Client for Java and dynamolock for Go, which Maven and Go
-build under build/. Where one of the two is missing its lock takes no part, and that is said. All run on
-``ticketlock.testing``'s DynamoDB behind HTTP, anew for each crowd.
+build under build/. If Maven or Go is missing, that peer is left out, and this is reported. All run on
+``ticketlock.testing``'s DynamoDB behind HTTP, a new one for each crowd.
 """
 
 import argparse
@@ -57,7 +58,7 @@ _AS_FAST = 0.98
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One kind of crowd, in seconds: the work, what passes before it counts, and for how long it counts."""
+    """One kind of crowd, in seconds: the work, the time before counting, and the time of counting."""
 
     work_s: float
     settle_s: float
@@ -70,13 +71,13 @@ QUICK_PLANS = (Plan(0.05, 4, 3),)
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """What fifty clients did.
+    """The result of fifty clients.
 
     Attributes:
         grants: a second.
-        out_of_order: of the grants, to how many somebody had to watch who came before.
-        beyond_one: overtakings of those that stood in line, without the first of each.
-        requests: a grant; None where the program does not count them.
+        out_of_order: grants that overtook a client that had come before.
+        beyond_one: overtakings of waiters in the queue, without the first of each.
+        requests: for each grant; None if the program does not count them.
     """
 
     grants: float
@@ -98,9 +99,9 @@ class Side:
     """One lock.
 
     Attributes:
-        make_table: makes a table for it at an endpoint.
-        command: what runs its program, which the endpoint, the table and what to do follow.
-        polls_s: its poll intervals; 0 for one that has a pace of its own.
+        make_table: creates a table for it at an endpoint.
+        command: runs its program; the endpoint, the table and further arguments follow.
+        polls_s: its poll intervals; 0 for one with a pace of its own.
     """
 
     name: str
@@ -119,7 +120,7 @@ class Side:
 
 
 def sides(names: Sequence[str], console: Console) -> list[Side]:
-    """Those that can be run here; which cannot is printed."""
+    """Those that can run here; the others are reported."""
     found = []
     for name in names:
         try:
@@ -171,7 +172,7 @@ _MAKERS: Mapping[str, Callable[[], Side]] = {OURS: _ours, PYTHON: _python, JAVA:
 
 
 def _built(name: str, command_of: Callable[[Path], Sequence[str]]) -> Path:
-    """A peer and the program that drives it, under build/, unless these very sources are there.
+    """A peer and the program that drives it, under build/; built again if their sources have changed.
 
     Raises:
         LocalCloudError: it cannot be built.
@@ -203,7 +204,7 @@ def _make_table(url: str, table: str) -> None:
 
 
 def line_of(process: "subprocess.Popen[str]", side: Side) -> str:
-    """The next line that a program says.
+    """The next line that a program prints.
 
     Raises:
         LocalCloudError: it has ended.
@@ -217,7 +218,7 @@ def line_of(process: "subprocess.Popen[str]", side: Side) -> str:
 
 @contextmanager
 def ended(process: "subprocess.Popen[str]") -> Iterator["subprocess.Popen[str]"]:
-    """Whatever becomes of the block, the program does not outlive it."""
+    """Ends the program at the end of the block."""
     with process:
         try:
             yield process
@@ -251,11 +252,11 @@ def crowd(side: Side, plan: Plan, poll_s: float, *, processes: int = 1) -> Crowd
     if any(each.returncode != 0 for each in running) or not all(told):
         raise LocalCloudError(f"a crowd of {side.name} has failed, see above")
     counted = [[int(word) for word in lines[0].split()] for lines in told]
-    everybody = [_stay(line) for lines in told for line in lines[1:]]
+    all_stays = [_stay(line) for lines in told for line in lines[1:]]
     began, ended_at = max(each[0] for each in counted) / _NS, min(each[1] for each in counted) / _NS
-    granted = [stay for stay in everybody if stay.granted_s is not None and began <= stay.granted_s < ended_at]
-    overtaken = [overtakers(stay, everybody) for stay in everybody]
-    # Of several processes each counts what it has sent in the time that it was counted itself.
+    granted = [stay for stay in all_stays if stay.granted_s is not None and began <= stay.granted_s < ended_at]
+    overtaken = [overtakers(stay, all_stays) for stay in all_stays]
+    # Of several processes, each counts what it has sent during its own counting time.
     sent = [each[2] * (ended_at - began) / ((each[1] - each[0]) / _NS) for each in counted if len(each) > 2]
     return Crowd(
         grants=len(granted) / (ended_at - began),
@@ -271,7 +272,7 @@ def _stay(line: str) -> Stay:
 
 
 def best_poll_s(side: Side, plan: Plan, polls_s: Sequence[float], console: Console) -> float:
-    """Of the poll intervals that are as fast as any, the longest: it asks least."""
+    """The longest of the poll intervals that are as fast as the fastest: it sends the fewest requests."""
     if len(polls_s) == 1:
         return polls_s[0]
     tried = {poll_s: crowd(side, plan, poll_s).grants for poll_s in polls_s}
@@ -281,7 +282,7 @@ def best_poll_s(side: Side, plan: Plan, polls_s: Sequence[float], console: Conso
 
 
 def killed(found: Sequence[Side], lease_s: int, after_s: float) -> Mapping[str, float]:
-    """How long after its holder's death each lock is taken over, all at the same time: in seconds."""
+    """For each lock, the seconds from the kill of its holder to its take-over, all at the same time."""
     lease_ms = lease_s * 1_000
     with memory_server() as url, ExitStack() as stack:
         holders, waiters = [], []
@@ -300,16 +301,16 @@ def killed(found: Sequence[Side], lease_s: int, after_s: float) -> Mapping[str, 
 
         with ThreadPoolExecutor(len(found)) as pool:
             held = [pool.submit(held_s, *each) for each in zip(waiters, found, strict=True)]
-            # The waiters see their holders, and renewals of theirs.
+            # The waiters see their holders, and renewals by them.
             time.sleep(after_s)
             for holder in holders:
                 holder.kill()
-            died = time.monotonic()
-            return {side.name: each.result() - died for side, each in zip(found, held, strict=True)}
+            killed_at = time.monotonic()
+            return {side.name: each.result() - killed_at for side, each in zip(found, held, strict=True)}
 
 
 def cycles(found: Sequence[Side], console: Console, count: int) -> Sequence[Check]:
-    """Print what a cycle costs each."""
+    """Print what a cycle costs with each lock."""
     table = _table("uncontended cycle, through the proxy", "lock", "requests", "ms, median")
     costs = {}
     for side in found:
@@ -326,7 +327,7 @@ def cycles(found: Sequence[Side], console: Console, count: int) -> Sequence[Chec
 
 
 def crowds(found: Sequence[Side], console: Console, plan: Plan, *, quick: bool) -> Sequence[Check]:
-    """Print what fifty clients of each do."""
+    """Print the results of fifty clients with each lock."""
     best = {}
     for side in found:
         best[side.name] = best_poll_s(side, plan, side.polls_s[1:2] or side.polls_s if quick else side.polls_s, console)
@@ -355,7 +356,7 @@ def crowds(found: Sequence[Side], console: Console, plan: Plan, *, quick: bool) 
     if OURS not in done:
         return []
     slips = sum(each.beyond_one for name in (OURS, OURS_APART) for each in done[name])
-    checks = [Check(f"{work}: nobody of ours is overtaken twice", slips == 0)]
+    checks = [Check(f"{work}: no client of ours is overtaken twice", slips == 0)]
     if best_peers:
         apart = f"{work}: from {PROCESSES} processes at least {LEAST_OF_THE_BEST} of the best peer's grants"
         checks.append(Check(apart, grants[OURS_APART] >= LEAST_OF_THE_BEST * best_peers))
@@ -363,8 +364,8 @@ def crowds(found: Sequence[Side], console: Console, plan: Plan, *, quick: bool) 
     return checks
 
 
-def deaths(found: Sequence[Side], console: Console, *, quick: bool) -> None:
-    """Print how long a killed holder is in the way."""
+def take_overs(found: Sequence[Side], console: Console, *, quick: bool) -> None:
+    """Print how long a killed holder blocks the lock."""
     after = (0.2,) if quick else (0.4, 0.6, 0.8, 1.0, 1.2)
     rounds = [killed(found, LEASE_S, LEASE_S * share) for share in after]
     table = _table(f"a killed holder, lease {LEASE_S} s: until the waiter has the lock, s", "lock", "median", "most")
@@ -382,7 +383,7 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def main() -> int:
-    """Race and print; 1 when a promise is broken, or a program fails."""
+    """Race and print; 1 if a promise is broken, or a program fails."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--quick", action="store_true", help="one round, one poll interval, 50 ms of work alone")
     options.add_argument("--side", action="append", choices=SIDES, help="default: all of them")
@@ -394,7 +395,7 @@ def main() -> int:
         checks += cycles(found, console, 50 if chosen.quick else 500)
         for plan in QUICK_PLANS if chosen.quick else PLANS:
             checks += crowds(found, console, plan, quick=chosen.quick)
-        deaths(found, console, quick=chosen.quick)
+        take_overs(found, console, quick=chosen.quick)
     except LocalCloudError as error:
         print(error, file=sys.stderr)
         return 1

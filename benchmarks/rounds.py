@@ -1,4 +1,4 @@
-"""What the benchmarks share: a deployed stack, a round of executions, their works' gaps, their state transitions."""
+"""What the benchmarks share: a deployed stack, a round of executions, the gaps between tasks, state transitions."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,10 +17,10 @@ from ticketlock_local.errors import LocalCloudError
 if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
 
-# The emulator starts a worker for each: more than ten a second would starve a small machine.
+# The emulator starts a worker for each: more than ten a second would overload a small machine.
 START_EVERY_S = 0.12
 # It starts one for every call that finds none idle. On a busy machine that slows all of them down, until each takes
-# longer than its function may, is ended and called again: then none of them ever starts.
+# longer than its function may, is ended and called again, and none of them ever starts.
 ASKING_AT_MOST = 12
 _WARM_UP_EVERY_S = 0.25
 _LOOK_EVERY_S = 0.1
@@ -30,12 +30,12 @@ _LOOK_EVERY_S = 0.1
 def deployed(
     way: str, *, poll_s: int, proxy: CountingProxy | None = None
 ) -> Iterator[tuple["SFNClient", Mapping[str, str]]]:
-    """Our stack in a cloud of its own, with one way to hand over: Step Functions, and the stack's outputs.
+    """Our stack in a cloud of its own, with one kind of hand-over: Step Functions, and the stack's outputs.
 
     Args:
         way: ``callback`` or ``poll``.
         poll_s: the longest sleep of the first in line.
-        proxy: where the requests of the lock's functions pass.
+        proxy: through which the lock's functions send their requests.
     """
     # The functions have the emulator's environment.
     environment = {} if proxy is None else {f"AWS_ENDPOINT_URL_{name}": proxy.url for name in ("DYNAMODB", "SFN")}
@@ -47,7 +47,7 @@ def deployed(
 
 
 def starter(client: "SFNClient", outputs: Mapping[str, str], entity: str, work_s: float) -> Callable[[int], str]:
-    """Starts the execution of a number, from 0 on, on that entity, and returns its ARN; its work is our function."""
+    """Starts the execution of a number, from 0 on, on that entity, and returns its ARN; its task is our function."""
     task = {"functionArn": outputs["ExampleFunctionArn"], "input": {"seconds": work_s}}
     return lambda number: start(client, outputs["StateMachineArn"], f"{entity}-{number + 1:02}", entity, task)
 
@@ -69,13 +69,13 @@ def run_round(
         executions: how many.
         every_s: from one start to the next.
         timeout_s: for the starts, and once more for the ends.
-        asking_at_most: the next start waits while so many are in their first state still; None for a steady pace.
+        asking_at_most: the next start waits while so many are still in their first state; None for a steady pace.
 
     Returns:
         Each by its ARN, in the order of the starts.
 
     Raises:
-        LocalCloudError: one still runs after that time.
+        LocalCloudError: one is still running after that time.
     """
     began = time.monotonic()
     arns: list[str] = []
@@ -95,7 +95,7 @@ def run_round(
 
 
 def warm_up(client: "SFNClient", begin: Callable[[int], str], executions: int, *, timeout_s: float) -> None:
-    """Let the emulator start the functions' workers, a few at a time: each wave finds those of the one before.
+    """Let the emulator start the functions' workers, a few at a time: each wave uses those of the one before.
 
     Raises:
         LocalCloudError: one of the executions did not succeed in time.
@@ -136,7 +136,7 @@ def succeeded(runs: dict[str, Execution]) -> dict[str, Execution]:
 
 
 def gaps_s(runs: Sequence[Execution]) -> list[float]:
-    """The time from each work's end to the next one's start on the same entity, in the order of the holds."""
+    """The time from each task's end to the next one's start on the same entity, in the order of the holds."""
     gaps = []
     for held in by_entity(runs).values():
         works = [(run.work_started_ms or 0, run.work_ended_ms or 0) for run in held]
@@ -145,12 +145,12 @@ def gaps_s(runs: Sequence[Execution]) -> list[float]:
 
 
 def took_s(runs: Sequence[Execution]) -> float:
-    """From the first start to the last work's end."""
+    """From the first start to the last task's end."""
     return (max(run.work_ended_ms or 0 for run in runs) - min(run.started_ms for run in runs)) / 1_000
 
 
 def keeps_ticket_order(runs: Sequence[Execution]) -> bool:
-    """Whether nobody was overtaken, but for the one slip that the order allows each."""
+    """Whether no waiter was overtaken, except for the one slip that the order allows each."""
     return max(overtakings(runs).values(), default=0) <= 1
 
 
@@ -161,10 +161,10 @@ def history(client: "SFNClient", arn: str) -> list[Mapping[str, Any]]:
 
 
 def transitions(events: Iterable[Mapping[str, Any]]) -> int:
-    """The state transitions that AWS bills, as far as the events tell.
+    """The state transitions that AWS bills, as far as the events show them.
 
     Each try of a task is one, since retries are billed: https://aws.amazon.com/step-functions/pricing/. Of the states
-    inside a Parallel the emulator tells the tasks alone: the caller adds the others.
+    inside a Parallel the emulator shows only the tasks: the caller adds the others.
     """
     kinds = [event["type"] for event in events]
     steps = [kind for kind in kinds if kind.endswith("StateEntered") and kind != "TaskStateEntered"]

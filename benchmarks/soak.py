@@ -3,12 +3,12 @@
     make soak, or: PYTHONPATH=tests python benchmarks/soak.py [--quick]
 
 - waiters: so many acquisitions of one lock that begin together, half of them by ``LockClient`` from threads in one
-  process, half by ``aio.LockClient`` from tasks in another; beside it the same with a tenth of them;
+  process, half by ``aio.LockClient`` from tasks in another; then the same with a tenth of them;
 - pairs: the same two processes go through many locks, two contenders for each, many at once;
 - hour: an hour of traffic on 21 locks from 30 machines, with faults and crashes, in virtual time (``soak_hour.py``);
 - life: one client of each kind that takes one lock after the other for minutes (``soak_client.py``).
 
-All but the hour are on ``ticketlock.testing``'s DynamoDB behind HTTP (``memory_server.py`` says why).
+All except the hour are on ``ticketlock.testing``'s DynamoDB behind HTTP (``memory_server.py`` says why).
 """
 
 import argparse
@@ -31,11 +31,11 @@ from clients import Check
 from memory_server import memory_server
 from rich.console import Console
 from rich.table import Table
+from soak_checker import Left, left_in
 from soak_client import WORKERS, Life, Lived
 from soak_client import read as lived
 from soak_crowd import KINDS, Done, Kind, Share, Turn
 from soak_hour import Hour, Scale, hour
-from soak_witness import Left, left_in
 from ticketlock_local.cloud.deploy import client_arguments
 from ticketlock_local.engines.processes import wait_until
 
@@ -48,27 +48,27 @@ PAIRS_AT_ONCE = 32
 PAIR_HOLDS_S = 0.02
 LIFE_S = 120.0
 MOST_TIMES_THE_REQUESTS = 2
-# A client knows a thousand locks, and forgets them all at once; the rest is held or waited for.
+# A client remembers up to a thousand locks, and forgets them all at once; the rest is held or waited for.
 MOST_GROWTH_KIB = 1_024
 MOST_REMEMBERED = 1_100
-# On average, one worker; some are held for half that.
+# The average of one worker; some locks are held for half of that.
 MOST_S_FOR_A_LOCK = 10
 _BESIDE = Path(__file__).parent
 _TIMEOUT_S = 400.0
-# Of each of them: when all fail, they fail alike.
+# Of each crowd: when all fail, they fail alike.
 _REASONS_TOLD = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """What a crowd did.
+    """The result of a crowd.
 
     Attributes:
         turns: all that were granted.
-        failed: what else became of acquisitions.
-        seconds: from the first that asked to the last grant.
+        failed: how other acquisitions ended.
+        seconds: from the first acquisition to the last grant.
         requests: by operation.
-        beyond_the_slip: overtakings of those that stood in line, without the first of each.
+        beyond_the_slip: overtakings of waiters in the queue, without the first of each.
         tokens_fell: grants whose token was no greater than that of the lock's grant before.
         left: in the table afterwards.
     """
@@ -83,30 +83,30 @@ class Crowd:
 
     @property
     def requests_a_grant(self) -> float:
-        """Of all contenders, whatever for."""
+        """Of all contenders together."""
         return sum(self.requests.values()) / len(self.turns)
 
     @property
     def waits_s(self) -> list[float]:
-        """From the question to the grant, the shortest first."""
+        """From the beginning of the acquisition to the grant, the shortest first."""
         return sorted((turn.stay.granted_s or 0) - turn.began_s for turn in self.turns)
 
 
 def waiters(number: int) -> Crowd:
-    """Let so many take one lock, each once."""
+    """So many clients take one lock, each once."""
     half = number // 2
     return crowd(dict.fromkeys(KINDS, (0, 1, half, half)), WAITER_HOLDS_S)
 
 
 def pairs(locks: int) -> Crowd:
-    """Let two contend for each of so many locks."""
+    """Two clients contend for each of so many locks."""
     half = locks // 2
     shares = {kind: (first, half, 2, PAIRS_AT_ONCE) for kind, first in zip(KINDS, (0, half), strict=True)}
     return crowd(shares, PAIR_HOLDS_S)
 
 
 def crowd(shares: Mapping[Kind, tuple[int, int, int, int]], hold_s: float) -> Crowd:
-    """Let two processes take locks.
+    """Two processes take locks.
 
     Args:
         shares: by kind of client; ``first``, ``locks``, ``contenders`` and ``at_once`` of its ``Share``.
@@ -122,7 +122,7 @@ def crowd(shares: Mapping[Kind, tuple[int, int, int, int]], hold_s: float) -> Cr
 
 
 def seen_of(done: Sequence[Done], left: Left) -> Crowd:
-    """What processes did together.
+    """The result of several processes together.
 
     Args:
         done: by each.
@@ -161,7 +161,7 @@ def _beyond_the_slip(turns: Sequence[Turn]) -> int:
 
 
 def said(script: str, runs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What processes print, which run together; none outlives this, nor another that fails."""
+    """The output of processes that run together; all are ended afterwards, or when one of them fails."""
     with ExitStack() as stack:
         printed = [stack.enter_context(TemporaryFile("w+")) for _ in runs]
         started = [
@@ -180,7 +180,7 @@ def said(script: str, runs: Sequence[Mapping[str, Any]]) -> list[str]:
                 process.kill()
                 process.wait()
         if not in_time:
-            raise SystemExit(f"{script} has not come to its end in {_TIMEOUT_S:.0f} s")
+            raise SystemExit(f"{script} has not ended in {_TIMEOUT_S:.0f} s")
         if any(process.returncode for process in started):
             raise SystemExit(f"{script} has failed, see above")
         for file in printed:
@@ -201,7 +201,7 @@ def judged(name: str, crowd: Crowd, *, asked: int, locks: int) -> list[Check]:
 
 
 def shown(title: str, crowds: Mapping[str, Crowd]) -> Table:
-    """A table of crowds, one a column."""
+    """A table of crowds, one for each column."""
     table = Table()
     table.add_column(title)
     for name in crowds:
@@ -212,7 +212,7 @@ def shown(title: str, crowds: Mapping[str, Crowd]) -> Table:
         rows["grants"].append(f"{grants}")
         rows["grants a second"].append(f"{grants / each.seconds:.1f}")
         rows["requests a grant"].append(f"{each.requests_a_grant:.2f}")
-        rows["of them looks"].append(f"{each.requests.get('Query', 0) / grants:.2f}")
+        rows["of these, polls"].append(f"{each.requests.get('Query', 0) / grants:.2f}")
         rows["wait, median"].append(f"{median(each.waits_s):.2f} s")
         rows["wait, longest"].append(f"{each.waits_s[-1]:.2f} s")
         rows["overtakings beyond the one slip"].append(f"{each.beyond_the_slip}")
@@ -233,7 +233,7 @@ def judged_hour(seen: Hour) -> list[Check]:
     lost = seen.happened.get("locks lost", 0)
     return [
         Check("hour: exclusion, fencing, limits, counts and order hold at every write", not seen.broken),
-        Check("hour: nobody starves", seen.starved == 0),
+        Check("hour: no waiter starves", seen.starved == 0),
         Check("hour: no one loses a lock that is renewed", lost == 0),
         Check("hour: closed clients leave no task and remember nothing", (seen.tasks, seen.remembered) == (0, 0)),
         Check("hour: leases expired, no holder is left, and all counts are zero", after_leases.is_idle),
@@ -251,7 +251,7 @@ def shown_hour(scale: Scale, seen: Hour) -> Table:
     rows = {
         "grants": f"{seen.grants}",
         "requests a grant": f"{seen.requests / seen.grants:.2f}",
-        "of them looks": f"{seen.looks / seen.grants:.2f}",
+        "of these, polls": f"{seen.polls / seen.grants:.2f}",
         "most rows in one queue": f"{seen.deepest}",
         "wait, longest of the granted": f"{seen.longest_wait_s:.1f} s",
         **{name: f"{times}" for name, times in sorted(seen.happened.items())},
@@ -268,7 +268,7 @@ def shown_hour(scale: Scale, seen: Hour) -> Table:
 
 
 def lives(seconds: float) -> dict[str, Lived]:
-    """Let a client of each kind live, on one table."""
+    """A client of each kind for so many seconds, on one table."""
     with memory_server() as endpoint:
         Ours.make_table(endpoint, "locks")
         printed = said("soak_client.py", [asdict(Life(endpoint, "locks", kind, seconds)) for kind in KINDS])
@@ -290,7 +290,7 @@ def judged_life(kind: str, life: Lived, seconds: float) -> list[Check]:
 
 
 def shown_lives(seconds: float, seen: Mapping[str, Lived]) -> Table:
-    """A table of lives: each the mean of a quarter."""
+    """A table of lives: each value is the mean of a quarter."""
     table = Table()
     table.add_column(f"one client, {WORKERS} workers, {seconds:.0f} s: first quarter, last, closed")
     for kind in seen:
@@ -305,7 +305,7 @@ def shown_lives(seconds: float, seen: Mapping[str, Lived]) -> Table:
 
 
 def main() -> int:
-    """Run, print; 1 when something is not as it has to be."""
+    """Run, print; 1 if a check fails."""
     parser = argparse.ArgumentParser(description="load and soak")
     parser.add_argument("--quick", action="store_true", help="a tenth of it")
     less = 10 if parser.parse_args().quick else 1
@@ -320,7 +320,7 @@ def main() -> int:
         checks += judged(f"{name} waiters", each, asked=int(name) // 2 * 2, locks=1)
         reasons[f"{name} waiters"] = each.failed
     times = crowds[f"{many}"].requests_a_grant / crowds[f"{few}"].requests_a_grant
-    more = f"{many} waiters ask less than {MOST_TIMES_THE_REQUESTS} times as often for a grant as {few}"
+    more = f"{many} waiters send less than {MOST_TIMES_THE_REQUESTS} times the requests a grant of {few}"
     checks.append(Check(more, times < MOST_TIMES_THE_REQUESTS))
 
     locks = PAIRS // less

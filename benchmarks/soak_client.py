@@ -1,7 +1,7 @@
-"""One client that lives for long: what it grows by, in threads, files and memory, while it takes thousands of locks.
+"""One long-lived client: its threads, files and memory, while it takes thousands of locks.
 
-Its one argument is the run as JSON, and so is what it prints: the means of the first and of the last quarter,
-and what has failed.
+Its one argument is the run as JSON, and it prints as JSON the means of the first and of the last quarter, and what has
+failed.
 """
 
 import asyncio
@@ -52,12 +52,12 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What a process uses.
+    """The resources of a process.
 
     Attributes:
         threads, files: how many; sockets are files.
-        traced_kib: what Python's allocator has given out.
-        rss_kib: of memory that is resident.
+        traced_kib: allocated by Python.
+        rss_kib: resident memory.
         remembered: entries in the client's maps.
     """
 
@@ -70,12 +70,12 @@ class Used:
 
 @dataclass(frozen=True, slots=True)
 class Lived:
-    """What came of it.
+    """The result.
 
     Attributes:
-        cycles: locks taken and released.
+        cycles: locks acquired and released.
         gave_up: record waits that were over.
-        failed: what else ended a worker before its time.
+        failed: other reasons why a worker ended early.
         first, last: the means of the first quarter, and of the last.
         closed: after the client was closed.
     """
@@ -97,7 +97,7 @@ def read(said: str) -> Lived:
 
 @contextmanager
 def _watched(client: Any) -> Iterator[list[Used]]:
-    """Look at the process, by a thread of its own, which is not counted."""
+    """Measure the process, in a thread of its own, which is not counted."""
     seen: list[Used] = []
     over = threading.Event()
 
@@ -113,7 +113,7 @@ def _watched(client: Any) -> Iterator[list[Used]]:
             yield seen
         finally:
             over.set()
-    # A watcher that has failed saw a part of it.
+    # If the watcher failed, it has measured only a part.
     watcher.result()
 
 
@@ -121,7 +121,7 @@ def _look(client: Any, watchers: int = 0) -> Used:
     asking = client._holdings
     process = psutil.Process(os.getpid())
     return Used(
-        # asyncio's own, for names of hosts, stay until its loop ends.
+        # asyncio's threads for host names stay until its loop ends.
         threads=sum(not each.name.startswith("asyncio_") for each in threading.enumerate()) - watchers,
         files=process.num_fds(),
         traced_kib=tracemalloc.get_traced_memory()[0] / 1_024,
@@ -131,12 +131,12 @@ def _look(client: Any, watchers: int = 0) -> Used:
 
 
 def _under_way(client: Any) -> Collection[object]:
-    """Acquisitions, of a client for threads releases too, that have not ended."""
+    """Acquisitions that have not ended, and releases of a client for threads."""
     return list(client._under_way._began) if isinstance(client, LockClient) else client._waiters
 
 
 def _lived(workers: Sequence[Counter[str] | BaseException], seen: Sequence[Used], closed: Used) -> Lived:
-    """What came of each worker, and what was seen."""
+    """The result of each worker, and the measurements."""
     became = sum((each for each in workers if isinstance(each, Counter)), Counter[str]())
     failed = [repr(each) for each in workers if isinstance(each, BaseException)]
     # The first moments fill pools, maps and caches.
@@ -150,7 +150,7 @@ def _mean(seen: Sequence[Used]) -> Used:
 
 
 def _wish() -> tuple[str, float, float]:
-    """A lock, a record wait and a hold: mostly a lock that nobody else wants, now and then past a heartbeat."""
+    """A lock, a record wait and a hold: mostly a lock without other users, sometimes held past a heartbeat."""
     if random.random() < 0.005:
         return f"long-{random.getrandbits(64)}", math.inf, LEASE_S * 0.7
     if random.random() < 0.2:
@@ -159,7 +159,7 @@ def _wish() -> tuple[str, float, float]:
 
 
 def by_threads(life: Life) -> Lived:
-    """Live as a client for threads."""
+    """Run a client for threads."""
     ends_at = time.monotonic() + life.seconds
     with LockClient(life.table, client=make_client(**client_arguments(life.endpoint)), lease=LEASE_S) as locks:
 
@@ -181,7 +181,7 @@ def by_threads(life: Life) -> Lived:
 
 
 async def by_tasks(life: Life) -> Lived:
-    """Live as a client for tasks."""
+    """Run a client for tasks."""
     ends_at = time.monotonic() + life.seconds
     options = client_arguments(life.endpoint)
     async with aio.LockClient(life.table, client_options=options, lease=LEASE_S) as locks:

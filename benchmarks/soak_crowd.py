@@ -1,6 +1,6 @@
 """One process's share of a crowd: takes locks over HTTP, each of them so many times, so many at once.
 
-Its one argument is the share as JSON, and so is what it prints.
+Its one argument is the share as JSON, and it prints its result as JSON.
 """
 
 import asyncio
@@ -32,8 +32,8 @@ class Share:
         endpoint, table: where.
         kind: of the client.
         first, locks: the number of the first one, and how many there are.
-        contenders: for each of them, in this process; they ask one right after the other.
-        at_once: how many acquisitions are under way together.
+        contenders: for each of them, in this process; they begin one right after the other.
+        at_once: how many acquisitions run at once.
         hold_s: how long each holds its lock.
     """
 
@@ -49,12 +49,12 @@ class Share:
 
 @dataclass(slots=True)
 class Turn:
-    """One acquisition, as seconds of the machine's monotonic clock, which its processes have in common.
+    """One acquisition, in seconds of the machine's monotonic clock, which its processes share.
 
     Attributes:
         lock: its number.
         stay: in the queue.
-        began_s: when it asked.
+        began_s: when it began.
         token: the grant's.
     """
 
@@ -77,12 +77,12 @@ class Turn:
 
 @dataclass(slots=True)
 class Done:
-    """What came of a share.
+    """The result of a share.
 
     Attributes:
         turns: all that were granted.
         requests: how many of each operation were sent.
-        failed: what else became of acquisitions.
+        failed: how other acquisitions ended.
     """
 
     turns: list[Turn] = field(default_factory=list)
@@ -105,7 +105,7 @@ class Done:
 
 
 def by_threads(share: Share, done: Done) -> None:
-    """Let threads take them, with one client."""
+    """Take them from threads, with one client."""
     client = make_client(**client_arguments(share.endpoint))
     done.watch(client)
     left = deque(_jobs(share))
@@ -131,7 +131,7 @@ def by_threads(share: Share, done: Done) -> None:
 
 
 async def by_tasks(share: Share, done: Done) -> None:
-    """Let tasks take them, with one client."""
+    """Take them from tasks, with one client."""
     left = deque(_jobs(share))
     options = client_arguments(share.endpoint)
     async with aio.LockClient(share.table, client_options=options, record_wait=math.inf) as locks:

@@ -1,8 +1,8 @@
-"""An hour of traffic on many locks from many machines, with faults, in a time that passes as fast as its work is done.
+"""An hour of traffic on many locks from many machines, with faults, in virtual time.
 
-The machines run ``ticketlock.aio.LockClient`` as it comes, heartbeats included, on ``ticketlock.testing``'s DynamoDB.
-Requests take some milliseconds; some are lost, or their replies, or arrive again up to half a minute later; machines
-crash, and others come in their places. At the hour's end everybody leaves; then leases pass, and time to live.
+The machines run ``ticketlock.aio.LockClient`` with its defaults, heartbeats included, on ``ticketlock.testing``'s
+DynamoDB. Requests take some milliseconds; some are lost, or their replies, or arrive again up to half a minute later;
+machines crash, and others replace them. At the end of the hour all clients leave; then leases end, and TTL deletes.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError, ReadTimeoutError
-from soak_witness import Left, Witness, left_in
+from soak_checker import Checker, Left, left_in
 from virtual_time import VirtualTimeLoop
 
 from ticketlock.aio import LockClient
@@ -43,13 +43,13 @@ _RECORD_WAITS_S = (math.inf, math.inf, math.inf, 0.0, 2.0, 30.0)
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much of it.
+    """The size of the run.
 
     Attributes:
         minutes: of traffic.
         locks: a third of them plain, a third with three permits, a third for readers and writers.
         machines: at every moment, with three tasks each.
-        seed: of everything that happens by chance.
+        seed: of all random choices.
     """
 
     minutes: float = 60
@@ -60,25 +60,25 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Hour:
-    """What was seen.
+    """What was observed.
 
     Attributes:
-        grants: that the table has seen.
-        requests, looks: that it was sent, and how many of them were looks at a queue.
-        happened: what became of acquisitions, requests and machines, by name.
+        grants: in the table.
+        requests, polls: how many requests were sent, and how many of them were polls.
+        happened: how acquisitions, requests and machines ended, by name.
         deepest: the most rows in one queue.
         longest_wait_s: of those that got their lock.
-        starved: who still waited or held when everybody should have left.
-        tasks: of clients that were closed, still there.
-        remembered: leases and waiters that closed clients still knew.
-        left: in the table when everybody had left, when leases had passed and each lock was taken once more, a day
-            after that, and four weeks after that.
-        broken: what broke a promise.
+        starved: clients that still waited or held when all should have left.
+        tasks: of closed clients that still exist.
+        remembered: leases and waiters that closed clients still know.
+        left: in the table when all had left, when leases had ended and each lock was taken once more, a day after that,
+            and four weeks after that.
+        broken: the promises that were broken.
     """
 
     grants: int
     requests: int
-    looks: int
+    polls: int
     happened: Mapping[str, int]
     deepest: int
     longest_wait_s: float
@@ -90,9 +90,9 @@ class Hour:
 
 
 def hour(scale: Scale) -> Hour:
-    """Let it happen."""
+    """Run it."""
     clock = ManualClock()
-    # Jitter of the clients' too, so that a seed is one history.
+    # The clients' jitter too, so that a seed gives one history.
     random.seed(scale.seed)
     with _quiet(logging.getLogger("ticketlock")), asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(clock)) as runner:
         return runner.run(_World(scale, clock).run())
@@ -110,13 +110,13 @@ def _quiet(log: logging.Logger) -> Iterator[None]:
 
 
 class Wire:
-    """What one machine sends, on its way: in the place of its DynamoDB client."""
+    """The requests of one machine, in place of its DynamoDB client."""
 
     def __init__(self, world: "_World") -> None:
         self.meta = world.memory.meta
         self.is_cut = False
         self._world = world
-        # The step of the look that a task's next write rests on; each acquisition is a task of its own.
+        # The step of the read that a task's next write depends on; each acquisition is a task of its own.
         self._looked: dict[str, int] = {}
 
     def __getattr__(self, operation: str) -> Any:
@@ -151,7 +151,7 @@ class Wire:
             await asyncio.sleep(_TIME_OUT_S)
             raise
         except ClientError:
-            # A refusal brings what stands there.
+            # A refusal returns the stored item.
             if fault is None:
                 self._looked[me] = world.step
             raise
@@ -176,7 +176,7 @@ class _Machine:
         self._world = world
 
     async def live(self, seconds: float) -> None:
-        """Work, and crash or be closed; at the end of all traffic, come to its own end."""
+        """Work, and crash or be closed; at the end of all traffic, end by itself."""
         await self.client.__aenter__()
         workers = {asyncio.create_task(self._work()) for _ in range(_WORKERS_A_MACHINE)}
         _, busy = await asyncio.wait(workers, timeout=seconds)
@@ -196,21 +196,21 @@ class _Machine:
         world = self._world
         while not world.is_over:
             await asyncio.sleep(random.expovariate(1 / 4))
-            number = random.choices(range(len(world.witnesses)), world.weights)[0]
+            number = random.choices(range(len(world.checkers)), world.weights)[0]
             with suppress(ClientClosed):
                 await self._take(number)
             if self.client._holdings.is_closed:
                 return
 
     async def _take(self, number: int) -> None:
-        world, witness = self._world, self._world.witnesses[number]
+        world, checker = self._world, self._world.checkers[number]
         shared = number % 3 == 2 and random.random() < _READERS
         began = world.clock.wall_ms
         try:
             async with asyncio.timeout(random.choice((None, None, None, None, None, 10.0))):
                 lease = await self.client.acquire(
                     f"lock-{number}",
-                    permits=witness.permits,
+                    permits=checker.permits,
                     shared=shared,
                     record_wait=random.choice(_RECORD_WAITS_S),
                 )
@@ -218,19 +218,19 @@ class _Machine:
             world.happened["record waits over"] += 1
             return
         except TimeoutError:
-            world.happened["waits broken off"] += 1
+            world.happened["waits timed out"] += 1
             return
         except TableError:
             world.happened["table errors"] += 1
             return
         world.happened["acquired"] += 1
         world.longest_wait_ms = max(world.longest_wait_ms, world.clock.wall_ms - began)
-        witness.sees_holder(lease)
+        checker.sees_holder(lease)
         try:
             # Some hold it for longer than a lease.
             await asyncio.sleep(random.uniform(15, 45) if random.random() < 0.03 else random.expovariate(1 / 1.5))
         finally:
-            witness.held.discard(lease)
+            checker.held.discard(lease)
         try:
             await lease.release()
         except LockLost:
@@ -245,11 +245,11 @@ class _World:
     def __init__(self, scale: Scale, clock: ManualClock) -> None:
         self.clock = clock
         self.memory = MemoryDynamoDB(clock=clock)
-        self.witnesses = [Witness(PERMITS if number % 3 == 1 else 1) for number in range(scale.locks)]
-        # A few are wanted by many.
+        self.checkers = [Checker(PERMITS if number % 3 == 1 else 1) for number in range(scale.locks)]
+        # Many clients want a few of them.
         self.weights = [1 / (1 + number // 3) for number in range(scale.locks)]
         self.step = 0
-        self.looks = 0
+        self.polls = 0
         self.happened: Counter[str] = Counter()
         self.longest_wait_ms = 0
         self.is_over = False
@@ -268,10 +268,10 @@ class _World:
         while self._late:
             await asyncio.wait(self._late)
         left = left_in(self.memory.items())
-        # Heartbeats of machines that have crashed find that out by themselves.
+        # Heartbeats of machines that have crashed notice that by themselves.
         await asyncio.sleep(3 * LEASE_S)
         tasks = len(asyncio.all_tasks()) - 1 - len(starved)
-        requests, looks = self.step, self.looks
+        requests, polls = self.step, self.polls
         await self._take_each_once()
         after_leases = left_in(self.memory.items())
         self.clock.advance(_DAY_S + 2 * LEASE_S)
@@ -283,21 +283,21 @@ class _World:
         # The invariant checkers see whether tokens rise across the deletion.
         await self._take_each_once()
         return Hour(
-            grants=sum(witness.grants for witness in self.witnesses),
+            grants=sum(checker.grants for checker in self.checkers),
             requests=requests,
-            looks=looks,
+            polls=polls,
             happened=self.happened,
-            deepest=max(witness.deepest for witness in self.witnesses),
+            deepest=max(checker.deepest for checker in self.checkers),
             longest_wait_s=self.longest_wait_ms / 1_000,
             starved=len(starved),
             tasks=tasks,
             remembered=sum(_remembers(machine.client) for machine in self._machines if not machine.wire.is_cut),
             left=(left, after_leases, after_a_day, after_weeks),
-            broken=tuple(broken for witness in self.witnesses for broken in witness.broken),
+            broken=tuple(broken for checker in self.checkers for broken in checker.broken),
         )
 
     async def _place(self) -> None:
-        """One machine after the other."""
+        """Run one machine after the other."""
         while not self.is_over:
             machine = _Machine(self)
             self._machines.append(machine)
@@ -307,9 +307,9 @@ class _World:
     async def _take_each_once(self) -> None:
         machine = _Machine(self)
         async with machine.client:
-            for number, witness in enumerate(self.witnesses):
+            for number, checker in enumerate(self.checkers):
                 # As many as permitted: this replaces crashed holders.
-                asked = [machine.client.acquire(f"lock-{number}", permits=witness.permits)] * witness.permits
+                asked = [machine.client.acquire(f"lock-{number}", permits=checker.permits)] * checker.permits
                 for lease in [await each for each in asked]:
                     await lease.release()
 
@@ -323,7 +323,7 @@ class _World:
         return random.choice(_OF_READS if operation in _READS else _OF_WRITES)
 
     def later(self, operation: str, parameters: Mapping[str, Any]) -> None:
-        """A copy arrives, perhaps when its sender does not wait for it any more."""
+        """A copy arrives, perhaps when its sender no longer waits for it."""
 
         async def arrive() -> None:
             await asyncio.sleep(random.uniform(0.1, _LATE_BY_S))
@@ -337,19 +337,19 @@ class _World:
     def apply(self, operation: str, parameters: Mapping[str, Any], looked: int | None, *, late: bool = False) -> Any:
         """Let the table answer, and its lock's invariant checker see what has changed."""
         self.step += 1
-        self.looks += operation == "query"
+        self.polls += operation == "query"
         try:
             return getattr(self.memory, operation)(**parameters)
         finally:
-            # A list of all that were ever sent is for tests.
+            # The list of all sent requests is for tests.
             self.memory.sent.clear()
             if operation not in _READS:
                 entity = _entity_of(parameters)
                 now_ms = self.clock.wall_ms
-                witness = self.witnesses[int(entity.partition("-")[2])]
+                checker = self.checkers[int(entity.partition("-")[2])]
                 # Without a poll it is based on the state at the write itself.
                 looked = self.step if looked is None else looked
-                witness.sees_write(self._partition(entity), self.step, looked, now_ms, late=late)
+                checker.sees_write(self._partition(entity), self.step, looked, now_ms, late=late)
 
     def _partition(self, entity: str) -> Any:
         found: Any = self.memory.query(
@@ -368,7 +368,7 @@ def _entity_of(write: Mapping[str, Any]) -> str:
 
 
 def _remembers(client: LockClient) -> int:
-    """What a client keeps that it should not need any more."""
+    """What a client remembers that it no longer needs."""
     return (
         len(client._holdings._held)
         + len(client._waiters)

@@ -2,16 +2,16 @@
 
     make bench, or: PYTHONPATH=tests python benchmarks/units_cost.py [--quick]
 
-- cost: units that update N items, or only read them, at each level, with and without one ``get_all``; and such that are
-  committed by marks;
-- latency: a client of plain boto3, as it is made without settings, makes the same reads and one TransactWriteItems
-  with a version that is checked; in turn, and the median counts. Its client takes AttributeValues, by hand; that of its
-  resource takes Python values, as units do, and is measured too;
+- cost: units that update N items, or only read them, at each level, with and without one ``get_all``; and units that
+  are committed by marks;
+- latency: a plain boto3 client without settings makes the same reads and one TransactWriteItems that checks a version;
+  in turn, and the median counts. The client takes AttributeValues, made by hand; that of the resource takes Python
+  values, as units do, and is measured too;
 - rivals: twenty threads update one item, with 20 ms of work between the read and the commit; with back-off, and in
   turn.
 
-On dynoxide, which bills by the rules (docs/engines.md) and which cargo builds where it is not; without cargo on
-ministack, whose units of reads mean nothing.
+On dynoxide, which bills by the rules (docs/engines.md) and which cargo builds if necessary; without cargo on ministack,
+whose read units mean nothing.
 """
 
 import argparse
@@ -78,7 +78,7 @@ class Meter:
 
     Attributes:
         requests: how many.
-        writes, reads: capacity units, as the engine tells them.
+        writes, reads: capacity units, as the engine reports them.
     """
 
     requests: int = 0
@@ -109,7 +109,7 @@ class Meter:
 
 @dataclass
 class Subject:
-    """Units over an engine, and a table of a user's."""
+    """Units on an engine, and a user's table."""
 
     url: str
     client: Any = None
@@ -129,7 +129,7 @@ class Subject:
         self.accounts = self.units.table(self.names["accounts"])
 
     def filled(self, count: int) -> list[dict[str, str]]:
-        """The keys of new items that a unit wrote."""
+        """The keys of new items that a unit has written."""
         keys = [{"id": uuid.uuid4().hex} for _ in range(count)]
         with self.units.begin() as unit:
             unit.get_all([(self.accounts, key) for key in keys])
@@ -168,7 +168,7 @@ class Check:
 
 
 def cost(subject: Subject, do: Callable[[Subject], object]) -> Meter:
-    """What it sends."""
+    """Count what a unit sends."""
     metered, meter = subject.metered()
     do(metered)
     return meter
@@ -281,7 +281,7 @@ def _of_updates(count: int, found: Meter, how: str, *, together: bool) -> list[C
 
 
 def by_hand(subject: Subject, keys: Sequence[Mapping[str, str]], *, together: bool, python: bool = False) -> None:
-    """What somebody writes without units: the same reads, one TransactWriteItems, and a version that is checked."""
+    """The same without units: the same reads, one TransactWriteItems, and a version that is checked."""
     table, client = subject.names["accounts"], subject.resource if python else subject.plain
     given: list[Any] = [{"id": key["id"] if python else {"S": key["id"]}} for key in keys]
     if together:
@@ -310,11 +310,11 @@ def by_hand(subject: Subject, keys: Sequence[Mapping[str, str]], *, together: bo
 
 
 def latency(subject: Subject, console: Console, rounds: int) -> list[Check]:
-    """Units beside the same by hand."""
+    """Units beside the same without units."""
     table = _table("ms, median", "N", "reads", "unit", "client", "resource", "unit / client", "unit / resource")
     checks = []
     for count in _LATENCY_SIZES:
-        # A cut of one item is a plain read.
+        # Several items of one instant, if there is only one, are a plain read.
         for together in (False, True) if count > 1 else (False,):
             mine, theirs, others = (subject.filled(count) for _ in range(3))
             sides: dict[str, list[float]] = {"unit": [], "client": [], "resource": []}
@@ -349,7 +349,7 @@ class Race:
 
     Attributes:
         commits: of each thread.
-        tries: how often one of them has read the item.
+        tries: how many times they have read the item.
         took_s: how long it took.
     """
 
@@ -359,16 +359,16 @@ class Race:
 
     @property
     def a_second(self) -> float:
-        """Commits."""
+        """Commits a second."""
         return sum(self.commits) / self.took_s
 
     @property
     def tries_a_commit(self) -> float:
-        """How often an item was read for nothing, and once more."""
+        """Reads of the item for each commit."""
         return sum(self.tries) / sum(self.commits)
 
     def run(self, subject: Subject, key: Mapping[str, str], units: Units, seconds: float) -> None:
-        """Let them race."""
+        """Run the race."""
         over = threading.Event()
         accounts = units.table(subject.names["accounts"])
 
@@ -402,7 +402,7 @@ class Race:
 
 
 def rivals(subject: Subject, console: Console, seconds: float) -> list[Check]:
-    """Units with back-off, and units whose calls stand in line, beside what their requests allow."""
+    """Units with back-off, and units that take turns, beside what their requests allow."""
     (key,), (other,) = subject.filled(1), subject.filled(1)
     lock_table = f"locks-{uuid.uuid4().hex[:8]}"
     create_table(lock_table, client=subject.client)
@@ -410,7 +410,7 @@ def rivals(subject: Subject, console: Console, seconds: float) -> list[Check]:
         backing_off, in_turn = Race(), Race()
         backing_off.run(subject, key, subject.units, seconds)
         in_turn.run(subject, key, Units(subject.names["units"], client=subject.client, locks=locks), seconds)
-        # Of two units in turn the second's read follows the first one's release, and so on.
+        # Of two units in turn, the second one's read follows the first one's release, and so on.
         one_by_one_s = statistics.median(_timed(partial(_turn, subject, locks, other)) for _ in range(50))
     allowed = 1 / (WORK_S + one_by_one_s)
     table = _table(f"{RIVALS} rivals on one item, {WORK_S * 1_000:.0f} ms of work", "", "with back-off", "in turn")
@@ -429,7 +429,7 @@ def rivals(subject: Subject, console: Console, seconds: float) -> list[Check]:
 
 
 def _turn(subject: Subject, locks: LockClient, key: Mapping[str, str]) -> None:
-    """The requests of one turn: take, read, commit, release."""
+    """The requests of one turn: acquire, read, commit, release."""
     with locks.acquire(key["id"]), subject.units.begin() as unit:
         unit.update(subject.accounts, key, _ADD, _ONE)
 
@@ -446,7 +446,7 @@ def _row(table: Table, count: int, level: str, how: str, found: Meter) -> None:
 
 
 def main() -> int:
-    """Measure and print; 1 when a target is not met, or there is no engine."""
+    """Measure and print; 1 if a target is not met, or there is no engine."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--quick", action="store_true", help="fewer rounds")
     quick = options.parse_args().quick

@@ -4,13 +4,13 @@
 
 - cost and time: a transaction reads and updates N items, or only reads 10. All sides perform one after the other, in
   turn, without a network and with 5 ms before each request; the median counts. Requests and capacity units are those
-  that the proxy saw of one transaction after some others, which made what each side keeps;
+  that the proxy saw of one transaction after some others, which fill the caches of each side;
 - rivals: twenty threads update one item, with 20 ms of work between the read and the commit.
 
 Ours: reads one by one, and by one ``get_all``; rivals with back-off, and in turn. ScalarDB: with its strictest
-isolation, which is ours, and else as it is without settings; and as fast as its settings make it: its default
-isolation, which permits write skew, a commit in one phase, and an answer before the items are written. It is built by
-Maven, under build/; its rivals back off by the same rule as ours, since it has none of its own.
+isolation, which is ours, and otherwise its defaults; and with its fastest settings: its default isolation, which
+permits write skew, a commit in one phase, and an answer before the items are written. Maven builds it under build/; its
+rivals back off by the same rule as ours, since it has none of its own.
 
 ``--save`` writes the figures of the last engine for the chart in the docs: ``python -m ticketlock_local diagrams``.
 """
@@ -72,7 +72,7 @@ _ADD, _ADDED = "SET balance = if_not_exists(balance, :zero) + :one", {":zero": 0
 
 @dataclass(frozen=True)
 class Rivals:
-    """What came of a race on one item: a second, a commit, and of the luckiest and the unluckiest thread."""
+    """The result of a race on one item: commits a second, tries a commit, the luckiest and the unluckiest thread."""
 
     a_second: float
     tries_a_commit: float
@@ -81,7 +81,7 @@ class Rivals:
 
     @classmethod
     def of(cls, commits: Sequence[int], tries: int, seconds: float) -> "Rivals":
-        """From what each thread has committed."""
+        """From the commits of each thread."""
         return cls(sum(commits) / seconds, tries / max(1, sum(commits)), max(commits), min(commits))
 
 
@@ -91,7 +91,7 @@ class Side:
 
     Attributes:
         update: performs one transaction on the items from a number on: first, how many; returns seconds.
-        read: the same, and changes nothing.
+        read: the same, without writes.
         rivals: a race on the item of a number, for so many seconds.
     """
 
@@ -103,7 +103,7 @@ class Side:
 
 @dataclass
 class Found:
-    """Of one side, at one N.
+    """The result of one side, at one N.
 
     Attributes:
         seconds: of each transaction, by the delay.
@@ -114,13 +114,13 @@ class Found:
     counts: Counts | None = None
 
     def median_ms(self, delay_s: float) -> float:
-        """Of one transaction."""
+        """The median of one transaction."""
         return statistics.median(self.seconds[delay_s]) * 1_000
 
 
 @contextmanager
 def engine(name: str) -> Iterator[str]:
-    """Run one of those that both sides work on: its URL."""
+    """Run an engine that both sides support; yields its URL."""
     if name == "moto":
         with moto_server() as url:
             yield url
@@ -159,7 +159,7 @@ def built() -> Path:
 
 @contextmanager
 def scalardb(name: str, settings: Mapping[str, str], url: str) -> Iterator[Side]:
-    """Start a Java process that makes its tables, and then performs what it is told."""
+    """Start a Java process that creates its tables, and then performs commands."""
     folder = built()
     path = os.pathsep.join([str(folder / "classes"), str(folder / "dependency" / "*")])
     command = ["java", "-Dpeer.key=test", "-cp", path, "Peer", url, *(f"{key}={to}" for key, to in settings.items())]
@@ -196,7 +196,7 @@ def scalardb(name: str, settings: Mapping[str, str], url: str) -> Iterator[Side]
 
 
 class Ours:
-    """Units over the proxy, on tables of their own."""
+    """Units through the proxy, on tables of their own."""
 
     def __init__(self, url: str) -> None:
         self.client = make_client(endpoint_url=url)
@@ -210,7 +210,7 @@ class Ours:
         self.accounts = self.units.table(names["accounts"])
 
     def sides(self) -> Sequence[Side]:
-        """Both ways to read, and with them both ways to meet others."""
+        """Both ways to read, and with them both ways to handle conflicts."""
         return [
             Side(
                 name,
@@ -270,7 +270,7 @@ class Ours:
 
 
 def warm(sides: Sequence[Side], rounds: int) -> None:
-    """Let the virtual machine compile what it will run, and connections be made."""
+    """Let the virtual machine compile what it will run, and open connections."""
     for side in sides:
         for _ in range(rounds):
             side.update(20_000, 3)
@@ -287,13 +287,13 @@ def race(
     found = {side.name: Found() for side in sides}
     firsts = {side.name: number * 1_000 for number, side in enumerate(sides)}
     for side in sides:
-        # The first may insert, and the next finds what others have left to be finished.
+        # The first transaction may insert, and the next one finishes what others have left.
         for _ in range(2):
             side.update(firsts[side.name], many)
         what(side)(firsts[side.name], many)
         proxy.counts()
         what(side)(firsts[side.name], many)
-        # What is written after the answer counts, too.
+        # Writes after the answer count, too.
         time.sleep(_SETTLE_S)
         found[side.name].counts = proxy.counts()
     for delay_s in DELAYS_S:
@@ -306,7 +306,7 @@ def race(
 
 
 def told(console: Console, title: str, engine_name: str, results: Mapping[int, Mapping[str, Found]]) -> None:
-    """Print what was found."""
+    """Print the results."""
     table = Table(title=f"{title}, on {engine_name}", title_justify="left")
     table.add_column("N", justify="right")
     table.add_column("side")
@@ -329,7 +329,7 @@ def told(console: Console, title: str, engine_name: str, results: Mapping[int, M
 
 
 def rivals(console: Console, engine_name: str, sides: Sequence[Side], seconds: int) -> None:
-    """Race on one item, one side after the other, and print what came of it."""
+    """Race on one item, one side after the other, and print the results."""
     table = Table(title=f"{RIVALS} rivals, {WORK_S * 1_000:.0f} ms of work, on {engine_name}", title_justify="left")
     table.add_column("side")
     for column in ("commits a second", "tries a commit", "luckiest", "unluckiest"):
@@ -369,7 +369,7 @@ def judged(console: Console, results: Mapping[int, Mapping[str, Found]]) -> bool
 
 
 def main() -> int:
-    """Race and print; 1 when a target is not met, or one side cannot run."""
+    """Race and print; 1 if a target is not met, or one side cannot run."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--quick", action="store_true", help="fewer rounds, and N up to 3")
     options.add_argument(

@@ -2,16 +2,16 @@
 
     make soak, or: PYTHONPATH=tests python benchmarks/units_soak.py [--quick] [--engine NAME]
 
-Units move money between accounts: natively, by marks, and in turn on a few contended accounts. Each has a name, so what
-has become of it can be asked. One in fifty kills its own process, with SIGKILL, at a random moment within 150 ms of its
-first request; another process goes on with the next unit. All the while snapshots of groups of accounts show their
-sums, and the sweeper sweeps.
+Units move money between accounts: natively, by marks, and in turn on a few contended accounts. Each has a name, so that
+its outcome can be asked for. One in fifty kills its own process, with SIGKILL, at a random moment within 150 ms of its
+first request; another process continues with the next unit. Meanwhile snapshots of groups of accounts show their sums,
+and the sweeper sweeps.
 
-In the end the sweeper works as it will when every lease is over and no late copy can come any more: the Date of the
-replies to it is set forward, as no process is left that could be alive. Then the accounts hold what the units whose
-outcome is committed have moved, no mark is left, no unit is open, and of rows only those that go by time to live.
+At the end the sweeper runs as if every lease had ended and no late copy could arrive any more: the Date of the
+replies to it is set forward, since no process is left that could be running. Then the accounts must hold what the
+committed units have moved, no mark may be left, no unit open, and only rows that TTL deletes.
 
-On dynoxide, where it is built or there is a cargo; else on ministack.
+On dynoxide, if it is built or cargo is installed; otherwise on ministack.
 """
 
 import argparse
@@ -48,15 +48,15 @@ from ticketlock.units import SERIALIZABLE, Outcome, Swept, Unit, Units
 from ticketlock.wire._sdk import make_client
 
 GROUPS, OF_A_GROUP, CONTENDED = 40, 100, 5
-"""Money stays in its group, and a group fits one snapshot. What a killed unit has marked is in others' way for a lease:
-they are many, so that this stops few. A group of its own is contended."""
+"""Money stays in its group, and a group fits into one snapshot. Marks of a killed unit block others for a lease: since
+there are many groups, this blocks few. One group is contended."""
 
 OPENING = 1_000
 WAYS = ("native", "marked", "in turn")
 KILLED_ONE_IN = 50
 KILLED_WITHIN_S = 0.15
 LATER_S = 900
-"""A lease is over by then, and so is the time in which copies come."""
+"""By then a lease has ended, and the time in which copies may arrive."""
 
 _MARKED_ITEMS = 5
 _MOST_AMOUNT = 9
@@ -72,7 +72,7 @@ _REASONS_TOLD = 20
 
 
 def group(number: int) -> Sequence[str]:
-    """The names of its accounts."""
+    """The names of the accounts of a group."""
     return [f"account-{number}-{each}" for each in range(OF_A_GROUP)]
 
 
@@ -82,15 +82,15 @@ _NAMES = [*_CONTENDED, *(name for number in range(GROUPS) for name in group(numb
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What every process is told.
+    """The parameters of every process.
 
     Attributes:
         endpoint: of the engine.
         units, accounts, locks: the tables.
         processes: how many.
         total: how many units.
-        a_second: of all processes.
-        seed: what the units follow from.
+        a_second: of all processes together.
+        seed: from which the units follow.
     """
 
     endpoint: str
@@ -103,15 +103,15 @@ class Plan:
     seed: str
 
     def name(self, number: int) -> str:
-        """Of the unit with this number."""
+        """The name of the unit with this number."""
         return f"{self.seed}/{number}"
 
     def way(self, number: int) -> str:
-        """How it is done."""
+        """How it is committed."""
         return WAYS[number // self.processes % len(WAYS)]
 
     def transfer(self, number: int) -> dict[str, int]:
-        """What it adds to which accounts: nothing in all."""
+        """What it adds to which accounts; the sum is 0."""
         chance, way = random.Random(self.name(number)), self.way(number)
         if way == "in turn":
             names = chance.sample(_CONTENDED, 2)
@@ -121,13 +121,13 @@ class Plan:
         return dict(zip(names, [-sum(amounts), *amounts], strict=True))
 
     def dies_after_s(self, number: int) -> float | None:
-        """How long after its first request it is killed; None for most."""
+        """How long after its first request its process is killed; None for most."""
         fifty, place = divmod(number, KILLED_ONE_IN)
         chance = random.Random(f"{self.name(fifty)} dies")
         return chance.uniform(0, KILLED_WITHIN_S) if chance.randrange(KILLED_ONE_IN) == place else None
 
     def share(self, process: int) -> range:
-        """The numbers of one process."""
+        """The numbers of the units of one process."""
         return range(process, self.total, self.processes)
 
 
@@ -146,7 +146,7 @@ class Worker:
         self._in_turn = Units(plan.units, client=client, locks=LockClient(plan.locks, client=client, lease=8))
 
     def work(self, process: int, first: int, began_s: float) -> None:
-        """Its share of the units, from the n-th on, each when its time has come since that moment."""
+        """Run its share of the units, from the n-th on, each at its time after ``began_s``."""
         every_s = self._plan.processes / self._plan.a_second
         for at, number in list(enumerate(self._plan.share(process)))[first:]:
             time.sleep(max(0.0, began_s + at * every_s - time.monotonic()))
@@ -203,19 +203,19 @@ def _say(what: object) -> None:
     sys.stdout.flush()
 
 
-# The onlooker.
+# The parent process.
 
 
 class Soak:
-    """Runs the processes, sweeps, and looks.
+    """Runs the processes, sweeps, and reads.
 
     Attributes:
-        became: what the processes were told, by the way it was done.
+        became: what the processes reported, by the way of the commit.
         killed: processes.
-        missed: snapshots that met others.
-        failed: what else became of the sweeper and of processes.
-        swept: what the sweeper has done beside them, and in the end.
-        snapshots, wrong_sums: how many were seen, and how many showed another sum.
+        missed: snapshots that met conflicts.
+        failed: how else the sweeper and processes failed.
+        swept: what the sweeper has done during the run, and at the end.
+        snapshots, wrong_sums: how many were read, and how many showed another sum.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -239,7 +239,7 @@ class Soak:
             self._client.batch_write_item(RequestItems={plan.accounts: puts})
 
     def run(self) -> float:
-        """All units; how many seconds they took."""
+        """Run all units. Returns how many seconds they took."""
         began = time.monotonic()
         beside = [threading.Thread(target=self._again, args=(each,)) for each in (self._sweep, self._look)]
         shares = [
@@ -256,7 +256,7 @@ class Soak:
         return took_s
 
     def checks(self) -> Sequence[Check]:
-        """Sweep once more, and look for whatever is left."""
+        """Sweep once more, and check what is left."""
         for passes in range(1, 1 + _LAST_SWEEPS):
             with _later(passes * LATER_S, self.plan.endpoint) as client:
                 self.swept.append(Units(self.plan.units, client=client).sweep(parts=4))
@@ -281,7 +281,7 @@ class Soak:
             Check("each account holds what the committed units have moved", balances == dict(due)),
             Check("no mark is left", marks == 0),
             Check("no unit is open", not units.open_units()),
-            Check("no row is left but those that go by time to live", not rows),
+            Check("only rows that TTL deletes are left", not rows),
             Check("every snapshot beside them showed the sum", self.wrong_sums == 0 and self.snapshots > 0),
             Check("some processes were killed", self.killed > 0),
             Check("nothing failed that must not", not self.failed),
@@ -298,7 +298,7 @@ class Soak:
             first = self._followed(process, first, began_s)
 
     def _followed(self, process: int, first: int, began_s: float) -> int | None:
-        """Hear one process to its end: where the next one goes on; None where nothing is left."""
+        """Read one process's output to its end. Returns where the next one continues; None if nothing is left."""
         command = [sys.executable, __file__, "--work", json.dumps([asdict(self.plan), process, first, began_s])]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as running:
@@ -329,7 +329,7 @@ class Soak:
             try:
                 what()
             except _MET_OTHERS:
-                # Of a snapshot beside them: the next one may be luckier.
+                # A snapshot met a conflict: the next one may not.
                 self.missed += 1
             except Exception as error:
                 self.failed.append(repr(error))
@@ -347,7 +347,7 @@ class Soak:
 
 @contextmanager
 def _later(seconds: float, endpoint: str) -> Iterator[Any]:
-    """A client to which the service's clock seems to be so much further."""
+    """A client for which the service's clock seems to be so much ahead."""
     client = make_client(**client_arguments(endpoint))
 
     def set_forward(parsed: dict[str, Any], **_: Any) -> None:
@@ -362,7 +362,7 @@ def _later(seconds: float, endpoint: str) -> Iterator[Any]:
 
 @contextmanager
 def engine(name: str | None) -> Iterator[str]:
-    """Run the one that was asked for; else dynoxide, or ministack where there is none: its URL."""
+    """Run the engine that was chosen; otherwise dynoxide, or ministack without it. Yields its URL."""
     if name != "ministack":
         try:
             with dynoxide() as url:
@@ -377,7 +377,7 @@ def engine(name: str | None) -> Iterator[str]:
 
 
 def soak(url: str, *, total: int, processes: int, a_second: float) -> tuple[Soak, float]:
-    """Run so many units; what came of them, and how many seconds they took."""
+    """Run so many units. Returns the result, and how many seconds they took."""
     mark = uuid.uuid4().hex[:8]
     plan = Plan(url, f"units-{mark}", f"accounts-{mark}", f"locks-{mark}", processes, total, a_second, mark)
     run = Soak(plan)
@@ -385,7 +385,7 @@ def soak(url: str, *, total: int, processes: int, a_second: float) -> tuple[Soak
 
 
 def shown(run: Soak, took_s: float) -> Table:
-    """What was counted."""
+    """A table of the counts."""
     title = f"{run.plan.total} units by {run.plan.processes} processes in {took_s:.0f} s"
     table = Table("way", *(outcomes := sorted({what for each in run.became.values() for what in each})), title=title)
     for way, became in run.became.items():
@@ -394,17 +394,17 @@ def shown(run: Soak, took_s: float) -> Table:
 
 
 def told(run: Soak) -> str:
-    """The rest of it."""
+    """The other counts."""
     swept = sum(run.swept, Swept())
     return (
         f"{run.killed} processes killed; the sweeper rolled back {swept.rolled_back} units, finished {swept.finished} "
         f"items and closed {swept.closed} units in {len(run.swept)} sweeps; {run.snapshots} snapshots, "
-        f"{run.missed} that met others"
+        f"{run.missed} that met conflicts"
     )
 
 
 def main() -> int:
-    """Run, print; 1 when a promise is broken."""
+    """Run, print; 1 if a promise is broken."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--quick", action="store_true", help="a tenth of it")
     options.add_argument("--engine", choices=("dynoxide", "ministack"), help="default: dynoxide, if it can be had")

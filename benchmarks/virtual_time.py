@@ -9,25 +9,25 @@ from ticketlock.testing import ManualClock
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """Its tasks sleep by a clock, which moves on at once to the next moment that a task waits for.
+    """Its tasks sleep by a clock that moves on at once to the next moment for which a task waits.
 
     Args:
-        clock: moves in whole milliseconds, and by nothing else than this loop and its tasks.
+        clock: moves in whole milliseconds, and only by this loop and its tasks.
     """
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(_Skipping(clock))
         self._clock = clock
-        # What asyncio takes for the same moment.
+        # Times that asyncio treats as the same moment.
         self._clock_resolution = 0.001
 
     def time(self) -> float:
-        """Seconds, from any origin."""
+        """Seconds, from an arbitrary origin."""
         return self._clock.read().local_ms / 1_000
 
 
 class _Skipping(selectors.SelectSelector):
-    """Lets time pass in the place of waiting."""
+    """Lets time pass instead of waiting."""
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__()
@@ -38,6 +38,6 @@ class _Skipping(selectors.SelectSelector):
         if ready or timeout == 0:
             return ready
         if timeout is None:
-            raise RuntimeError("all tasks wait, and none of them for a moment that will come")
+            raise RuntimeError("all tasks wait, and none of them for a moment in time")
         self._clock.advance(math.ceil(timeout * 1_000) / 1_000)
         return []

@@ -1,5 +1,5 @@
-"""What every suite shares: the emulator, started once a session, a table in memory, the fixtures of tests/kit/fixtures,
-and how workers share the tests.
+"""What all suites share: the emulator, started once for each session, a table in memory, the fixtures of
+tests/kit/fixtures, and how workers share the tests.
 """
 
 import os
@@ -13,7 +13,7 @@ from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 
-# No test may reach an account, or a profile's settings, by accident; whoever names an endpoint means it.
+# No test may reach an account, or use a profile's settings, by accident; a test that needs an endpoint names it.
 _NOBODY = {
     "AWS_ACCESS_KEY_ID": "test",
     "AWS_SECRET_ACCESS_KEY": "test",
@@ -30,29 +30,29 @@ os.environ |= {
     "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "true",
 }
 
-# What several suites ask: without their names pytest rewrites the assertions of test modules alone.
+# Modules with assertions that several suites use: without these names pytest rewrites only those of test modules.
 pytest.register_assert_rewrite("kit.sentences")
-# Before the fixtures, which import them: pytest rewrites the assertions of a plugin that nobody has imported yet.
+# Before the fixtures, which import them: pytest rewrites the assertions of a plugin only before its first import.
 pytest_plugins = [
     "kit.kept",
-    "kit.struck",
+    "kit.injected",
     "kit.fixtures.engines",
     "kit.fixtures.clients",
     "kit.fixtures.commands",
     "kit.fixtures.units",
 ]
 
-# On a busy machine an example may take longer than Hypothesis would let it: that is no finding.
+# On a busy machine an example may take longer than Hypothesis' deadline: that is no failure.
 settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy machine")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def no_signal_is_ignored() -> None:
-    """Under nohup, or behind an ``&``, some are; and what a test starts would be started to ignore them."""
+    """Under nohup, or after ``&``, some signals are ignored; programs that a test starts would inherit that."""
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
-            # A handler is not handed on to another program.
+            # A program that is started inherits an ignored signal, but no handler.
             signal.signal(number, lambda *_: None)
 
 
@@ -74,7 +74,7 @@ def memory(clock: ManualClock) -> MemoryDynamoDB:
 
 # `pytest --numprocesses`: each worker is a process with a session, so with an emulator, of its own.
 
-# What waits most begins first; short tests fill the end. A folder that is not named here comes last.
+# Tests with long waits begin first; short tests fill the end. Folders that are not named here come last.
 _WAITS_MOST = (
     "e2e",
     "infra",
@@ -92,14 +92,14 @@ _ORDER = tuple(f"tests/{name}" for name in _WAITS_MOST)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put the tests of a worker into that order; by hand they stay in their own."""
+    """Sort the tests of a worker; without workers they keep their own order."""
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: _place(_folder(item.nodeid)))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Keep together in one worker what shares something dear."""
+    """Keep tests in one worker that share something expensive."""
     from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # ships no types
 
     config.option.loadscopereorder = False
@@ -109,12 +109,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def _shares_of_few(nodeid: str) -> str:
-    """In `make test` those that need the CDK stay together: to start it takes longer than the few that wait."""
+    """In `make test`, tests that need the CDK stay together: starting it takes longer than their waits."""
     return "tests/infra" if _folder(nodeid) == "tests/workflow/interpreted" else _shares(nodeid)
 
 
 def _shares(nodeid: str) -> str:
-    """The same for all tests that one worker is to run."""
+    """The group of a test: one worker runs all of it."""
     folder = _folder(nodeid)
     if folder in ("tests/workflow/interpreted", "tests/wire"):  # they wait for long, and have nothing in common
         return nodeid

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from kit.deaths import dies
+from kit.crashes import crashes
 from kit.engines import Engine
 from kit.units import KEYS, Books, Killed, Party, make_table
 
@@ -33,7 +33,7 @@ def left(books: Books, names: Sequence[str], *, is_committed: bool = False, ago_
     unit = ann.begin(engine="marked")
     for name in names:
         unit.update(ann.accounts, {"id": name}, "SET balance = :n REMOVE secret", {":n": 0})
-    dies(ann, len(names) + 1, is_sent=is_committed)
+    crashes(ann, len(names) + 1, is_sent=is_committed)
     with pytest.raises(Killed):
         unit.commit()
     return unit.id

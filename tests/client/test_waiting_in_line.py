@@ -7,7 +7,7 @@ from kit.sentences.waiting_in_line import Line
 from ticketlock import LockClient
 
 
-# Not so in bad weather: a ticket whose reply was lost is taken twice, and counts as one ahead until a later row stands.
+# Not under fault injection: a ticket whose reply was lost is taken twice, and counts as ahead until a later row exists.
 def test_on_wait_is_told_each_look_with_the_places_ahead(locks: LockClient, line: Line) -> None:
     lease = locks.acquire(line.entity)
     line.stand("first")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from boto3.dynamodb.conditions import Key as KeyOf
-from kit.deaths import dies
+from kit.crashes import crashes
 from kit.pages import blocks, rows, text
 from kit.units import Books, Key, Killed, Party, UnitsWorld, some_account, some_line, some_name
 
@@ -85,7 +85,7 @@ def left_by_killed_processes(world: UnitsWorld, books: Books) -> None:
     for number, is_sent in ((2, True), (3, False), (4, True)):
         ann = world.party()
         own: list[Key] = [books.account() for _ in range(3)]
-        dies(ann, number, is_sent=is_sent)
+        crashes(ann, number, is_sent=is_sent)
         with pytest.raises(Killed):
             marked(ann, own)
 
@@ -94,7 +94,7 @@ def inserts_into_a_guarded_table_and_is_killed(ann: Party) -> None:
     """Once it is decided."""
     unit = ann.begin()
     unit.put(ann.lines, some_line())
-    dies(ann, 1, is_sent=True)
+    crashes(ann, 1, is_sent=True)
     with pytest.raises(Killed):
         unit.commit()
 

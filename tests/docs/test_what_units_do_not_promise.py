@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 from boto3.dynamodb.conditions import Key as KeyOf
-from kit.deaths import dies
+from kit.crashes import crashes
 from kit.units import (
     KEYS,
     THREADS_ONLY,
@@ -46,7 +46,7 @@ def killed(party: Party, do: Callable[[Unit], object], number: int, *, is_sent: 
     """A unit of two items, whose process is no more at one of its updates: of two marks, the decision, two ends."""
     unit = party.begin(engine="marked")
     do(unit)
-    dies(party, number, is_sent=is_sent)
+    crashes(party, number, is_sent=is_sent)
     with pytest.raises(Killed):
         unit.commit()
     return unit

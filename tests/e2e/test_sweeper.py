@@ -17,7 +17,7 @@ import boto3
 import pytest
 from e2e.cloud import Cloud
 from e2e.roles import Role
-from kit.deaths import dies
+from kit.crashes import crashes
 from kit.engines import Engine
 from kit.units import MARK, Books, Key, Killed, Party, UnitsWorld, some_account
 from ticketlock_local.cloud.deploy import client_arguments, deploy
@@ -103,7 +103,7 @@ def killed(world: UnitsWorld, number: int, operation: str = "UpdateItem", *, is_
     for key in keys[:2]:
         unit.update(ann.accounts, key, SET, {":n": 0, ":noise": LONG})
     unit.put(ann.accounts, {**keys[2], "balance": 0})
-    dies(ann, number, operation, is_sent=is_sent)
+    crashes(ann, number, operation, is_sent=is_sent)
     with pytest.raises(Killed):
         unit.commit()
     return keys
@@ -117,7 +117,7 @@ def rolled_back(world: UnitsWorld) -> list[Key]:
         unit.update(ann.accounts, key, SET, {":n": 0, ":noise": LONG})
     Party(world.books, None).changes(keys[1], 100)
     # Two marks, of which one is refused, and the decision.
-    dies(ann, 3, is_sent=True)
+    crashes(ann, 3, is_sent=True)
     with pytest.raises(Killed):
         unit.commit()
     return [*keys, some_account()]

@@ -1,7 +1,7 @@
-"""Processes that append to lists, in units of work, and what each saw: a history to be judged from outside.
+"""Processes that append to lists, in units of work, and what each saw: a history for a checker.
 
-Run as a program, this file is one of those processes. It says each unit before it begins and after its end, so that of
-a unit whose process was killed in between is known what it would have appended; its outcome is unknown.
+Run as a program, this file is one of those processes. It reports each unit before it begins and after its end. So for a
+unit whose process was killed in between, the test knows what it would have appended, and that its outcome is unknown.
 """
 
 import json
@@ -27,20 +27,20 @@ from ticketlock.wire._sdk import make_client
 
 _GO_ON = "go on\n"
 _TIMEOUT_S = 2
-# How often a unit is committed in one way or another.
+# How often a unit is committed natively or by marks.
 _WAYS: Mapping[Literal["marked"] | None, int] = {None: 5, "marked": 5}
 
 
 @dataclass(frozen=True)
 class Lists:
-    """What every process is told.
+    """The parameters of every process.
 
     Attributes:
         endpoint: where they reach the tables.
         units, lists: the tables.
         count: how many lists there are.
         each: how many units each process runs.
-        seed: what they choose by.
+        seed: of their choices.
     """
 
     endpoint: str
@@ -51,7 +51,7 @@ class Lists:
     seed: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def open(self, client: Any) -> None:
-        """Make the tables."""
+        """Create the tables."""
         make_table(client, self.units, KEYS["units"])
         make_table(client, self.lists, KEYS["accounts"])
 
@@ -129,11 +129,11 @@ def _say(what: object) -> None:
 
 @dataclass
 class Writers:
-    """Processes that append, at once. Each but the last is killed once, and followed by another.
+    """Processes that append, at once. Each but the last is killed once, and replaced by another.
 
     Attributes:
-        history: all that they have told.
-        ways: how many units were told to have ended so.
+        history: all that they have reported.
+        killed: how many were killed.
     """
 
     lists: Lists
@@ -146,11 +146,11 @@ class Writers:
 
     @property
     def outcomes(self) -> Counter[str]:
-        """How many units ended so."""
+        """How many units ended with each outcome."""
         return Counter(each.outcome for each in self.history)
 
     def run(self) -> None:
-        """Let all of them run to their ends."""
+        """Run all of them to their ends."""
         with ThreadPoolExecutor(self.processes) as pool:
             for done in [pool.submit(self._share, number) for number in range(self.processes)]:
                 done.result()
@@ -158,12 +158,12 @@ class Writers:
     def _share(self, number: int) -> None:
         chance = random.Random(f"{self.lists.seed} kills {number}")
         if number < self.processes - 1:
-            self._follow(number, chance.randrange(self.lists.each), chance.uniform(0, 0.05))
+            self._follow(number, chance.randrange(self.lists.each // 2), chance.uniform(0, 0.05))
             number += self.processes
         self._follow(number, None, 0)
 
     def _follow(self, process: int, kill_in: int | None, after_s: float) -> None:
-        """Write down what one process says; kill it in the midst of its n-th unit."""
+        """Record what one process reports; kill it during its n-th unit."""
         told = json.dumps([asdict(self.lists), process, self.way])
         running = subprocess.Popen(
             [sys.executable, "-m", f"kit.{Path(__file__).stem}", told],
@@ -196,7 +196,7 @@ class Writers:
             if under_way is not None:
                 self._note({**under_way, "end": under_way["begin"], "outcome": "unknown", "reads": {}})
                 if under_way["unit"] is not None:
-                    # Its marks would keep the others waiting until its lease ends.
+                    # Otherwise its marks would make the others wait until its lease ends.
                     self.units.rollback(under_way["unit"])
         finally:
             running.kill()

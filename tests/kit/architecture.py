@@ -1,4 +1,4 @@
-"""Who imports whom, read from the source: every module of every package, whatever the import stands in."""
+"""Which module imports which, read from the source: every import of every module, wherever it is."""
 
 import ast
 import graphlib
@@ -27,12 +27,12 @@ def module_of(file: Path, root: Path) -> str:
 
 
 def foreign(found: Arrows) -> set[str]:
-    """The top-level names of what is imported from elsewhere."""
+    """The top-level names of modules that are imported from elsewhere."""
     return {name.partition(".")[0] for names in found.values() for name in names if name not in found}
 
 
 def circle(found: Arrows) -> Sequence[str]:
-    """The modules of one circle, each importing the one before it; none where there is no circle."""
+    """The modules of one import cycle, each importing the one before it; none if there is no cycle."""
     try:
         graphlib.TopologicalSorter({module: names & found.keys() for module, names in found.items()}).prepare()
     except graphlib.CycleError as error:
@@ -52,7 +52,7 @@ def between(found: Arrows, rooms: Iterable[str]) -> Arrows:
 
 
 def height(found: Arrows) -> int:
-    """How many stand on one another at the most."""
+    """The length of the longest chain of imports."""
     heights: dict[str, int] = {}
     for name in graphlib.TopologicalSorter(found).static_order():
         heights[name] = 1 + max((heights[below] for below in found.get(name, ())), default=0)
@@ -60,7 +60,7 @@ def height(found: Arrows) -> int:
 
 
 def room_of(module: str, rooms: Iterable[str]) -> str:
-    """The room that a module is in: the longest name that it is, or begins with."""
+    """The room that a module is in: the longest name that equals it or begins it."""
     return max((room for room in rooms if module == room or module.startswith(room + ".")), key=len)
 
 
@@ -87,5 +87,5 @@ def _imported(file: Path, known: Mapping[str, Any]) -> Iterator[str]:
             assert node.level == 0, f"{file} has a relative import"
             home = node.module or ""
             for alias in node.names:
-                # A name of a package is a module of it, or something that its __init__ has.
+                # A name in a package is a module of it, or a name that its __init__ has.
                 yield inner if (inner := f"{home}.{alias.name}") in known else home

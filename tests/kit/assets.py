@@ -10,7 +10,7 @@ import boto3
 
 
 def said_by(asset: Path, code: str) -> str:
-    """What a program prints that has the asset and the SDK that the runtime brings, and no other package.
+    """What a program prints that has only the asset and the SDK of the runtime, and no other package.
 
     Args:
         asset: its folder; one beside it is made for the SDK.

@@ -1,4 +1,4 @@
-"""A client of the SDK whose answers are awaited, as those of aiobotocore are, over one whose answers are not."""
+"""An SDK client whose calls are awaited, as those of aiobotocore are, over one whose calls are not."""
 
 from typing import Any
 

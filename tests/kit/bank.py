@@ -1,7 +1,8 @@
-"""A bank: processes that move money between accounts, are killed, and are followed by others that go on.
+"""A bank: processes that move money between accounts, are killed, and are replaced by others that continue.
 
-Run as a program, this file is one of those processes: it makes its share of the transfers, in order, and says the
-number of each that is made. Every transfer follows from its number alone, so what the accounts must hold is known.
+Run as a program, this file is one of those processes: it makes its share of the transfers, in order, and reports the
+number of each that is made. Every transfer follows from its number alone, so the test knows what the accounts must
+hold.
 """
 
 import json
@@ -29,18 +30,18 @@ _MOST_AMOUNT = 99
 _MOST_TRIES = 1_000
 _WITHOUT_AN_ANSWER = (OutcomeUnknown, RequestNotApplied)
 _GOES_BACK = 3
-"""So many transfers before the last one that was told does a successor begin: they are repeated."""
+"""A successor begins so many transfers before the last one that was reported: these are repeated."""
 
 
 @dataclass(frozen=True)
 class Bank:
-    """What every process is told.
+    """The parameters of every process.
 
     Attributes:
         endpoint: where they reach the tables.
         units, accounts: the tables.
         account_count, transfers, processes: how many.
-        seed: what the transfers follow from.
+        seed: from which the transfers follow.
     """
 
     endpoint: str
@@ -52,7 +53,7 @@ class Bank:
     seed: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def transfer(self, number: int) -> tuple[str, str, int]:
-        """From which account to which, and how much."""
+        """The source and the target account, and the amount."""
         chance = random.Random(f"{self.seed}/{number}")
         source, target = chance.sample(range(self.account_count), 2)
         return f"account-{source}", f"account-{target}", chance.randint(1, _MOST_AMOUNT)
@@ -62,20 +63,20 @@ class Bank:
         return range(process, self.transfers, self.processes)
 
     def name(self, number: int) -> str:
-        """Of the unit that makes a transfer."""
+        """The name of the unit that makes a transfer."""
         return f"{self.seed}/{number}"
 
-    # The onlooker's.
+    # For the test.
 
     def open(self, client: Any) -> None:
-        """Make the tables and the accounts."""
+        """Create the tables and the accounts."""
         make_table(client, self.units, KEYS["units"])
         make_table(client, self.accounts, KEYS["accounts"])
         for number in range(self.account_count):
             client.put_item(TableName=self.accounts, Item=dumped({"id": f"account-{number}", "balance": OPENING}))
 
     def broken(self, client: Any) -> list[str]:
-        """Which of its promises are broken: ``the sum`` is kept, and each transfer was made ``exactly once``."""
+        """Its broken promises: ``the sum`` is constant, and each transfer was made ``exactly once``."""
         found = [loaded(item) for item in client.scan(TableName=self.accounts, ConsistentRead=True)["Items"]]
         balances = {item["id"]: int(item["balance"]) for item in found}
         due = Counter({f"account-{number}": OPENING for number in range(self.account_count)})
@@ -87,12 +88,12 @@ class Bank:
         return [promise for promise, is_kept in kept.items() if not is_kept]
 
     def receipts(self, client: Any) -> int:
-        """How many transfers have one."""
+        """How many transfers have a receipt."""
         pages = client.get_paginator("scan").paginate(TableName=self.units, ConsistentRead=True)
         return sum(item["state"]["S"] == "committed" for page in pages for item in page["Items"])
 
 
-# The works of a process.
+# The work of a process.
 
 
 class WithUnits:
@@ -106,7 +107,7 @@ class WithUnits:
         self._transfer = self._units.transactional(tries=_MOST_TRIES, name=bank.name)(self._run)
 
     def make(self, number: int) -> None:
-        """Run it until it is made: its name lets it run again after an outcome that is unknown, too."""
+        """Run it until it is made: with its name it may run again even after an unknown outcome."""
         while True:
             try:
                 return self._transfer(number)
@@ -172,7 +173,7 @@ class Staff:
 
     Attributes:
         kills: how many times the process of each share is killed.
-        killed: how many were.
+        killed: how many were killed.
     """
 
     bank: Bank
@@ -191,7 +192,7 @@ class Staff:
             process.communicate()
 
     def work(self) -> None:
-        """Let all shares be made; whoever is killed is followed by another, until each is done."""
+        """Make all shares; a process that is killed is replaced by another, until each share is done."""
         started = [self._start(process, 0) for process in range(self.bank.processes)]
         assert [next(_heard(process)) for process in started] == ["here"] * self.bank.processes
         with ThreadPoolExecutor(self.bank.processes) as pool:
@@ -211,7 +212,7 @@ class Staff:
             assert next(_heard(running)) == "here"
 
     def _followed(self, running: "subprocess.Popen[str]", kill_after: list[int], share: range) -> int | None:
-        """Let one process go on, to its end or to its kill: the place of the last transfer that it has told."""
+        """Run one process to its end or to its kill. Returns the position of the last transfer that it has reported."""
         assert running.stdin is not None
         running.stdin.write(_GO_ON)
         running.stdin.flush()
@@ -220,7 +221,7 @@ class Staff:
                 return None
             place = share.index(said)
             if kill_after and place >= kill_after[0]:
-                # It is in the midst of the next transfer by now.
+                # It is making the next transfer by now.
                 running.kill()
                 with self._lock:
                     self.killed += 1
@@ -242,7 +243,7 @@ class Staff:
 
 
 def _heard(process: "subprocess.Popen[str]") -> Iterator[Any]:
-    """What a process says."""
+    """The lines that a process prints."""
     assert process.stdout is not None
     for line in iter(process.stdout.readline, ""):
         yield json.loads(line)

@@ -1,4 +1,4 @@
-"""Capacity units by DynamoDB's published rules, from the items themselves: engines on a laptop do not count them right.
+"""Capacity units by DynamoDB's published rules, from the items themselves: engines on a laptop count them wrongly.
 
 Rules: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html
 Sizes: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html
@@ -15,9 +15,9 @@ _READ_UNIT_BYTES = 4_096
 
 @dataclass
 class Bill:
-    """What a client sent: requests, and the units that DynamoDB bills for them.
+    """The requests of a client, and the units that DynamoDB bills for them.
 
-    Register it on a client with ``watch``; it looks at each item before and after a write, with a client of its own,
+    Register it on a client with ``watch``; it reads each item before and after a write, with a client of its own,
     since the larger of the two is billed.
     """
 
@@ -38,7 +38,7 @@ class Bill:
 
     def _after(self, parsed: Mapping[str, Any], **_: Any) -> None:
         if self._operation == "BatchGetItem":
-            # Each item is rounded up by itself; one that is not there costs a unit too.
+            # Each item is rounded up by itself; one that does not exist costs a unit too.
             asked = sum(len(table["Keys"]) for table in self._params["RequestItems"].values())
             found = [item for items in parsed["Responses"].values() for item in items]
             self.read_units += asked - len(found) + sum(-(-item_bytes(item) // _READ_UNIT_BYTES) for item in found)

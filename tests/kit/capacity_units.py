@@ -1,4 +1,4 @@
-"""Every operation of the lock, and the capacity units of each of its requests: by the rules, and as the engine says."""
+"""Every operation of the lock, with the capacity units of its requests: by the rules, and as the engine reports."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,11 +13,11 @@ from ticketlock import Grant, LockName, Position, RecordWaitExceeded
 from ticketlock.locks._claim import DATA_BYTES
 
 TASK_TOKEN = "t" * 1_000
-"""Of the length that Step Functions makes them."""
+"""As long as those of Step Functions."""
 DATA = "d" * DATA_BYTES
 MANY = 100
 OTHERS = 40
-"""Who hold a semaphore beside, in the right half of the table of docs/engines.md."""
+"""Other holders of the semaphore, in the right half of the table of docs/engines.md."""
 _LONG_LEASE_MS = 3_600_000
 
 
@@ -27,7 +27,7 @@ class Billed:
 
     Attributes:
         by_rule: its units by the published rules.
-        by_engine: what the engine says; None when it says nothing.
+        by_engine: what the engine reports; None if it reports nothing.
     """
 
     operation: str
@@ -42,7 +42,7 @@ class Billed:
 
 @dataclass
 class MeteredWorld(World):
-    """A world that asks for the units of every request of its processes."""
+    """A world that counts the units of every request of its processes."""
 
     billed: list[Billed] = field(default_factory=list)
 
@@ -56,10 +56,10 @@ class MeteredWorld(World):
 
 @dataclass
 class Meter:
-    """Writes down what a client's requests cost.
+    """Records what a client's requests cost.
 
     Attributes:
-        asks: whether the engine is asked too; ours in memory tells nothing.
+        asks: whether the engine is asked for its count; ours in memory has none.
     """
 
     billed: list[Billed]
@@ -89,7 +89,7 @@ class Meter:
 
 @dataclass(frozen=True)
 class Step:
-    """What one step of a lock's life sent."""
+    """The requests of one step in a lock's life."""
 
     name: str
     requests: Sequence[Billed]
@@ -101,7 +101,7 @@ class Step:
 
     @property
     def refused(self) -> list[Billed]:
-        """The writes that were not."""
+        """The writes that were refused."""
         return [request for request in self.requests if request.refused]
 
     @property
@@ -110,7 +110,7 @@ class Step:
 
 
 def figure(units: Iterable[float | None]) -> str:
-    """A sum, as the tables tell it: nothing for 0."""
+    """A sum, as the tables show it: empty for 0."""
     total = sum(each or 0 for each in units)
     return f"{total:g}" if total else ""
 
@@ -119,7 +119,7 @@ Counted = Callable[[str, Callable[[], object]], Step]
 
 
 def life_of_a_lock(world: MeteredWorld, others: int) -> Iterator[Step]:
-    """Every operation once, on locks that so many others hold beside: each write bills the whole lock item."""
+    """Every operation once, on locks with so many other holders: each write bills the whole lock item."""
 
     def counted(name: str, do: Callable[[], object]) -> Step:
         before = len(world.billed)
@@ -150,15 +150,15 @@ def _of_processes(world: World, others: int, counted: Counted) -> Iterator[Step]
     yield counted("a try that must not wait", lambda: _is_refused(lambda: bob.take(second, record_wait_ms=0)))
     yield counted("join: a try, the ticket, the row", lambda: places.append(bob.queued(second)))
     (waiting,) = places
-    yield counted("a look", lambda: bob.look(second, waiting))
+    yield counted("a poll", lambda: bob.look(second, waiting))
     leaving = carol.queued(third)
     yield counted("withdraw", lambda: carol.table.withdraw(third, leaving.place.ticket))
     world.advance(LEASE_MS * 2 // 3)
     yield counted("renew", lambda: alice.table.renew(first, grants[0].fencing_token))
-    yield counted("a look that keeps the place", lambda: bob.look(second, waiting))
-    yield counted("show data", lambda: alice.table.set_data(first, grants[0].fencing_token, DATA))
+    yield counted("a poll that renews the queue row", lambda: bob.look(second, waiting))
+    yield counted("set data", lambda: alice.table.set_data(first, grants[0].fencing_token, DATA))
     yield counted("release", lambda: alice.table.release(first, grants[0]))
-    yield counted("a look that takes the lock", lambda: _is_granted(bob.look(second, waiting)))
+    yield counted("a poll that takes the lock", lambda: _is_granted(bob.look(second, waiting)))
     world.advance(LATE_MS)
     longer = replace(third, lease_ms=_LONG_LEASE_MS)
     yield counted("acquire past an expired holder", lambda: grants.append(carol.granted(longer)))
@@ -166,7 +166,7 @@ def _of_processes(world: World, others: int, counted: Counted) -> Iterator[Step]
     world.advance(LATE_MS)
     behind = alice.claim(lock, permits=permits)
     last = alice.queued(behind)
-    yield counted("a look that sweeps an expired row", lambda: alice.look(behind, last))
+    yield counted("a poll that sweeps an expired row", lambda: alice.look(behind, last))
     yield counted("show the lock and its queue", lambda: alice.table.inspect(lock))
     yield counted("set the limit", lambda: alice.table.set_limit(lock, permits))
     yield counted("release by force", lambda: alice.table.force_release(lock, grants[1].fencing_token))
@@ -186,9 +186,9 @@ def _of_executions(world: World, others: int, counted: Counted) -> Iterator[Step
     waiter.waits()
     yield counted("... parks", lambda: waiter.parks(TASK_TOKEN))
     world.advance(LEASE_MS // 2)
-    yield counted("... renews at a further beat", holder.beats(1, TASK_TOKEN).run)
-    yield counted("... releases, and calls the next", holder.finishes().run)
-    yield counted("... is called, and takes the lock", lambda: _is_granted(waiter.looks()))
+    yield counted("... renews at a later heartbeat", holder.beats(1, TASK_TOKEN).run)
+    yield counted("... releases, and wakes the next", holder.finishes().run)
+    yield counted("... is woken, and takes the lock", lambda: _is_granted(waiter.looks()))
     third.waits().parks(TASK_TOKEN)
     yield counted("... is stopped while it waits", third.cleaned_up)
     yield counted("... is stopped while it holds", waiter.cleaned_up)
@@ -199,7 +199,7 @@ def _of_many_waiters(world: World, others: int, counted: Counted) -> Iterator[St
     process.granted(process.claim(lock, permits=others + 1))
     claims = [process.claim(lock, permits=others + 1) for _ in range(MANY)]
     places = [process.queued(claim) for claim in claims]
-    yield counted(f"a look behind {MANY - 1} waiters", lambda: process.look(claims[-1], places[-1]))
+    yield counted(f"a poll behind {MANY - 1} waiters", lambda: process.look(claims[-1], places[-1]))
 
 
 def _is_refused(do: Callable[[], object]) -> None:

@@ -1,4 +1,4 @@
-"""A certificate that a server of the tests shows, and that a client of the tests trusts."""
+"""A certificate that a server of the tests presents, and that a client of the tests trusts."""
 
 import datetime
 import ipaddress
@@ -16,11 +16,11 @@ _A_DAY = datetime.timedelta(days=1)
 
 @dataclass(frozen=True)
 class Certificate:
-    """For localhost, signed by itself.
+    """A self-signed certificate for localhost.
 
     Attributes:
-        path: what a client is to trust.
-        context: what a server shows.
+        path: the certificate that a client should trust.
+        context: the server's TLS context.
     """
 
     path: str
@@ -28,7 +28,7 @@ class Certificate:
 
 
 def self_signed(folder: Path) -> Certificate:
-    """Make one, with its key beside it."""
+    """Create one, with its key beside it."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     alternatives = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
@@ -43,7 +43,7 @@ def self_signed(folder: Path) -> Certificate:
         .not_valid_after(now + _A_DAY)
         .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        # Python 3.13 asks for both.
+        # Python 3.13 requires both.
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())

@@ -32,7 +32,7 @@ def shell(endpoint: str, table_name: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Ended:
-    """What a process has left."""
+    """The result of a process."""
 
     exit_code: int
     out: str
@@ -40,7 +40,7 @@ class Ended:
 
 
 class Running:
-    """A process of the command, and its group."""
+    """A process of the command, and its process group."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -80,7 +80,7 @@ class Command:
     def start(
         self, *arguments: str, program: tuple[str, ...] = ("ticketlock",), env: Mapping[str, str] = _NO_MORE
     ) -> Running:
-        """Start it with these arguments and this environment beside its own, in a group of its own."""
+        """Start it with these arguments and additional environment variables, in a process group of its own."""
         process = subprocess.Popen(
             [*program, *arguments],
             env={**self.environment, **env},
@@ -101,7 +101,7 @@ class Command:
 
 def _end(process: subprocess.Popen[str]) -> None:
     if process.poll() is None:
-        # It stops its own child; a group that it has left behind is not reached by its own.
+        # It stops its own child; its process group does not reach a group that it has left behind.
         process.terminate()
         with suppress(subprocess.TimeoutExpired):
             process.wait(5)
@@ -109,21 +109,21 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Wait for it."""
+    """Wait for a condition."""
     assert wait_until(condition, timeout_s=LONG_S)
 
 
 def lives(pid: int) -> bool:
-    """Whether there is such a process, and it is no zombie."""
+    """Whether the process exists, and is no zombie."""
     state = Path(f"/proc/{pid}/stat")
     try:
         os.kill(pid, 0)
         return not state.exists() or state.read_text().rpartition(")")[2].split()[0] not in "ZX"
     except ProcessLookupError:
-        # Raised of one that ends while it is read, too.
+        # Also raised if it ends while it is read.
         return False
 
 
 def interrupt(process: Running) -> None:
-    """Ctrl-C, as far as one process is concerned."""
+    """Ctrl-C, for one process."""
     process.send(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""Processes that come and go on a few locks, some of which are suspended or killed on the way."""
+"""Processes that acquire and release a few locks; some of them are suspended or killed meanwhile."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ Who = Callable[[Iterable[Event], str], set[str]]
 
 
 def holding(events: Iterable[Event], entity: str) -> set[str]:
-    """The processes that were granted a lock, and did not begin to release it."""
+    """The processes that were granted a lock, and have not begun to release it."""
     released = {event.of for event in events if event.action == "release"}
     return {
         event.process
@@ -33,24 +33,24 @@ def holding(events: Iterable[Event], entity: str) -> set[str]:
 
 
 def waiting(events: Iterable[Event], entity: str) -> set[str]:
-    """The processes whose row stands in the queue."""
+    """The processes with a row in the queue."""
     asking = operations(event for event in events if (event.entity, event.action) == (entity, "acquire"))
     return {told[0].process for told in asking if len(told) > 1 and outcome(told) == "unknown"}
 
 
 def lease_runs(state: LockState) -> bool:
-    """Whether somebody may still hold a lock, or stand in its queue."""
+    """Whether a holder's or a waiter's lease is still running."""
     holders = state.item.holders if state.item is not None else ()
     leases = [each.lease_until_ms for each in holders] + [each.lease_until_ms for each in state.rows]
     return any(until_ms >= state.now.earliest_ms for until_ms in leases)
 
 
 class Crowd:
-    """Some processes, which tell a history.
+    """Some processes, which record a history.
 
     Args:
-        shared: where they record, and on what they work: the locks of ``works``.
-        programs: what starts and ends them.
+        shared: where they record, and what they work on: the locks of ``works``.
+        programs: starts and ends them.
         kept: the history.
     """
 
@@ -62,7 +62,7 @@ class Crowd:
         self._free: list[Process] = []
 
     def grow(self, processes: int) -> None:
-        """Start some more, and let them go as soon as all of them are there."""
+        """Start some more, and let them begin as soon as all of them are ready."""
         started = [self._programs.start(come_and_go) for _ in range(processes)]
         assert [heard(process) for process in started] == ["here"] * processes
         for process in started:
@@ -82,11 +82,11 @@ class Crowd:
         return self.suspend_at_any(who, [entity])[0]
 
     def suspend_at_any(self, who: Who, entities: Sequence[str]) -> tuple[Process, str]:
-        """The same, at the first of these locks where there is one; says which."""
+        """The same, at the first of these locks where it is possible. Also returns which lock."""
         found: list[tuple[Process, str]] = []
 
         def is_suspended() -> bool:
-            # All of them, so that what was found is so still.
+            # All of them, so that what was found is still true.
             for process in self._free:
                 process.send_signal(signal.SIGSTOP)
                 _, status = os.waitpid(process.pid, os.WUNTRACED)
@@ -99,12 +99,12 @@ class Crowd:
                     process.send_signal(signal.SIGCONT)
             return bool(found)
 
-        until(is_suspended, f"somebody {who.__name__} {' or '.join(entities)}")
+        until(is_suspended, f"a process {who.__name__} {' or '.join(entities)}")
         self._free.remove(found[0][0])
         return found[0]
 
     def resume(self, process: Process) -> None:
-        """Let a suspended process go on, to the end of what it was doing."""
+        """Continue a suspended process, to the end of what it was doing."""
         seen, name = len(self._kept.events()), name_of(process.pid)
         process.send_signal(signal.SIGCONT)
         until(
@@ -117,13 +117,13 @@ class Crowd:
         self._free.append(process)
 
     def kill(self, process: Process) -> None:
-        """Kill a suspended process, and start another one in its place."""
+        """Kill a suspended process, and start another one instead."""
         process.kill()
         assert process.wait() == -signal.SIGKILL
         self.grow(1)
 
     def outlast_a_lease(self, entity: str) -> None:
-        """Wait until somebody is granted the lock later than a lease from now."""
+        """Wait for a grant of the lock later than a lease from now."""
         seen, over_ms = len(self._kept.events()), SystemClocks().read().local_ms + LEASE_S * 1_000
         until(
             lambda: any(
@@ -134,7 +134,7 @@ class Crowd:
         )
 
     def end(self) -> None:
-        """Let all come to their ends; afterwards nobody is left whose lease runs."""
+        """Let all processes end; afterwards no lease is running."""
         for process in self._free:
             tell(process, "that is all")
         assert [heard(process) for process in self._free] == ["done"] * len(self._free)
@@ -143,14 +143,14 @@ class Crowd:
             for entity in self.entities:
                 permits = TWO if entity == several(self._shared.entity) else 1
                 recorded.acquire(entity, permits=permits).release()
-            # Where there are permits, the dead may still be in line, or hold.
+            # With permits, crashed processes may still have a row or a grant.
             until(
                 lambda: not any(lease_runs(locks.inspect(entity)) for entity in self.entities),
-                "the end of the leases of the dead",
+                "the end of the leases of crashed processes",
             )
 
     def verdict(self) -> Verdict:
-        """What the history, the table and the counters say."""
+        """What the history, the table and the counters show."""
         counted = [alone(self._shared.entity), reading(self._shared.entity)]
         with self._shared.locks() as locks:
             left = {entity: locks.inspect(entity) for entity in self.entities}

@@ -1,6 +1,6 @@
-"""The engines that the contract runs on. A further one needs an entry here and nothing else.
+"""The engines that the contract runs on. To add one, add an entry here.
 
-How they differ is told in docs/engines.md.
+docs/engines.md says how they differ.
 """
 
 import os
@@ -19,23 +19,23 @@ from ticketlock.testing import MemoryDynamoDB
 from ticketlock.wire._sdk import make_client
 
 ENDPOINT = "TICKETLOCK_TEST_ENDPOINT"
-"""In the environment: the URL of a DynamoDB of the user's, to run on too."""
+"""An environment variable: the URL of a DynamoDB of the user's, as another engine."""
 DYNOXIDE = "TICKETLOCK_TEST_DYNOXIDE"
-"""In the environment, with any value: run on dynoxide too, which is built first where it is not."""
+"""An environment variable, with any value: also use dynoxide, which is built first if necessary."""
 IN_ONE_PROCESS = ("moto", "memory")
-"""The engines that live inside one process, where no other reaches them."""
+"""The engines inside one process, which no other process reaches."""
 _ALWAYS_THERE = (*IN_ONE_PROCESS, "ministack")
 
 
 @dataclass(frozen=True)
 class Engine:
-    """A DynamoDB that answers.
+    """A DynamoDB.
 
     Attributes:
         name: for messages.
         endpoint_url: None inside moto, and in memory.
         table_name: a table of its own, with the keys of a lock table.
-        memory: what answers when it is in memory.
+        memory: the engine, if it is in memory.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Engine:
     memory: MemoryDynamoDB | None = None
 
     def client(self) -> Any:
-        """A client as the protocol wants it."""
+        """A client with the settings that the protocol needs."""
         client = make_client(**({"endpoint_url": self.endpoint_url} if self.endpoint_url else {}))
         if self.memory is not None:
             self.memory.serve(client)
@@ -62,49 +62,49 @@ def exact_engine_names() -> list[str]:
 
 
 def deep_engine_names() -> list[str]:
-    """The engines that evaluate a hundred conditions: moto ends in a RecursionError of its own."""
+    """The engines that evaluate a hundred conditions: moto raises a RecursionError."""
     return [name for name in engine_names() if name != "moto"]
 
 
 def wide_engine_names() -> list[str]:
-    """Those that read a hundred items together: moto reads 25."""
+    """The engines that read a hundred items together: moto reads 25."""
     return [name for name in engine_names() if name != "moto"]
 
 
 def roomy_engine_names() -> list[str]:
-    """Those that take items of 400 KB: moto takes 405,000 bytes."""
+    """The engines that accept items of 400 KB: moto accepts 405,000 bytes."""
     return [name for name in engine_names() if name != "moto"]
 
 
 def indexing_engine_names() -> list[str]:
-    """Those that make tables with local secondary indexes: ours in memory knows none."""
+    """The engines with local secondary indexes: ours in memory has none."""
     return [name for name in engine_names() if name != "memory"]
 
 
 def counting_engine_names() -> list[str]:
-    """The engines that bill by the rules: moto bills all requests alike, ministack all reads, and ours tells none."""
+    """The engines that bill by the rules: moto bills all requests alike, ministack all reads; ours reports nothing."""
     return [name for name in engine_names() if name == "dynoxide"]
 
 
 OF_OTHERS_FIRST = "ministack"
-"""The one of those that others wrote that `make test` asks: several processes reach it, and it costs less than moto."""
+"""The third-party engine of `make test`: several processes reach it, and it is faster than moto."""
 
 
 def first_on(name: str, names: Sequence[str]) -> list[Any]:
-    """Engines as parameters: `make test` asks this one, and one that the user has named; `make verify` the others."""
-    later = pytest.mark.verify(f"the same was asked on {name}")
+    """Engines as parameters: `make test` uses this one, and the user's own; `make verify` the others."""
+    later = pytest.mark.verify(f"the same was tested on {name}")
     return [pytest.param(each, marks=later if each in _ALWAYS_THERE and each != name else ()) for each in names]
 
 
 ON_ONE_ENGINE = pytest.mark.parametrize("engine", first_on("memory", ["memory", "ministack"]), indirect=True)
-"""For tests that enumerate many orders: an order of requests is the same on every engine, and memory is quickest."""
+"""For tests that enumerate many orders: an order of requests is the same on every engine, and memory is fastest."""
 
 IN_MEMORY_FIRST = pytest.mark.parametrize("engine", first_on("memory", engine_names()), indirect=True)
-"""For those that enumerate many orders and run on every engine."""
+"""For tests that enumerate many orders and run on every engine."""
 
 
 def engine_named(name: str, url_of: Callable[[str], str]) -> AbstractContextManager[Engine]:
-    """One of the engines, with a table of its own; ``url_of`` starts those that are started, by their names."""
+    """One of the engines, with a table of its own; ``url_of`` starts those that run as servers, by their names."""
     if name == "moto":
         return _moto()
     if name == "memory":
@@ -126,7 +126,7 @@ def _memory() -> Iterator[Engine]:
 
 @contextmanager
 def table_of_its_own(engine: Engine) -> Iterator[Engine]:
-    """The same engine with another table, which is gone afterwards: moto copies a whole table at each transaction."""
+    """The same engine with another table, deleted afterwards: moto copies a whole table at each transaction."""
     client = engine.client()
     table_name = create_table(client)
     try:
@@ -136,7 +136,7 @@ def table_of_its_own(engine: Engine) -> Iterator[Engine]:
 
 
 def create_table(client: Any) -> str:
-    """Make a lock table from which nothing expires: the time of a world is not the engine's."""
+    """Create a lock table without TTL: the time of a world is not the engine's."""
     name = f"locks-{uuid.uuid4().hex[:8]}"
     client.create_table(**LOCK_TABLE.definition(name))
     client.get_waiter("table_exists").wait(TableName=name)

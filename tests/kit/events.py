@@ -1,4 +1,4 @@
-"""What the definition hands to its functions."""
+"""What the definition passes to its functions."""
 
 import json
 import uuid
@@ -15,7 +15,7 @@ ENTERED = "2026-11-21T12:00:00.000Z"
 
 
 def execution_arn() -> str:
-    """Of an execution that nobody has seen before."""
+    """The ARN of a new execution."""
     return f"{MACHINE.replace('stateMachine', 'execution')}:{uuid.uuid4()}"
 
 
@@ -35,7 +35,7 @@ _TASKS = dict(tasks_of(json.loads(text("statemachines/serialize.asl.json"))))
 
 
 def handed_over(state: Mapping[str, Any], follow: Callable[[str], Any]) -> dict[str, Any]:
-    """What a state hands to its function; ``follow`` says what a path stands for."""
+    """What a state passes to its function; ``follow`` returns the value of a path."""
     return {
         name.removesuffix(".$"): follow(value) if name.endswith(".$") else value
         for name, value in state["Parameters"]["Payload"].items()
@@ -43,7 +43,7 @@ def handed_over(state: Mapping[str, Any], follow: Callable[[str], Any]) -> dict[
 
 
 def ticket_event(execution: str, request: Any, **more: Any) -> dict[str, Any]:
-    """What TakeTicket hands to its function, with any target allowed; ``more`` is what else the CDK puts in."""
+    """What TakeTicket passes to its function, with any target allowed; ``more`` is what else the CDK adds."""
     paths = {"$": request, "$$.Execution.Id": execution}
     deployed = {"targets": None, "continueMachine": CONTINUE_MACHINE}
     return handed_over(_TASKS["TakeTicket"], paths.__getitem__) | deployed | more
@@ -58,13 +58,13 @@ def step_event(
     entered: str = ENTERED,
     retry: int = 0,
 ) -> dict[str, Any]:
-    """What a later state hands to its function.
+    """What a later state passes to its function.
 
     Args:
         turn: the execution's.
         token: of a callback task.
-        execution: where the state stands; that of the turn, unless the hold or the wait goes on in another.
-        entered, retry: when the state was entered, and how often it was tried before.
+        execution: the execution of the state; that of the turn, unless another one continues the hold or the wait.
+        entered, retry: when the state was entered, and how many times it was tried before.
     """
     paths = {
         "$.lock.turn": turn,
@@ -77,6 +77,6 @@ def step_event(
 
 
 def turn_of(workflow: Workflow, execution: str, asked: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    """The turn of an execution that has asked for a lock; ``more`` is as for ``ticket_event``."""
+    """The turn of an execution that has requested a lock; ``more`` is as for ``ticket_event``."""
     turn: dict[str, Any] = workflow.take_ticket(ticket_event(execution, asked, **more)).reply["lock"]["turn"]
     return turn

@@ -1,4 +1,4 @@
-"""Both clients behind the proxy, and the test beside the table."""
+"""Both clients behind the proxy; the test reaches the table directly."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from ticketlock import LockName, LockTable
 
 
 class Far(Emulated):
-    """A table of the emulator whose clients are behind the proxy; the test itself looks at it from near.
+    """A table of the emulator whose clients are behind the proxy; the test itself reads it directly.
 
     Attributes:
         near: a place on the same table, with nothing in between.
@@ -22,9 +22,9 @@ class Far(Emulated):
         self.table: LockTable = near.table
 
     def is_free(self, entity: str) -> bool:
-        """Whether nobody holds it or stands in its queue.
+        """Whether the lock has no holder and no waiter.
 
-        A ticket whose reply was lost is taken twice: the count may be too high, until a grant finds nobody.
+        A ticket whose reply was lost is taken twice: the count may be too high, until a grant finds no waiter.
         """
         return self.holders_of(entity) == 0 and self.queue_of(entity) == 0
 

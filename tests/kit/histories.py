@@ -1,10 +1,10 @@
-"""Histories of transactions that append to lists, judged from outside: are they those of strictly serialisable ones?
+"""Checks histories of transactions that append to lists: could strictly serialisable ones have produced them?
 
-Each element is appended to its list once, so that a read tells whose appends it saw, and in which order: the idea of
-Elle (Kingsbury and Alvaro, 2020). From that follows who came before whom: whoever wrote before whoever wrote after it
-(ww), whoever wrote before whoever saw it (wr), whoever did not see it before whoever wrote it (rw), and whoever had
-ended before whoever began later (real time). The transactions are strictly serialisable exactly if these arrows lead
-nowhere in a circle, and the lists are read in one order.
+Each element is appended to its list once, so that a read shows whose appends it saw, and in which order: the idea of
+Elle (Kingsbury and Alvaro, 2020). From that follows the order of transactions: the writer of an element comes before
+the writer of the next one (ww) and before each reader that saw it (wr), a reader that did not see it comes before its
+writer (rw), and a transaction that had ended comes before those that began later (real time). The transactions are
+strictly serialisable exactly if these edges form no cycle, and all reads of a list agree on its order.
 """
 
 from collections import defaultdict, deque
@@ -21,14 +21,14 @@ Arrow = Literal["ww", "wr", "rw", "real time"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
-    """One transaction that is over for whoever ran it.
+    """One transaction that has ended for its client.
 
     Attributes:
-        begin, end: when it began and when its end was told, by one clock; of an unknown one the end says nothing: it
-            may be applied later, or never.
-        reads: by key the elements that it saw; None and no elements are the same: there was nothing.
-        appends: by key the element that it appended, at most one a key.
-        reads_own: the keys that it read after it had appended to them; the others it read before.
+        begin, end: when it began and when its end was reported, by one clock; the end of an unknown one means nothing:
+            it may be applied later, or never.
+        reads: by key the elements that it saw; None and no elements both mean that there were none.
+        appends: by key the element that it appended, at most one for each key.
+        reads_own: the keys that it read after it had appended to them; it read the others before.
     """
 
     id: str
@@ -41,7 +41,7 @@ class Transaction:
 
     @property
     def over_at(self) -> float:
-        """When it surely was applied, if it was."""
+        """By when it was applied, if it was."""
         return inf if self.outcome == "unknown" else self.end
 
     def saw(self, key: str) -> tuple[int, ...]:
@@ -49,13 +49,13 @@ class Transaction:
         return tuple(self.reads[key] or ())
 
     def saw_of_others(self, key: str) -> tuple[int, ...]:
-        """The same, without its own."""
+        """The same, without its own elements."""
         return tuple(element for element in self.saw(key) if element != self.appends.get(key))
 
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """What no strictly serialisable transactions would have shown.
+    """Something that strictly serialisable transactions cannot show.
 
     Attributes:
         kind: its name.
@@ -80,9 +80,9 @@ class _Edge:
 
 
 def anomalies(history: Sequence[Transaction]) -> list[Anomaly]:
-    """What is wrong with a history; nothing exactly if it is one of strictly serialisable transactions.
+    """The anomalies of a history; none exactly if strictly serialisable transactions could have produced it.
 
-    Transactions that show one anomaly are not named in a circle as well.
+    Transactions that show one anomaly are not reported in a cycle as well.
 
     Raises:
         ValueError: two transactions have one id, two elements of a list are the same, or one ends before it begins.
@@ -91,20 +91,20 @@ def anomalies(history: Sequence[Transaction]) -> list[Anomaly]:
     applied = _applied(history, writers)
     found = [
         *_dirty_reads(history, writers),
-        *_elements_of_nobody(applied, writers),
+        *_garbage_reads(applied, writers),
         *_duplicates(applied),
         *_internal(applied),
         *_incompatible_orders(applied),
         *_lost_updates(applied),
         *_lost_appends(applied),
     ]
-    return [*found, *_circles(applied, writers, {id for anomaly in found for id in anomaly.transactions})]
+    return [*found, *_cycles(applied, writers, {id for anomaly in found for id in anomaly.transactions})]
 
 
 def is_strictly_serialisable(history: Sequence[Transaction]) -> bool:
     """The same answer by trying every order, for up to about eight transactions.
 
-    As in ``anomalies``, nobody may have seen what another one aborted, not even who was aborted as well.
+    As in ``anomalies``, no transaction may have seen what another one aborted, not even an aborted one.
     """
     aborted = {(key, each.appends[key]): each for each in history if each.outcome == "aborted" for key in each.appends}
     for each in history:
@@ -115,7 +115,7 @@ def is_strictly_serialisable(history: Sequence[Transaction]) -> bool:
 
 
 def _has_an_order(left: Sequence[Transaction], lists: Mapping[str, tuple[int, ...]]) -> bool:
-    """Whether these can go on one after the other from what stands in the lists."""
+    """Whether these can run one after the other, starting from these lists."""
     if all(each.outcome == "unknown" for each in left):
         return True
     for each in left:
@@ -159,7 +159,7 @@ def _writers(history: Sequence[Transaction]) -> Writers:
 
 
 def _applied(history: Sequence[Transaction], writers: Writers) -> list[Transaction]:
-    """Those that surely were: committed, or of unknown outcome and seen by one that was."""
+    """Those that were applied: committed, or of unknown outcome and seen by a committed one."""
     applied = {each.id: each for each in history if each.outcome == "committed"}
     looked = deque(applied.values())
     while looked:
@@ -173,7 +173,7 @@ def _applied(history: Sequence[Transaction], writers: Writers) -> list[Transacti
     return [each for each in history if each.id in applied]
 
 
-# What shows without a circle.
+# Anomalies without a cycle.
 
 
 def _dirty_reads(history: Iterable[Transaction], writers: Writers) -> Iterator[Anomaly]:
@@ -186,13 +186,13 @@ def _dirty_reads(history: Iterable[Transaction], writers: Writers) -> Iterator[A
                     yield Anomaly("dirty read", (each.id, writer.id), told)
 
 
-def _elements_of_nobody(applied: Iterable[Transaction], writers: Writers) -> Iterator[Anomaly]:
+def _garbage_reads(applied: Iterable[Transaction], writers: Writers) -> Iterator[Anomaly]:
     for each in applied:
         for key in each.reads:
             for element in each.saw(key):
                 if (key, element) not in writers:
-                    told = f"{each.id} saw {element} in {key}, which nobody appended"
-                    yield Anomaly("element of nobody", (each.id,), told)
+                    told = f"{each.id} saw {element} in {key}, which no transaction appended"
+                    yield Anomaly("garbage read", (each.id,), told)
 
 
 def _duplicates(applied: Iterable[Transaction]) -> Iterator[Anomaly]:
@@ -219,7 +219,7 @@ def _internal(applied: Iterable[Transaction]) -> Iterator[Anomaly]:
 
 
 def _by_key(applied: Iterable[Transaction]) -> Mapping[str, list[Transaction]]:
-    """Those that read a list, by its key."""
+    """The transactions that read a list, by its key."""
     readers: dict[str, list[Transaction]] = defaultdict(list)
     for each in applied:
         for key in each.reads:
@@ -261,13 +261,13 @@ def _lost_appends(applied: Collection[Transaction]) -> Iterator[Anomaly]:
         for key, element in each.appends.items():
             later = [reader for reader in readers.get(key, ()) if each.over_at < reader.begin]
             if later and (key, element) not in seen:
-                told = f"{each.id} appended {element} to {key}, and nobody saw it, not even {later[-1].id} later"
+                told = f"{each.id} appended {element} to {key}, and not even {later[-1].id} saw it later"
                 yield Anomaly("lost append", (each.id, later[-1].id), told)
 
 
-# Circles.
+# Cycles.
 
-# By their last arrow, and those that may lead back: Adya's names, the worst first.
+# By their last edge, and the edges that may lead back: Adya's names, the worst first.
 _CIRCLES: Sequence[tuple[str, Arrow, tuple[Arrow, ...]]] = (
     ("G0", "ww", ("ww",)),
     ("G1c", "wr", ("ww", "wr")),
@@ -280,10 +280,10 @@ _CIRCLES: Sequence[tuple[str, Arrow, tuple[Arrow, ...]]] = (
 )
 
 
-def _circles(applied: Sequence[Transaction], writers: Writers, named: set[str]) -> Iterator[Anomaly]:
-    """Circles that have nobody in common with each other, or with those who are named already."""
+def _cycles(applied: Sequence[Transaction], writers: Writers, named: set[str]) -> Iterator[Anomaly]:
+    """Cycles that share no transaction with each other, or with the anomalies that were reported before."""
     edges = [*_of_lists(applied, writers), *_of_real_time(applied)]
-    if not _goes_in_a_circle(edges):
+    if not _has_a_cycle(edges):
         return
     for kind, last, back in _CIRCLES:
         ways: dict[str, list[_Edge]] = defaultdict(list)
@@ -301,7 +301,7 @@ def _circles(applied: Sequence[Transaction], writers: Writers, named: set[str]) 
                 yield Anomaly(kind, ids, ", ".join(each.why for each in circle))
 
 
-def _goes_in_a_circle(edges: Iterable[_Edge]) -> bool:
+def _has_a_cycle(edges: Iterable[_Edge]) -> bool:
     sorter: TopologicalSorter[str] = TopologicalSorter()
     for edge in edges:
         sorter.add(edge.after, edge.before)
@@ -313,7 +313,7 @@ def _goes_in_a_circle(edges: Iterable[_Edge]) -> bool:
 
 
 def _way(ways: Mapping[str, Sequence[_Edge]], start: str, goal: str, barred: Collection[str]) -> list[_Edge] | None:
-    """A shortest way that meets nobody who is barred."""
+    """A shortest path that avoids the barred transactions."""
     if start in barred:
         return None
     came_by: dict[str, _Edge] = {}
@@ -334,7 +334,7 @@ def _way(ways: Mapping[str, Sequence[_Edge]], start: str, goal: str, barred: Col
 
 
 def _of_lists(applied: Sequence[Transaction], writers: Writers) -> Iterator[_Edge]:
-    """Who came before whom by what was seen; what follows from others of these is left out."""
+    """The order of transactions by what they saw, without edges that follow from others."""
     appended: dict[str, dict[int, Transaction]] = defaultdict(dict)
     for each in applied:
         for key, element in each.appends.items():
@@ -362,7 +362,7 @@ def _edge(before: Transaction, after: Transaction, arrow: Arrow, why: str) -> It
 
 
 def _of_real_time(applied: Sequence[Transaction]) -> Iterator[_Edge]:
-    """Who had ended when somebody began; what follows from others of these is left out."""
+    """The order by real time: one had ended when the other began; without edges that follow from others."""
     for each in applied:
         before = [other for other in applied if other.over_at < each.begin]
         last_begin = max((other.begin for other in before), default=-inf)

@@ -1,7 +1,7 @@
-"""The client for tasks in the hands of a test for threads: a loop in a thread, and a task of its own for each caller.
+"""The client for tasks, for tests with threads: a loop in a thread, with one task for each calling thread.
 
-So the same sentences are true of both clients: ``locks.acquire("order-42")`` of the test is awaited in the loop, by the
-one task that stands for the thread that calls.
+So the same tests run on both clients: the test's ``locks.acquire("order-42")`` is awaited in the loop, by the task that
+stands for the calling thread.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from ticketlock import aio
 
 _OF_TASKS = aio.Lease | aio.LeaseGroup | aio.Unit | aio.UnitClient
 _PATIENCE_S = 30.0
-"""For the end of the loop, in which everything is cancelled; a loop that is stuck must not take the session with it."""
+"""For the end of the loop, which cancels everything; a loop that hangs must not hang the session."""
 
 
 class Loop:
@@ -30,7 +30,7 @@ class Loop:
         self._thread = threading.Thread(target=self._loop.run_forever, name="the tests' loop", daemon=True)
         self._of_this_thread = threading.local()
         self._open = AsyncExitStack()
-        # A loop itself keeps no task alive.
+        # A loop holds only weak references to its tasks.
         self._tasks: list[asyncio.Task[None] | None] = []
 
     def __enter__(self) -> "Loop":
@@ -44,7 +44,7 @@ class Loop:
         self._loop.close()
 
     def do(self, what: Callable[[], Any]) -> Any:
-        """Call something in the loop, in the task of this thread; await what it returns, if that can be awaited."""
+        """Call something in the loop, in the task of this thread; await its result, if it is awaitable."""
         self._is_not_here()
         done: Future[Any] = Future()
         if not hasattr(self._of_this_thread, "inbox"):
@@ -66,9 +66,9 @@ class Loop:
         return asyncio.run_coroutine_threadsafe(make(), self._loop).result()
 
     def _is_not_here(self) -> None:
-        """Whoever waits for the loop in the loop waits for ever, and so does every later test."""
+        """A caller in the loop that waits for the loop would wait for ever, and so would every later test."""
         if threading.current_thread() is self._thread:
-            raise RuntimeError("the tests' own loop would wait for itself here: call this before the coroutine")
+            raise RuntimeError("the tests' loop would wait for itself here: call this before the coroutine")
 
     async def _end(self) -> None:
         others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
@@ -129,7 +129,7 @@ async def _serve(
             done.cancel()
             raise
         except BaseException as error:
-            # Also what a test raises as a signal handler would.
+            # Also exceptions that a test raises as a signal handler would.
             done.set_exception(error)
         else:
             done.set_result(result)

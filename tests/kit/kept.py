@@ -1,4 +1,4 @@
-"""The history of a test: recorded while it runs; kept, and drawn, where it fails."""
+"""The history of a test: recorded while it runs; kept and drawn if it fails."""
 
 import re
 from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -37,25 +37,25 @@ class Kept:
         return Recorder(self.path, process)
 
     def write(self, events: Iterable[Event]) -> None:
-        """Replace it by what was recorded elsewhere."""
+        """Replace it by events that were recorded elsewhere."""
         write(self.path, events)
         self._seen = Seen(self.path)
 
     def events(self) -> list[Event]:
-        """All that was recorded until now."""
+        """All events that were recorded so far."""
         return self._seen.events()
 
     def read(self) -> History:
         return history(self.events())
 
     def check(self, left: Mapping[str, LockState], counters: Mapping[str, int] | None = None) -> Verdict:
-        """Judge it; fails with what is broken."""
+        """Check it; fails with what is broken."""
         verdict = judge(self.read(), left, counters)
         assert verdict.passed, "\n".join(verdict.failures)
         return verdict
 
     def draw(self, why: str) -> str:
-        """Draw it; says where the history and its picture are."""
+        """Draw it. Returns where the history and its picture are."""
         self.picture.write_text(drawn(self.events(), self.path.stem, why).to_svg(), encoding="utf-8")
         return f"{_shown(self.path)} and, drawn, {_shown(self.picture)}"
 
@@ -83,10 +83,10 @@ def kept(request: pytest.FixtureRequest) -> Iterator[Kept]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Say in the report of a test that has failed where its history is."""
+    """Report where the history of a failed test is."""
     report = yield
     kept = getattr(item, "funcargs", {}).get("kept")
-    # What fails while the test is taken down may come after its history has gone.
+    # A failure in the test's teardown may come after its history was removed.
     if report.failed and kept is not None and kept.path.exists():
         item.stash[_failed] = True
         reason = str(report.longrepr).splitlines()[-1] if report.longrepr else ""

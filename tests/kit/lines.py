@@ -1,4 +1,4 @@
-"""Histories that were not recorded: of a lock that is as it should be, in a reference model of a few lines."""
+"""Generated histories of a correct lock, by a small reference model."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -36,12 +36,12 @@ def event(process: str, kind: Kind, at_ms: int, *, action: Action = "acquire", t
 
 
 def line(waiters: int) -> list[Event]:
-    """Some who stand in line behind each other, and are granted the lock one after the other."""
+    """Some waiters in a queue, which are granted the lock one after the other."""
     return [told for place in range(waiters) for told in stay(f"{place}", place, place, waiters)]
 
 
 def stay(process: str, ticket: int, turn: int, waiters: int, **wishes: Any) -> Iterator[Event]:
-    """One waiter's wait and hold, which is the turn of that number; all rows stand before the first turn."""
+    """One waiter's wait and hold, with that turn number; all rows exist before the first turn."""
     granted_ms = 1_000 * (turn + 1)
     yield event(process, "invoked", 10 * ticket, **wishes)
     yield event(process, "stands", 10 * ticket + 5, ticket=ticket, until_ms=FOREVER_MS)
@@ -57,9 +57,9 @@ class Client:
     """One acquisition in the reference model.
 
     Attributes:
-        busy_until_ms: when the answer is there that it waits for.
-        looked_ms: the last look that counts began after this.
-        looked: of a look that found its own turn: the last token that was granted then.
+        busy_until_ms: when the answer arrives that it waits for.
+        looked_ms: the beginning of its last poll.
+        looked: of a poll that found its own turn: the last token that was granted then.
         row_until_ms: the end of its row's lease.
         hold_until_ms: the end of its grant's lease.
     """
@@ -78,10 +78,10 @@ class Client:
 
 @dataclass
 class Reference:
-    """A lock with a queue: what may happen next, and the events of what has.
+    """A lock with a queue: what may happen next, and the events of what has happened.
 
     Attributes:
-        counter: what is counted under the lock.
+        counter: the counter under the lock.
     """
 
     permits: int
@@ -94,7 +94,7 @@ class Reference:
     _now_ms: int = 100
 
     def choices(self) -> list[tuple[Callable[[Client], None], Client]]:
-        """What may happen to whom."""
+        """What may happen next, and to which client."""
         return [
             (happens, each)
             for each in self._clients
@@ -107,20 +107,20 @@ class Reference:
             writes = self.permits == 1 and not client.shared and not client.has_written
             return [self.release, *([self.write] if writes else [])]
         if client.ticket is None:
-            is_free = self._may_enter(client) and not self.somebody_waits()
+            is_free = self._may_enter(client) and not self.has_waiters()
             return [self.take_at_once] if is_free else [*[self.join] * 5, self.refuse]
         if client.row_until_ms is None:
             return [self.stand]
         if client.row_until_ms < self._now_ms:
             return [self.join, self.refuse]
-        # Only as long as nobody was granted the lock since it looked.
+        # Only while no grant was made since it polled.
         if client.looked == self.token:
             return [self.take_its_turn]
-        return [self.look_and_may_enter] if self._may_enter(client) else [*[self.look] * 9, self.refuse]
+        return [self.poll_and_may_enter] if self._may_enter(client) else [*[self.poll] * 9, self.refuse]
 
     def pass_time(self) -> None:
         self._now_ms += _STEP_MS
-        # Whoever is dead is in the way until its leases end.
+        # Crashed clients block others until their leases end.
         self._clients = [each for each in self._clients if not each.is_dead or self._stands(each) or self._holds(each)]
 
     def arrive(self, *, shared: bool) -> None:
@@ -131,11 +131,11 @@ class Reference:
 
     def take_at_once(self, client: Client) -> None:
         self._issued += 1
-        # Where the answer was lost, and the grant was found in the item, nobody tells the number.
+        # If the answer was lost, and the grant was found in the item, the ticket is not known.
         self._grant(client, ticket=self.chance.choice((self._issued, None)))
 
     def join(self, client: Client) -> None:
-        """Take a number; whoever had one before has lost its place."""
+        """Take a ticket; a client that had one before has lost its position."""
         self._issued += 1
         client.ticket, client.row_until_ms, client.looked = self._issued, None, None
 
@@ -143,27 +143,27 @@ class Reference:
         client.row_until_ms = self._now_ms + _LEASE_MS
         self._stay(client, "stands", ticket=client.ticket, until_ms=client.row_until_ms)
 
-    def look(self, client: Client) -> None:
-        """It is somebody else's turn; half-way through its lease the row gets another one."""
+    def poll(self, client: Client) -> None:
+        """It is another client's turn; half-way through its lease the row is renewed."""
         assert client.row_until_ms is not None
         if client.row_until_ms < self._now_ms + _LEASE_MS // 2:
             self.stand(client)
         else:
             self._stay(client, "looks")
 
-    def look_and_may_enter(self, client: Client) -> None:
+    def poll_and_may_enter(self, client: Client) -> None:
         client.looked, client.looked_ms = self.token, self._now_ms - 3
 
     def take_its_turn(self, client: Client) -> None:
         self._grant(client, ticket=client.ticket)
 
     def refuse(self, client: Client) -> None:
-        """It gives up, and leaves."""
+        """It gives up, and leaves the queue."""
         self._clients.remove(client)
         self._tell(client, "refused", 3)
 
     def write(self, client: Client) -> None:
-        """Count one more, if the lease still runs, and perhaps not hear of it."""
+        """Count one more, if the lease is still running; the answer may be lost."""
         client.has_written = True
         self._tell(client, "invoked", -3, action="update", found=self.counter)
         is_applied = self._holds(client)
@@ -180,8 +180,8 @@ class Reference:
         self._tell(client, "invoked", -3, action="release")
         self._tell(client, "applied" if is_applied else "refused", 3, action="release")
 
-    def die(self, client: Client) -> None:
-        """Nobody hears of it any more."""
+    def crash(self, client: Client) -> None:
+        """It crashes."""
         client.is_dead = True
 
     def _grant(self, client: Client, *, ticket: int | None) -> None:
@@ -213,8 +213,8 @@ class Reference:
             if self._stands(each) and (client.ticket is None or (each.ticket or 0) < client.ticket)
         ]
 
-    def somebody_waits(self) -> bool:
-        """Whether somebody has a number and was not granted the lock."""
+    def has_waiters(self) -> bool:
+        """Whether a client has a ticket and was not granted the lock."""
         return any(each.ticket is not None and each.hold_until_ms is None for each in self._clients)
 
     def _stands(self, client: Client) -> bool:
@@ -231,7 +231,7 @@ class Reference:
 
 
 def told_by(lock: Reference, *, shares: bool) -> Reference:
-    """What may be told of a lock: waits, holds, looks that come too late, leases that end, and now and then a death."""
+    """A history of a lock: waits, holds, late polls, leases that end, and sometimes a crash."""
     chance = lock.chance
     for _ in range(_STEPS):
         choices = lock.choices()
@@ -239,13 +239,13 @@ def told_by(lock: Reference, *, shares: bool) -> Reference:
             lock.arrive(shared=shares and chance.random() < 0.5)
         elif choices:
             happens, client = chance.choice(choices)
-            (lock.die if chance.random() < _DEATHS else happens)(client)
+            (lock.crash if chance.random() < _DEATHS else happens)(client)
         lock.pass_time()
     return lock
 
 
 @st.composite
 def good_locks(draw: st.DrawFn) -> Reference:
-    """Locks that are as they should be, and what was told of them."""
+    """Correct locks, with their histories."""
     lock = Reference(draw(st.integers(1, 3)), draw(st.randoms(use_true_random=True)))
     return told_by(lock, shares=draw(st.booleans()))

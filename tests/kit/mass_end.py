@@ -1,8 +1,8 @@
-"""Thousands of executions that end at once, and the function that cleans up after them, in a time of their own.
+"""Thousands of executions that end at once, and the function that cleans up after them, in virtual time.
 
-The handler is the real one; the table is in memory; Step Functions describes executions from a bucket, as its quota
-has it (https://docs.aws.amazon.com/step-functions/latest/dg/service-quotas.html), and counts what it is asked. As many
-events are at work at once as the function has concurrency; the others wait for their turn, as they do in Lambda.
+The handler is the real one; the table is in memory; Step Functions describes executions from a token bucket, by its
+quota (https://docs.aws.amazon.com/step-functions/latest/dg/service-quotas.html), and counts the requests. As many
+events are handled at once as the function has concurrency; the others wait, as they do in Lambda.
 """
 
 import contextlib
@@ -28,12 +28,12 @@ from ticketlock.testing import ManualClock, MemoryDynamoDB
 from ticketlock.workflow import Workflow
 
 FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function:work"
-# Of one request, in virtual time.
+# The duration of one request, in virtual time.
 TABLE_S, STEP_FUNCTIONS_S = 0.005, 0.020
 
 
 class Bucket:
-    """A token bucket: so many a second, and so many saved up."""
+    """A token bucket: so many tokens a second, and at most so many saved."""
 
     def __init__(self, clock: ManualClock, a_second: float, size: int) -> None:
         self._clock = clock
@@ -51,7 +51,7 @@ class Bucket:
 
 
 class Turns:
-    """Threads of which one runs at a time: whoever sleeps lets the next one run that is due, in virtual time."""
+    """Threads of which one runs at a time: when one sleeps, the next one that is due runs, in virtual time."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
@@ -66,7 +66,7 @@ class Turns:
 
     def sleep(self, seconds: float) -> None:
         if not self._sleeping or self.now_s + seconds < self._sleeping[0][0]:
-            # It would be the next one itself: threads change slowly on a busy machine.
+            # It would be the next one itself: switching threads is slow on a busy machine.
             self._clock.advance(seconds)
             return
         woken = self._due_at(self.now_s + seconds)
@@ -74,7 +74,7 @@ class Turns:
         woken.wait()
 
     def run(self, works: Iterable[Callable[[], None]]) -> None:
-        """Run them all, to their ends."""
+        """Run all of them to their ends."""
 
         def to_its_end(work: Callable[[], None], woken: threading.Event) -> None:
             woken.wait()
@@ -119,7 +119,7 @@ class Slow:
 
 
 class MeteredStepFunctions:
-    """Step Functions: all executions are over; it describes them at the rate of its quota."""
+    """Step Functions: all executions have ended; it describes them at the rate of its quota."""
 
     def __init__(self, bucket: Bucket) -> None:
         self._bucket = bucket
@@ -138,7 +138,7 @@ class MeteredStepFunctions:
 
 @dataclass
 class Ended:
-    """One execution that is over.
+    """One execution that has ended.
 
     Attributes:
         kind: what it left.
@@ -173,7 +173,7 @@ class MassEnd:
         self._at_work = threading.local()
 
     def failed_works(self, count: int) -> list[Ended]:
-        """Executions whose work failed, and that freed the lock themselves."""
+        """Executions whose task failed, and that released the lock themselves."""
         ended = []
         for _ in range(count):
             execution, request = self._asked(f"failed-{next(self._entities)}")
@@ -197,17 +197,17 @@ class MassEnd:
         for _ in range(count):
             execution, request = self._asked(entity)
             assert self._takes(execution, request)["status"] != "granted"
-            ended.append(self._ended("left a place", execution, request, "ABORTED"))
+            ended.append(self._ended("left a row", execution, request, "ABORTED"))
         return ended
 
     def clean_up(self, ended: Sequence[Ended], *, a_second: float, concurrency: int) -> None:
-        """Give the events to the handler, so many a second."""
+        """Pass the events to the handler, so many a second."""
         queue = deque((number / a_second, each) for number, each in enumerate(ended))
         began_s = self.turns.now_s
         client = Slow(self.memory.client, self.turns.sleep, TABLE_S, lambda name: self._count("table", name))
         states = Slow(self.step_functions, self.turns.sleep, STEP_FUNCTIONS_S, lambda name: self._count("calls", name))
         table = self._table(client, states)
-        table.now()  # As a function's initialisation does.
+        table.now()  # As in a function's initialisation.
         os.environ |= {"TABLE_NAME": "locks", "STATE_MACHINE_ARN": MACHINE, "LEASE_SECONDS": "60"}
         lines: Any = _observed.logger.registered_handler
         lines.stream = io.StringIO()
@@ -226,14 +226,14 @@ class MassEnd:
                 each.late_s = self.turns.now_s - began_s - arrives_s
 
         try:
-            # Metrics are written there.
+            # Metrics are written to stdout.
             with contextlib.redirect_stdout(io.StringIO()):
                 self.turns.run([container] * concurrency)
         finally:
             _observed.workflow.cache_clear()
 
     def rows(self) -> int:
-        """How many places in queues there are still."""
+        """How many queue rows there still are."""
         return sum("createdAtMs" in item for item in self.memory.items())
 
     def _count(self, what: str, operation: str) -> None:

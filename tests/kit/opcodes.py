@@ -1,4 +1,4 @@
-"""Does something at one opcode of ticketlock's own that a thread comes to: what a signal handler may do there."""
+"""Runs something at one opcode of ticketlock's own code, as a signal handler may."""
 
 import dis
 import gc
@@ -17,15 +17,15 @@ OF_A_UNIT = ("units", "wire", "_expressions")
 
 
 class AtOpcode:
-    """Within the block, something is done when this thread comes to its so-and-so many-th opcode in some rooms' files.
+    """Within the block, something is run at the n-th opcode of this thread in the files of some rooms.
 
-    Two kinds of opcodes are left out, for no code can guard them, and the interpreter runs no handler there (it does
-    after calls, at the begin of functions and at jumps backwards): those between the last one of a ``with`` block and
-    its ``__exit__`` (https://bugs.python.org/issue29988), and the return to the test, to which the result belongs then.
+    Two kinds of opcodes are left out, since no code can guard them, and the interpreter runs no handler there (it does
+    so after calls, at the beginning of functions and at backward jumps): those between the last one of a ``with`` block
+    and its ``__exit__`` (https://bugs.python.org/issue29988), and the return to the test, which owns the result then.
 
     Attributes:
-        passed: how many it has come to.
-        where: the function in which it was done.
+        passed: how many opcodes were executed.
+        where: the function in which it was run.
     """
 
     def __init__(self, number: int, do: Callable[[], object], rooms: Iterable[str] = OF_A_LOCK) -> None:
@@ -36,7 +36,7 @@ class AtOpcode:
         self._do = do
 
     def __enter__(self) -> "AtOpcode":
-        # What it throws away belongs to work before, and nobody is told what is raised there.
+        # Garbage that is collected here belongs to earlier work, and exceptions in it are ignored.
         self._collects = gc.isenabled()
         gc.disable()
         self._before = sys.gettrace()
@@ -70,7 +70,7 @@ class AtOpcode:
 
 @cache
 def _left_out(code: CodeType) -> tuple[frozenset[int], frozenset[int]]:
-    """Where the ends of ``with`` blocks stand in it, up to the call of ``__exit__``; and where it returns."""
+    """Where a code object has the ends of ``with`` blocks, up to the call of ``__exit__``; and its returns."""
     found = list(dis.get_instructions(code))
     exits: set[int] = set()
     for at, first in enumerate(found):
@@ -78,7 +78,7 @@ def _left_out(code: CodeType) -> tuple[frozenset[int], frozenset[int]]:
         if len(nones) == 3 and all(each.opname == "LOAD_CONST" and each.argval is None for each in nones):
             calls = [each for each in found[at + 3 : at + 5] if each.opname in ("PRECALL", "CALL")]
             if calls:
-                # What the block returns is put aside first.
+                # What the block returns is saved first.
                 before = found[at - 1] if at and found[at - 1].opname == "SWAP" else first
                 exits.update(range(before.offset, calls[-1].offset + 1))
     return frozenset(exits), frozenset(each.offset for each in found if each.opname.startswith("RETURN"))

@@ -10,10 +10,10 @@ Made = TypeVar("Made")
 
 
 class Steps(Protocol):
-    """What is sent one request at a time: a ``Stepper``, or several one after the other.
+    """Something that sends one request at a time: a ``Stepper``, or several one after the other.
 
     Attributes:
-        touched: what another can tell of the request that was sent last.
+        touched: what other processes can see of its last request.
     """
 
     @property
@@ -42,17 +42,17 @@ def every_order(
 ) -> Iterator[tuple[tuple[int, ...], Made]]:
     """Run steppers in every order in which their requests can arrive, each order anew from ``start``.
 
-    Of orders that differ only in two neighbouring requests which cannot tell who was first one is run ("sleep sets",
-    Godefroid 1996): so sessions that differ have places that differ.
+    Of orders that differ only in two neighbouring requests, if these cannot tell which was first, one is run ("sleep
+    sets", Godefroid 1996): so sessions must have different sort keys.
 
     Args:
         world: whose time is set back before each order.
-        start: makes what a test looks at afterwards, and the steppers.
-        alike: steppers that do the same; orders in which they begin otherwise than so are mirror images, and not run.
-        swaps_count: run also the orders that show nothing new.
+        start: makes the steppers, and what the test inspects afterwards.
+        alike: steppers that do the same; orders in which they begin in another order are mirror images, and not run.
+        swaps_count: also run the orders that show nothing new.
 
     Yields:
-        Who sent the first request, the second, ..., and what ``start`` had made; right after it happened.
+        Which stepper sent the first request, the second, ..., and what ``start`` had made; right after the order.
     """
     began_ms = world.now_ms
     path: list[_Fork] = []

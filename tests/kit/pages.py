@@ -1,4 +1,4 @@
-"""The pages: their text, what stands in their blocks and tables, and the code that they tell of."""
+"""The documentation pages: their text, blocks and tables, and the code that they describe."""
 
 import ast
 import inspect
@@ -23,12 +23,12 @@ def _blocks(page: str) -> Iterator[re.Match[str]]:
 
 
 def blocks(page: str, language: str) -> list[str]:
-    """What is in the fenced blocks of a language."""
+    """The contents of the fenced blocks of a language."""
     return [found[2] for found in _blocks(page) if found[1] == language]
 
 
 def python_blocks(page: str) -> list[tuple[int, str]]:
-    """Each block of Python with the line it begins at."""
+    """Each block of Python with its first line number."""
     return [(text(page)[: found.start(2)].count("\n"), found[2]) for found in _blocks(page) if found[1] == "python"]
 
 
@@ -47,7 +47,7 @@ def functions_of(path: Path) -> frozenset[str]:
 
 
 def defaults(function: Any) -> dict[str, Any]:
-    """The settings of a function, by name, as a table of a page has them."""
+    """The settings of a function, by name, as in a page's table."""
     return {
         name: each.default
         for name, each in inspect.signature(function).parameters.items()
@@ -56,7 +56,7 @@ def defaults(function: Any) -> dict[str, Any]:
 
 
 def is_in_make_test(path: Path) -> bool:
-    """Whether `make test` runs any test of a file, and does not leave all of it to `make verify`."""
+    """Whether `make test` runs a test of a file; otherwise all of them are left to `make verify`."""
     tree = ast.parse(path.read_text())
     of_all = [
         node for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"

@@ -15,7 +15,7 @@ _LEGEND = Legend(
 
 
 def drawn(events: Sequence[Event], title: str, subtitle: str) -> Picture:
-    """Draw events, grouped by entity; within each, processes in the order in which they came."""
+    """Draw events, grouped by entity; within each, processes in the order in which they began."""
     end_ms = max((event.local_ms for event in events), default=0)
     groups: dict[str, dict[str, list[Event]]] = {}
     for event in events:

@@ -1,4 +1,4 @@
-"""Where the client is tested: on a table of the emulator, and on one in memory whose time a test moves."""
+"""The tables on which the client is tested: one of the emulator, and one in memory whose time a test moves."""
 
 import asyncio
 import json
@@ -35,12 +35,12 @@ def until(is_so: Callable[[], object], what: str = "it") -> None:
     last = time.monotonic() + PATIENCE_S
     while not is_so():
         assert time.monotonic() < last, f"{what} did not come about in {PATIENCE_S} s"
-        # Of what happens elsewhere nobody tells this thread: it is looked for.
+        # This thread gets no notice of what happens elsewhere: it polls.
         time.sleep(_TICK_S)
 
 
 def meanwhile(what: Callable[[], T]) -> "Future[T]":
-    """Do something in a thread of its own."""
+    """Run something in a thread of its own."""
     done: Future[T] = Future()
     done.set_running_or_notify_cancel()
 
@@ -55,7 +55,7 @@ def meanwhile(what: Callable[[], T]) -> "Future[T]":
 
 
 def outcome(done: "Future[T]") -> T:
-    """What became of it; raises what it raised."""
+    """Its result; raises what it raised."""
     return done.result(timeout=PATIENCE_S)
 
 
@@ -64,8 +64,8 @@ class Gate:
     """Holds requests back until it is opened.
 
     Attributes:
-        is_meant: which ones.
-        reached: set when one stands before it.
+        is_meant: which requests.
+        reached: set when one has reached it.
         opened: lets them pass.
     """
 
@@ -80,7 +80,7 @@ class Gate:
 
 
 class Wire:
-    """What a client sends, and what a test keeps back on its way."""
+    """The requests of a client, which a test may hold back."""
 
     def __init__(self) -> None:
         self.sent: list[Sent] = []
@@ -91,7 +91,7 @@ class Wire:
 
     @contextmanager
     def held_back(self, is_meant: Callable[[Sent], bool]) -> Iterator[Gate]:
-        """Within the block, requests like these hang."""
+        """Within the block, such requests hang."""
         gate = Gate(is_meant)
         self._gates.append(gate)
         try:
@@ -114,7 +114,7 @@ class Wire:
 
     async def before_call_in_a_loop(self, model: Any, params: Mapping[str, Any], **_: Any) -> None:
         sent = Sent(model.name, json.loads(params["body"]))
-        # Not on the loop's own threads: those are few, and a test may hold many requests back.
+        # Not on the loop's own threads: they are few, and a test may hold back many requests.
         await asyncio.wrap_future(meanwhile(lambda: self.pass_through(sent)))
 
 
@@ -126,7 +126,7 @@ class Place(ABC):
     """A table, and clients of one kind on it; closed at the end of the test.
 
     Attributes:
-        table: the table as an operator sees it.
+        table: the table as operators use it.
     """
 
     table: LockTable
@@ -142,18 +142,18 @@ class Place(ABC):
 
     @abstractmethod
     def keeps_its_promises(self) -> None:
-        """Ask the table, about the locks of this place's clients."""
+        """Check the promises in the table, for the locks of this place's clients."""
 
     def close(self) -> None:
         for client in self._clients:
             client.close()
 
     def queue_of(self, entity: str) -> int:
-        """How many rows stand in a lock's queue."""
+        """How many rows a lock's queue has."""
         return len(self.table.inspect(LockName(entity)).rows)
 
     def is_free(self, entity: str) -> bool:
-        """Whether nobody holds the lock and nobody is counted or stands in its queue."""
+        """Whether the lock has no holder, and its queue no count and no row."""
         state = self.table.inspect(LockName(entity))
         item = state.item
         return not state.rows and (item is None or (not item.holders and item.held == 0 and item.waiting == 0))
@@ -163,7 +163,7 @@ class Place(ABC):
         return len(item.holders) if item is not None else 0
 
     def lose(self, entity: str) -> None:
-        """Take the lock away from its only holder, and let nobody know."""
+        """Take the lock away from its only holder, without notice."""
         item = self.table.inspect(LockName(entity)).item
         assert item is not None
         self.table.force_release(LockName(entity), item.holders[0].fencing_token)
@@ -194,17 +194,17 @@ class Emulated(Place):
         self.table = LockTable(table_name, client=self.dynamodb("threads", _READ_TIMEOUT_S))
 
     def client(self, *, wire: Wire | None = None, lease: float = 60, **options: Any) -> LockClient:
-        """A lock client; one of a short lease has short time-outs, as it must."""
+        """A lock client; one with a short lease has short time-outs, as it must."""
         shortest_s = min(lease, options.pop("shortest_lease", lease))
         dynamodb = self.dynamodb(self.kind, min(_READ_TIMEOUT_S, shortest_s / 4), wire)
         return self._made(self.table_name, dynamodb, {"lease": lease, **options})
 
     def client_with(self, dynamodb: Any, **options: Any) -> LockClient:
-        """A lock client over a client of the SDK of the test's own."""
+        """A lock client over the test's own SDK client."""
         return self._made(self.table_name, dynamodb, options)
 
     def dynamodb(self, kind: Kind, read_timeout_s: float, wire: Wire | None = None) -> Any:
-        """A client of the SDK; one without a wire is shared, for each takes a while to make."""
+        """An SDK client; without a wire it is shared, since each takes a while to make."""
         made = self._shared.get((kind, read_timeout_s)) if wire is None else None
         if made is None:
             made = self._made_anew(kind, read_timeout_s, wire)
@@ -247,8 +247,8 @@ class Moved(Place):
     """A table in memory, and a clock that the test moves.
 
     Attributes:
-        clock: the service's, and that of every client that is not given another.
-        memory: what answers.
+        clock: the service's, and that of every client without a clock of its own.
+        memory: the engine.
     """
 
     def __init__(self, kind: Kind, loop: Loop) -> None:
@@ -260,7 +260,7 @@ class Moved(Place):
     def client(
         self, *, wire: Wire | None = None, lease: float = 60, clocks: Clocks | None = None, **options: Any
     ) -> LockClient:
-        """A lock client; it sees the moved time at its next look, and looks at least once in half a lease."""
+        """A lock client; it sees the moved time at its next poll, and polls at least once in half a lease."""
         dynamodb: Any = _OnTheWire(self.memory, wire)
         if self.kind == "tasks":
             dynamodb = _Awaited(dynamodb)
@@ -272,7 +272,7 @@ class Moved(Place):
 
     @contextmanager
     def time_flies(self, times: float = 20) -> Iterator[None]:
-        """Within the block, time passes so many times as fast as it does."""
+        """Within the block, time passes so many times as fast."""
         over = threading.Event()
 
         def fly() -> None:
@@ -306,7 +306,7 @@ class _OnTheWire:
 
 
 class _Awaited:
-    """The same as aiobotocore's clients have it."""
+    """The same with aiobotocore's interface."""
 
     def __init__(self, dynamodb: _OnTheWire) -> None:
         self.meta = dynamodb.meta

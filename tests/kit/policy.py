@@ -1,4 +1,4 @@
-"""A DynamoDB that judges requests by a policy, as AWS's pages have it; the emulators look at no condition.
+"""A DynamoDB that checks requests against a policy, by AWS's pages; the emulators check no conditions.
 
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/specifying-conditions.html
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_elements_condition_operators.html
@@ -21,7 +21,7 @@ Context = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class Asked:
-    """One action that a request needs, and the condition keys that DynamoDB gives for it."""
+    """One action that a request needs, and the condition keys that DynamoDB provides for it."""
 
     action: str
     context: Context = field(default_factory=dict)
@@ -45,14 +45,14 @@ def asked_by(operation: str, parameters: Mapping[str, Any]) -> Iterator[Asked]:
     yield Asked("dynamodb:" + operation.title().replace("_", ""), context)
 
 
-# No value (:me), nothing nested (a.b, a[0]), no function (size(a)): a name, or what stands for one (#me).
+# No value (:me), nothing nested (a.b, a[0]), no function (size(a)): a name, or the placeholder of one (#me).
 _NAME = re.compile(r"(?<![:#\w.\[])(#\w+|[A-Za-z_]\w*)(?!\w|\s*\()")
 _WORDS = frozenset({"ADD", "AND", "BETWEEN", "DELETE", "IN", "NOT", "OR", "REMOVE", "SET"})
 _OLD_PARAMETERS = ("AttributesToGet", "AttributeUpdates", "Expected", "KeyConditions", "QueryFilter", "ScanFilter")
 
 
 def _attributes(parameters: Mapping[str, Any]) -> set[str]:
-    """The attributes accessed by a request: those on the top level that any of its parameters names."""
+    """The attributes that a request accesses: those at the top level that any of its parameters names."""
     aliases = parameters.get("ExpressionAttributeNames", {})
     expressions = [text for name, text in parameters.items() if name.endswith("Expression")]
     named = {aliases.get(name, name) for text in expressions for name in _NAME.findall(text)}
@@ -67,7 +67,7 @@ def _leading_key(parameters: Mapping[str, Any]) -> str:
 
 
 def allows(statements: Sequence[Statement], asked: Asked) -> bool:
-    """Whether some statement allows it; none of ours denies."""
+    """Whether a statement allows it; our policies have no Deny."""
     return any(
         asked.action in listed(statement["Action"])
         and all(
@@ -84,7 +84,7 @@ def _holds(operator: str, allowed: Any, given: Sequence[str] | None) -> bool:
     match operator:
         case "Null":
             return (given is None) == (patterns == ["true"])
-        # Of no values at all it is true.
+        # Without values it is true.
         case "ForAllValues:StringLike":
             return all(any(_like(value, each) for each in patterns) for value in given or ())
         case "ForAllValues:StringNotLike":
@@ -110,7 +110,7 @@ class Guarded:
     """A client of a DynamoDB in memory with these permissions, and no others.
 
     Attributes:
-        refused: what was asked for in vain.
+        refused: what was refused.
     """
 
     def __init__(self, memory: MemoryDynamoDB, statements: Sequence[Statement]) -> None:

@@ -1,7 +1,7 @@
-"""Clients in processes of their own, that can be killed and suspended.
+"""Clients in processes of their own, which can be killed and suspended.
 
-Run as a program, this file is one of those processes: it is told what to do on its command line, says each result as a
-line of JSON, and goes on when it is told a line.
+Run as a program, this file is one of those processes: its command line says what to do; it prints each result as a line
+of JSON, and continues when it is sent a line.
 """
 
 import json
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 LEASE_S = 4.0
-"""Four times the read time-out of these clients, so that the tests do not wait for long."""
+"""Four times the read time-out of these clients, so that the tests wait only briefly."""
 INCREMENTS = 50
 
 
 @dataclass(frozen=True)
 class Shared:
-    """What every process of a test works on.
+    """What all processes of a test work on.
 
     Attributes:
-        history: the file in which processes record what they do; of a test without a history, nowhere.
+        history: the file in which processes record what they do; for a test without a history, the null device.
     """
 
     endpoint: str
@@ -74,11 +74,11 @@ class Counter:
         return {**self.key, "value": {"N": f"{value}"}}
 
     def in_a_transaction(self, lease: Lease) -> Callable[[int], object]:
-        """How to write it together with the check that the lock is held."""
+        """Writes it together with the check that the lock is held."""
         return lambda value: lease.transact_write([{"Put": {**self.table, "Item": self.item(value)}}])
 
 
-# The works of a process.
+# The work of a process.
 
 
 def count_under_the_lock(shared: Shared) -> None:
@@ -144,7 +144,7 @@ class Programs:
         return process
 
     def all_at_once(self, work: Callable[[Shared], None], processes: int) -> None:
-        """Let them meet, and go on to their ends."""
+        """Start them, wait until all are ready, and let them run to their ends."""
         started = [self.start(work) for _ in range(processes)]
         assert [heard(process) for process in started] == ["here"] * processes
         for process in started:
@@ -165,7 +165,7 @@ def tell(process: "subprocess.Popen[str]", line: str) -> None:
 
 
 def heard(process: "subprocess.Popen[str]") -> Any:
-    """The next line that a process says."""
+    """The next line that a process prints."""
     assert process.stdout is not None
     line = process.stdout.readline()
     assert line, "a process has failed; see what it printed"

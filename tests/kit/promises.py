@@ -1,7 +1,7 @@
-"""The promises of the simulated world, asked of a table when a test is over.
+"""The promises of the simulated world, checked in a table at the end of a test.
 
-A test that breaks one on purpose says so, `@pytest.mark.leaves_a_promise_broken("why")`, and then has to leave it so;
-`error=` names what is raised where the promises cannot even be asked.
+A test that breaks one on purpose has the mark `@pytest.mark.leaves_a_promise_broken("why")`, and must leave it broken;
+`error=` names the exception if the promises cannot even be checked.
 """
 
 from collections import defaultdict
@@ -21,7 +21,7 @@ ON_PURPOSE = "leaves_a_promise_broken"
 
 @contextmanager
 def kept_by(test: pytest.FixtureRequest) -> Iterator[None]:
-    """What is asked within the block holds; or does not, after a test that is marked."""
+    """What is checked within the block holds; or does not, after a test with the mark."""
     on_purpose = test.node.get_closest_marker(ON_PURPOSE)
     if on_purpose is None:
         yield
@@ -31,7 +31,7 @@ def kept_by(test: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def stored(client: Any, table_name: str, entity: str) -> list[Item]:
-    """All items of an entity: its locks, their queues, whatever else stands there."""
+    """All items of an entity: its locks, their queues, and everything else."""
     pages = client.get_paginator("query").paginate(
         TableName=table_name,
         KeyConditionExpression="pk = :pk",
@@ -42,17 +42,17 @@ def stored(client: Any, table_name: str, entity: str) -> list[Item]:
 
 
 def counts_are_kept(items: Iterable[Item], now_ms: int) -> None:
-    """Every item of a lock can be read, and the counts are those of the holders and of the rows that live.
+    """Every item of a lock can be read, and the counts are those of the holders and of the unexpired rows.
 
     Args:
-        items: of whole locks; what belongs to no lock is passed over.
+        items: of whole locks; other items are ignored.
         now_ms: no earlier than the table's time.
     """
     items_of: dict[tuple[str, str], Item] = {}
     rows_of: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for item in items:
         sort_key = item["sk"]["S"]
-        # Those of sessions begin with the slash, those of others have none.
+        # Keys of sessions begin with the slash, those of other items have none.
         if sort_key.find("/") < 1:
             continue
         lock = (item["pk"]["S"], sort_key.rpartition("/")[0])
@@ -72,7 +72,7 @@ def _row(item: Item) -> Row:
 
 
 def tokens_grow(acquisitions: Iterable[model.Acquisition]) -> None:
-    """Of one lock, a grant that was asked for after another was told has a greater token."""
+    """Of two grants of a lock, one that was requested after the other was received has the greater token."""
     for of_one_lock in model.by_entity(acquisitions).values():
         for failure in model.fencing(of_one_lock):
             raise Broken(failure)

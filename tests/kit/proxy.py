@@ -1,4 +1,4 @@
-"""A proxy between clients and the lock table: what becomes of a request, or of its reply, is for a test to say.
+"""A proxy between clients and the lock table: a test says what happens to a request or its reply.
 
 It is a server on a port of its own, in a thread of the test's process; aiohttp speaks HTTP on both sides. With a
 certificate it speaks HTTPS to the clients, who come to it through an HTTPS proxy's CONNECT (`kit.tunnel`).
@@ -17,7 +17,7 @@ from typing import Any, Self
 import aiohttp
 from aiohttp import web
 from kit.certificates import Certificate
-from kit.mishaps import Mishap, Passage, swallowed, unharmed
+from kit.faults import Fault, Passage, swallowed, unharmed
 from kit.tunnel import Tunnel
 
 from ticketlock.testing import Sent
@@ -25,14 +25,14 @@ from ticketlock.testing import Sent
 
 @dataclass
 class Trouble:
-    """A mishap that the next requests of a kind meet.
+    """A fault that is injected into the next requests of a kind.
 
     Attributes:
-        times: how many still will.
-        met: set when one did.
+        times: how many requests will still get it.
+        met: set when one has got it.
     """
 
-    mishap: Mishap
+    fault: Fault
     is_meant: Callable[[Sent], bool]
     times: float
     met: threading.Event = field(default_factory=threading.Event)
@@ -48,9 +48,9 @@ class Proxy:
     Attributes:
         tunnel: with a certificate, the HTTPS proxy that leads here.
         keeps_alive: whether a connection is used again after an answer.
-        weather: the mishap of each request that no trouble awaits; none while it is fair.
-        struck: how many requests met what in bad weather, until now.
-        under_way: how many requests are not at their end yet.
+        random_faults: chooses the fault of every other request; None for no random faults.
+        injected: how many requests have got each of the random faults.
+        under_way: how many requests have not ended yet.
     """
 
     def __init__(self, table_url: str, certificate: Certificate | None = None) -> None:
@@ -59,20 +59,20 @@ class Proxy:
         self.keeps_alive = True
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="the proxy", daemon=True)
-        # Bound, and not listening: until `listen` connections are refused.
+        # Bound, but not listening: until `listen` connections are refused.
         self._socket = socket.socket()
         self._socket.bind(("127.0.0.1", 0))
         address = self._socket.getsockname()
         self.url = f"http://127.0.0.1:{address[1]}" if certificate is None else f"https://localhost:{address[1]}"
         self.tunnel = Tunnel(address) if certificate is not None else None
         self._troubles: list[Trouble] = []
-        self.weather: Callable[[], Mishap] | None = None
-        self.struck: Counter[Mishap] = Counter()
+        self.random_faults: Callable[[], Fault] | None = None
+        self.injected: Counter[Fault] = Counter()
         self.under_way = 0
 
-    def trouble(self, mishap: Mishap, is_meant: Callable[[Sent], bool] = lambda _: True, times: float = 1) -> Trouble:
-        """Let the next requests of a kind meet a mishap."""
-        trouble = Trouble(mishap, is_meant, times)
+    def trouble(self, fault: Fault, is_meant: Callable[[Sent], bool] = lambda _: True, times: float = 1) -> Trouble:
+        """Inject a fault into the next requests of a kind."""
+        trouble = Trouble(fault, is_meant, times)
         self._troubles.append(trouble)
         return trouble
 
@@ -86,9 +86,9 @@ class Proxy:
             trouble.times = 0
 
     def clear_up(self) -> None:
-        """No trouble, and fair weather."""
+        """End fault injection."""
         self._troubles.clear()
-        self.weather = None
+        self.random_faults = None
         self.keeps_alive = True
         if self.tunnel is not None:
             self.tunnel.reception = "lets in"
@@ -129,7 +129,7 @@ class Proxy:
             await self.tunnel.close()
         await self._runner.cleanup()
         await self._session.close()
-        # Whoever was swallowed waits still, though its connection is gone.
+        # Requests that were swallowed still wait, although their connections are gone.
         waiting = asyncio.all_tasks() - {asyncio.current_task()}
         for task in waiting:
             task.cancel()
@@ -137,24 +137,24 @@ class Proxy:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         passage = Passage(request, await request.read(), self._session, self._table_url)
-        mishap = self._mishap(passage.sent)
+        fault = self._fault(passage.sent)
         self.under_way += 1
         try:
-            answer = await mishap(passage)
+            answer = await fault(passage)
         finally:
             self.under_way -= 1
         if not self.keeps_alive:
             answer.force_close()
         return answer
 
-    def _mishap(self, sent: Sent) -> Mishap:
+    def _fault(self, sent: Sent) -> Fault:
         for trouble in self._troubles:
             if trouble.times > 0 and trouble.is_meant(sent):
                 trouble.times -= 1
                 trouble.met.set()
-                return trouble.mishap
-        if self.weather is None:
+                return trouble.fault
+        if self.random_faults is None:
             return unharmed
-        mishap = self.weather()
-        self.struck[mishap] += 1
-        return mishap
+        fault = self.random_faults()
+        self.injected[fault] += 1
+        return fault

@@ -1,10 +1,10 @@
 """The protocol of "Distributed Locking in DynamoDB" (2020) as it was published: a broken implementation, to be caught.
 
-A number by one write on a counter, a row in the queue by a second, a strongly consistent Query: whoever stands at the
-head of the queue is inside. Expired rows are skipped, a release deletes the row, and the heartbeat's only condition is
-that the row exists. Written as requests like the real one, so that the same tests can drive both.
+One write takes a number from a counter, a second one puts a row into the queue, then a strongly consistent Query: the
+process whose row is first holds the lock. Expired rows are skipped, a release deletes the row, and the heartbeat's only
+condition is that the row exists. Written as requests like the real one, so that the same tests can drive both.
 
-All clocks of these tests agree: what is found is not the fault of a clock.
+All clocks of these tests agree: what is found is not caused by a clock.
 """
 
 from collections.abc import Generator
@@ -35,7 +35,7 @@ class PublishedContender:
     now: Moment
 
     def join(self) -> Steps[int]:
-        """Take a number, then stand in the queue with it."""
+        """Take a number, then put a row with it into the queue."""
         ticket = yield from self._number()
         yield from self._ask(
             Write(
@@ -52,7 +52,7 @@ class PublishedContender:
         return ticket
 
     def look(self, ticket: int) -> Steps[bool]:
-        """Whether I am inside: no row before mine that is not expired."""
+        """Whether this process holds the lock: no unexpired row comes before its own."""
         request = Read(*lock_prefix(self.lock), limit=_PAGE)
         while True:
             reply = yield from self._ask(request)
@@ -79,7 +79,7 @@ class PublishedContender:
         return reply.applied
 
     def release(self, ticket: int) -> Steps[bool]:
-        """Delete the row; whether there was one (published without a condition, which comes to the same)."""
+        """Delete the row. Returns whether there was one (published without a condition, with the same effect)."""
         reply = yield from self._ask(Write("Delete", row_key(self.lock, ticket), condition=ROW_EXISTS))
         return reply.applied
 

@@ -12,12 +12,12 @@ from ticketlock import Lease, LockClient, LockLost, Position, RecordWaitExceeded
 
 
 def name_of(pid: int) -> str:
-    """What a process is called in a history."""
+    """The name of a process in a history."""
     return f"process {pid}"
 
 
 class RecordedLocks:
-    """A client of its own process, and what it does."""
+    """A client for one process, with recorded operations."""
 
     def __init__(self, locks: LockClient, recorder: Recorder) -> None:
         self._locks = locks
@@ -45,7 +45,7 @@ class RecordedLocks:
 
 
 class RecordedLease:
-    """A held lock, and what is done under it; released at the end of ``with``, lost or not."""
+    """A held lock with recorded operations; released at the end of ``with``, lost or not."""
 
     def __init__(self, recorder: Recorder, asking: Recording, lease: Lease) -> None:
         self.lease = lease
@@ -53,8 +53,8 @@ class RecordedLease:
         self._asking = asking
 
     def look(self) -> bool:
-        """Whether the holder may count on the lock; where it may, that is recorded."""
-        # Before it is asked: a process that is suspended in between is told no.
+        """Whether the holder may rely on the lock; if it may, that is recorded."""
+        # With the time before the check: a process that is suspended in between is told no.
         now_ms = self._recorder.now_ms()
         is_held = self.lease.is_held()
         if is_held:
@@ -62,7 +62,7 @@ class RecordedLease:
         return is_held
 
     def update(self, found: int, write: Callable[[int], object]) -> bool:
-        """Write one more than was found; whether that was applied."""
+        """Write one more than was found. Returns whether that was applied."""
         updating = self._recorder.begin("update", self._asking.entity, of=self._asking.operation, found=found)
         try:
             write(found + 1)
@@ -102,7 +102,7 @@ class _Waiting:
     """Follows a wait.
 
     Attributes:
-        looked_ms: after the last look that found somebody else's turn; None before there is one.
+        looked_ms: after the last poll that found another owner's turn; None before there was one.
     """
 
     def __init__(self, recorder: Recorder, asking: Recording) -> None:

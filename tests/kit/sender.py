@@ -1,4 +1,4 @@
-"""One client of the SDK behind a proxy, in the hands of a test: what a request that it sends is told to have become."""
+"""One SDK client behind a proxy, with which a test sends requests and learns their reported outcomes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,7 +21,7 @@ READ_TIMEOUT_S = 0.25
 
 
 def far_client(kind: Kind, loop: Loop, proxy: Proxy) -> Any:
-    """A client of boto3 or aiobotocore, behind a proxy, as that wants to be reached."""
+    """A client of boto3 or aiobotocore, behind a proxy, configured to reach it."""
     settings: dict[str, Any] = {**CLIENT_SETTINGS, "read_timeout": READ_TIMEOUT_S}
     options: dict[str, Any] = {"endpoint_url": proxy.url}
     if proxy.certificate is not None and proxy.tunnel is not None:
@@ -46,7 +46,7 @@ class Sender:
         self._table_name = table_name
 
     def perform(self, request: Request, patience_ms: int = 0) -> Reply:
-        """Send a request until it is applied or refused; once, if there is no patience."""
+        """Send a request until it is applied or refused; once, without patience."""
         driver = Driver(self._table_name, TIME_CHECK, SystemClocks(), patience_ms, jitter=lambda: 1)
         actions = driver.perform(request)
         if self._kind == "threads":
@@ -58,6 +58,6 @@ class Sender:
 
 
 def how_often(client: Any, table_name: str, key: Mapping[str, Any]) -> int:
-    """How often an item was counted up."""
+    """How many times an item was incremented."""
     found = client.get_item(TableName=table_name, Key=key, ConsistentRead=True)
     return int(found.get("Item", {}).get("seen", {"N": "0"})["N"])

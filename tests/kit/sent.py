@@ -1,4 +1,4 @@
-"""What a request of a client means, by the text of its expressions."""
+"""Recognises the requests of a client, by the text of their expressions."""
 
 from ticketlock.testing import Sent
 
@@ -9,7 +9,7 @@ def is_renewal(sent: Sent) -> bool:
 
 
 def is_release(sent: Sent) -> bool:
-    """Whether it gives a lock back."""
+    """Whether it releases a lock."""
     return str(sent.parameters.get("UpdateExpression")).startswith("SET held = held - :one")
 
 
@@ -19,15 +19,15 @@ def is_grant(sent: Sent) -> bool:
 
 
 def is_ticket(sent: Sent) -> bool:
-    """Whether it takes a number."""
+    """Whether it takes a ticket."""
     return "ticketAtMs = :now" in str(sent.parameters)
 
 
 def is_row(sent: Sent) -> bool:
-    """Whether it stands in the queue."""
+    """Whether it puts a queue row."""
     return sent.operation == "PutItem"
 
 
 def is_leave(sent: Sent) -> bool:
-    """Whether it gives up a place in the queue."""
+    """Whether it leaves the queue."""
     return sent.operation == "TransactWriteItems" and not is_grant(sent)

@@ -1,4 +1,4 @@
-"""Step Functions as far as ticketlock speaks to it, in the place of the service: it takes notes."""
+"""Step Functions, as far as ticketlock uses it, replaced by a recorder."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -22,17 +22,17 @@ T = TypeVar("T")
 
 @dataclass
 class TaskService:
-    """Takes down what it is told, and answers like the service.
+    """Records what it is sent, and answers like the service.
 
     Attributes:
-        answers: the answers to callback tasks that somebody waited for, in order.
-        gone: the tokens of tasks that are over; a task is over once it is answered.
+        answers: the answers to open callback tasks, in order.
+        gone: the tokens of closed tasks; a task is closed once it is answered.
         closings: the executions that were to be closed.
-        never_close: those of them that are not seen closed.
-        described: what DescribeExecution says, over the wire.
-        asked: the operations that it was asked for over the wire, in order.
-        throttled: whether it refuses whatever it is asked over the wire.
-        quotes: over the wire every answer is refused, with its token in the words of the refusal.
+        never_close: those of them that are never seen closed.
+        described: the reply of DescribeExecution, over the wire.
+        asked: the operations that were requested over the wire, in order.
+        throttled: whether it throttles every request over the wire.
+        quotes: over the wire every answer is refused, and the message quotes its token.
     """
 
     answers: list[TaskAnswer] = field(default_factory=list)
@@ -61,25 +61,25 @@ class TaskService:
         return execution not in self.never_close
 
     def workflow(self, process: Process) -> Workflow:
-        """The workflow in a process, its requests to Step Functions answered here."""
+        """The workflow in a process, with its requests to Step Functions answered here."""
         return Workflow(self.table(process))
 
     def table(self, process: Process) -> LockTable:
-        """The table in a process, its requests to Step Functions answered here."""
+        """The table in a process, with its requests to Step Functions answered here."""
         return Table(process, step_functions=self.client())
 
     def client(self) -> Any:
-        """A client of boto3 that is answered here."""
+        """A boto3 client that is answered here."""
         made = boto3.client("stepfunctions")
         self.serve(made)
         return made
 
     def serve(self, client: Any) -> None:
-        """Answer a client of boto3."""
+        """Answer a boto3 client."""
         client.meta.events.register("before-call.sfn", self._over_the_wire)
 
     def _over_the_wire(self, model: Any, params: Mapping[str, Any], **_: Any) -> tuple[AWSResponse, dict[str, Any]]:
-        """What a handler of ``before-call`` returns is taken for the reply."""
+        """The return value of a handler of ``before-call``, which botocore uses as the reply."""
         reply, error = self._reply(model.name, json.loads(params["body"]))
         status = 400 if error else 200
         headers: Any = {}
@@ -97,7 +97,7 @@ class TaskService:
             if self.quotes:
                 text = f"1 validation error detected: Value '{token}' at 'taskToken' failed to satisfy constraint"
                 return {}, ("ValidationException", text)
-            # An answer says no more than that: either nothing, or an error that has a name.
+            # An answer contains no more than that: either nothing, or an error with a name.
             assert asked["output"] == "{}" if operation == "SendTaskSuccess" else asked["error"]
             answered = self.answer(TaskAnswer(token, asked.get("error"), asked.get("cause")))
             return {}, None if answered else ("TaskTimedOut", "")
@@ -113,7 +113,7 @@ class TaskService:
 
 
 class Callback(Stepper[T]):
-    """Steps of one claim whose requests to Step Functions are taken down instead of sent."""
+    """Steps of one claim whose requests to Step Functions are recorded instead of sent."""
 
     def __init__(
         self,

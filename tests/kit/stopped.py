@@ -1,4 +1,4 @@
-"""An execution that ended without its own last steps, and what cleans up after it."""
+"""An execution that ended without its last steps, and the clean-up after it."""
 
 import uuid
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from ticketlock.workflow._clean_up import CleanedUp, clean_up
 from ticketlock.workflow._session import beat, finish, note_continuation
 
 LATE_MS = LEASE_MS + 4_000
-"""By then a lease that was written now is over, whoever judges."""
+"""By then a lease that is written now has ended, by any process's clock."""
 
 
 class Execution:
-    """An execution of the serialised workflow: its steps, each in a process of its own, and what cleans up after it.
+    """An execution of the serialised workflow: its steps, each in a process of its own, and the clean-up after it.
 
     Attributes:
-        nested: whether its work is a nested execution; else a function.
+        nested: whether its task is a nested execution; otherwise a function.
         grant, place: what its first step found.
     """
 
@@ -125,7 +125,7 @@ class Execution:
 
 
 def gets_the_lock_when_the_lease_is_over(world: World, successor: Execution) -> bool:
-    """Not before, and then at the next look."""
+    """Not before, and then at the next poll."""
     world.advance(LEASE_MS // 2)
     too_early = successor.looks()
     world.advance(LEASE_MS // 2 + 4_000)

@@ -1,26 +1,26 @@
-"""The CONNECT of an HTTPS proxy: hands on bytes that it cannot read, or does not."""
+"""The CONNECT of an HTTPS proxy: passes on bytes that it cannot read, or does not."""
 
 import asyncio
 import socket
 from typing import Literal
 
-from kit.mishaps import RESET
+from kit.faults import RESET
 
 Reception = Literal["lets in", "refuses", "resets", "breaks off"]
-"""What becomes of a CONNECT: it is let in; refused with a 502; not answered, but the connection is reset; let in, and
-then the connection is reset before TLS has begun."""
+"""What happens to a CONNECT: it is accepted; refused with a 502; reset without an answer; or accepted, and reset before
+TLS has begun."""
 
 _PASSED_ON = 65_536
 
 
 class Tunnel:
-    """Leads each connection to one server, whatever a CONNECT names.
+    """Connects each client to one server, whatever a CONNECT names.
 
     Args:
         target: the server's address.
 
     Attributes:
-        reception: what becomes of each further CONNECT.
+        reception: what happens to each further CONNECT.
     """
 
     def __init__(self, target: tuple[str, int]) -> None:
@@ -37,7 +37,7 @@ class Tunnel:
         self._server = await asyncio.start_server(self._receive, sock=self._socket)
 
     async def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         if self._server is not None:
             self._server.close()
         self._socket.close()
@@ -69,7 +69,7 @@ class Tunnel:
         writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
         await writer.drain()
         if breaks_off:
-            # Once the client has heard that it is let in.
+            # After the client was told that it is accepted.
             await reader.read(1)
             _reset(writer)
             return

@@ -1,4 +1,4 @@
-"""Units of work on an engine: tables of their own, processes that are counted and lose requests, and what is stored."""
+"""Units of work on an engine: tables, processes whose requests are counted and lost, and what is stored."""
 
 import time
 import uuid
@@ -30,13 +30,13 @@ KEYS: Mapping[str, Mapping[str, str]] = {
     "accounts": {"id": "S"},
     "lines": {"pk": "S", "sk": "N"},
 }
-"""The tables, and the attributes of their keys: the units' own, and two of a user's."""
+"""The tables, and their key attributes: the units table, and two of a user."""
 _LOST_FOR_S = 2
 _ENDPOINT = "http://the.engine"
 
 
 class Lost(Enum):
-    """What becomes of a request."""
+    """What happens to a request."""
 
     NOT_SENT = "not sent"
     REQUEST = "request lost"
@@ -49,11 +49,11 @@ class Lost(Enum):
 
 
 class Killed(BaseException):
-    """The process is no more."""
+    """The process was killed."""
 
 
 class Interrupt(BaseException):
-    """What a signal handler raises."""
+    """An exception of a signal handler."""
 
 
 @dataclass
@@ -62,8 +62,8 @@ class Loss:
 
     Attributes:
         first: the number of the first one, from 1 on.
-        last: of the last one.
-        operation: of which kind; None for any. Only these are counted then.
+        last: the number of the last one.
+        operation: only requests of this operation are counted; None for all.
     """
 
     what: Lost
@@ -81,15 +81,15 @@ class Loss:
 
 
 THREADS_ONLY = pytest.mark.parametrize("units_kind", ["threads"], indirect=True)
-"""For what is killed, or where somebody acts between two requests: the tests' loop would wait for itself."""
+"""For processes that are killed, or if a test acts between two requests: the tests' loop would wait for itself."""
 
 
 class Line:
-    """Between a client and the engine: what was sent, what is lost, and the time of the world in each reply.
+    """Between a client and the engine: records requests, loses some, and puts the world's time into each reply.
 
     Attributes:
         sent: each attempt.
-        between: called before the next request of that operation is sent, once.
+        between: called once, before the next request of that operation is sent.
     """
 
     def __init__(self, client: Any, clock: ManualClock) -> None:
@@ -106,7 +106,7 @@ class Line:
 
     @property
     def operations(self) -> list[str]:
-        """What was sent, by the names of the operations."""
+        """The names of the operations that were sent."""
         return [sent.operation for sent in self.sent]
 
     def _note(self, params: Mapping[str, Any], model: Any, **_: Any) -> None:
@@ -149,11 +149,11 @@ class Line:
 
 @dataclass
 class Books:
-    """The tables of a module's tests, as an onlooker sees them whom no test disturbs.
+    """The tables of a module's tests, read and written by a plain client without faults.
 
     Attributes:
         tables: their names, by use.
-        clock: of the world: time passes where a request is lost, and when a test says so.
+        clock: of the world: time passes when a request is lost, and when a test says so.
     """
 
     engine: Engine
@@ -162,31 +162,31 @@ class Books:
     clock: ManualClock = field(default_factory=lambda: ManualClock(int(time.time() * 1_000)))
 
     def client(self) -> Any:
-        """A client of its own, in the time of the world."""
+        """Another client, in the time of the world."""
         client = self.engine.client()
         Line(client, self.clock)
         return client
 
-    # What plain readers and writers see and do.
+    # Plain reads and writes.
 
     def account(self, balance: int = 100, **more: Any) -> dict[str, Any]:
-        """A new account that a unit has written last: its key."""
+        """A new account that a unit has written last. Returns its key."""
         key = some_account()
         self.write("accounts", {**key, "balance": balance, VERSION: new_version(), **more})
         return key
 
     def plain_account(self, balance: int = 100) -> dict[str, Any]:
-        """One that no unit has ever written."""
+        """One that no unit has written."""
         key = some_account()
         self.write("accounts", {**key, "balance": balance})
         return key
 
     def write(self, use: str, item: Mapping[str, Any]) -> None:
-        """Put an item as it is, by no unit."""
+        """Put an item without a unit."""
         self.onlooker.put_item(TableName=self.tables[use], Item=dumped(item))
 
     def raw(self, use: str, key: Key) -> dict[str, Any] | None:
-        """An item as it stands there, in Python values; None where there is none."""
+        """An item as stored, in Python values; None if there is none."""
         found = self.onlooker.get_item(TableName=self.tables[use], Key=dumped(key), ConsistentRead=True)
         return loaded(found["Item"]) if "Item" in found else None
 
@@ -196,21 +196,21 @@ class Books:
         return found and {name: value for name, value in found.items() if not name.startswith("_tlu")}
 
     def balance(self, key: Key) -> int:
-        """Of an account."""
+        """The balance of an account."""
         found = self.raw("accounts", key)
         assert found is not None
         return int(found["balance"])
 
     def version(self, key: Key) -> str | None:
-        """Who wrote an account last."""
+        """The unit that wrote an account last."""
         return (self.raw("accounts", key) or {}).get(VERSION)
 
     def receipt(self, name: str) -> dict[str, Any] | None:
-        """Of the units of a name."""
+        """The receipt of a name."""
         return self.raw("units", {"unit": f"name#{name}", "row": "receipt"})
 
     def everything(self) -> dict[str, list[Any]]:
-        """All items of all tables, in one order: an engine may return their attributes in any."""
+        """All items of all tables, sorted: an engine may return their attributes in any order."""
         return {
             use: sorted(self._scanned(name), key=lambda item: sorted(map(repr, item.items())))
             for use, name in self.tables.items()
@@ -225,11 +225,11 @@ class Party:
     """One process: a client of its own, and units over it.
 
     Args:
-        guarded: whether the lines are.
+        guarded: whether the table of lines is guarded.
 
     Attributes:
         units: its units.
-        accounts, lines: the tables of users, as it knows them.
+        accounts, lines: the users' tables, as it knows them.
         line: between its client and the engine.
     """
 
@@ -260,26 +260,26 @@ class Party:
         return self.units.begin(**terms)
 
     def sends(self, do: Callable[[], object]) -> list[str]:
-        """The operations that something sends."""
+        """The operations that a call sends."""
         before = len(self.line.sent)
         do()
         return self.line.operations[before:]
 
     def loses(self, what: Lost, first: int, last: float | None = None, operation: str | None = None) -> Loss:
-        """Lose its n-th request from now on, or all of them until another one."""
+        """Lose its n-th request from now on, or all up to another one."""
         loss = Loss(what, first, last if last is not None else first, operation)
         self.line.losses.append(loss)
         return loss
 
     def changes(self, key: Key, balance: int) -> None:
-        """Commit an account's new balance, by a unit of its own."""
+        """Commit an account's new balance, in another unit."""
         with self.begin() as unit:
             unit.update(self.accounts, key, "SET balance = :balance", {":balance": balance})
 
 
 @dataclass
 class UnitsWorld:
-    """Who is there in one test."""
+    """The parties of one test."""
 
     books: Books
     loop: Loop | None
@@ -294,13 +294,13 @@ class UnitsWorld:
         return self.open.enter_context(made)
 
     def take_away(self, lease: Lease) -> None:
-        """Take a lock from its holder, who is not told."""
+        """Take a lock from its holder, without notice."""
         table = LockTable(self.books.engine.table_name, client=self.books.engine.client())
         table.force_release(lease.lock, lease.fencing_token)
 
 
 def _conflict(operation: str) -> ClientError:
-    """As DynamoDB refuses a transaction, or a write, beside another on the same item; nothing was written."""
+    """DynamoDB's refusal of a transaction, or a write, that conflicts with another one; nothing was written."""
     response: Any = {"Error": {"Code": "TransactionConflictException", "Message": "Transaction is ongoing"}}
     if operation.startswith("Transact"):
         response["Error"]["Code"] = "TransactionCanceledException"
@@ -309,12 +309,12 @@ def _conflict(operation: str) -> ClientError:
 
 
 def some_account() -> dict[str, Any]:
-    """The key of an account that is not there."""
+    """The key of an account that does not exist."""
     return {"id": f"account-{uuid.uuid4().hex}"}
 
 
 def some_line(number: int = 1) -> dict[str, Any]:
-    """The key of a line that is not there."""
+    """The key of a line that does not exist."""
     return {"pk": f"order-{uuid.uuid4().hex}", "sk": number}
 
 
@@ -323,7 +323,7 @@ def some_name() -> str:
 
 
 def new_version() -> str:
-    """What a plain writer writes that gets on with units."""
+    """A new version as a plain writer writes it beside units."""
     return new_id(int(time.time() * 1_000))
 
 
@@ -336,7 +336,7 @@ def loaded(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def make_table(client: Any, name: str, keys: Mapping[str, str]) -> None:
-    """Make a table with these attributes as its key."""
+    """Create a table with these attributes as its key."""
     client.create_table(
         TableName=name,
         BillingMode="PAY_PER_REQUEST",

@@ -1,4 +1,4 @@
-"""What processes do under a lock: read a counter, and write it back with one more, in ways that a pause spoils or not.
+"""What processes do under a lock: read a counter, and write it back with one more, in ways that a pause breaks or not.
 
 And what many of them do at random.
 """
@@ -16,14 +16,14 @@ from kit.recorded import RecordedLease
 from ticketlock import RecordWaitExceeded, TableError
 
 TWO = 2
-"""The permits of the lock that several may hold."""
+"""The permits of the lock with several holders."""
 _LONGEST_PAUSE_S = 0.02
 
 Write = Callable[[int], object]
 
 
 def alone(entity: str) -> str:
-    """A lock that one holds at a time, and counts under."""
+    """A lock with one holder at a time, and a counter."""
     return f"{entity}, one at a time"
 
 
@@ -33,12 +33,12 @@ def several(entity: str) -> str:
 
 
 def reading(entity: str) -> str:
-    """A lock that readers share, and writers count under."""
+    """A lock that readers share, and with a counter for writers."""
     return f"{entity}, readers and a writer"
 
 
-# One increment each, with a stop between the read and the write. All of them say what they found, wait for a line, say
-# whether the write was applied, and leave.
+# One increment each, with a pause between the read and the write. Each prints what it found, waits for a line, prints
+# whether the write was applied, and releases.
 
 
 def write_unfenced(shared: Shared) -> None:
@@ -52,7 +52,7 @@ def write_in_a_transaction(shared: Shared) -> None:
 
 
 def write_with_the_token(shared: Shared) -> None:
-    """The read leaves the token as well, so that whoever read before is refused from then on."""
+    """The read writes the token as well, so that earlier readers are refused from then on."""
     counter = Counter(shared)
 
     def read_and_write(lease: RecordedLease) -> tuple[int, Write]:
@@ -95,7 +95,7 @@ def _read_with_the_token(counter: Counter, lease: RecordedLease) -> int:
 
 
 def come_and_go(shared: Shared) -> None:
-    """Ask for locks, work under them and leave them, until told a line."""
+    """Acquire locks, work under them and release them, until a line is sent."""
     counters = {
         entity: Counter(replace(shared, entity=entity)) for entity in (alone(shared.entity), reading(shared.entity))
     }
@@ -118,7 +118,7 @@ def come_and_go(shared: Shared) -> None:
                     (reading(shared.entity), {}),
                 )
             )
-            # Some give up soon; nobody waits for longer than a few leases.
+            # Some give up soon; none waits for longer than a few leases.
             record_wait = random.choice((0.0, 0.1, 1.0, 30.0))
             try:
                 with recorded.acquire(entity, record_wait=record_wait, **wishes) as lease:

@@ -1,7 +1,7 @@
 """A world whose time the test moves: processes with clocks of their own, and one table.
 
 The engine's requests are real. Only the Date header of its replies is rewritten on the way in, to the world's time, so
-that a lease can end without anybody waiting for it.
+that a lease can end without a wait.
 """
 
 import itertools
@@ -33,8 +33,8 @@ class World:
     """Its time, and what its processes did.
 
     Attributes:
-        entities: those whose items a process has asked to change.
-        grants: each when its owner was first told of it, by a clock that ticks whenever somebody asks or is told.
+        entities: those whose items a process has tried to change.
+        grants: each with when its owner was first told of it, by a counter of requests and replies.
     """
 
     engine: Engine
@@ -47,14 +47,14 @@ class World:
         self.now_ms += ms
 
     def process(self, *, wall_is_off_ms: int = 0, cold: bool = False) -> "Process":
-        """A process; one that is not cold has asked the table for the time before."""
+        """A process; unless it is cold, it has already asked for the table's time."""
         return Process(self, wall_is_off_ms, cold=cold)
 
     def lock(self, namespace: str = "default") -> LockName:
         return LockName(f"entity-{uuid.uuid4().hex}", namespace)
 
     def told(self, found: object, asked: int) -> None:
-        """Somebody was told something; if it is a grant that is new, it counts."""
+        """A process was told something; a new grant is counted."""
         if isinstance(found, Grant):
             told = Acquisition(
                 process=found.owner,
@@ -68,14 +68,14 @@ class World:
             self.grants.setdefault((found.lock, found.owner, found.fencing_token), told)
 
     def keeps_its_promises(self, client: Any) -> None:
-        """Ask the table, with a client that the test has not had, and whoever was granted a lock."""
+        """Check the promises in the table, with a client of its own, and those of the grants."""
         tokens_grow(self.grants.values())
         for entity in self.entities:
             counts_are_kept(stored(client, self.engine.table_name, entity), self.now_ms)
 
 
 class Table(LockTable):
-    """The table of a process; the world is told of every grant."""
+    """The table of a process; every grant is reported to the world."""
 
     def __init__(self, process: "Process", **more: Any) -> None:
         self._world = process.world
@@ -91,7 +91,7 @@ class Table(LockTable):
 
 @dataclass
 class Sent:
-    """One request as it went over the wire, and what came back."""
+    """One request, and its reply."""
 
     operation: str
     parameters: dict[str, Any]
@@ -99,7 +99,7 @@ class Sent:
 
 
 class Process:
-    """A process of the world: a client, clocks, and a log of what it sent."""
+    """A process of the world: a client, clocks, and a log of its requests."""
 
     def __init__(self, world: World, wall_is_off_ms: int, *, cold: bool) -> None:
         self.world = world
@@ -122,13 +122,13 @@ class Process:
         self.world.advance(int(seconds * 1_000))
 
     def stand_still(self, ms: int) -> None:
-        """Be frozen together with the local clock."""
+        """Pause together with the local clock."""
         self.world.advance(ms)
         self.stood_still_ms += ms
 
     def _before(self, params: dict[str, Any], model: Any, **_: Any) -> None:
         self.sent.append(Sent(model.name, params))
-        if model.name == "UpdateItem":  # Nothing else makes a lock item.
+        if model.name == "UpdateItem":  # Only this operation creates a lock item.
             self.world.entities.add(params["Key"]["pk"]["S"])
 
     def _after(self, parsed: dict[str, Any], **_: Any) -> None:
@@ -137,7 +137,7 @@ class Process:
         if self.faults:
             self.faults.pop(0)(self.sent[-1].operation)
 
-    # What a test asks a process to do.
+    # What a test makes a process do.
 
     def claim(self, lock: LockName, owner: str | None = None, **more: Any) -> Claim:
         return Claim(lock, owner or f"owner-{uuid.uuid4().hex}", **{"lease_ms": LEASE_MS, **more})
@@ -174,12 +174,12 @@ class Process:
 
 
 def reply_lost(operation: str) -> None:
-    """A fault: the request was applied, and nothing came back."""
+    """A fault: the request was applied, and there was no reply."""
     raise ReadTimeoutError(endpoint_url=f"the reply to {operation}")
 
 
 class Stepper(Generic[T]):
-    """Steps of the protocol that go on only when the test says so: a process that may stall between two requests."""
+    """Steps of the protocol that continue only when the test says so: a process that may pause between two requests."""
 
     def __init__(self, process: Process, steps: Callable[[Moment], Steps[T]]) -> None:
         self._process = process
@@ -193,14 +193,14 @@ class Stepper(Generic[T]):
         self._advance(lambda: next(self._steps))
 
     def step(self) -> None:
-        """Send the next request, and take in its reply."""
+        """Send the next request, and process its reply."""
         assert self.next_request is not None
         reply = self._perform(self.next_request)
         self.touched = Touched.by(self.next_request, applied=reply.applied)
         self._advance(lambda: self._steps.send(reply))
 
     def fail(self, error: TableError) -> None:
-        """The next request is given up."""
+        """Give the next request up."""
         self._advance(lambda: self._steps.throw(error))
 
     def _perform(self, request: Request) -> Reply:
@@ -226,11 +226,11 @@ class Stepper(Generic[T]):
 
 @dataclass(frozen=True)
 class Touched:
-    """What another process can tell of a request.
+    """What another process can see of a request.
 
     Attributes:
-        keys: the sort keys of the items that it was about.
-        prefix: what the sort keys begin with that a Query reads.
+        keys: the sort keys of the items that it accessed.
+        prefix: the prefix of the sort keys that a Query reads.
         changed: whether it changed anything.
     """
 
@@ -256,14 +256,14 @@ class Touched:
 
 
 def writes_of(request: Request) -> tuple[Write, ...]:
-    """The writes of a request; none of one that only reads, or is for another service."""
+    """The writes of a request; none of one that only reads, or of one to another service."""
     if isinstance(request, TransactWrite):
         return request.writes
     return (request,) if isinstance(request, Write) else ()
 
 
 def exclusion_held(processes: Sequence[Process], permits: int = 1) -> bool:
-    """Whether no reply to any of the processes showed more holders than permits, or a wrong count of them."""
+    """Whether every reply to the processes showed at most that many holders, and the right count of them."""
     return all(item.held == len(item.holders) <= permits for process in processes for item in _lock_items(process.sent))
 
 

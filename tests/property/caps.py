@@ -1,4 +1,4 @@
-"""The caps of the protocol as parameters of a world: what a real one meets in years, a small one meets at once."""
+"""The caps of the protocol as parameters of a world: low caps meet in moments what a real table meets in years."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ PLACES: Mapping[str, Places] = {
     "operators_tries": ((_operators, "_TRIES"),),
     "stale_calls": ((_hand_over, "_STALE_CALLS"),),
 }
-"""Where each of them stands."""
+"""The module or class that defines each of them."""
 
 
 def _real(name: str) -> int:
@@ -31,15 +31,15 @@ def _real(name: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """How many of each at most; the real ones unless told otherwise.
+    """The caps; by default the real ones.
 
     Attributes:
-        swept: dead rows that one look sweeps.
-        page: items of a look's second and further pages.
-        holders: of a lock that is shared, and the highest limit.
+        swept: expired rows that one poll sweeps.
+        page: items of the second and further pages of a poll.
+        holders: of a lock that is shared; also the highest limit.
         tries: of an operation that is refused because its item has changed.
-        operators_tries: the same of an operator's.
-        stale_calls: waiters that are passed over by a caller, because nobody waits for their tasks.
+        operators_tries: the same of an operator's operation.
+        stale_calls: waiters that a wake-up passes over because their tasks are closed.
     """
 
     swept: int = _real("swept")
@@ -50,13 +50,13 @@ class Caps:
     stale_calls: int = _real("stale_calls")
 
     def told(self) -> list[str]:
-        """Those that are not the real ones, as a line of a log; none where all are."""
+        """The caps that differ from the real ones, as a line of a log; nothing if none does."""
         changed = [f"{name} {value}" for name, value in asdict(self).items() if value != getattr(REAL, name)]
         return [f"0: at most {', '.join(changed)}"] if changed else []
 
     @contextmanager
     def set(self) -> Iterator[None]:
-        """Within the block they are these."""
+        """Within the block these caps apply."""
         changed = {name: value for name, value in asdict(self).items() if value != getattr(REAL, name)}
         try:
             for name, value in changed.items():
@@ -72,7 +72,7 @@ _FEWEST_TRIES = 2
 
 
 def drawn(chance: Chance) -> Caps:
-    """All real; or some of them, and the others 1, 2 or 3. Never a single try: the first one has looked at nothing."""
+    """All real; or some of them, and the others 1, 2 or 3. Never a single try: the first one has not read anything."""
     if chance.pick(2) == 0:
         return REAL
     values = {name: [real, real, real, 1, 2, 3][chance.pick(6)] for name, real in asdict(REAL).items()}

@@ -1,4 +1,4 @@
-"""Where a schedule's choices come from: a seed, or a list. The same choices are the same schedule."""
+"""The source of a schedule's choices: a seed, or a list. The same choices give the same schedule."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -6,15 +6,15 @@ from typing import Protocol
 
 
 class Chance(Protocol):
-    """Chooses one of so many."""
+    """Chooses one of several alternatives."""
 
     def pick(self, choices: int) -> int:
-        """A number from 0 to ``choices`` - 1; 0 is the dullest. Where there is one only, nothing is chosen."""
+        """A number from 0 to ``choices`` - 1; 0 is the dullest. If there is only one alternative, nothing is chosen."""
         ...
 
 
 class Seeded:
-    """Choices from a seed, written down."""
+    """Choices from a seed, recorded."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -29,7 +29,7 @@ class Seeded:
 
 
 class Recorded:
-    """Choices from a list; the dullest ones when it is at its end."""
+    """Choices from a list, and the dullest ones after its end."""
 
     def __init__(self, picked: Sequence[int]) -> None:
         self._left = list(reversed(picked))
@@ -39,7 +39,7 @@ class Recorded:
 
 
 def shrunk(picked: Sequence[int], fails: Callable[[Sequence[int]], bool]) -> list[int]:
-    """A shorter and duller list of choices that still fails: parts are left out, then made dull."""
+    """A shorter and duller list of choices that still fails: parts are left out, then replaced by 0."""
     best = list(picked)
     size = max(1, len(best) // 2)
     while size:

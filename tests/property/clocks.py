@@ -1,4 +1,4 @@
-"""The time of the simulated world, which only it knows; and machines, whose clocks tell another one."""
+"""The true time of the simulated world; and machines, whose clocks differ from it."""
 
 import itertools
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ BEGIN_MS = 1_800_000_000_000
 
 @dataclass
 class TrueTime:
-    """The time of the table, which drifts by nothing; its servers' clocks differ by less than a second."""
+    """The time of the table, which does not drift; its servers' clocks differ by less than a second."""
 
     now_ms: float = BEGIN_MS
     skew_ms: int = 0
@@ -26,11 +26,11 @@ class TrueTime:
 
 @dataclass
 class Pending:
-    """A request on its way.
+    """A request that was sent.
 
     Attributes:
-        first: of a look that is no snapshot: what it would have found when it began.
-        began: the step at which it did.
+        first: for a Query that is not a snapshot: what it would have returned when it began.
+        began: the step at which it began.
     """
 
     call: Call
@@ -42,11 +42,11 @@ class Pending:
 
 
 class Look(NamedTuple):
-    """A look at the lock.
+    """A read of the lock.
 
     Attributes:
         step: when it began.
-        is_snapshot: whether all that it found stood there at one moment.
+        is_snapshot: whether all that it returned was true at one moment.
     """
 
     step: int = 0
@@ -61,14 +61,14 @@ class Machine:
     """One machine's clocks, and what it is about to do.
 
     Attributes:
-        rate: how fast its local clock goes.
+        rate: how fast its local clock runs.
         wall_is_off_ms: by how much its wall clock is wrong.
-        looked: its last look at the lock.
-        called: the callback tasks of its that were answered.
+        looked: its last read of the lock.
+        called: its callback tasks that were answered.
         frozen_at_ms, set_back_at_ms: when it was last frozen, and its wall clock set back.
-        unheard: how many of its requests were perhaps applied without an answer.
-        conflict_at_ms: when a request of its last met one of somebody else's.
-        backs_off: whether its last one did: it sleeps, and sends it again.
+        unheard: how many of its requests may have been applied without an answer.
+        conflict_at_ms: when a request of it last conflicted with one of another machine.
+        backs_off: whether its last request did: it sleeps, and sends it again.
     """
 
     time: TrueTime
@@ -95,47 +95,47 @@ class Machine:
         return Reading(int(self.local_ms), int(self.time.now_ms + self.wall_is_off_ms))
 
     def owners(self) -> Iterator[str]:
-        """Identities of its acquisitions."""
+        """Owners of its acquisitions, one after the other."""
         return (f"{self.name}/{number}" for number in itertools.count(1))
 
     def pause(self, ms: float) -> None:
-        """Do nothing for a while; the clocks go on."""
+        """Do nothing for a while; the clocks continue."""
         self.paused_until_ms = max(self.paused_until_ms, self.time.now_ms + ms)
 
     def freeze(self, ms: float) -> None:
-        """Stand still together with the local clock."""
+        """Pause together with the local clock."""
         self._go_on()
         self.frozen_at_ms = self.time.now_ms
         self.read_at_ms += ms
         self.paused_until_ms = max(self.paused_until_ms, self.read_at_ms)
 
     def set_wall(self, is_off_ms: float) -> None:
-        """Somebody sets its wall clock."""
+        """Set its wall clock."""
         if is_off_ms < self.wall_is_off_ms:
             self.set_back_at_ms = self.time.now_ms
         self.wall_is_off_ms = is_off_ms
 
     def answered(self, task_token: str) -> None:
-        """One of its callback tasks is answered: if it waits for that, it goes on."""
+        """One of its callback tasks is answered: if it waits for that task, it continues."""
         self.called.add(task_token)
         if self.waits_for_task == task_token:
             self.wakes_at_ms = min(self.wakes_at_ms, self.time.now_ms)
 
     def woken(self) -> None:
-        """A release has woken it: if it sleeps between two polls, it goes on."""
+        """A release has woken it: if it sleeps between two polls, it continues."""
         self.wakes_at_ms = min(self.wakes_at_ms, self.time.now_ms)
 
     def crash(self) -> None:
         self.actions = None
 
     def is_ready(self) -> bool:
-        """Whether it may go on now."""
+        """Whether it may continue now."""
         if self.actions is None or self.paused_until_ms > self.time.now_ms:
             return False
         return self.pending is not None or self.wakes_at_ms <= self.time.now_ms
 
     def ready_at_ms(self) -> float:
-        """When it may go on if nothing happens to it."""
+        """When it may continue if nothing else happens."""
         return max(self.paused_until_ms, self.wakes_at_ms if self.pending is None else 0)
 
     @property

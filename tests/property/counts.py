@@ -1,4 +1,4 @@
-"""What a part of the search of ``make proof`` has found, in either of the worlds."""
+"""What a part of the search of ``make proof`` has found, in either world."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
@@ -13,10 +13,10 @@ World = TypeVar("World")
 
 @dataclass
 class Counts(ABC, Generic[World]):
-    """How many schedules there were, and what they broke.
+    """How many schedules there were, and which promises they broke.
 
     Attributes:
-        broken: each with the command that shows it again.
+        broken: each with the command that replays it.
     """
 
     schedules: int = 0
@@ -26,29 +26,29 @@ class Counts(ABC, Generic[World]):
     @property
     @abstractmethod
     def counted(self) -> Mapping[str, str]:
-        """What else was counted, by the heading of its column."""
+        """Further counts, by the headings of their columns."""
 
     @property
     @abstractmethod
     def is_idle(self) -> bool:
-        """Whether nothing came of any schedule: then it proves nothing."""
+        """Whether nothing happened in any schedule: then it proves nothing."""
 
     @abstractmethod
     def saw(self, world: World) -> None:
-        """A schedule that came to its end."""
+        """Count a schedule that has ended."""
 
     def add(self, other: Self) -> None:
-        """What another part has found as well."""
+        """Add the counts of another part."""
         self.schedules += other.schedules
         self.steps += other.steps
         self.broken += other.broken
 
     def after_seeds(self, run: Callable[[Chance], World], seeds: Iterable[int], **named: bool) -> Self:
-        """After random schedules.
+        """Run random schedules.
 
         Args:
-            run: one of them, of these choices, to its end.
-            named: what names the world in the command that shows a schedule again.
+            run: runs one schedule of these choices to its end.
+            named: what names the world in the command that replays a schedule.
         """
         for seed in seeds:
             try:
@@ -58,7 +58,7 @@ class Counts(ABC, Generic[World]):
         return self
 
     def after_all(self, worlds: Iterable[World]) -> Self:
-        """After schedules up to the first that breaks something, whose notes tell how it is shown again."""
+        """Run schedules up to the first that breaks a promise; its notes say how to replay it."""
         try:
             for world in worlds:
                 self.saw(world)

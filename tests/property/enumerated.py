@@ -1,6 +1,6 @@
-"""Every list of choices that a schedule can be made of, one after the other: a tree, searched depth first.
+"""Enumerates every list of choices of a schedule: a tree, searched depth first.
 
-And what is chosen in a schedule that is bounded: where somebody is preempted, and where a fault is met.
+Also the choices of a bounded schedule: when a machine is preempted, and when a fault is injected.
 """
 
 from collections.abc import Callable, Iterator, Sequence, Sized
@@ -16,7 +16,7 @@ Who = TypeVar("Who")
 
 @dataclass
 class Enumerated:
-    """Choices in their order: the first of each at first, then the next list, until none is left."""
+    """Choices in order: first the first alternative of each, then the next list, until none is left."""
 
     picked: list[int] = field(default_factory=list)
     choices: list[int] = field(default_factory=list)
@@ -32,7 +32,7 @@ class Enumerated:
         return self.picked[self.at - 1]
 
     def next(self) -> bool:
-        """Go on to the next list; False when that was the last."""
+        """Continue with the next list; False if that was the last."""
         self.at = 0
         while self.picked and self.picked[-1] + 1 == self.choices[-1]:
             self.picked.pop()
@@ -44,14 +44,14 @@ class Enumerated:
 
 
 def all_schedules(run: Callable[[Chance], World], again: Callable[[Sequence[int]], str]) -> Iterator[World]:
-    """All schedules of something.
+    """Run all schedules.
 
     Args:
-        run: one of them, of these choices, to its end.
-        again: the command that shows one again, by its choices.
+        run: runs one schedule of these choices to its end.
+        again: makes the command that replays a schedule from its choices.
 
     Raises:
-        Broken, Unexpected: a promise was broken, or something else was raised; its notes say by which choices.
+        Broken, Unexpected: a promise was broken, or another error was raised; its notes list the choices.
     """
     chance = Enumerated()
     while True:
@@ -65,44 +65,44 @@ def all_schedules(run: Callable[[Chance], World], again: Callable[[Sequence[int]
 
 
 def told_in_short(picked: Sequence[int]) -> str:
-    """Choices in one line; those at the end that are left out are 0."""
+    """Choices in one line, without zeros at the end."""
     last = max((at for at, choice in enumerate(picked) if choice), default=-1)
     return " ".join(map(str, picked[: last + 1]))
 
 
 class Bounded(Protocol[Who]):
-    """A schedule in which preemptions and faults are counted."""
+    """A schedule with a bounded number of preemptions and faults."""
 
     @property
     def late(self) -> Sized:
-        """Copies of requests that are still to arrive."""
+        """Copies of requests that will arrive later."""
 
     def ready(self) -> Sequence[Who] | None:
-        """Who may go on; None when all is over."""
+        """Those that may continue; None if all is over."""
 
     def let_time_pass(self) -> None:
-        """Until somebody may go on."""
+        """Let time pass until one may continue."""
 
     def go_on(self, who: Who) -> None:
-        """One step of one of them."""
+        """Let one of them take one step."""
 
     def late_one_arrives(self, which: int) -> None:
-        """One of the copies does."""
+        """Let one of the copies arrive."""
 
     def possible(self, who: Who) -> Sequence[str]:
-        """The faults that may meet somebody now, each where it makes a difference."""
+        """The faults that may be injected into one of them now, if they make a difference."""
 
     def meets(self, who: Who, fault: str) -> None:
-        """One of them does."""
+        """Inject one of them."""
 
 
 def to_its_end(schedule: Bounded[Who], chance: Chance, first: Who, *, preemptions: int, faults: int) -> None:
-    """Whoever goes on goes on until it sleeps, unless it is preempted.
+    """Run to the end: each one continues until it sleeps, unless it is preempted.
 
     Args:
-        first: who begins.
-        preemptions: how often at most somebody is interrupted that could go on.
-        faults: how many at most.
+        first: which one begins.
+        preemptions: how often at most one is interrupted that could continue.
+        faults: how many faults at most.
     """
     current = first
     while (ready := schedule.ready()) is not None:

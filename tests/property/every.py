@@ -1,13 +1,13 @@
-"""Every schedule of two machines, as far as a bound: all orders of their steps, with a fault or two at every place.
+"""Every schedule of two machines, up to a bound: all orders of their steps, with up to two faults at every point.
 
-A step is a request that is applied, or an answer that is heard. Whoever goes on goes on until it sleeps, unless it is
-preempted; how often that happens is bounded, and so is the number of faults. (Musuvathi and Qadeer, "Iterative Context
-Bounding for Systematic Testing of Multithreaded Programs", 2007: few preemptions show most bugs.) Time passes when both
-sleep. The search is over when the tree of choices is.
+A step is a request that is applied, or an answer that is received. A machine continues until it sleeps, unless it is
+preempted; the number of preemptions is bounded, and so is the number of faults. (Musuvathi and Qadeer, "Iterative
+Context Bounding for Systematic Testing of Multithreaded Programs", 2007: few preemptions show most bugs.) Time passes
+when both sleep. The search ends with the tree of choices.
 
-Each machine acquires, joins, checks, renews and releases; a third one has been there before. Either may begin, where
-they differ; of a look that is no snapshot each item is as it was or as it became. What is never varied: every clock is
-right, a pause takes the longest of ``PAUSES_MS`` and begins when a request is under way, and time to live is far off.
+Each machine acquires, joins, checks, renews and releases; a third machine has run before. If the two differ, either may
+begin. Of a Query that is not a snapshot, each item is in its old or its new state. What is never varied: every clock is
+right, a pause takes the longest of ``PAUSES_MS`` and begins when a request is in progress, and TTL deletes nothing.
 """
 
 from collections.abc import Iterator, Sequence, Sized
@@ -19,7 +19,7 @@ from property.clocks import Machine
 from property.enumerated import all_schedules, to_its_end, told_in_short
 from property.failures import again, told
 from property.faults import ON_A_REQUEST, PAUSES_MS, Faults, may_befall
-from property.scripts import dead, holder, left_to_itself
+from property.scripts import crashing, holder, left_to_itself
 from property.world import World
 
 
@@ -28,14 +28,14 @@ class Kind:
     """One exhaustive search.
 
     Attributes:
-        preemptions: how often at most a machine is interrupted that could go on.
-        faults: how many at most, of those named.
+        preemptions: how often at most a machine is interrupted that could continue.
+        faults: how many at most, of those in ``of``.
         of: the faults.
-        before: what the third machine has left: nothing, or it died while it held the lock, or in the queue, or
+        before: what the third machine has left: nothing, or it crashed while it held the lock, or in the queue, or
             between its ticket and its row.
         shared: whether the machines share the lock.
         permits: the limit.
-        calls: whether whoever frees the lock calls the next one in line, which is parked until then.
+        calls: whether a release wakes the next waiter, which is parked until then.
     """
 
     name: str
@@ -52,20 +52,20 @@ KINDS = (
     Kind("a free lock, no fault", 5, 0),
     Kind("a free lock, one fault", 2, 1),
     Kind("a free lock, two faults", 0, 2, ("reply_lost", "late", "crash")),
-    Kind("a dead holder", 4, 0, before="holder"),
-    Kind("a dead holder, one fault", 1, 1, before="holder"),
-    Kind("a dead waiter", 4, 0, before="waiter"),
-    Kind("a dead waiter, one fault", 1, 1, before="waiter"),
+    Kind("a crashed holder", 4, 0, before="holder"),
+    Kind("a crashed holder, one fault", 1, 1, before="holder"),
+    Kind("a crashed waiter", 4, 0, before="waiter"),
+    Kind("a crashed waiter, one fault", 1, 1, before="waiter"),
     Kind("a ticket without a row", 4, 0, before="joiner"),
     Kind("a ticket without a row, one fault", 1, 1, before="joiner"),
     Kind("a reader and a writer", 4, 0, shared=(True, False)),
     Kind("a reader and a writer, one fault", 2, 1, shared=(True, False)),
     Kind("two readers", 3, 0, shared=(True, True)),
     Kind("two readers, one fault", 2, 1, shared=(True, True)),
-    Kind("two permits and a dead holder", 4, 0, before="holder", permits=2),
-    Kind("two permits and a dead holder, one fault", 1, 1, before="holder", permits=2),
-    Kind("workflows that are called", 3, 0, calls=True),
-    Kind("workflows that are called, one fault", 1, 1, calls=True),
+    Kind("two permits and a crashed holder", 4, 0, before="holder", permits=2),
+    Kind("two permits and a crashed holder, one fault", 1, 1, before="holder", permits=2),
+    Kind("workflows that are woken", 3, 0, calls=True),
+    Kind("workflows that are woken, one fault", 1, 1, calls=True),
 )
 
 
@@ -76,21 +76,21 @@ def run(kind: Kind, chance: Chance) -> World:
         Broken, Unexpected: a promise was broken, or something else was raised; its note tells what happened before.
     """
     world = World(chance, Faults(), kind.permits, calls=kind.calls)
-    with told(world.witness.log):
+    with told(world.checker.log):
         _goes_on_to_its_end(world, kind, chance)
     return world
 
 
 def _goes_on_to_its_end(world: World, kind: Kind, chance: Chance) -> None:
-    world.witness.is_fair = kind.faults == 0 and kind.before is None
+    world.checker.is_fair = kind.faults == 0 and kind.before is None
     if kind.before is not None:
-        world.add("c", dead(kind.before), rate=1, wall_is_off_ms=0)
+        world.add("c", crashing(kind.before), rate=1, wall_is_off_ms=0)
         while not world.is_over:
             world.go_on(world.machines[0])
-        world.witness.struck()
+        world.checker.struck()
     for name, shared in zip("ab", kind.shared, strict=True):
         world.add(name, holder(shared=shared), rate=1, wall_is_off_ms=0)
-    # Of two that are alike the first begins: its place is the other's.
+    # If the two are alike, the first begins: schedules that the other begins are the same.
     first = world.machines[-2 + chance.pick(1 + (kind.shared[0] != kind.shared[1]))]
     to_its_end(_Schedule(world, kind), chance, first, preemptions=kind.preemptions, faults=kind.faults)
     left_to_itself(world)
@@ -138,6 +138,6 @@ def every(kind: Kind) -> Iterator[World]:
     """All schedules of a kind.
 
     Raises:
-        Broken, Unexpected: a promise was broken, or something else was raised; its notes say by which choices.
+        Broken, Unexpected: a promise was broken, or another error was raised; its notes list the choices.
     """
     return all_schedules(partial(run, kind), lambda picked: again(kind=kind.name, choices=told_in_short(picked)))

@@ -1,6 +1,6 @@
 """Random schedules of the simulated world.
 
-``make replay ARGS='--seed 17'`` runs one again, and makes it shorter if it breaks a promise.
+``make replay ARGS='--seed 17'`` runs one again, and shortens it if it breaks a promise.
 """
 
 from dataclasses import asdict
@@ -13,7 +13,7 @@ from property.failures import told
 from property.faults import Faults
 from property.world import OPERATOR, World
 
-# How often, in thousandths, when it happens at all.
+# How often each is injected, in thousandths of the choices, if at all.
 _RATES = Faults(
     request_lost=10,
     reply_lost=20,
@@ -29,11 +29,11 @@ _RATES = Faults(
     expire=1,
 )
 _MOST_STEPS = 20_000
-THE_DEAD = 12
+CRASHED_READERS = 12
 
 
 def mixed(chance: Chance) -> Faults:
-    """Some faults never, some as usual, some often: what all of them at once would hide shows itself. Or none at all.
+    """Some faults never, some at their rate, some often: all of them at once would hide bugs. Or none at all.
 
     Groce et al., "Swarm Testing" (2012).
     """
@@ -43,13 +43,13 @@ def mixed(chance: Chance) -> Faults:
 
 
 def begun(chance: Chance, faults: Faults, limits: Caps = REAL) -> World:
-    """A world with its machines, about to begin; its caps are to be set."""
+    """A world with its machines, about to begin; its caps must be set."""
     permits = min([1, 1, 1, 2, 3][chance.pick(5)], limits.holders)
     calls, take_ms = chance.pick(2) == 1, [0, 0, 0, 5, 50][chance.pick(5)]
     world = World(chance, faults, permits, calls=calls, caps=limits, transactions_take_ms=take_ms)
     rounds = [1, 1, 2, 2, 3][chance.pick(5)]
-    if permits == 1 and limits.holders > THE_DEAD and chance.pick(16) == 15:
-        with_dead_readers(world)
+    if permits == 1 and limits.holders > CRASHED_READERS and chance.pick(16) == 15:
+        with_crashed_readers(world)
     if chance.pick(16) == 15:
         for number in range(6):
             world.add(f"i{number}", scripts.impatient())
@@ -67,36 +67,36 @@ def begun(chance: Chance, faults: Faults, limits: Caps = REAL) -> World:
     return world
 
 
-def with_dead_readers(world: World) -> None:
-    """Many who shared the lock have died before anybody else comes: more than any cap on what one write removes."""
-    names = [f"dead{number}" for number in range(THE_DEAD)]
+def with_crashed_readers(world: World) -> None:
+    """Many readers have crashed before the other machines begin: more than any cap on what one write removes."""
+    names = [f"dead{number}" for number in range(CRASHED_READERS)]
     for name in names:
-        world.add(name, scripts.dead("reader"), rate=1, wall_is_off_ms=0)
+        world.add(name, scripts.crashing("reader"), rate=1, wall_is_off_ms=0)
     faults, world.faults = world.faults, Faults()
     while not world.is_over:
         world.go_on(world.ready()[0])
-    world.faults, world.witness.has_lost = faults, True
-    world.witness.struck()
+    world.faults, world.checker.has_lost = faults, True
+    world.checker.struck()
 
 
 def run(chance: Chance, faults: Faults | None = None, limits: Caps | None = None) -> World:
     """One schedule, to its end.
 
     Args:
-        faults: what goes wrong; None for a mixture.
+        faults: how often each fault is injected; None for a mixture.
         limits: the protocol's caps; None for a mixture.
 
     Raises:
-        Broken, Unexpected: a promise was broken, or something else was raised; its note tells what went wrong before,
-            and who was granted.
+        Broken, Unexpected: a promise was broken, or another error was raised; its note lists the injected faults and
+            the grants before.
     """
     faults = faults or mixed(chance)
     limits = limits or caps.drawn(chance)
     with limits.set():
         world = begun(chance, faults, limits)
-        world.witness.is_fair = world.faults == Faults()
-        world.witness.log += limits.told()
-        with told(world.witness.log):
+        world.checker.is_fair = world.faults == Faults()
+        world.checker.log += limits.told()
+        with told(world.checker.log):
             _goes_on_to_its_end(world)
             scripts.left_to_itself(world)
     return world
@@ -105,7 +105,7 @@ def run(chance: Chance, faults: Faults | None = None, limits: Caps | None = None
 def _goes_on_to_its_end(world: World) -> None:
     while world.step():
         if world.steps > _MOST_STEPS // 2:
-            # From here on nothing fails any more: everybody has to come to an end.
+            # From now on no faults are injected: every machine must come to an end.
             world.faults = Faults()
         if world.steps > _MOST_STEPS:
-            raise Broken(f"liveness: after {_MOST_STEPS} steps somebody is still waiting")
+            raise Broken(f"liveness: after {_MOST_STEPS} steps a machine is still waiting")

@@ -1,4 +1,4 @@
-"""What ends a schedule before its end: a broken promise, or an error that nobody expected; and how it is seen again."""
+"""What ends a schedule early: a broken promise, or an unexpected error; and how to replay it."""
 
 import shlex
 import traceback
@@ -9,7 +9,7 @@ from kit.invariants import Broken
 
 
 class Unexpected(Exception):
-    """An error that no machine's script expects: it breaks no promise by name, and proves nothing of a broken lock."""
+    """An error that no machine's script expects. It breaks no named promise, and so does not catch a broken lock."""
 
 
 FAILURES = (Broken, Unexpected)
@@ -17,14 +17,14 @@ FAILURES = (Broken, Unexpected)
 
 @contextmanager
 def told(log: Sequence[str] = ()) -> Iterator[None]:
-    """Within the block whatever fails is told with what happened before.
+    """Within the block a failure is reported with what happened before.
 
     Args:
-        log: what has happened, growing.
+        log: what has happened so far; it grows.
 
     Raises:
         Broken: a promise was broken.
-        Unexpected: something else was raised.
+        Unexpected: another error was raised.
     """
     try:
         yield
@@ -44,7 +44,7 @@ def _note(failure: Exception, log: Sequence[str]) -> None:
 
 
 def kind_of(failure: Exception) -> str:
-    """The promise that was broken, or the error that nobody expected."""
+    """The promise that was broken, or the unexpected error."""
     return str(failure).partition(":")[0]
 
 
@@ -54,7 +54,7 @@ def story_of(failure: Exception) -> str:
 
 
 def again(**arguments: bool | int | str | None) -> str:
-    """The command that shows a failure again, and makes its schedule shorter."""
+    """The command that replays a failure and shortens its schedule."""
     given = {name: value for name, value in arguments.items() if value is not None and value is not False}
     words = []
     for name, value in given.items():
@@ -62,5 +62,5 @@ def again(**arguments: bool | int | str | None) -> str:
             words.append(f"--{name}")
         else:
             words.append(f'--{name} "{value}"' if isinstance(value, str) else f"--{name} {value}")
-    # An apostrophe would end what the shell is given as one word.
+    # An apostrophe would end the shell's quotation.
     return f"make replay ARGS={shlex.quote(' '.join(words))}"

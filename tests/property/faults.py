@@ -1,4 +1,4 @@
-"""What goes wrong in the simulated world."""
+"""The faults of the simulated world."""
 
 from dataclasses import dataclass
 
@@ -17,29 +17,29 @@ JUMPS_MS = (0, 90_000, -90_000, 240_000)
 SKEWS_MS = (0, 450, -450)
 """By how much the clock of the server that replies is off."""
 TIMED_OUT_MS = 2_000
-"""For how long nobody hears an answer that does not come."""
+"""How long a sender waits for an answer that does not come."""
 # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv.html
 LATEST_MS = 5 * 60_000
-"""AWS refuses a request that arrives later than that after the time it was signed with."""
+"""AWS refuses a request that arrives more than so much later than the time with which it was signed."""
 _LATE_BY_MS = (100, 1_000, 10_000, 60_000, LATEST_MS)
 
 
 @dataclass
 class Faults:
-    """How often what goes wrong, in thousandths of the choices; all 0 is a world without faults.
+    """How often each fault is injected, in thousandths of the choices; all 0 is a world without faults.
 
     Attributes:
         request_lost: a request never arrives.
-        reply_lost: it is applied, and nobody hears of it.
+        reply_lost: it is applied, and its sender gets no answer.
         late: it is applied after its sender gave it up.
         twice: it is applied, and a copy of it arrives later.
-        torn: a look is no snapshot: of what it finds some is as it was, and some as it became meanwhile.
+        torn: a Query is not a snapshot: some of its items are in their old state, some in a newer one.
         throttled, conflict: it is refused, and may be repeated.
         crash: a machine is gone for ever.
-        pause: it stands still, for up to three leases and a half; its clocks go on.
-        freeze: it stands still together with its local clock.
-        jump: somebody sets its wall clock.
-        expire: time to live deletes whatever it may.
+        pause: it pauses, for up to three and a half leases; its clocks continue.
+        freeze: it pauses together with its local clock.
+        jump: its wall clock is set.
+        expire: TTL deletes what it may.
     """
 
     request_lost: int = 0
@@ -61,7 +61,7 @@ class Faults:
         }
 
     def which(self, names: tuple[str, ...], chance: Chance) -> str | None:
-        """Which of them it is now; mostly none, and never for the dullest choice."""
+        """Draw one of these faults, mostly none; the dullest choice is none."""
         drawn = chance.pick(1_000) if self._sums[names] else 0
         if not 0 < drawn <= self._sums[names]:
             return None
@@ -73,18 +73,18 @@ class Faults:
 
 
 def may_befall(fault: str, operation: str) -> bool:
-    """Whether a request of this operation can meet the fault."""
+    """Whether the fault can affect a request of this operation."""
     if operation in READS:
         return fault not in ONLY_ON_WRITES and (fault not in ONLY_ON_READS or operation == "query")
     return fault not in ONLY_ON_READS
 
 
 def drawn_lateness_ms(chance: Chance) -> float:
-    """By how much a copy is late: mostly by a moment, and up to five minutes."""
+    """By how much a copy is late: mostly by a moment, at most by five minutes."""
     return _LATE_BY_MS[chance.pick(len(_LATE_BY_MS))] * (1 + chance.pick(10)) / 10
 
 
 def answered(code: str, operation: str) -> ClientError:
-    """An answer that is an error."""
-    # Without a Date: the driver has to do without one here.
+    """A reply with an error."""
+    # Without a Date: the driver must work without one here.
     return ClientError({"Error": {"Code": code, "Message": code}}, operation)

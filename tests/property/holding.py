@@ -1,4 +1,4 @@
-"""What the machines of the simulated world do once they are granted the lock: as a client does it, on its leases."""
+"""What the machines of the simulated world do with a granted lock: as a client does it, with its leases."""
 
 from collections.abc import Callable, Iterable
 
@@ -26,13 +26,13 @@ from ticketlock.wire._table_time import Moment
 CLIENTS = Bounds(5, 400)
 
 Verb = tuple[int, str]
-"""After how many milliseconds a holder does what: ``renew``, ``show`` something else beside itself, or ``work``."""
+"""What a holder does after so many milliseconds: ``renew``, ``show`` other data, or ``work``."""
 
 
 class Client:
-    """What a machine's client holds: the real one's holdings, for which the world is the table and the heart.
+    """What a machine's client holds: the real client's holdings; the world is its table and its heartbeat.
 
-    Nobody beats in the background: a script renews when it says so.
+    No heartbeat runs in the background: a script renews when it says so.
     """
 
     def __init__(self, world: World, machine: Machine, driver: Driver) -> None:
@@ -57,29 +57,29 @@ class Client:
         """One request."""
         return self._driver.send(request)
 
-    # The heart.
+    # The heartbeat.
 
     def watch(self, lease: BaseLease) -> None:
         """Nothing is due in the background."""
 
     def forget(self, lease: BaseLease) -> None:
-        """Nothing was."""
+        """Nothing was due."""
 
     def tell(self, lease: BaseLease, what: Due) -> None:
-        """Its caller hears of it by the error."""
+        """The error tells the caller."""
 
     def join_idle(self) -> None:
         """No thread is left."""
 
 
 def contender(world: World, claim: Claim, now: Moment) -> Contender:
-    """One that calls, in a world where waiters are called."""
+    """A contender that wakes waiters, in a world where waiters are woken."""
     return contender_class(calls=world.calls)(claim, now)
 
 
 def works(client: Client, lease: BaseLease, held: Hold, verbs: Iterable[Verb]) -> Actions[None]:
-    """Hold it, do these, and release it."""
-    witness = client.world.witness
+    """Hold the lock, do these, and release it."""
+    checker = client.world.checker
     try:
         for ms, verb in verbs:
             yield Sleep(ms)
@@ -87,11 +87,11 @@ def works(client: Client, lease: BaseLease, held: Hold, verbs: Iterable[Verb]) -
                 yield from client.holdings.renew(lease)
             elif verb == "show":
                 yield from client.holdings.set_data(lease, "at work")
-            witness.goes_on()
+            checker.goes_on()
     except (LockLost, TableError) as error:
         if isinstance(error, LockLost):
-            witness.is_told_a_loss(held)
-        witness.met(error, held)
+            checker.is_told_a_loss(held)
+        checker.met(error, held)
         held.ends()
         return
     held.ends()
@@ -99,6 +99,6 @@ def works(client: Client, lease: BaseLease, held: Hold, verbs: Iterable[Verb]) -
     try:
         yield from client.holdings.release(lease)
     except (LockLost, TableError) as error:
-        witness.met(error, held)
+        checker.met(error, held)
     else:
-        witness.ended_well(held, is_sure=client.machine.unheard == unheard)
+        checker.ended_well(held, is_sure=client.machine.unheard == unheard)

@@ -1,4 +1,4 @@
-"""What is broken on purpose, by one change of the real code."""
+"""Deliberate breakages: each is one change of the real code."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
@@ -18,7 +18,7 @@ class BrokenOnPurpose(ABC):
 
     Attributes:
         name: what is wrong.
-        caught_by: the promises that it breaks: by one of them it has to be caught.
+        caught_by: the promises that it breaks; one of them must catch it.
         changes: what is replaced: module or class, attribute, value.
     """
 
@@ -33,7 +33,7 @@ class BrokenOnPurpose(ABC):
 
     @contextmanager
     def instead(self) -> Iterator[None]:
-        """Within the block the code is like this."""
+        """Within the block the change is made."""
         with ExitStack() as stack:
             for module, attribute, value in self.changes:
                 stack.enter_context(patch.object(module, attribute, value))
@@ -41,16 +41,16 @@ class BrokenOnPurpose(ABC):
 
     @abstractmethod
     def run(self, chance: Chance) -> object:
-        """One random schedule on which it should show, to its end; what is broken is to be in its place.
+        """Run one random schedule that should reveal it, to its end; the change must be made.
 
         Raises:
-            Broken, Unexpected: a promise was broken, or something else was raised.
+            Broken, Unexpected: a promise was broken, or another error was raised.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Caught:
-    """The first schedule on which something broken breaks a promise that may catch it."""
+    """The first schedule on which the broken code breaks a promise that may catch it."""
 
     seed: int
     promise: str
@@ -69,7 +69,7 @@ def first_broken(broken: BrokenOnPurpose, seeds: Iterable[int]) -> Caught | None
 
 
 def asking_less(always: str, original: Callable[..., Write], *conditions: str) -> Callable[..., Write]:
-    """A write that has a condition that always holds in the place of these."""
+    """A write in which a condition that always holds replaces these."""
 
     def write(*args: Any, **kwargs: Any) -> Write:
         made = original(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""What is done in the simulated world to a lock of somebody else: by operators, and by an owner in two processes."""
+"""Machines that change another owner's lock: operators, and second processes of an owner."""
 
 from collections.abc import Callable
 from functools import partial
@@ -25,48 +25,48 @@ _ANOTHER_TRY_MS = (100, 3_000, 20_000)
 
 
 def operator() -> Script:
-    """Sets the limit now and then: higher, lower, none at all, and at last as it was."""
+    """Sets the limit from time to time: higher, lower, none at all, and finally to its first value."""
 
     def script(world: World, _: Machine, driver: Driver) -> Actions[None]:
         highest = min(3, world.caps.holders)
         for permits in (world.chance.pick(highest + 1), world.chance.pick(highest + 1), world.permits):
             yield Sleep(_ANOTHER_TRY_MS[world.chance.pick(3)])
-            world.witness.limits.add(permits)
+            world.checker.limits.add(permits)
             while not (yield from _limited(world, driver, permits)):
                 pass
-            world.witness.limits = {permits}
+            world.checker.limits = {permits}
 
     return script
 
 
 def freer(rounds: int = 3) -> Script:
-    """Takes the lock away from somebody by force, or frees it in its owner's name."""
+    """Takes the lock away from a holder by force, or frees it in its owner's name."""
 
     def script(world: World, machine: Machine, driver: Driver) -> Actions[None]:
         for _ in range(rounds):
             yield Sleep(_ANOTHER_TRY_MS[world.chance.pick(3)])
-            holder = yield from _somebody(world, driver)
+            holder = yield from _a_holder(world, driver)
             if holder is None:
                 continue
             by_token = world.chance.pick(2) == 1
             if not by_token:
-                # Whoever releases in the name of an owner is one of its processes.
-                world.witness.allied.setdefault(holder.owner, set()).add(machine.name)
+                # A machine that releases in the name of an owner is one of its processes.
+                world.checker.allied.setdefault(holder.owner, set()).add(machine.name)
             yield from _frees(world, machine, driver, *_like(holder, by_token=by_token))
 
     return script
 
 
 def heir(rounds: int = 2) -> Script:
-    """Another process of whoever holds the lock: goes on with its grant, beside it."""
+    """Another process of the lock's holder: continues its grant, beside it."""
 
     def script(world: World, machine: Machine, driver: Driver) -> Actions[None]:
         for _ in range(rounds):
             yield Sleep(_ANOTHER_TRY_MS[world.chance.pick(3)])
-            holder = yield from _somebody(world, driver)
+            holder = yield from _a_holder(world, driver)
             if holder is None:
                 continue
-            world.witness.allied.setdefault(holder.owner, set()).add(machine.name)
+            world.checker.allied.setdefault(holder.owner, set()).add(machine.name)
             resumed = partial(_resumed, world, holder.owner)
             try:
                 claim, grant = yield from driver.run(resumed)
@@ -74,7 +74,7 @@ def heir(rounds: int = 2) -> Script:
                 continue
             client = Client(world, machine, driver)
             lease = client.lease(claim, grant)
-            held = world.witness.hears_of(machine, claim, grant, lease)
+            held = world.checker.hears_of(machine, claim, grant, lease)
             yield from works(client, lease, held, [(ms, "renew") for ms in (1, 3_000)[: world.chance.pick(3)]])
 
     return script
@@ -84,23 +84,23 @@ def pessimist(owner: str, rounds: int = 3) -> Script:
     """One of several processes with one owner: takes the lock if it is free or its own, and frees it in its name."""
 
     def script(world: World, machine: Machine, driver: Driver) -> Actions[None]:
-        witness = world.witness
-        witness.allied.setdefault(owner, set()).add(machine.name)
+        checker = world.checker
+        checker.allied.setdefault(owner, set()).add(machine.name)
         claim = Claim(world.lock, owner, LEASE_MS, permits=world.permits)
         for _ in range(rounds):
             yield Sleep([1, 100, 3_000][world.chance.pick(3)])
-            witness.asks(machine, owner, 0)
+            checker.asks(machine, owner, 0)
             try:
                 grant = yield from driver.run(lambda now: contender(world, claim, now).take_ticket(0))
             except RecordWaitExceeded:
-                witness.refused(machine)
+                checker.refused(machine)
                 continue
             except TableError as error:
-                witness.met(error)
-                witness.gave_up(machine)
+                checker.met(error)
+                checker.gave_up(machine)
                 continue
             assert isinstance(grant, Grant)
-            held = witness.hears_of(machine, claim, grant, Client(world, machine, driver).lease(claim, grant))
+            held = checker.hears_of(machine, claim, grant, Client(world, machine, driver).lease(claim, grant))
             yield Sleep([1, 50, 3_000][world.chance.pick(3)])
             held.ends()
             yield from _frees(world, machine, driver, lambda each: each.owner == owner, False)
@@ -109,14 +109,14 @@ def pessimist(owner: str, rounds: int = 3) -> Script:
 
 
 def _like(holder: Holder, *, by_token: bool) -> tuple[Callable[[Holder], bool], bool]:
-    """What tells a holder, by its token as for force, or by its owner; and whether that is force."""
+    """What identifies a holder: its token, as for force, or its owner; and whether that is force."""
     if by_token:
         return lambda each: each.fencing_token == holder.fencing_token, True
     return lambda each: each.owner == holder.owner, False
 
 
-def _somebody(world: World, driver: Driver) -> Actions[Holder | None]:
-    """One of those who hold the lock."""
+def _a_holder(world: World, driver: Driver) -> Actions[Holder | None]:
+    """One of the holders of the lock."""
     try:
         state = yield from driver.run(lambda now: inspect(world.lock, now))
     except TableError:
@@ -128,13 +128,13 @@ def _somebody(world: World, driver: Driver) -> Actions[Holder | None]:
 def _frees(
     world: World, machine: Machine, driver: Driver, whose: Callable[[Holder], bool], by_force: bool
 ) -> Actions[None]:
-    """Free the grant of such a holder; the witness knows which one, and what was told of it."""
+    """Free the grant of such a holder; the checker learns which one, and what was reported of it."""
     meant: list[int] = []
 
     def is_meant(holder: Holder) -> bool:
         if whose(holder):
             meant.append(holder.fencing_token)
-            world.witness.may_free.setdefault(holder.fencing_token, set()).add(machine.name)
+            world.checker.may_free.setdefault(holder.fencing_token, set()).add(machine.name)
         return whose(holder)
 
     unheard, is_told_so = machine.unheard, True
@@ -150,7 +150,7 @@ def _frees(
     except TableError:
         return
     if meant:
-        world.witness.freed(machine, meant[-1], is_told_so=is_told_so, is_sure=machine.unheard == unheard)
+        world.checker.freed(machine, meant[-1], is_told_so=is_told_so, is_sure=machine.unheard == unheard)
 
 
 def _limited(world: World, driver: Driver, permits: int) -> Actions[bool]:

@@ -1,6 +1,6 @@
-"""``make proof``, the simulated worlds: everything broken, every schedule up to a bound, random schedules with faults.
+"""``make proof``, the simulated worlds: broken code, every schedule up to a bound, random schedules with faults.
 
-Each part says how many schedules it ran and what it found; a broken promise comes with the command that shows it again.
+Each part says how many schedules it ran and what it found; a broken promise comes with the command that replays it.
 """
 
 import argparse
@@ -27,7 +27,7 @@ class Found(Counts[World]):
     """What a part of the search of locks has found.
 
     Attributes:
-        longest_idle_ms: for how long a lock that somebody wanted was left unused at most.
+        longest_idle_ms: how long at most a lock with a waiter was unused.
     """
 
     grants: int = 0
@@ -36,8 +36,8 @@ class Found(Counts[World]):
     def saw(self, world: World) -> None:
         self.schedules += 1
         self.steps += world.steps
-        self.grants += world.witness.grants
-        self.longest_idle_ms = max(self.longest_idle_ms, world.witness.longest_idle_ms)
+        self.grants += world.checker.grants
+        self.longest_idle_ms = max(self.longest_idle_ms, world.checker.longest_idle_ms)
 
     def add(self, other: "Found") -> None:
         super().add(other)
@@ -63,7 +63,7 @@ def random_ones(seeds: Iterable[int]) -> Found:
 
 
 def ruled_ones(seed: int) -> Found:
-    """Schedules by Hypothesis' rules, from a seed of its own."""
+    """Schedules that Hypothesis' rules make from a seed of their own."""
     found = Found()
     story = told_by_hypothesis(seed, each=found.saw)
     if story is not None:
@@ -83,7 +83,7 @@ def caught(number: int) -> Hunt:
 
 def locks(report: Report, pool: Executor, schedules: int, ruled: int) -> None:
     """All parts of the search of locks."""
-    # In one process after the other: each broken lock is put in the place of the real one while it is hunted.
+    # In one process after the other: each broken lock replaces the real one while it is searched.
     hunts = [(lock, lock.seen_in, pool.submit(caught, number)) for number, lock in enumerate(BROKEN_LOCKS)]
     count = 0
     for title, were_found in (
@@ -113,7 +113,7 @@ def locks(report: Report, pool: Executor, schedules: int, ruled: int) -> None:
 
 
 def main() -> None:
-    """Search; prints the tables; fails if a promise was broken, or something broken was not caught."""
+    """Search; print the tables; fail if a promise was broken, or if broken code was not caught."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=["locks", "units"], help="one of the worlds; both without it")
     parser.add_argument("--schedules", type=int, default=100_000, help="random ones, of each world")

@@ -1,12 +1,12 @@
-"""``make replay``: what failed, again, in as few and as dull choices as can be found; and what happened before.
+"""``make replay``: replays a failure with as few and as dull choices as possible, and shows what happened before.
 
     make replay ARGS='--seed 17'                                     a random schedule
     make replay ARGS='--kind "a free lock, one fault" --choices "0 0 3"'   one of every schedule of two machines
     make replay ARGS='--ruled 3'                                     a search by Hypothesis
     make replay ARGS='--from 0 --to 999'                             a search for a random one
 
-With ``--lock NAME`` a broken lock is in the place of the real one. With ``--units`` it is the world of units in place
-of that of locks, and with ``--variant NAME`` units that are broken.
+With ``--lock NAME`` a broken lock replaces the real one. With ``--units`` the world of units replaces that of locks,
+and ``--variant NAME`` replaces the real units by broken ones.
 """
 
 import argparse
@@ -33,14 +33,14 @@ Run = Callable[[Chance], World | UnitsWorld]
 
 @dataclass(frozen=True)
 class Searched:
-    """One of the worlds, with what is broken in it.
+    """One of the worlds, with the broken code in it.
 
     Attributes:
-        run: a random schedule.
-        kinds: one of every schedule, by its kind.
-        instead: within it what is broken is in the place of the real one.
-        is_units: whether it is that of units.
-        named: what names it in a command.
+        run: runs a random schedule.
+        kinds: the kinds of "every schedule".
+        instead: within it the broken code replaces the real code.
+        is_units: whether it is the world of units.
+        named: the arguments that name it in a command.
     """
 
     run: Run
@@ -51,7 +51,7 @@ class Searched:
 
 
 def searched(asked: argparse.Namespace) -> Searched:
-    """The world that is asked for."""
+    """The world that the arguments name."""
     if asked.units or asked.variant is not None:
         units: Mapping[str, Run] = {kind.name: partial(every_of_units.run, kind) for kind in every_of_units.KINDS}
         if asked.variant is None:
@@ -66,7 +66,7 @@ def searched(asked: argparse.Namespace) -> Searched:
 
 
 def broken_by(run: Run, picked: Sequence[int]) -> str | None:
-    """The promise that a recorded schedule breaks, if it breaks one."""
+    """The promise that a recorded schedule breaks; None if it breaks none."""
     try:
         run(Recorded(picked))
     except FAILURES as failure:
@@ -75,10 +75,10 @@ def broken_by(run: Run, picked: Sequence[int]) -> str | None:
 
 
 def shown_again(run: Run, chance: Chance, picked: Sequence[int]) -> str:
-    """What a schedule breaks, in as few and as dull choices as break it still; and what happened before.
+    """What a schedule breaks, with as few and as dull choices as still break it; and what happened before.
 
     Args:
-        picked: the choices, at the latest when the schedule has ended.
+        picked: the choices, complete when the schedule has ended.
     """
     try:
         world = run(chance)
@@ -97,12 +97,12 @@ def shown_again(run: Run, chance: Chance, picked: Sequence[int]) -> str:
 
 def _counted(world: World | UnitsWorld) -> str:
     if isinstance(world, UnitsWorld):
-        return f"{world.witness.step} steps, {len(world.witness.committed)} commits"
-    return f"{world.steps} steps, {world.witness.grants} grants"
+        return f"{world.checker.step} steps, {len(world.checker.committed)} commits"
+    return f"{world.steps} steps, {world.checker.grants} grants"
 
 
 def main() -> None:
-    """Show it again; prints what is seen."""
+    """Replay, and print the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--units", action="store_true")
     parser.add_argument("--seed", type=int)

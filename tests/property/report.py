@@ -1,4 +1,4 @@
-"""What ``make proof`` prints, as it comes."""
+"""Prints the results of ``make proof`` as they come."""
 
 import sys
 import time
@@ -11,7 +11,7 @@ from property.on_purpose import BrokenOnPurpose, Caught, first_broken
 from rich.console import Console
 from rich.table import Table
 
-# A command that shows something again is on one line, also in a log.
+# A command that replays a schedule stays on one line, also in a log.
 _LINE = 220
 _TOLD = 10_000
 _A_CHUNK = 250
@@ -22,23 +22,23 @@ C = TypeVar("C", bound=Counts[Any])
 
 
 Hunt = tuple[Caught | None, float]
-"""Whether something broken is caught, and the seconds that it took."""
+"""Whether broken code is caught, and the seconds that it took."""
 
 
 def hunted(broken: BrokenOnPurpose) -> Hunt:
-    """Look for what is broken in as many schedules as ``make proof`` has for that."""
+    """Search for broken code in as many schedules as ``make proof`` has for that."""
     began = time.perf_counter()
     return first_broken(broken, range(_HUNTED)), time.perf_counter() - began
 
 
 def chunks(schedules: int) -> Iterator[range]:
-    """All seeds, in parts."""
+    """All seeds, in ranges."""
     for first in range(0, schedules, _A_CHUNK):
         yield range(first, min(first + _A_CHUNK, schedules))
 
 
 class Report:
-    """What is printed, and whether all is well."""
+    """What is printed, and whether everything succeeded."""
 
     def __init__(self) -> None:
         self.console = Console() if sys.stdout.isatty() else Console(width=_LINE)
@@ -50,11 +50,11 @@ class Report:
         hunts: Sequence[tuple[BrokenOnPurpose, str, Future[Hunt]]],
         again: Callable[[int, str], str],
     ) -> int:
-        """Everything broken, where it was seen, and by what it was caught.
+        """Print each piece of broken code, where it was seen, and what caught it.
 
         Args:
-            hunts: whether each is caught, and the seconds that it took.
-            again: the command that shows one again, by its seed and its name.
+            hunts: whether each was caught, and the seconds that it took.
+            again: makes the command that replays one from its seed and its name.
 
         Returns:
             How many were caught.
@@ -77,14 +77,14 @@ class Report:
     def counts(
         self, title: str, new: Callable[[], C], parts: Iterable[tuple[str, Future[C]]], *, asked: int | None = None
     ) -> C:
-        """How many schedules, and what they found.
+        """Print how many schedules were run, and what they found.
 
         Args:
-            new: what has found nothing yet.
-            asked: how many there have to be at least, told in one line; None for a line of each part.
+            new: an empty result.
+            asked: the least number of schedules, reported in one line; None for a line for each part.
 
         Returns:
-            All that was found.
+            The sum of the results.
         """
         total = new()
         table = Table("", "schedules", *total.counted, "broken", title=title)
@@ -96,7 +96,7 @@ class Report:
             elif total.schedules // _TOLD > (total.schedules - found.schedules) // _TOLD:
                 self.console.print(f"{total.schedules:,} schedules, {len(total.broken)} broken", style="dim")
             if found.is_idle and not found.broken:
-                self.failures.append(f"{title}: nothing came of {found.schedules:,} schedules {name}")
+                self.failures.append(f"{title}: nothing happened in {found.schedules:,} schedules {name}")
         table.add_row(*_row("all", total))
         self.console.print(table)
         self.failures += total.broken

@@ -29,24 +29,24 @@ from ticketlock.wire._driver import Driver
 from ticketlock.wire._requests import Steps
 from ticketlock.wire._table_time import Moment
 
-# One look is enough: whoever holds has left by then.
+# One poll is enough: every holder has left by then.
 ONCE = Bounds(3_000, 3_000)
 FIVE_WEEKS_MS = 35 * 24 * 3_600_000
-"""Until time to live may have deleted everything."""
+"""Until TTL may have deleted everything."""
 TWO_DAYS_MS = 2 * 24 * 3_600_000
-"""Until it may have deleted the rows."""
+"""Until TTL may have deleted the rows."""
 LATECOMER = "z"
 _LAST_STEPS = 1_000
 _LONGEST_BEHIND = 20
-"""How many of the longest sleeps of the first in line a client sleeps behind others at most."""
+"""The longest sleep of a client behind others, as a multiple of that of the first in line."""
 _POLL_MS = 5_000
-"""How long a workflow waits between two looks."""
+"""How long a workflow waits between two polls."""
 _VERBS = ("renew", "renew", "show", "work")
 RECORD_WAITS_MS = (None, 0, 2_000, 30_000, 90_000)
 
 
 def client(rounds: int = 2) -> Script:
-    """So many acquisitions, each shared or not, with a record wait or not, as a client's or as a workflow's."""
+    """So many acquisitions, each shared or not, with or without a record wait, as a client's or as a workflow's."""
 
     def script(world: World, machine: Machine, driver: Driver) -> Actions[None]:
         for owner in itertools.islice(machine.owners(), rounds):
@@ -76,12 +76,12 @@ def at_once(
     *,
     others_wait: bool = False,
 ) -> Actions[Grant]:
-    """Acquire as the Python client does; where nobody is called, as one of the same process as the others."""
+    """Acquire as the Python client does; if waiters are not woken by call, as one process with the other machines."""
     pace = Pace(bounds)
 
     def remembers(seen: Position) -> None:
         if seen.is_next and seen.fencing_token is not None:
-            world.next_looks.setdefault((seen.place.ticket, seen.fencing_token), machine.looked)
+            world.next_polls.setdefault((seen.place.ticket, seen.fencing_token), machine.looked)
 
     waits = Waits(claim, remembers, pace, expects_others=others_wait)
     waits.wake = partial(_wakes, machine, waits)
@@ -111,7 +111,7 @@ def _wakes(machine: Machine, waits: Waits) -> None:
 
 
 def step_by_step(world: World, machine: Machine, driver: Driver, claim: Claim, wait_ms: int | None) -> Actions[Grant]:
-    """Acquire as a workflow does, whose steps know of each other only what they have said."""
+    """Acquire as a workflow does, whose steps share only what they return."""
     found = yield from driver.run(lambda now: Contender(claim, now).take_ticket(wait_ms))
     until_ms = None if wait_ms is None else (yield from driver.now()).likely_ms + wait_ms
     for park in itertools.count():
@@ -135,12 +135,12 @@ def hold(
     verbs: Iterable[Verb],
     bounds: Bounds = CLIENTS,
 ) -> Actions[None]:
-    """Acquire, do these, release."""
-    witness = world.witness
+    """Acquire the lock, do these, and release it."""
+    checker = world.checker
     poll_ms = (
         _LONGEST_BEHIND * bounds.longest_ms if claim.session is None else LEASE_MS / 2 if world.calls else _POLL_MS
     )
-    witness.asks(
+    checker.asks(
         machine,
         claim.owner,
         wait_ms,
@@ -151,21 +151,21 @@ def hold(
     try:
         grant = yield from acquisition
     except RecordWaitExceeded:
-        witness.refused(machine)
+        checker.refused(machine)
         return
     except TableError as error:
-        witness.met(error)
-        witness.gave_up(machine)
+        checker.met(error)
+        checker.gave_up(machine)
         with suppress(TableError, LockLost):
             yield from driver.run(lambda now: leave(contender(world, claim, now)))
         return
     client = Client(world, machine, driver)
     lease = client.lease(claim, grant)
-    yield from works(client, lease, witness.hears_of(machine, claim, grant, lease), verbs)
+    yield from works(client, lease, checker.hears_of(machine, claim, grant, lease), verbs)
 
 
 def holder(*, shared: bool) -> Script:
-    """Acquires once, however long it takes, as a workflow where they are called; renews once; releases."""
+    """Acquires once, however long it takes, as a workflow if waiters are woken; renews once; releases."""
 
     def script(world: World, machine: Machine, driver: Driver) -> Actions[None]:
         owner = f"{machine.name}/1"
@@ -181,44 +181,44 @@ def holder(*, shared: bool) -> Script:
 
 
 def left_to_itself(world: World) -> None:
-    """Everybody has come to an end. What is on its way arrives; whoever comes then gets the lock, and nothing is left.
+    """All machines have ended. Late copies arrive; the next machine must get the lock, and nothing may be left.
 
     Raises:
-        Broken: it does not, or something is.
+        Broken: it does not, or something is left.
     """
-    witness = world.witness
-    if not witness.reads_table:
+    checker = world.checker
+    if not checker.reads_table:
         return
-    if witness.is_fair and not witness.has_lost:
-        witness.nothing_is_left()
+    if checker.is_fair and not checker.has_lost:
+        checker.nothing_is_left()
     while world.late:
         world.late_one_arrives(0)
     world.faults = Faults()
     world.add(LATECOMER, _latecomer, rate=1, wall_is_off_ms=0)
-    last_step, grants = world.steps + _LAST_STEPS, witness.grants
+    last_step, grants = world.steps + _LAST_STEPS, checker.grants
     while not world.is_over:
         ready = world.ready()
         world.go_on(ready[0]) if ready else world.let_time_pass()
         if world.steps > last_step:
-            raise Broken("liveness: everybody has left, and yet the next one does not come to an end")
-    if witness.grants < grants + 3 or witness.last_owner != f"{LATECOMER}/{witness.grants - grants}":
-        raise Broken("liveness: everybody has left, and yet the next one does not get the lock")
-    witness.one_write_is_enough()
-    witness.grants = grants
+            raise Broken("liveness: all machines have left, and yet the next one does not come to an end")
+    if checker.grants < grants + 3 or checker.last_owner != f"{LATECOMER}/{checker.grants - grants}":
+        raise Broken("liveness: all machines have left, and yet the next one does not get the lock")
+    checker.one_write_is_enough()
+    checker.grants = grants
 
 
 def _latecomer(world: World, machine: Machine, driver: Driver) -> Actions[None]:
-    """Acquires at once, and again when every lease is over, which puts the count right; then one write is enough."""
+    """Acquires at once, and again when every lease has ended, which corrects the count; then one write is enough."""
     claims = (Claim(world.lock, owner, LEASE_MS, permits=world.permits) for owner in machine.owners())
     first = next(claims)
     yield from hold(world, machine, driver, first, None, at_once(world, machine, driver, first, None, ONCE), [])
     yield Sleep(LEASE_MS + REQUESTS_MS)
-    world.witness.nothing_is_left()
+    world.checker.nothing_is_left()
     yield Sleep(MARGIN_MS + 2 * UNCERTAINTY_MS)
-    # Each sweeps so many of the dead; the count is put right by the one that finds no more than that.
-    for claim in itertools.islice(claims, 1 + len(world.witness.rows) // world.caps.swept):
+    # Each sweeps so many expired rows; the one that finds no more than that corrects the count.
+    for claim in itertools.islice(claims, 1 + len(world.checker.rows) // world.caps.swept):
         yield from hold(world, machine, driver, claim, None, at_once(world, machine, driver, claim, None, ONCE), [])
-    world.witness.one_write_is_enough()
+    world.checker.one_write_is_enough()
     last = next(claims)
     yield from hold(world, machine, driver, last, 0, _with_one_request(at_once(world, machine, driver, last, 0)), [])
 
@@ -230,11 +230,11 @@ def _with_one_request(acquisition: Actions[Grant]) -> Actions[Grant]:
     except StopIteration as end:
         grant: Grant = end.value
         return grant
-    raise Broken("nothing left: nobody holds the lock or waits for it, and yet one write was not enough")
+    raise Broken("nothing left: the lock has no holder and no waiter, and yet one write was not enough")
 
 
 def impatient(rounds: int = 4) -> Script:
-    """Acquires again and again as a client does, never waiting for long."""
+    """Acquires repeatedly as a client does, never waiting for long."""
 
     def script(world: World, machine: Machine, driver: Driver) -> Actions[None]:
         for owner in itertools.islice(machine.owners(), rounds):
@@ -246,8 +246,8 @@ def impatient(rounds: int = 4) -> Script:
     return script
 
 
-def dead(how: str) -> Script:
-    """Dies while it holds the lock (``reader``: shared), or waits for it, or has a ticket and no row (``joiner``)."""
+def crashing(how: str) -> Script:
+    """Crashes while it holds the lock (``reader``: shared), or waits for it, or between ticket and row (``joiner``)."""
 
     def script(world: World, machine: Machine, driver: Driver) -> Actions[None]:
         claim = Claim(world.lock, f"{machine.name}/1", LEASE_MS, permits=world.permits, shared=how == "reader")
@@ -262,12 +262,12 @@ def dead(how: str) -> Script:
 
 
 def _parked(world: World, machine: Machine, driver: Driver, claim: Claim, place: Place, park: int) -> Actions[None]:
-    """Park as a callback task, until it is called, or half a lease is over."""
+    """Park as a callback task, until it is woken, or half a lease is over."""
     session, task_token = claim.session, f"{claim.owner} parks {park}"
     assert session is not None
     with world.task(machine, task_token):
         ends_at_ms = world.time.now_ms + LEASE_MS / 2
-        # A function that fails: its task goes on until its time-out.
+        # If the function fails, its task continues until its time-out.
         with suppress(OutcomeUnknown, RequestNotApplied):
             yield from driver.run(
                 lambda now: await_call(contender(world, claim, now), place, session, task_token, park, lambda _: True)
@@ -279,7 +279,7 @@ def _parked(world: World, machine: Machine, driver: Driver, claim: Claim, place:
 
 
 def _verbs(world: World) -> Iterator[Verb]:
-    """How long it works between one renewal and the next, and when it shows something else."""
+    """How long it works between two renewals, and when it shows other data."""
     for _ in range(world.chance.pick(5)):
         yield [1, 50, 3_000, LEASE_MS // 2, LEASE_MS][world.chance.pick(5)], _VERBS[world.chance.pick(len(_VERBS))]
 

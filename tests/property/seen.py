@@ -1,4 +1,4 @@
-"""The table as it stands, seen from outside after each request."""
+"""The table as seen from outside after each request."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,13 +16,13 @@ TABLE = "locks"
 
 @dataclass
 class Seen:
-    """The items of one lock, as they stood when somebody looked last.
+    """The items of one lock at the last read.
 
     Attributes:
-        raw, item: the lock item, as it stands and read; None where there is none.
+        raw, item: the lock item, as stored and as parsed; None if there is none.
         rows: the queue, by ticket.
-        ended: the grants that came to their end since the look before.
-        came: how many came since.
+        ended: the grants that have ended since the read before.
+        came: how many grants were added since.
     """
 
     time: TrueTime
@@ -38,11 +38,11 @@ class Seen:
         self._known: dict[str, tuple[Item, Standing]] = {}
 
     def items(self) -> list[Item]:
-        """The items as they stand, no copies: the engine replaces them, and never changes one."""
+        """The items themselves, not copies: the engine replaces items, and never changes one."""
         return list(self.memory._service.tables[TABLE].partition(self.lock.entity))
 
     def looks(self, step: int) -> None:
-        """The items stand as they do."""
+        """Read the items."""
         raw, rows = None, {}
         for item in self.items():
             if is_lock_item(item):

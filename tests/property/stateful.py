@@ -1,9 +1,9 @@
-"""The same world driven by Hypothesis: each rule lets one thing happen, and what fails is shrunk to a short story.
+"""The same world driven by Hypothesis: each rule lets one thing happen, and a failure is shrunk to a short story.
 
-Every step is a choice of Hypothesis': who goes on, how much time passes, what befalls whom. Afterwards nothing fails
-any more, and everybody has to come to an end.
+Hypothesis chooses every step: which machine continues, how much time passes, which fault affects which machine. Then no
+more faults are injected, and every machine must come to an end.
 
-A failure is told as the rules that lead to it; ``make replay ARGS='--ruled SEED'`` finds it again.
+A failure is reported as the rules that lead to it; ``make replay ARGS='--ruled SEED'`` finds it again.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ _ANYBODY = st.integers(0, 8)
 
 
 class Drawn:
-    """Choices by Hypothesis, which it can shrink."""
+    """Choices by Hypothesis, which can shrink them."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -46,7 +46,7 @@ class Drawn:
 
 
 class Schedules(RuleBasedStateMachine):
-    """One world; each of its promises is kept after each step."""
+    """One world; each of its promises must hold after each step."""
 
     world: World
     has_failed = False
@@ -72,8 +72,8 @@ class Schedules(RuleBasedStateMachine):
     @precondition(lambda self: not self.world.is_over)
     @rule(ms=st.sampled_from([1, 20, 700, 5_000]))
     def time_passes(self, ms: int) -> None:
-        """Even if somebody is ready: whatever is on its way is slow."""
-        self.world.witness.struck()
+        """Even if a machine is ready: what was sent is slow."""
+        self.world.checker.struck()
         self._lets(lambda: self.world.let_time_pass(ms))
 
     @precondition(lambda self: not self.world.is_over and not self.world.ready())
@@ -113,7 +113,7 @@ class Schedules(RuleBasedStateMachine):
         self._lets(self.world.expires)
 
     def teardown(self) -> None:
-        # After a failure there is no more to see: another one would hide it.
+        # After a failure nothing more may happen: another failure would hide it.
         with getattr(self, "caps", ExitStack()):
             self._comes_to_its_end()
 
@@ -125,7 +125,7 @@ class Schedules(RuleBasedStateMachine):
         last_step = self.world.steps + _LAST_STEPS
         while self._lets(self.world.step):
             if self.world.steps > last_step:
-                raise Broken(f"liveness: {_LAST_STEPS} steps after the last fault somebody is still waiting")
+                raise Broken(f"liveness: {_LAST_STEPS} steps after the last fault a machine is still waiting")
         self._lets(lambda: left_to_itself(self.world))
 
     def _strikes(self, fault: str, who: int, how: int) -> None:
@@ -133,7 +133,7 @@ class Schedules(RuleBasedStateMachine):
         self._lets(lambda: self.world.strikes(fault, victims[who % len(victims)], how))
 
     def _lets(self, happen: Callable[[], object]) -> object:
-        log = self.world.witness.log
+        log = self.world.checker.log
         known = len(log)
         try:
             with told():
@@ -152,7 +152,7 @@ def told_by_hypothesis(
     """Search; returns the shortest story that breaks a promise, if there is one.
 
     Args:
-        each: is told of each world that came to its end.
+        each: called with each world that has ended.
     """
 
     class Told(Schedules):

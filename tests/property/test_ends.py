@@ -1,4 +1,4 @@
-"""Where the promises end: schedules that break one, as the guarantees say."""
+"""The limits of the promises: schedules that break one, as the guarantees say."""
 
 import pytest
 from kit.invariants import Broken
@@ -15,7 +15,7 @@ def test_a_request_that_is_built_before_the_item_is_deleted_and_sent_weeks_later
     for name in "ab":
         world.add(name, holder(shared=False), rate=1, wall_is_off_ms=0)
     late, other = world.machines
-    # It has asked for the time, and is about to take the lock.
+    # It has asked for the table's time, and is about to take the lock.
     while late.pending is None or late.pending.call.operation != "update_item":
         world.go_on(late)
     late.pause(FIVE_WEEKS_MS)
@@ -54,9 +54,9 @@ def test_a_machine_that_was_frozen_finds_by_its_wall_clock_that_its_lease_is_ove
 
 
 def _acquires(world: World, machine: Machine) -> Hold:
-    while not any(hold.machine is machine for hold in world.witness.holds):
+    while not any(hold.machine is machine for hold in world.checker.holds):
         world.go_on(machine) if machine.is_ready() else world.let_time_pass(1_000)
-    return world.witness.holds[-1]
+    return world.checker.holds[-1]
 
 
 def test_a_look_that_finds_the_lock_as_it_is_and_the_rows_as_they_were_overtakes_once_more() -> None:
@@ -71,32 +71,32 @@ def test_a_look_that_finds_the_lock_as_it_is_and_the_rows_as_they_were_overtakes
     _ends(world, before)
     for machine in (first, second):
         _goes_on_to(world, machine, "query")
-    # Both look before the row is put; one of them for so long that the other has come and gone.
+    # Both poll before the row is put; one poll takes so long that the other machine has come and gone.
     world.befalls("torn", second)
     _goes_on_to(world, first, "transact_write_items")
     _sleeps(world, passed)
     _ends(world, first)
-    # The lock item as it became, the row as it was: not there; the other's row as it became: gone.
+    # The lock item in its new state, the row in its old one, absent; the other's row in its new state, gone.
     world.chance = Recorded([1, 1, 0])
     _ends(world, second)
-    assert list(world.witness.tokens) == ["h/1", "x/1", "y/1"]
-    assert [each.row.owner for each in world.witness.rows.values()] == ["r/1"]
-    assert world.witness.slips == world.witness.rows.keys()
+    assert list(world.checker.tokens) == ["h/1", "x/1", "y/1"]
+    assert [each.row.owner for each in world.checker.rows.values()] == ["r/1"]
+    assert world.checker.slips == world.checker.rows.keys()
 
 
 def _goes_on_to(world: World, machine: Machine, operation: str) -> None:
-    """Let it go on, until it has such a request on its way."""
+    """Continue it until it has sent such a request."""
     while machine.pending is None or machine.pending.call.operation != operation:
         world.go_on(machine) if machine.is_ready() else world.let_time_pass()
 
 
 def _sleeps(world: World, machine: Machine) -> None:
-    """Let it go on, until it sleeps."""
+    """Continue it until it sleeps."""
     while machine.is_ready():
         world.go_on(machine)
 
 
 def _ends(world: World, machine: Machine) -> None:
-    """Let it go on to its end."""
+    """Continue it to its end."""
     while not machine.is_over:
         world.go_on(machine) if machine.is_ready() else world.let_time_pass(1)

@@ -1,4 +1,4 @@
-"""A free lock with a waiter, where nothing goes wrong: impatient ones leave before a patient one."""
+"""A free lock with a waiter, without faults: impatient waiters leave before a patient one."""
 
 import pytest
 from kit.invariants import LEASE_MS, Broken
@@ -19,7 +19,7 @@ IMPATIENT = 40
 
 
 def acquires_at(begins_ms: int, wait_ms: int | None, *holds_ms: int) -> Script:
-    """Acquires once for each of these times, from some moment on, and holds the lock for so long."""
+    """Acquires once for each of these times, from a moment on, and holds the lock for so long."""
 
     def script(world: World, machine: Machine, driver: Driver) -> Actions[None]:
         yield Sleep(begins_ms)
@@ -32,9 +32,9 @@ def acquires_at(begins_ms: int, wait_ms: int | None, *holds_ms: int) -> Script:
 
 
 def left_by_the_impatient() -> World:
-    """Somebody holds for long, twice; in the second hold many come and leave again, and one comes behind them."""
+    """A holder holds for long, twice; in the second hold many waiters come and leave, and one comes behind them."""
     world = World(Recorded([]), Faults())
-    world.witness.is_fair = True
+    world.checker.is_fair = True
     world.add("h", acquires_at(0, None, HOLDS_MS, HOLDS_MS), rate=1, wall_is_off_ms=0)
     for number in range(IMPATIENT):
         world.add(f"i{number}", acquires_at(2 * HOLDS_MS - 2_150, 2_000, 1), rate=1, wall_is_off_ms=0)
@@ -45,7 +45,7 @@ def left_by_the_impatient() -> World:
 
 
 def test_a_patient_waiter_finds_the_lock_free_within_one_poll_though_many_before_it_have_left() -> None:
-    assert left_by_the_impatient().witness.last_owner == "patient/0"
+    assert left_by_the_impatient().checker.last_owner == "patient/0"
 
 
 def test_a_waiter_that_goes_by_those_before_it_alone_leaves_the_lock_idle(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,10 @@
-"""What a promise asks for, where the search meets the difference too rarely to show it."""
+"""What a promise requires in cases that the search meets too rarely to show it."""
 
 import pytest
 from kit.invariants import Broken, told
 
 
-def test_a_holder_may_be_told_an_earlier_grant_of_its_own_and_nobody_elses_token() -> None:
+def test_a_holder_may_be_told_an_earlier_grant_of_its_own_and_no_other_owners_token() -> None:
     told("d/1", 3, {3, 10})
     with pytest.raises(Broken, match=r"^fencing: d/1 was told 4"):
         told("d/1", 4, {3, 10})

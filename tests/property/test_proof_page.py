@@ -1,4 +1,4 @@
-"""docs/proof.md counts what there is, and its commands name what can be replayed."""
+"""The counts in docs/proof.md are right, and its commands name what can be replayed."""
 
 import re
 
@@ -12,7 +12,7 @@ PAGE = "docs/proof.md"
 
 
 def numbers_of(heading: str, part: str) -> list[int]:
-    """Those that a table of the page has of a part."""
+    """The numbers in a part's row of a table of the page."""
     (told,) = (what for name, what, _ in rows(PAGE, heading) if name == part)
     return [int(number) for number in re.findall(r"\d+", told)]
 

@@ -1,4 +1,4 @@
-"""A part of the search that ``make proof`` makes: every promise is kept on every schedule; a broken lock breaks one."""
+"""A part of the search of ``make proof``: every promise holds on every schedule; a broken lock breaks one."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,15 +17,15 @@ from property.stateful import told_by_hypothesis
 from property.world import World
 
 SCHEDULES, A_TEST = 400, 50
-# A change of the requests that the protocol makes changes them.
+# These numbers change if the protocol's requests change.
 EVERY = {
     "a free lock, no fault": 655,
     "a reader and a writer": 510,
     "two readers": 366,
-    "two permits and a dead holder": 255,
-    "workflows that are called": 160,
+    "two permits and a crashed holder": 255,
+    "workflows that are woken": 160,
 }
-# `make proof` looks for these for longer.
+# `make proof` searches for these for longer.
 RARELY_CAUGHT = {
     "a count that is put back without declaring tickets void",
     "a partial page taken for the whole queue",
@@ -39,7 +39,7 @@ RARELY_CAUGHT = {
     "a transaction without a token",
     "the Date of a reply to a frozen machine",
 }
-# In seconds, where the others are caught in a moment.
+# In seconds; the others are caught in a moment.
 CAUGHT_LATE = {
     "a lease written by the wall clock",
     "a limit without a number",
@@ -55,35 +55,35 @@ CAUGHT_BY_EVERY = (
     ("a free lock, one fault", "a heartbeat that revives"),
     ("a free lock, one fault", "without the condition MY_LEASE_GROWS"),
     ("a free lock, two faults", "a release without a condition"),
-    ("a dead holder, one fault", "a flag for an empty queue in place of the count"),
-    ("a dead waiter", "a waiter that died is waited for"),
-    ("a dead waiter", "without the condition NOBODY_WAITS"),
+    ("a crashed holder, one fault", "a flag for an empty queue in place of the count"),
+    ("a crashed waiter", "a crashed waiter is waited for"),
+    ("a crashed waiter", "without the condition NOBODY_WAITS"),
     ("a reader and a writer", "a release that does nothing"),
 )
 
 
 def some(cases: Sequence[Any], first: int) -> list[Any]:
-    """The first of the cases are in `make test`, the others in `make verify`."""
+    """The first of the cases run in `make test`, the others in `make verify`."""
     later = pytest.mark.verify("more of the same")
     return [pytest.param(case, marks=later if number >= first else ()) for number, case in enumerate(cases)]
 
 
 @pytest.mark.parametrize("first", some(range(0, SCHEDULES, A_TEST), 1))
 def test_random_schedules_with_faults_keep_every_promise(first: int) -> None:
-    grants = sum(run(Seeded(seed)).witness.grants for seed in range(first, first + A_TEST))
+    grants = sum(run(Seeded(seed)).checker.grants for seed in range(first, first + A_TEST))
     assert grants > A_TEST
 
 
 def test_schedules_by_hypothesis_keep_every_promise() -> None:
     grants = []
-    assert told_by_hypothesis(0, 50, lambda world: grants.append(world.witness.grants)) is None
+    assert told_by_hypothesis(0, 50, lambda world: grants.append(world.checker.grants)) is None
     assert sum(grants) > 50
 
 
 @pytest.mark.parametrize("name", some(sorted(EVERY, key=EVERY.__getitem__), 1))
 def test_every_schedule_of_two_machines_without_a_fault_keeps_every_promise(name: str) -> None:
     kind = next(kind for kind in KINDS if kind.name == name)
-    grants = [world.witness.grants for world in every(kind)]
+    grants = [world.checker.grants for world in every(kind)]
     assert len(grants) == EVERY[name]
     assert set(grants) == {2 if kind.before is None else 3}
 
@@ -123,7 +123,7 @@ def test_time_to_live_deletes_some_of_what_it_may() -> None:
         world.memory.put_item(
             TableName=TABLE, Item={"pk": {"S": "entity"}, "sk": {"S": f"row {number}"}, "expiresAt": {"N": "0"}}
         )
-    world.witness.reads_table = False
+    world.checker.reads_table = False
     world.expires()
     assert 0 < len(world.memory.items(TABLE)) < 20
 

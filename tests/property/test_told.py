@@ -1,4 +1,4 @@
-"""What fails is told by name, in a short story, with the command that shows it again."""
+"""Failures are reported by name, in a short story, with the command that replays them."""
 
 import shlex
 import sys
@@ -37,7 +37,7 @@ ROTTEN = BrokenLock(
 
 
 def shown(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
-    """What a command to show something again prints."""
+    """What a command that replays a failure prints."""
     make, target, arguments = shlex.split(command)
     assert (make, target) == ("make", "replay")
     monkeypatch.setattr(sys, "argv", ["replay", *shlex.split(arguments.removeprefix("ARGS="))])
@@ -63,7 +63,7 @@ def test_a_lock_that_only_fails_is_not_caught() -> None:
         run(Seeded(0))
 
 
-def test_an_error_that_nobody_expected_is_told_by_every_part_of_the_search() -> None:
+def test_an_unexpected_error_is_told_by_every_part_of_the_search() -> None:
     with ROTTEN.instead():
         told = [random_ones(range(2)).broken[0], all_of(KINDS[0]).broken[0], told_by_hypothesis(0, 1)]
     assert [str(each).partition(":")[0] for each in told] == ["unexpected TypeError"] * 3

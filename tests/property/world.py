@@ -1,7 +1,7 @@
 """A simulated world: the real protocol and the real driver, many machines, one table, and a scheduler that decides.
 
-Between any two moments of a request (sent, applied, answered) anybody else may go on, time may pass, and something may
-fail. Nothing here waits: a schedule of hours takes milliseconds.
+Between any two moments of a request (sent, applied, answered) another machine may continue, time may pass, and a fault
+may be injected. Nothing here waits: a schedule of hours takes milliseconds.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,6 +12,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, ReadTimeoutError
 from property.caps import REAL, Caps
 from property.chance import Chance
+from property.checker import Checker
 from property.clocks import NO_LOOK, Look, Machine, Pending, TrueTime
 from property.faults import (
     JUMPS_MS,
@@ -29,7 +30,6 @@ from property.faults import (
     may_befall,
 )
 from property.seen import TABLE
-from property.witness import Witness
 
 from ticketlock import LockName
 from ticketlock.client._lines import Lines
@@ -47,11 +47,11 @@ _NEVER_MS = float("inf")
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """A copy of a request that is still to arrive.
+    """A copy of a request that will arrive later.
 
     Attributes:
-        arrives_ms: when it does of itself; a scheduler may let it arrive before.
-        looked: its sender's last look by then.
+        arrives_ms: when it arrives at the latest; a scheduler may let it arrive before.
+        looked: its sender's last read of the lock by then.
     """
 
     call: Call
@@ -63,17 +63,17 @@ class Late:
 
 @dataclass
 class World:
-    """Everything there is; ``step`` lets one thing happen.
+    """All participants of a world; ``step`` lets one thing happen.
 
     Attributes:
-        calls: whether whoever frees the lock calls the next one in line.
+        calls: whether a release wakes the next waiter by a call.
         caps: those of the protocol.
-        transactions_take_ms: for how long a transaction is at work: other writes meet a conflict meanwhile.
-        late: copies of requests that are still to arrive.
+        transactions_take_ms: for how long a transaction is in progress: other writes conflict with it meanwhile.
+        late: copies of requests that will arrive later.
         tasks: the callback tasks that wait for their answers.
-        lines: who waits, and is woken by a release where machines are as those of one process.
-        next_looks: the first look of a waiter that found it next in line, by its ticket and the fencing token: a
-            release that grants the lock to it rests on that one.
+        lines: waiters that a release wakes, if the machines stand for threads of one process.
+        next_polls: the first poll of a waiter that found it next in line, by its ticket and the fencing token: a
+            release that grants the lock to it depends on that poll.
     """
 
     chance: Chance
@@ -88,13 +88,13 @@ class World:
     def __post_init__(self) -> None:
         take_s = self.transactions_take_ms / 1_000
         self.memory = MemoryDynamoDB(lock_table=TABLE, clock=self.time, transactions_take_s=take_s)
-        self.witness = Witness(self.time, self.memory, self.lock, self.permits, caps=self.caps)
+        self.checker = Checker(self.time, self.memory, self.lock, self.permits, caps=self.caps)
         self.machines: list[Machine] = []
         self.late: list[Late] = []
         self.tasks: dict[str, Machine] = {}
         self.steps = 0
         self.lines = Lines()
-        self.next_looks: dict[tuple[int, int], Look] = {}
+        self.next_polls: dict[tuple[int, int], Look] = {}
 
     def add(
         self,
@@ -104,7 +104,7 @@ class World:
         rate: float | None = None,
         wall_is_off_ms: float | None = None,
     ) -> None:
-        """Another machine, which does as the script says, with clocks of any kind unless told otherwise."""
+        """Add a machine that runs a script; its clocks are drawn unless they are given."""
         if rate is None:
             rate = 1 + (self.chance.pick(9) - 4) / 4_000
         if wall_is_off_ms is None:
@@ -130,7 +130,7 @@ class World:
     # What happens.
 
     def step(self) -> bool:
-        """Let one thing happen; False when nobody has anything left to do, and nothing is left to arrive of itself."""
+        """Let one thing happen; False if no machine has anything left to do, and no copy arrives by itself."""
         due = [which for which, copy in enumerate(self.late) if copy.arrives_ms <= self.time.now_ms]
         if due:
             self.late_one_arrives(due[0])
@@ -138,7 +138,7 @@ class World:
             return False
         elif not self._something_fails():
             ready = self.ready()
-            # Time passes when nobody is ready, and now and then before somebody goes.
+            # Time passes when no machine is ready, and sometimes before one continues.
             if not ready or self.chance.pick(10) == 9:
                 self.let_time_pass([1, 5, 20, 100, 700][self.chance.pick(5)] if ready else 0)
             else:
@@ -147,32 +147,32 @@ class World:
 
     @property
     def is_over(self) -> bool:
-        """Whether nobody has anything left to do."""
+        """Whether no machine has anything left to do."""
         return all(machine.is_over for machine in self.machines)
 
     def ready(self) -> list[Machine]:
-        """Who may go on now."""
+        """The machines that may continue now."""
         return [machine for machine in self.machines if machine.is_ready()]
 
     def let_time_pass(self, ms: float = 0) -> None:
-        """So long; or, with 0, until somebody is ready or a copy arrives."""
+        """Let so much time pass; or, with 0, until a machine is ready or a copy arrives."""
         self.steps += 1
         if ms == 0:
             ready_at = [machine.ready_at_ms() for machine in self.machines if not machine.is_over]
             until_ms = min(*ready_at, *(copy.arrives_ms for copy in self.late), _NEVER_MS)
             ms = max(1, until_ms - self.time.now_ms)
-            self.witness.sees_sleep(ms)
+            self.checker.sees_sleep(ms)
         self.time.now_ms += ms
         self.late = [copy for copy in self.late if self.time.now_ms - copy.sent_ms <= LATEST_MS]
         if ms > _A_DAY_MS and self.chance.pick(2):
             self.expires()
-        # The next reply comes from a server whose clock is another one.
+        # Another server, with another clock, sends the next reply.
         if self.faults != Faults():
             self.time.skew_ms = SKEWS_MS[self.chance.pick(len(SKEWS_MS))]
-        self.witness.sees_time()
+        self.checker.sees_time()
 
     def go_on(self, machine: Machine) -> None:
-        """Let a machine go on: its request is applied or meets a fault, or it hears the answer, or it wakes."""
+        """Continue a machine: its request is applied or meets a fault, or it gets the answer, or it wakes."""
         self.steps += 1
         pending = machine.pending
         if pending is None:
@@ -190,59 +190,59 @@ class World:
             else:
                 self._resume(machine, lambda actions: actions.send(pending.answer))
 
-    # What fails.
+    # Faults.
 
     def late_one_arrives(self, which: int) -> None:
-        """A copy of a request arrives after everybody has forgotten it."""
+        """A copy of a request arrives long after its sender has given it up."""
         self.steps += 1
         copy = self.late.pop(which)
-        self.witness.log.append(f"{self.steps}: a late copy of {copy.sender.name}'s {copy.call.operation} arrives")
-        self.witness.copies.add(self.steps)
+        self.checker.log.append(f"{self.steps}: a late copy of {copy.sender.name}'s {copy.call.operation} arrives")
+        self.checker.copies.add(self.steps)
         self._perform(Pending(copy.call), copy.sender, copy.looked)
-        self.witness.struck()
+        self.checker.struck()
 
     def expires(self) -> None:
-        """Time to live deletes whatever it may, or some of it."""
+        """TTL deletes everything that it may, or some of it."""
         self.steps += 1
         over = [item for item in self.memory.items(TABLE) if _expires_at_ms(item) < self.time.now_ms]
         for item in over:
             if self.chance.pick(4) < 3:
                 self.memory.delete_item(TableName=TABLE, Key={"pk": item["pk"], "sk": item["sk"]})
-        if over and self.witness.reads_table:
-            self.witness.sees_table(self.steps)
+        if over and self.checker.reads_table:
+            self.checker.sees_table(self.steps)
 
     def may_meet(self, fault: str) -> list[Machine]:
-        """The machines that this fault of machines may strike.
+        """The machines that this fault of machines may affect.
 
-        An operator who has closed the lock opens it again, and soon: whoever waits polls until then.
+        An operator that has closed the lock must open it again soon, since waiters poll until then.
         """
         return [each for each in self.machines if not each.is_over and (fault == "jump" or each.name != OPERATOR)]
 
     def strikes(self, fault: str, victim: Machine, how: int = 0) -> None:
-        """One of the faults of machines strikes this one.
+        """Inject a fault of machines into this one.
 
         Args:
-            how: which of its kinds: how long, how far.
+            how: which variant: how long, how far.
         """
         self.steps += 1
-        self.witness.struck(victim)
+        self.checker.struck(victim)
         told = fault
         if fault == "jump":
             victim.set_wall(JUMPS_MS[how])
             told = f"its wall clock is off by {JUMPS_MS[how]} ms"
         elif fault == "crash":
             victim.crash()
-            self.witness.is_no_more(victim)
+            self.checker.is_no_more(victim)
         else:
             told = f"{fault} for {PAUSES_MS[how]} ms"
             (victim.freeze if fault == "freeze" else victim.pause)(PAUSES_MS[how])
-        self.witness.log.append(f"{self.steps}: {victim.name}: {told}")
+        self.checker.log.append(f"{self.steps}: {victim.name}: {told}")
 
     def befalls(self, fault: str, machine: Machine, late_by_ms: float = _NEVER_MS) -> bool:
-        """One of the faults of requests befalls the one that a machine has on its way, if it can.
+        """Inject a fault into the request that a machine has sent, if possible.
 
         Args:
-            late_by_ms: after which time the copy that it leaves arrives, if nobody lets it arrive before.
+            late_by_ms: when the copy that it leaves arrives, unless it is made to arrive before.
         """
         pending = machine.pending
         assert pending is not None
@@ -269,8 +269,8 @@ class World:
             else:
                 machine.unheard += 1
                 self._fails(pending, ReadTimeoutError(endpoint_url="world"))
-        self.witness.log.append(f"{self.steps}: {machine.name}'s {pending.call.operation}: {fault}")
-        self.witness.struck()
+        self.checker.log.append(f"{self.steps}: {machine.name}'s {pending.call.operation}: {fault}")
+        self.checker.struck()
         return True
 
     def _something_fails(self) -> bool:
@@ -310,7 +310,7 @@ class World:
         machine.backs_off = "TransactionConflict" in str(refusal)
         if machine.backs_off:
             machine.conflict_at_ms = self.time.now_ms
-        # The reply tells the state of the lock: the first page of a look, or a refusal that brings the lock item.
+        # The reply shows the state of the lock: the first page of a Query, or a refusal with the lock item.
         asked = pending.call.parameters
         is_first_page = pending.call.operation == "query" and "ExclusiveStartKey" not in asked
         is_look = is_first_page and asked["ExpressionAttributeValues"][":partition"]["S"] == self.lock.entity
@@ -323,7 +323,7 @@ class World:
         if "#last" not in grant.get("ExpressionAttributeNames", ()):
             return None
         values = grant["ExpressionAttributeValues"]
-        return self.next_looks.get((int(values[":ticket"]["N"]), int(values[":seen_token"]["N"])), NO_LOOK)
+        return self.next_polls.get((int(values[":ticket"]["N"]), int(values[":seen_token"]["N"])), NO_LOOK)
 
     def _perform(self, pending: Pending, sender: Machine, looked: Look) -> None:
         if pending.call.service == "stepfunctions":
@@ -337,16 +337,16 @@ class World:
         if pending.first is not None and pending.error is None:
             pending.answer = self._torn(pending.first, pending.answer)
         if pending.call.operation not in READS:
-            self.witness.sees_write(self.steps, sender, self._of_the_next(pending.call) or looked)
+            self.checker.sees_write(self.steps, sender, self._of_the_next(pending.call) or looked)
 
     def _torn(self, first: Any, then: Any) -> Any:
-        """A reply of which each item is as it was at first, or as it became."""
+        """A reply in which each item is in its old or its new state."""
         last = first.get("LastEvaluatedKey", then.get("LastEvaluatedKey"))
         was, became = ({item["sk"]["S"]: item for item in reply["Items"]} for reply in (first, then))
         items = []
         for sk in sorted(was.keys() | became.keys()):
             found = was.get(sk)
-            # The dullest: the lock item as it was, the rows as they became.
+            # The dullest choice: the lock item in its old state, the rows in their new one.
             if found != became.get(sk) and sk.endswith("/") == bool(self.chance.pick(2)):
                 found = became.get(sk)
             if found is not None and (last is None or sk <= last["sk"]["S"]):

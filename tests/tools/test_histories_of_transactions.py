@@ -102,7 +102,7 @@ def test_an_element_is_seen_once() -> None:
 
 
 def test_an_element_that_nobody_appended_is_none() -> None:
-    assert kinds(one("b", reads={"x": [7]})) == ["element of nobody"]
+    assert kinds(one("b", reads={"x": [7]})) == ["garbage read"]
 
 
 def test_what_was_committed_is_seen_by_whoever_comes_later() -> None:

@@ -8,10 +8,10 @@ import pytest
 from clients import Check
 from memory_server import memory_server
 from soak import judged, judged_hour, judged_life, said, seen_of, waiters
+from soak_checker import Left
 from soak_client import WORKERS, Life, Lived, Used, read
 from soak_crowd import KINDS, Done, Kind
 from soak_hour import Scale, hour
-from soak_witness import Left
 
 from ticketlock.locks import _conditions
 from ticketlock.locks._queue import Queue

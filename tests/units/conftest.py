@@ -1,4 +1,4 @@
-"""What tests of what stands around units share: both tables on an engine of others, and units over them."""
+"""Fixtures of the tests that use ``Units`` as users do: both tables on an engine, and units over them."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -54,5 +54,5 @@ def names(tables: OwnTables) -> list[str]:
 
 @pytest.fixture
 def run(tables: OwnTables) -> Callable[[Work], Any]:
-    """Runs a coroutine function with units and the table, in a loop of its own that ends with it."""
+    """Runs a coroutine function with units and the table, in its own loop, which is closed afterwards."""
     return partial(run_in_a_loop, tables)

@@ -1,4 +1,4 @@
-"""A table of units' own and one of a user's, for tests of what stands around units."""
+"""A units table and a user's table, for tests that use ``Units`` as users do."""
 
 import uuid
 from collections.abc import Iterator, Mapping
@@ -18,8 +18,8 @@ class OwnTables:
 
     Attributes:
         engine: where they are.
-        client: a plain client, for what is done beside units.
-        units_name, accounts: the names of the tables; of an account the key is ``id``.
+        client: a plain client, for reads and writes without units.
+        units_name, accounts: the names of the tables; the key of an account is ``id``.
     """
 
     engine: Engine
@@ -31,7 +31,7 @@ class OwnTables:
         return Units(self.units_name, client=self.engine.client(), **options)
 
     def write(self, item: Mapping[str, Any]) -> None:
-        """Put an item by hand."""
+        """Put an item with the plain client."""
         self.client.put_item(TableName=self.accounts, Item=dumped(item))
 
     def stored(self, name: str) -> dict[str, Any] | None:
@@ -40,7 +40,7 @@ class OwnTables:
         return loaded(found["Item"]) if "Item" in found else None
 
     def there(self, name: str) -> dict[str, Any]:
-        """The same of one that is there."""
+        """The same of an item that exists."""
         item = self.stored(name)
         assert item is not None, name
         return item
@@ -52,7 +52,7 @@ class OwnTables:
 
 @contextmanager
 def own_tables(engine: Engine) -> Iterator[OwnTables]:
-    """Both, gone afterwards."""
+    """Both; deleted afterwards."""
     client, suffix = engine.client(), uuid.uuid4().hex[:8]
     tables = OwnTables(engine, client, f"units-{suffix}", f"accounts-{suffix}")
     create_units_table(tables.units_name, client=client)

@@ -1,4 +1,4 @@
-"""Items that are not there: to read one or to delete it leaves nothing behind, however the unit ends."""
+"""Items that do not exist: to read or delete one leaves nothing behind, however the unit ends."""
 
 import pytest
 from kit.units import Books, Key, Party, some_account

@@ -1,4 +1,4 @@
-"""``check_access``: what a caller may not do is found, and nothing is written."""
+"""``check_access`` finds which permissions a caller lacks, and writes nothing."""
 
 import json
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ ACTIONS = {
     "DeleteItem": "DeleteItem",
     "TransactWriteItems": "ConditionCheckItem",
 }
-"""Operations with what they show."""
+"""Operations, and the permissions that they show."""
 
 
 class Body:

@@ -1,10 +1,10 @@
-"""What operators ask of the records of units, and do to one of them."""
+"""What operators do with the records of units."""
 
 import random
 from collections.abc import Callable
 
 import pytest
-from kit.deaths import dies
+from kit.crashes import crashes
 from kit.engines import engine_names, first_on
 from kit.units import (
     MARK,
@@ -31,7 +31,7 @@ pytestmark = [IN_MEMORY_FIRST]
 
 LEASE_S, MARGIN_S, COPIES_S = 60, 5, 600
 SET, NOUGHT = "SET balance = :n", {":n": 0}
-# Nothing packs it: it does not fit into the record.
+# Incompressible, so that it does not fit into the record.
 LONG = random.Random(0).randbytes(8_000)
 NOBODYS, OTHER = "01K9AA0000SA1M0SPPS3EJ8KYB", "01K9AA0000SA1M0SPPS3EJ8KYC"
 HEAD = {
@@ -53,12 +53,12 @@ def keys(books: Books) -> list[Key]:
 
 
 def killed(world: UnitsWorld, keys: list[Key], *, is_committed: bool, **more: object) -> str:
-    """The id of a unit that sets both to nought, and dies before its decision or after it: both are marked."""
+    """The id of a unit that sets both to nought, and crashes before or after its decision: both are marked."""
     ann = world.party()
     unit = ann.begin(engine="marked")
     for key in keys:
         unit.update(ann.accounts, key, "SET balance = :n, noise = :noise", {**NOUGHT, ":noise": more.get("noise", 0)})
-    dies(ann, len(keys) + 1, is_sent=is_committed)
+    crashes(ann, len(keys) + 1, is_sent=is_committed)
     with pytest.raises(Killed):
         unit.commit()
     return unit.id
@@ -176,7 +176,7 @@ class TestAList:
 
 
 @THREADS_ONLY
-class TestALook:
+class TestShowing:
     def test_tells_which_marks_stand(self, units_world: UnitsWorld, ben: Party, keys: list[Key]) -> None:
         unit = killed(units_world, keys, is_committed=True)
         assert standings(ben, unit) == [Standing.THERE] * 2
@@ -200,7 +200,7 @@ class TestALook:
         make_table(books.onlooker, gone, {"id": "S"})
         unit = ann.begin(engine="marked")
         unit.put(ann.units.table(gone), some_account())
-        dies(ann, 1, is_sent=True)
+        crashes(ann, 1, is_sent=True)
         with pytest.raises(Killed):
             unit.commit()
         books.onlooker.delete_table(TableName=gone)
@@ -301,7 +301,7 @@ class TestRollingBack:
         assert ends >= {Outcome.ROLLED_BACK, Outcome.COMMITTED}
 
     def rolled_back_before(self, number: int, ann: Party, ben: Party, keys: list[Key]) -> tuple[Outcome, bool]:
-        """What is told of a unit that is rolled back before its n-th request, and whether it has noticed."""
+        """The outcome of a unit that is rolled back before its n-th request, and whether the unit was told so."""
         unit = ann.begin(engine="marked")
         told: list[Settled] = []
         before_the_nth(ann, number, lambda: told.append(rolled_back(ben, unit.id)))
@@ -335,7 +335,7 @@ def test_a_unit_without_a_record_is_forgotten_and_nothing_is_written(books: Book
 
 
 def before_the_nth(party: Party, number: int, do: Callable[[], object]) -> None:
-    """Do something before its n-th request from now on."""
+    """Run something before the party's n-th request from now on."""
     seen = 0
 
     def before(**_: object) -> None:

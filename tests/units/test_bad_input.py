@@ -1,4 +1,4 @@
-"""Bad input is told by an error of ours that names the field, the value and what is allowed; nothing is written."""
+"""For bad input an error of ours names the field, the value and what is allowed; nothing is written."""
 
 from collections.abc import Callable
 from decimal import Decimal
@@ -25,12 +25,12 @@ from kit.units import (
 from ticketlock.errors import InvalidUnitRequest, TableNotFound
 from ticketlock.units import Units
 
-# Whose arguments may be of any type: some of them are the mistake.
+# The arguments may be of any type: some of them are the mistake.
 Use = Callable[[Party, Any, Key], object]
 SET = "SET balance = :n"
 ONE = {":n": 1}
 
-# The field that is named, and what is asked.
+# The field that the error names, and the call.
 BAD: dict[str, tuple[str, Use]] = {
     "a key that misses": ("key.id", lambda ann, unit, _: unit.get(ann.accounts, {})),
     "a key that misses one of two": ("key.sk", lambda ann, unit, _: unit.get(ann.lines, {"pk": "a"})),
@@ -228,7 +228,7 @@ class TestAPrefixThatItemsUseAlready:
         left = []
         for balance in (1, 2):
             ann, key = units_world.party(), books.account(100)
-            # Before it decides.
+            # Before the decision.
             ann.loses(Lost.KILLED_BEFORE, 4)
             with pytest.raises(Killed), ann.begin(engine="marked") as unit:
                 unit.update(ann.accounts, key, SET, {":n": balance})

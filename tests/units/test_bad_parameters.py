@@ -1,4 +1,4 @@
-"""Whatever is given to units in the place of what they take: an error of ours names it, and nothing is written."""
+"""For an argument of a wrong kind, an error of ours names it, and nothing is written."""
 
 import math
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from kit.units import MARK, VERSION, Books, Key, Party, some_account
 from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units import Units
 
-# Nothing is sent: what becomes of it is no engine's affair.
+# Nothing is sent, so that one engine is enough.
 pytestmark = pytest.mark.parametrize("units_engine", ["memory"], indirect=True)
 
 WAY = pytest.mark.parametrize("way", ["native", "marked"])
@@ -26,7 +26,7 @@ NO_TRIES: list[Any] = [0, -1, 1_001, 1.5, True, None, "10"]
 
 
 class Pretended:
-    """A held lock that is none."""
+    """A held lock whose check is none."""
 
     def __init__(self, check: Any) -> None:
         self._check = check
@@ -36,7 +36,7 @@ class Pretended:
 
 
 def too_deep() -> Any:
-    """A value of more levels than Python descends."""
+    """A value with more levels than Python's recursion limit."""
     value: Any = 1
     for _ in range(10_000):
         value = [value]
@@ -47,7 +47,7 @@ def transactional(units: Any, **options: Any) -> None:
     units.transactional(**options)
 
 
-# The field, the values that it may not have, and where it is given.
+# The field, the values that it may not have, and the call.
 FIELDS: dict[str, tuple[str, list[Any], Callable[[Any, Any], object]]] = {
     "begin(name)": ("name", [each for each in NO_TEXT if each is not None], lambda u, bad: u.begin(name=bad)),
     "begin(isolation)": ("isolation", [*NO_LEVEL, None], lambda u, bad: u.begin(isolation=bad)),

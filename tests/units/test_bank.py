@@ -1,4 +1,4 @@
-"""Processes that move money while they are killed and their replies are lost: nothing is lost, nothing made twice."""
+"""Processes move money while they are killed and their replies are lost: no money is lost or created."""
 
 import uuid
 from collections.abc import Callable, Iterator
@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 from kit.bank import Bank, Staff
-from kit.mishaps import Mishap, delivered_twice, reply_lost, reply_withheld, request_lost, unharmed
+from kit.faults import Fault, delivered_twice, reply_lost, reply_withheld, request_lost, unharmed
 from kit.proxy import Proxy
-from kit.weather import Weather
+from kit.random_faults import RandomFaults
 from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock.wire._sdk import make_client
 
-ODDS: dict[Mishap, int] = {unharmed: 30, reply_lost: 2, reply_withheld: 1, request_lost: 1, delivered_twice: 1}
+ODDS: dict[Fault, int] = {unharmed: 30, reply_lost: 2, reply_withheld: 1, request_lost: 1, delivered_twice: 1}
 WHOLE = pytest.param(
     8, 10, 400, 2, id="whole", marks=pytest.mark.verify("a smaller bank, with fewer kills, shows the same")
 )
@@ -55,20 +55,20 @@ def test_the_sum_is_kept_and_each_transfer_is_made_exactly_once(
     opened: Opened, proxy: Proxy, onlooker: Any, processes: int, accounts: int, transfers: int, kills: int
 ) -> None:
     bank = opened(processes, accounts, transfers)
-    proxy.weather = Weather(bank.seed, ODDS)
+    proxy.random_faults = RandomFaults(bank.seed, ODDS)
     with Staff(bank, "with units", kills) as staff:
         staff.work()
     assert bank.broken(onlooker) == []
     assert bank.receipts(onlooker) == transfers
     assert staff.killed == processes * kills
-    assert proxy.struck[reply_lost] > 0
+    assert proxy.injected[reply_lost] > 0
 
 
 @SIZES
 def test_without_units_money_is_lost_or_made(
     opened: Opened, onlooker: Any, processes: int, accounts: int, transfers: int, kills: int
 ) -> None:
-    """The opposite, with no reply lost, and in the small bank without a kill: the same check sees it."""
+    """The opposite, without lost replies, and in the small bank without a kill: the same check detects it."""
     bank = opened(processes, accounts, transfers)
     with Staff(bank, "without units", kills - 1) as staff:
         staff.work()

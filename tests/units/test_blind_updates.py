@@ -1,4 +1,4 @@
-"""What a blind update says to DynamoDB: the same as one that the unit evaluates, whatever its expressions look like."""
+"""DynamoDB evaluates a blind update like the unit does, whatever its expressions look like."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ def test_its_condition_may_be_compound(books: Books, ann: Party, account: Key, n
 
 @pytest.mark.parametrize("name", ["or", "a choice in text", "a choice of parentheses"])
 def test_a_choice_does_not_let_it_past_a_mark(books: Books, ann: Party, name: str) -> None:
-    """One that came late, and is taken off first."""
+    """The mark has arrived late, and is removed first."""
     account, mark = some_account(), {"unit": new_version(), "kind": "write"}
     books.write("accounts", {**account, "balance": 100, VERSION: new_version(), MARK: mark})
     with ann.begin() as unit:
@@ -56,7 +56,7 @@ def test_a_choice_does_not_let_it_past_a_mark(books: Books, ann: Party, name: st
 def test_what_units_add_counts_among_the_operators_that_a_condition_may_have(
     books: Books, ann: Party, account: Key, operators: int, sends: str
 ) -> None:
-    """Up to 300, of which two are of units."""
+    """Up to 300; units use two of them."""
     negated = operators % 2 == 0
     condition = "NOT " * negated + " OR ".join(["balance > :n"] * ((operators - negated + 1) // 2))
     with ann.begin() as unit:
@@ -83,7 +83,7 @@ class TestOneThatOnlyTakesAway:
         assert books.item("accounts", account) == {**account, **left}
 
 
-# Others' engines add a number to a text in a transaction.
+# Other engines add a number to a text in a transaction.
 @pytest.mark.parametrize("units_engine", ["memory"], indirect=True)
 def test_one_that_does_not_fit_its_item_is_refused_with_its_place_and_writes_nothing(
     books: Books, ann: Party, account: Key, other: Key
@@ -103,7 +103,7 @@ def test_one_that_does_not_fit_its_item_is_refused_with_its_place_and_writes_not
 def test_one_that_does_not_fit_its_item_is_found_before_anything_is_marked(
     books: Books, ann: Party, account: Key, other: Key
 ) -> None:
-    """It would be refused after the unit was committed."""
+    """Otherwise DynamoDB would refuse it after the unit was committed."""
     books.write("accounts", {**other, "balance": "much", VERSION: new_version()})
     before = books.everything()
     unit = ann.begin(engine="marked")

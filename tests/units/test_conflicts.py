@@ -1,4 +1,4 @@
-"""What a unit has read is as it was read when it commits, or it does not commit; and nothing else stops it."""
+"""A unit commits only if all that it has read is unchanged; nothing else prevents it."""
 
 from collections.abc import Callable
 from functools import partial
@@ -13,7 +13,7 @@ TAKE = "SET balance = balance - :n"
 ADD = "SET balance = balance + :n"
 TEN = {":n": 10}
 
-# What a unit may do with an item that somebody else changes before it commits; all of it rests on what it has read.
+# What a unit may do with an item that another client changes before it commits; each depends on what it has read.
 RESTS_ON_IT: dict[str, Callable[[Party, Unit, Key], object]] = {
     "reads it": lambda ann, unit, key: unit.get(ann.accounts, key),
     "reads it in a cut": lambda ann, unit, key: unit.get_all([(ann.accounts, key), (ann.accounts, some_account())]),
@@ -61,7 +61,7 @@ class TestAnItemThatHasChanged:
         ben.changes(key, 55)
         self.refused(books, ann, unit, key)
 
-    def test_by_whoever_has_deleted_it(
+    def test_by_a_client_that_has_deleted_it(
         self, books: Books, ann: Party, account: Key, rests_on_it: Callable[[Party, Unit, Key], object]
     ) -> None:
         unit = ann.begin()
@@ -113,7 +113,7 @@ def test_of_two_units_that_count_in_one_item_one_is_refused_and_counts_when_it_i
 
 
 def test_write_skew_is_refused(books: Books, ann: Party, ben: Party, account: Key, other: Key) -> None:
-    """Each reads both and writes one: together they would break what each has made sure of."""
+    """Each reads both and writes one: together they would violate what each has checked."""
     units = [(ann.begin(), ann, account), (ben.begin(), ben, other)]
     for unit, party, key in units:
         found = unit.get_all([(party.accounts, account), (party.accounts, other)])
@@ -148,7 +148,7 @@ class TestAnItemThatIsNotThere:
             unit.commit()
         assert books.balance(account) == 100
 
-    def test_a_delete_of_it_is_a_look_at_it(self, books: Books, ann: Party, account: Key) -> None:
+    def test_a_delete_of_it_is_a_read_of_it(self, books: Books, ann: Party, account: Key) -> None:
         key = some_account()
         unit = ann.begin()
         unit.delete(ann.accounts, key)

@@ -1,11 +1,11 @@
-"""Guarded tables: what others insert into a partition is noticed by whoever has queried it."""
+"""Guarded tables: a unit that has queried a partition detects inserts of other units."""
 
 import uuid
 from typing import Any
 
 import pytest
 from boto3.dynamodb.conditions import Key
-from kit.deaths import dies
+from kit.crashes import crashes
 from kit.engines import OF_OTHERS_FIRST, first_on, indexing_engine_names
 from kit.units import MARK, THREADS_ONLY, VERSION, Books, Killed, Party, UnitsWorld, new_version, some_line
 
@@ -55,7 +55,7 @@ def inserts(party: Party, order: str, number: int) -> None:
 
 
 def guard(books: Books, order: str) -> dict[str, Any] | None:
-    """The guard of an order as it stands there."""
+    """The guard of an order, as stored."""
     found = guard_key(books.tables["lines"], {"S": order})
     return books.raw("units", {name: value["S"] for name, value in found.items()})
 
@@ -77,7 +77,7 @@ class TestAnInsert:
     def test_of_two_that_have_both_looked_one_is_committed(
         self, ann: Party, ben: Party, order: str, engine: Any
     ) -> None:
-        """At most three lines, says each of two: a write skew, by what neither has seen."""
+        """At most three lines, by the rule of each of two units: a write skew through items that neither has seen."""
         units = [(party, party.begin(engine=engine)) for party in (ann, ben)]
         for number, (party, unit) in enumerate(units):
             assert len(unit.query(party.lines, of(order))) == 2
@@ -145,7 +145,7 @@ class TestAnInsert:
 
 
 def another_slot(books: Books, order: str) -> str:
-    """A partition with a guard of its own."""
+    """A partition with another guard."""
     name = books.tables["lines"]
     found = (str(some_line()["pk"]) for _ in range(10))
     return next(other for other in found if guard_key(name, {"S": other}) != guard_key(name, {"S": order}))
@@ -153,12 +153,12 @@ def another_slot(books: Books, order: str) -> str:
 
 @THREADS_ONLY
 class TestASavedUnit:
-    """Whoever resumes it need not know which tables are guarded."""
+    """A process that resumes it need not know which tables are guarded."""
 
     @pytest.fixture
     def other(self, units_world: UnitsWorld) -> Party:
         party = units_world.party()
-        # Nothing is known there of any table.
+        # No table is known there yet.
         party.units._tables._known.clear()
         return party
 
@@ -236,7 +236,7 @@ class TestTheGuard:
             units = self.swept(books)
             unit = party.begin()
             unit.put(party.lines, line(order, 3))
-            dies(party, 1, is_sent=is_committed)
+            crashes(party, 1, is_sent=is_committed)
             with pytest.raises(Killed):
                 unit.commit()
             assert MARK in (guard(books, order) or {})
@@ -249,7 +249,7 @@ class TestTheGuard:
             assert MARK not in (guard(books, order) or {})
 
     def swept(self, books: Books) -> Units:
-        """Of another process, which has swept what others have left."""
+        """The units of another process, which has swept."""
         units = Party(books, None, guarded=True).units
         books.clock.advance(COPIES_S + LEASE_S)
         for _ in range(2):
@@ -260,7 +260,7 @@ class TestTheGuard:
 
 
 def write_units(party: Party, before: int) -> int:
-    """What was written since so many requests, of items up to 1 KB: one a write, two in a transaction."""
+    """Write units of the requests since ``before``, for items up to 1 KB: one for a write, two in a transaction."""
     sent = party.line.sent[before:]
     single = sum(each.operation in ("PutItem", "UpdateItem", "DeleteItem") for each in sent)
     together = [each.parameters["TransactItems"] for each in sent if each.operation == "TransactWriteItems"]

@@ -1,7 +1,7 @@
-"""Real processes append to lists in units, while they are killed and replies are lost: their histories are judged.
+"""Real processes append to lists in units, while they are killed and replies are lost; a checker judges the histories.
 
-What they saw is judged from outside, by a checker that knows nothing of units: are there strictly serialisable
-transactions that would have shown the same? (`kit.histories`; `tests/tools` tests it.)
+The checker knows nothing of units: could strictly serialisable transactions have shown the same? (`kit.histories`;
+`tests/tools` tests it.)
 """
 
 import uuid
@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 from kit.appends import Lists, Writers
+from kit.faults import Fault, delivered_twice, reply_lost, request_lost, unharmed
 from kit.histories import anomalies
-from kit.mishaps import Mishap, delivered_twice, reply_lost, request_lost, unharmed
 from kit.proxy import Proxy
-from kit.weather import Weather
+from kit.random_faults import RandomFaults
 from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock.units import Units
 from ticketlock.wire._sdk import make_client
 
-ODDS: dict[Mishap, int] = {unharmed: 40, reply_lost: 1, request_lost: 1, delivered_twice: 1}
+ODDS: dict[Fault, int] = {unharmed: 40, reply_lost: 1, request_lost: 1, delivered_twice: 1}
 SIZES = pytest.mark.parametrize(
     ("processes", "each"),
     [
@@ -43,7 +43,7 @@ def run(emulator: Emulator) -> Iterator[Run]:
             lists = Lists(proxy.url, f"{name}-units", f"{name}-lists", 4, each)
             lists.open(onlooker)
             tables.extend((lists.units, lists.lists))
-            proxy.weather = Weather(lists.seed, ODDS) if way == "with units" else None
+            proxy.random_faults = RandomFaults(lists.seed, ODDS) if way == "with units" else None
             writers = Writers(lists, way, processes, Units(lists.units, client=onlooker))
             writers.run()
             return writers

@@ -1,4 +1,4 @@
-"""Calls that met others stand in line for the items, in arrival order, in place of back-off. The line is advice."""
+"""Calls that met a conflict queue for the items, in arrival order, in place of back-off. The queue is advisory."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -60,7 +60,7 @@ def others_write(units: Units, accounts: UnitTable, name: str) -> None:
 
 
 def meets_others(units: Units, accounts: UnitTable, name: str) -> None:
-    """A call whose first try meets somebody else, and whose second one does not."""
+    """A call whose first try meets a conflict, and whose second one does not."""
     tried = []
 
     @units.transactional(tries=2)
@@ -123,7 +123,7 @@ def test_of_several_items_all(
 
 @pytest.fixture
 def in_line(units: Units, accounts: UnitTable, locks: LockClient, name: str, entity: str) -> Iterator[Any]:
-    """What runs while the call of another thread has its turn, and a third one waits behind it, so that it is known."""
+    """Run while another thread's call has its turn, and a third call waits behind it, so that the queue is known."""
     go_on, pool = threading.Event(), ThreadPoolExecutor(2)
     its_turn, tried = threading.Event(), []
 
@@ -159,7 +159,7 @@ def until_waiting(locks: LockClient, entity: str, count: int) -> None:
     until(lambda: waiters(locks, entity) == count, f"a line of {count}")
 
 
-def test_a_call_that_comes_meanwhile_stands_aside_and_that_is_no_try(
+def test_a_call_that_comes_meanwhile_steps_back_and_that_is_no_try(
     tables: OwnTables, units: Units, accounts: UnitTable, locks: LockClient, name: str, entity: str, in_line: Any
 ) -> None:
     seen: list[Any] = []
@@ -179,7 +179,7 @@ def test_a_call_that_comes_meanwhile_stands_aside_and_that_is_no_try(
     assert tables.balance(name) == 103
 
 
-def test_one_that_stood_aside_and_whose_turn_does_not_come_in_time_runs_all_the_same(
+def test_one_that_stepped_back_and_whose_turn_does_not_come_in_time_runs_anyway(
     tables: OwnTables, units: Units, accounts: UnitTable, name: str, in_line: Any
 ) -> None:
     @units.transactional(tries=1, timeout=0)
@@ -191,7 +191,7 @@ def test_one_that_stood_aside_and_whose_turn_does_not_come_in_time_runs_all_the_
     assert not in_line.is_set()
 
 
-def test_nobody_stands_aside_for_a_read_that_the_commit_does_not_rest_on(
+def test_no_call_steps_back_for_a_read_that_the_commit_does_not_check(
     units: Units, accounts: UnitTable, name: str, in_line: Any
 ) -> None:
     @units.transactional(tries=1, isolation=COMMITTED)
@@ -202,7 +202,7 @@ def test_nobody_stands_aside_for_a_read_that_the_commit_does_not_rest_on(
     assert not in_line.is_set()
 
 
-def test_an_item_that_nobody_waits_for_any_more_is_read_at_once(
+def test_an_item_that_no_call_waits_for_any_more_is_read_at_once(
     tables: OwnTables, units: Units, accounts: UnitTable, name: str
 ) -> None:
     meets_others(units, accounts, name)

@@ -1,4 +1,4 @@
-"""The keys of indexes: what DynamoDB would refuse after a unit is committed is refused at its line."""
+"""Keys of indexes: a statement is refused at its line if DynamoDB would refuse it after the unit is committed."""
 
 import uuid
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from ticketlock.errors import InvalidUnitRequest
 @pytest.mark.parametrize("way", ["native", "marked"])
 @pytest.mark.parametrize("units_engine", first_on(OF_OTHERS_FIRST, ["moto", OF_OTHERS_FIRST]), indirect=True)
 class TestTheKeysOfAnIndex:
-    """An item need not have them; what it has, the index has to take."""
+    """An item need not have them; if it has one, the index must accept it."""
 
     @pytest.fixture
     def name(self, books: Books) -> Iterator[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from boto3.dynamodb.conditions import Attr, Key
-from kit.deaths import dies
+from kit.crashes import crashes
 from kit.engines import OF_OTHERS_FIRST, first_on, indexing_engine_names
 from kit.units import THREADS_ONLY, VERSION, Books, Killed, Party, new_version
 
@@ -154,7 +154,7 @@ def test_serializable_is_refused_where_it_is_asked_for(ann: Party, orders: UnitT
         ann.begin().query(orders, OWNER, index="by-owner", isolation=SERIALIZABLE)
     assert refused.value.field == "isolation"
     with pytest.raises(InvalidUnitRequest, match="by-owner, inverted, keys-by-owner, of-owners"):
-        ann.begin().query(orders, OWNER, index="by-nobody")
+        ann.begin().query(orders, OWNER, index="by-none")
 
 
 @pytest.mark.parametrize("level", [UNCOMMITTED, COMMITTED], ids=lambda level: level.name)
@@ -176,7 +176,7 @@ def test_what_is_not_inserted_yet_is_not_there_in_an_index_that_has_keys_alone(
 ) -> None:
     unit = ben.begin(engine="marked")
     unit.put(ben.units.table(orders.name), {"pk": "p", "sk": 1})
-    dies(ben, 1, is_sent=False)
+    crashes(ben, 1, is_sent=False)
     with pytest.raises(Killed):
         unit.commit()
     found = ann.units.query(orders, Key("sk").eq(1), index="inverted", isolation=level)

@@ -1,4 +1,4 @@
-"""A unit that is interrupted, by a signal handler or a cancellation, is over, and leaves all of it or nothing."""
+"""A unit that a signal handler or a cancellation interrupts is over, and leaves all of it or nothing."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -25,14 +25,14 @@ class Interrupted:
     """A unit on two items and a new one, which was interrupted.
 
     Attributes:
-        number: the request at which it was.
-        told: what the unit says of itself.
+        number: the request at which it was interrupted.
+        told: the outcome that the unit reports.
     """
 
     def __init__(self, books: Books, ann: Party, ben: Party, keys: list[Key], unit: Unit, number: int) -> None:
         self.number = number
         self._books, self._ann, self._ben, self._keys, self._unit = books, ann, ben, keys, unit
-        # Nothing is in the way of whoever asks.
+        # No lease delays those who ask.
         self._ann.line.losses.clear()
         self.told = self._told()
 
@@ -42,7 +42,7 @@ class Interrupted:
         return next(each for each in ("rolled back", "unknown", "committed") if f"{each}:" in str(finished.value))
 
     def balances(self) -> list[Any]:
-        """As a reader finds them: all of it or nothing, and as the unit says."""
+        """As a reader finds them: all of the unit or nothing, as the unit reports."""
         found = [item and item["balance"] for item in self._ben.units.get_all(self._all())]
         assert found in MAY_STAND[self.told], self.number
         return found
@@ -51,7 +51,7 @@ class Interrupted:
         return any(MARK in (self._books.raw("accounts", key) or {}) for key in self._keys)
 
     def is_over(self) -> None:
-        """Whatever it is asked to do, it sends nothing."""
+        """It refuses every call, and sends nothing."""
         before = len(self._ann.line.sent)
         with pytest.raises(UnitFinished):
             self._unit.update(self._ann.accounts, self._keys[0], SET, {":balance": 3})
@@ -68,7 +68,7 @@ class Interrupted:
         assert len(self._ann.line.sent) == before
 
     def next_commits(self) -> None:
-        """The next unit on these items."""
+        """The next unit on these items is committed."""
         with self._ben.begin() as unit:
             for key in self._keys:
                 unit.put(self._ben.accounts, {**key, "balance": 7})
@@ -82,7 +82,7 @@ def interrupted(world: UnitsWorld, engine: str, *losses: tuple[Lost, int, int]) 
     """Units that are interrupted at each of their requests, one after the other.
 
     Args:
-        losses: what becomes of which requests, counted from the one that is interrupted.
+        losses: what happens to which requests, counted from the one that is interrupted.
     """
     for number in range(1, 1_000):
         books, ann, ben = world.books, world.party(), world.party()
@@ -203,7 +203,7 @@ def test_an_error_of_ours_that_a_signal_handler_raises_is_no_answer_to_a_commit_
 
     unit = ann.begin(engine=engine)
     unit.update(ann.accounts, account, SET, {":balance": 2})
-    # The deciding one of a marked unit is its second.
+    # The deciding request of a marked unit is its second one.
     operation = "TransactWriteItems" if engine == "native" else "UpdateItem"
     events = ann.client.meta.events
 
@@ -221,7 +221,7 @@ def test_an_error_of_ours_that_a_signal_handler_raises_is_no_answer_to_a_commit_
 
 
 class TestABlockInWhichAnInterruptWasCaught:
-    """Its caller believes that the unit goes on."""
+    """Its caller believes that the unit is still open."""
 
     @WHERE
     def test_of_a_statement_does_not_end_as_if_it_were_committed(

@@ -1,6 +1,6 @@
-"""A unit that is interrupted at any opcode of its own leaves all of it or nothing at once, and says rightly which.
+"""A unit that is interrupted at any of its opcodes leaves all of it or nothing at once, and reports which.
 
-Each test has an exception raised at one opcode after the other: every 61st, or some. A step of 1 asks all of them.
+Each test raises an exception at one opcode after the other: at every 61st, or at some. A step of 1 tries all of them.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ from ticketlock.testing import ManualClock, MemoryDynamoDB
 from ticketlock.units import Unit, Units, create_units_table
 
 pytestmark = [
-    # What is raised while a generator is thrown away, Python reports and forgets.
+    # Python reports and ignores exceptions that are raised while it closes a generator.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.timeout(1_200),
 ]
@@ -31,7 +31,7 @@ OLD, NEW, OTHERS = [1, 1, None], [2, 2, 2], [5, 1, None]
 
 @dataclass
 class Scene:
-    """Two accounts and one that is not there, and two processes; all in memory."""
+    """Two existing accounts and one that does not exist, and two processes; all in memory."""
 
     clock: ManualClock = field(default_factory=ManualClock)
 
@@ -52,7 +52,7 @@ class Scene:
         return sorted(map(loaded, self.memory.items("accounts")), key=lambda item: str(item["id"]))
 
     def balances(self) -> list[Any]:
-        """As a reader finds them, at this very moment."""
+        """As a reader finds them at this moment."""
         accounts = self.others.table("accounts")
         found = self.others.get_all([(accounts, {"id": name}) for name in NAMES])
         return [item and item["balance"] for item in found]
@@ -80,7 +80,7 @@ def state(scene: Scene, unit: Unit) -> None:
 
 @dataclass
 class Work:
-    """What is interrupted: the unit, and what it does."""
+    """The work to interrupt: the unit, and what it does."""
 
     unit: Unit
     do: Callable[[], object]
@@ -110,7 +110,7 @@ def marked_at_the_end_of_a_block(scene: Scene) -> Work:
 
 
 def marked_in_vain(scene: Scene) -> Work:
-    """Another one has changed what it has read."""
+    """Another unit has changed what it has read."""
     work = marked(scene)
     with scene.others.begin() as other:
         other.update(scene.others.table("accounts"), {"id": "a"}, SET, {":balance": 5})
@@ -132,10 +132,10 @@ def interrupt() -> None:
 
 @dataclass
 class Interrupted:
-    """What was interrupted, and where.
+    """The interrupted work.
 
     Attributes:
-        passed: how many opcodes it came to.
+        passed: how many opcodes were executed.
         where: the function.
     """
 
@@ -146,12 +146,12 @@ class Interrupted:
 
     @property
     def had_not_begun(self) -> bool:
-        """Whether it is as one that was not asked at all: nothing but the method itself was called."""
+        """Whether the method was only called: the unit is as before."""
         return self.where.startswith("Unit.") or self.where.endswith("follow")
 
 
 def interrupted(begin: Callable[[Scene], Work], number: int) -> Interrupted:
-    """On a thread of its own: of what a trace raises, the interpreter has the thread believe that it is handled yet."""
+    """On its own thread: after a trace function raises, the interpreter believes that the thread is handling it."""
     scene = Scene()
     work = begin(scene)
     with suppress(Interrupt, UnitConflict), AtOpcode(number, interrupt, OF_A_UNIT) as at:

@@ -1,4 +1,4 @@
-"""Items with a version of their user's own, as mappers of objects keep one, through ``unit.client``."""
+"""Items with a version attribute of the user's own, as object mappers keep one, through ``unit.client``."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ NEW = {"ConditionExpression": "attribute_not_exists(#version)", "ExpressionAttri
 
 
 def of_version(version: int) -> dict[str, Any]:
-    """The item is as its mapper has it."""
+    """The condition that the item has the mapper's version."""
     return {
         "ConditionExpression": "#version = :seen",
         "ExpressionAttributeNames": {"#version": "version"},

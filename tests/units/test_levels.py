@@ -1,4 +1,4 @@
-"""What a read may see, and what the commit makes sure of, at each level."""
+"""What a read may see, and what the commit checks, at each level."""
 
 import pytest
 from kit.units import Books, Key, Party, some_account

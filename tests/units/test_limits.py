@@ -1,4 +1,4 @@
-"""Tables that marks cannot be used on, and what a unit does because of its size alone."""
+"""Tables that do not allow marks, and what a unit does only because of its size."""
 
 import uuid
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Whatever request or reply of a unit is lost: it is applied once, or not at all, or nobody says that they know."""
+"""Any request or reply of a unit may be lost: it is applied once or not at all, or reported as unknown."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,12 +14,13 @@ from ticketlock.units import Unit
 TAKE, ADD, TEN = "SET balance = balance - :n", "SET balance = balance + :n", {":n": 10}
 COMMIT = "TransactWriteItems"
 FORGETS_TOKENS = "moto"
-"""It applies a transaction twice that is sent twice under one token, if its conditions hold twice (docs/engines.md)."""
+"""The engine that applies a transaction twice if it is sent twice under one token and its conditions still hold
+(docs/engines.md)."""
 
 
 @dataclass
 class Transfer:
-    """Ten from one account to another, and a new item that tells of it.
+    """A transfer of ten from one account to another, with a new item that records it.
 
     Attributes:
         name: of its unit, or None.
@@ -44,7 +45,7 @@ class Transfer:
         return 3 if self.name is None else 4
 
     def times(self) -> int:
-        """How often it was made."""
+        """How many times it was applied."""
         moved = (100 - self.books.balance(self.source)) // 10
         assert self.books.balance(self.target) == 50 + 10 * moved
         assert (self.books.raw("accounts", self.note) is not None) == (moved > 0)
@@ -77,7 +78,7 @@ def test_one_that_loses_any_one_request_is_committed_once(ann: Party, transfer: 
 def test_one_that_loses_all_from_some_request_on_tells_rightly_what_became_of_it(
     ann: Party, transfer: Transfer, what: Lost
 ) -> None:
-    """It is told as not applied until the commit is sent, and as unknown from then on."""
+    """It is reported as not applied until the commit is sent, and as unknown from then on."""
     for first in range(1, transfer.requests + 1):
         ann.loses(what, first, 1_000)
         is_the_commit = first == transfer.requests
@@ -146,8 +147,8 @@ def test_after_an_unknown_outcome_the_unit_is_finished(ann: Party, account: Key)
             use()
 
 
-class TestWhatSomebodyElseWritesBetweenTwoAttempts:
-    """It refuses the second, and does not tell what became of the first."""
+class TestWhatAnotherClientWritesBetweenTwoAttempts:
+    """It refuses the second attempt, and does not show the outcome of the first."""
 
     pytestmark = THREADS_ONLY
 
@@ -185,7 +186,7 @@ def test_all_attempts_to_commit_are_under_the_units_own_token(ann: Party, accoun
     assert tokens == [unit.id] * 2
 
 
-# What nothing but the token keeps from being applied a second time, and what becomes of it where tokens are forgotten.
+# Commits that only the token prevents from being applied twice, and the result on engines that forget tokens.
 
 
 def count_blindly(ann: Party, unit: Unit, key: Key) -> None:
@@ -209,7 +210,7 @@ class TestASecondAttemptAfterALostReply:
         unit = ann.begin()
         state(ann, unit, account)
         if books.engine.name == FORGETS_TOKENS and state is delete:
-            # The second attempt meets no item: that of the first, or somebody else's delete.
+            # The second attempt finds no item: the first attempt has deleted it, or another client has.
             with pytest.raises(OutcomeUnknown):
                 unit.commit()
             return
@@ -228,7 +229,7 @@ class TestASecondAttemptAfterALostReply:
 
 class TestASecondAttemptAfterALostRequest:
     def test_that_meets_a_change_is_unknown(self, books: Books, ann: Party, ben: Party, account: Key) -> None:
-        """The first one may be on its way still: nobody can tell it from one that never was."""
+        """The first attempt may still arrive, or may have been lost: the sender cannot know."""
         ann.loses(Lost.REQUEST, 1, operation=COMMIT)
         unit = ann.begin()
         unit.update(ann.accounts, account, TAKE, TEN)
@@ -248,7 +249,7 @@ class TestASecondAttemptAfterALostRequest:
 
 class TestACopyOfACommitThatArrivesLate:
     def arrives(self, books: Books, ann: Party) -> None:
-        """As it was sent: what a request that was given up is, when something on the way lets it go."""
+        """The request as it was sent: a copy that arrives after its sender has given it up."""
         (commit, *_) = [sent for sent in ann.line.sent if sent.operation == COMMIT]
         books.onlooker.transact_write_items(**commit.parameters)
 

@@ -1,4 +1,4 @@
-"""``unit.client``: the low-level API's own parameters and replies."""
+"""``unit.client``: the parameters and replies of the low-level API."""
 
 import copy
 from typing import Any
@@ -26,20 +26,20 @@ UPDATES: list[dict[str, Any]] = [
 
 @pytest.fixture
 def client(units: Units) -> UnitClient:
-    """Of a unit that is never committed."""
+    """The client of a unit that is never committed."""
     return units.begin().client
 
 
 @pytest.fixture
 def at(tables: OwnTables) -> dict[str, Any]:
-    """Where an item is."""
+    """The table and key of an item."""
     name = some_name()
     tables.write({"id": name, **ITEM})
     return {"TableName": tables.accounts, "Key": {"id": {"S": name}}}
 
 
 def ordered(reply: dict[str, Any]) -> dict[str, Any]:
-    """A reply in which the members of sets are in order; without what is about the request."""
+    """A reply with the members of sets in order, without the metadata of the response."""
     return {
         name: {
             attribute: {kind: sorted(value) if kind == "SS" else value for kind, value in each.items()}
@@ -85,7 +85,7 @@ def test_a_projection_leaves_the_rest_out(
     assert ordered(units.begin().client.get_item(**at, **only)) == ordered({"Item": dumped(shown)})
 
 
-# moto tells more than what is updated of a map, and what it has removed.
+# moto returns more than what an update changes in a map, and what it has removed.
 @pytest.mark.parametrize("engine", ["ministack"], indirect=True)
 @pytest.mark.parametrize("returned", ["NONE", "ALL_OLD", "UPDATED_OLD", "ALL_NEW", "UPDATED_NEW"])
 @pytest.mark.parametrize("update", UPDATES, ids=lambda update: update["UpdateExpression"])
@@ -96,7 +96,7 @@ def test_an_update_replies_as_a_plain_client_s(
     assert ordered(ours) == ordered(tables.client.update_item(**at, **update, ReturnValues=returned))
 
 
-# moto tells the key among what is updated.
+# moto returns the key as an updated attribute.
 @pytest.mark.parametrize("engine", ["ministack"], indirect=True)
 @pytest.mark.parametrize("returned", ["NONE", "ALL_OLD", "UPDATED_OLD", "ALL_NEW", "UPDATED_NEW"])
 def test_an_update_of_an_item_that_is_not_there_replies_as_a_plain_client_s(

@@ -18,7 +18,7 @@ SET = "SET balance = :balance"
 
 
 def marked(party: Party, keys: list[Key], balance: int, **more: Any) -> None:
-    """One unit that sets all balances, and gives the accounts something that does not shrink."""
+    """One unit that sets all balances, and adds incompressible data to the accounts."""
     with party.begin(engine="marked") as unit:
         unit.get_all([(party.accounts, key) for key in keys])
         for key in keys:
@@ -31,13 +31,13 @@ def balances(party: Party, keys: list[Key]) -> list[Any]:
 
 
 def is_clean(books: Books, keys: Sequence[Key]) -> bool:
-    """Whether neither a mark nor a row of what a unit writes is left, and every head is closed."""
+    """Whether no mark and no row of what a unit writes is left, and every head is closed."""
     rows = [row for row in books.everything()["units"] if row["row"] != "receipt"]
     return not any(MARK in (books.raw("accounts", key) or {}) for key in keys) and all("closed" in row for row in rows)
 
 
 def sweep(party: Party) -> None:
-    """Twice, each time after everything that was on its way has come."""
+    """Sweep twice, each time after everything that was sent has arrived."""
     for _ in range(2):
         party.books.clock.advance(LEASE_S + COPIES_S)
         party.units.sweep()
@@ -77,7 +77,7 @@ def test_more_than_a_hundred_items_are_committed_by_marks_with_two_writes_each_a
 
 @THREADS_ONLY
 def test_transactions_of_one_unit_which_all_check_its_record_are_sent_one_after_the_other(ann: Party) -> None:
-    """Side by side they would meet each other's conflicts."""
+    """In parallel they would conflict with each other."""
     beside: list[int] = []
 
     def noted(steps: ForkingSteps[None]) -> ForkingSteps[None]:
@@ -135,7 +135,7 @@ class TestAProcessThatIsKilled:
         assert number > 2 * self.KEYS
 
     def goes_on(self, books: Books, ben: Party, keys: list[Key], found: list[Any]) -> None:
-        """The next one to touch an item finishes it, once nobody can go on with the unit."""
+        """The next unit on an item finishes it, once no other process can continue the first unit."""
         books.clock.advance(LEASE_S + 3)
         with ben.begin() as unit:
             unit.update(ben.accounts, keys[0], "SET balance = balance + :n", {":n": 10})
@@ -166,7 +166,7 @@ class TestLostRequestsAndReplies:
                 break
         assert number > 8
 
-    # The first two mark; the driver gives up the decision after 8 s, which is four attempts.
+    # The first two requests mark; the driver gives up the decision after 8 s, which is four attempts.
     DECISION = 3, 6, "UpdateItem"
 
     def test_of_the_decision_for_long_roll_it_back_if_none_arrives(
@@ -188,7 +188,7 @@ class TestLostRequestsAndReplies:
 
 @THREADS_ONLY
 class TestAnotherUnitsMark:
-    """Met while its unit is pending: it has marked the first of two items, and comes to the second."""
+    """It is met while its unit is pending: it has marked the first of two items, and is about to mark the second."""
 
     @pytest.fixture
     def keys(self, books: Books) -> list[Key]:
@@ -280,7 +280,7 @@ class TestAnotherUnitsMark:
         self.meets(ann, keys, lambda: seen.append(balances(ben, keys)))
         assert seen == [[100, 100]]
 
-    def test_whose_lease_is_over_is_taken_off_by_anybody(
+    def test_whose_lease_is_over_is_removed_by_any_process(
         self, books: Books, ann: Party, ben: Party, keys: list[Key]
     ) -> None:
         def collide() -> None:

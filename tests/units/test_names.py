@@ -189,11 +189,11 @@ def test_a_receipt_that_no_unit_has_written_is_named(books: Books, ann: Party, s
 
 @THREADS_ONLY
 def test_all_attempts_of_a_commit_are_one_request(books: Books, ann: Party, ben: Party, account: Key) -> None:
-    """DynamoDB refuses another one with its token."""
+    """DynamoDB refuses a different request with the same token."""
     ben.loses(Lost.KILLED_BEFORE, 2, operation="UpdateItem")
     with ann.begin(name=some_name()) as unit:
         unit.update(ann.accounts, account, TAKE, TEN)
-        # Ben marks it, and dies; his lease is over a minute later.
+        # Ben marks it, and crashes; his lease ends a minute later.
         with pytest.raises(Killed), ben.begin(engine="marked") as marked:
             marked.update(ben.accounts, account, TAKE, TEN)
         ann.line.between["TransactWriteItems"] = lambda: books.clock.advance(70)

@@ -1,7 +1,7 @@
-"""What has become of a name, or of a unit: told for good, whoever asks, and whatever is still on its way."""
+"""The outcome of a name or of a unit is final: whichever process asks, and whatever may still arrive."""
 
 import pytest
-from kit.deaths import dies
+from kit.crashes import crashes
 from kit.units import THREADS_ONLY, Books, Key, Killed, Lost, Party, some_name
 
 from ticketlock.errors import InvalidUnitRequest, OutcomeUnknown, UnitConflict, UnitRolledBack
@@ -19,12 +19,12 @@ def takes_ten(party: Party, key: Key, **terms: object) -> Unit:
 
 
 class TestOfAName:
-    def test_that_was_committed_whoever_asks(self, ann: Party, ben: Party, account: Key) -> None:
+    def test_that_was_committed_whichever_process_asks(self, ann: Party, ben: Party, account: Key) -> None:
         name = some_name()
         takes_ten(ann, account, name=name).commit()
         assert {party.units.outcome(name=name) for party in (ann, ben)} == {Outcome.COMMITTED}
 
-    def test_that_nobody_has_used_is_rolled_back_and_may_be_used_afterwards(
+    def test_that_was_not_used_is_rolled_back_and_may_be_used_afterwards(
         self, books: Books, ann: Party, account: Key
     ) -> None:
         name = some_name()
@@ -75,7 +75,7 @@ class TestOfAName:
     ) -> None:
         name = some_name()
         unit = takes_ten(ann, account, name=name)
-        # It was not used when it was looked for.
+        # It was not used when it was read.
         ben.line.between["PutItem"] = unit.commit
         assert ben.units.outcome(name=name) is Outcome.COMMITTED
         assert books.balance(account) == 90
@@ -95,7 +95,7 @@ class TestOfAUnit:
         assert ben.units.outcome(unit=unit.id) is Outcome.ROLLED_BACK
 
     def test_that_was_committed_in_one_request_is_forgotten(self, ann: Party, account: Key) -> None:
-        """It leaves no record: whoever may have to ask gives it a name."""
+        """It leaves no record: a caller that may have to ask gives it a name."""
         unit = takes_ten(ann, account)
         unit.commit()
         assert ann.units.outcome(unit=unit.id) is Outcome.FORGOTTEN
@@ -106,7 +106,7 @@ class TestOfAUnit:
     ) -> None:
         unit = takes_ten(ann, account, engine="marked")
         unit.update(ann.accounts, other, TAKE, TEN)
-        dies(ann, 1, is_sent=True)
+        crashes(ann, 1, is_sent=True)
         with pytest.raises(Killed):
             unit.commit()
         assert ben.units.outcome(unit=unit.id) is Outcome.PENDING

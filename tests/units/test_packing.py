@@ -1,4 +1,4 @@
-"""What a unit writes down, it reads as it was: every kind of value, of every statement, in any number of rows."""
+"""What a unit writes down is read back unchanged: every kind of value and statement, in any number of rows."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What others find past the marks of a unit whose process is no more, also where its record is not whole."""
+"""What other processes find at the marks of a unit whose process has crashed, also if its record is incomplete."""
 
 import random
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from kit.deaths import dies
+from kit.crashes import crashes
 from kit.units import MARK, THREADS_ONLY, VERSION, Books, Key, Killed, Lost, Party, UnitsWorld, dumped, some_account
 
 from ticketlock.errors import TableRefused
@@ -15,7 +15,7 @@ from ticketlock.units import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation, Re
 
 pytestmark = THREADS_ONLY
 
-# Nothing packs it: it does not fit into the head.
+# Incompressible, so that it does not fit into the head.
 LONG = random.Random(0).randbytes(8_000)
 LEASE_S, COPIES_S, MARGIN_S = 60, 600, 5
 SET = "SET balance = :n"
@@ -24,7 +24,7 @@ LEVELS = pytest.mark.parametrize("level", [UNCOMMITTED, COMMITTED, SERIALIZABLE]
 
 @pytest.fixture
 def keys(books: Books) -> list[Key]:
-    """Of an item that is changed, of one that is deleted, and of one that is made."""
+    """The keys of an item that is changed, one that is deleted, and one that is created."""
     return [books.account(100), books.account(50), some_account()]
 
 
@@ -32,10 +32,10 @@ OLD, NEW = [100, 50, None], [0, None, 0]
 
 
 def killed(world: UnitsWorld, keys: list[Key], *, is_committed: bool) -> str:
-    """The id of a unit that has marked all three; the next request is its decision, or that was its last one."""
+    """The id of a unit that has marked all three; its process crashed before or after its decision."""
     ann = world.party()
     unit = states(ann, keys)
-    dies(ann, 3, is_sent=is_committed)
+    crashes(ann, 3, is_sent=is_committed)
     with pytest.raises(Killed):
         unit.commit()
     return str(unit.id)
@@ -57,7 +57,7 @@ def read(party: Party, keys: list[Key], level: Isolation) -> list[Any]:
 
 
 def read_at_once(party: Party, keys: list[Key], level: Isolation) -> list[Any]:
-    """The same by one request."""
+    """The same, in one request."""
     found = party.units.get_all([(party.accounts, key) for key in keys], isolation=level)
     return [item and item["balance"] for item in found]
 
@@ -71,7 +71,7 @@ def has_marks(books: Books, keys: list[Key]) -> list[bool]:
 
 
 def lose_rows(books: Books, unit: str, begins: str) -> None:
-    """What nobody does: rows of a record go, and are not restored."""
+    """Delete rows of a record, as ticketlock never does."""
     for row in books.everything()["units"]:
         if row["unit"] == unit and row["row"].startswith(begins):
             key = dumped({name: row[name] for name in ("unit", "row")})
@@ -79,7 +79,7 @@ def lose_rows(books: Books, unit: str, begins: str) -> None:
 
 
 def before_the(number: int, operation: str, party: Party, do: Callable[[], object]) -> None:
-    """Let somebody act before a process sends its n-th request of an operation from now on."""
+    """Run something before a process sends its n-th request of an operation from now on."""
     later = partial(before_the, number - 1, operation, party, do)
     party.line.between[operation] = do if number == 1 else later
 
@@ -114,7 +114,7 @@ class TestAUnitThatIsCommittedAndNotFinished:
     ) -> None:
         killed(units_world, keys, is_committed=True)
         books.clock.advance(COPIES_S + MARGIN_S)
-        # The item twice, until its record is known to be of that moment, and then what it writes.
+        # The item twice, until its record is known to be of that moment, and then what the unit writes.
         before_the(3, "GetItem", ben, units_world.party().units.sweep)
         assert read(ben, keys[:1], COMMITTED) == [0]
         assert not ben.line.between
@@ -125,7 +125,7 @@ class TestAUnitThatIsCommittedAndNotFinished:
     def test_is_told_and_left_as_it_is_where_rows_of_what_it_writes_are_lost(
         self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
     ) -> None:
-        """Nobody knows what its marks stand for; the old values are not those that were committed last."""
+        """The new values are lost; the old values are not the newest committed ones."""
         unit = killed(units_world, keys, is_committed=True)
         lose_rows(books, unit, "w#")
         before = stored(books, keys)
@@ -156,7 +156,7 @@ class TestAUnitThatIsCommittedAndNotFinished:
 class TestAUnitThatWasRolledBackAndForgotten:
     @pytest.fixture
     def late(self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]) -> dict[str, list[Any]]:
-        """Its requests that mark, by their operations, which come when its record is gone."""
+        """The requests that mark, by operation, which arrive when the unit's record is gone."""
         ann = units_world.party()
         unit = states(ann, keys)
         ann.loses(Lost.KILLED_BEFORE, 1, operation="TransactWriteItems")

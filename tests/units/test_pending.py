@@ -1,9 +1,9 @@
-"""What plain readers find of a unit that has marked its items and is not decided: what was committed before it."""
+"""What plain readers find of a unit that has marked its items and is not decided: the committed values."""
 
 from typing import Any
 
 import pytest
-from kit.deaths import dies
+from kit.crashes import crashes
 from kit.units import MARK, THREADS_ONLY, VERSION, Books, Key, Killed, Party, UnitsWorld, some_account
 
 pytestmark = THREADS_ONLY
@@ -11,20 +11,20 @@ pytestmark = THREADS_ONLY
 
 @pytest.fixture
 def before(books: Books, account: Key, other: Key) -> dict[str, Any]:
-    """The two accounts as they stand there."""
+    """The two accounts, as stored."""
     return {str(key["id"]): books.raw("accounts", key) for key in (account, other)}
 
 
 @pytest.fixture
 def made(units_world: UnitsWorld, before: dict[str, Any]) -> Key:
-    """A unit has marked both, which it changes and deletes, and a third one that it makes; its process is no more."""
+    """A unit has marked both, to change one and delete one, and a third that it creates; its process has crashed."""
     ann, key = units_world.party(), some_account()
     changed, deleted = before
     unit = ann.begin(engine="marked")
     unit.update(ann.accounts, {"id": changed}, "SET balance = :n", {":n": 0})
     unit.delete(ann.accounts, {"id": deleted})
     unit.put(ann.accounts, {**key, "balance": 7})
-    dies(ann, 3, is_sent=False)
+    crashes(ann, 3, is_sent=False)
     with pytest.raises(Killed):
         unit.commit()
     return key

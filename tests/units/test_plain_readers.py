@@ -1,4 +1,4 @@
-"""What plain readers of the tables leave out: the attributes of units, and items that are not there yet."""
+"""What plain readers of the tables leave out: the attributes of units, and pending inserts."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ PLACEHOLDER = {"id": "placeholder", **marked("insert")}
 
 @pytest.fixture(scope="module")
 def tables(tables: OwnTables) -> OwnTables:
-    """With all of them."""
+    """With all of these items."""
     for name, item in ITEMS.items():
         tables.write({"id": name, **item})
     tables.write(PLACEHOLDER)
@@ -76,7 +76,7 @@ def test_the_names_are_those_of_the_prefix(tables: OwnTables) -> None:
 
 
 @pytest.mark.parametrize("mark", [None, 5, "insert", {}, {"M": 5}, {"M": None}, {"kind": 5}], ids=repr)
-def test_a_mark_of_somebody_else_s_holds_no_place(units: Units, mark: Any) -> None:
+def test_a_mark_that_no_unit_has_written_is_no_placeholder(units: Units, mark: Any) -> None:
     assert units.clean({"id": "a", "_tluMark": mark}) == {"id": "a"}
 
 

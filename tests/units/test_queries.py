@@ -1,10 +1,10 @@
-"""Queries of a unit: its own writes are laid over what stands there, at each level, page by page."""
+"""Queries of a unit: its own writes are merged with the items of the table, at each level, page by page."""
 
 from typing import Any
 
 import pytest
 from boto3.dynamodb.conditions import Attr, Key
-from kit.deaths import dies
+from kit.crashes import crashes
 from kit.units import MARK, THREADS_ONLY, VERSION, Books, Killed, Party, new_version, some_line
 
 from ticketlock.errors import InvalidUnitRequest, UnitConflict
@@ -17,7 +17,7 @@ FAT = "x" * 350_000
 
 @pytest.fixture
 def order(books: Books) -> str:
-    """Five lines, 1 to 5, with ten times as much."""
+    """Five lines, 1 to 5, with amounts of 10 to 50."""
     return with_lines(books, 5)
 
 
@@ -237,7 +237,7 @@ class TestBesideOthers:
 
 
 DECISION = 3
-"""Of the updates, behind two marks."""
+"""The decision among the updates: two marks come before it."""
 
 
 def left(books: Books, party: Party, order: str, state: str) -> Unit:
@@ -246,7 +246,7 @@ def left(books: Books, party: Party, order: str, state: str) -> Unit:
     unit.put(party.lines, {**line(order, 0), "amount": 5})
     unit.update(party.lines, line(order, 1), SET, {":n": 5})
     unit.delete(party.lines, line(order, 2))
-    dies(party, DECISION, is_sent=state == "committed")
+    crashes(party, DECISION, is_sent=state == "committed")
     with pytest.raises(Killed):
         unit.commit()
     assert all(MARK in (books.raw("lines", line(order, number)) or {}) for number in (0, 1, 2))

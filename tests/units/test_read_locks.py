@@ -1,4 +1,4 @@
-"""Units that mark what they read: nobody else writes it until they end, whatever happens to them."""
+"""Units that mark what they read: no other unit writes it until they end, whatever happens to them."""
 
 from collections.abc import Callable
 from functools import partial

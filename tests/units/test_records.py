@@ -1,4 +1,4 @@
-"""The record of a marked unit, and its rows: none stays once it has ended, whoever dies or sleeps on the way."""
+"""The record of a marked unit, and its rows: none stays after its end, wherever a process crashes or pauses."""
 
 import random
 from math import inf
@@ -12,13 +12,13 @@ from ticketlock.units import Unit
 
 pytestmark = THREADS_ONLY
 
-# Nothing packs it: it does not fit into the head.
+# Incompressible, so that it does not fit into the head.
 LONG = random.Random(0).randbytes(8_000)
 LATER_S = 700
 
 
 def rows(books: Books, unit: Unit) -> dict[str, Any]:
-    """What stands in the units' own table of a unit."""
+    """The rows of a unit in the units table."""
     return {row["row"]: row for row in books.everything()["units"] if row["unit"] == unit.id}
 
 
@@ -29,7 +29,7 @@ def test_a_unit_that_cannot_ask_the_time_before_it_marks_is_not_applied(
     unit = ann.begin(engine="marked")
     unit.put(ann.accounts, {**account, "balance": 0})
     books.clock.advance(LATER_S)
-    # For as long as it asks; what it does about that is sent.
+    # The time-out covers the request for the time; the later requests are sent.
     ann.loses(Lost.NOT_SENT, 1, 4)
     with pytest.raises(RequestNotApplied):
         unit.commit()
@@ -99,7 +99,7 @@ def test_a_unit_that_stood_still_until_its_record_was_gone_is_told_so_and_writes
     def before(model: Any, **_: Any) -> None:
         nonlocal updates
         updates += model.name == "UpdateItem"
-        # The first two mark, the third one decides.
+        # The first two requests mark, the third one decides.
         if (model.name, updates) == ("UpdateItem", 3):
             for _twice in range(2):
                 books.clock.advance(LATER_S)
@@ -125,20 +125,20 @@ class TestADecisionWithoutAnAnswer:
         unit = ann.begin(engine="marked")
         unit.get(ann.accounts, account)
         unit.update(ann.accounts, other, "SET balance = :zero", {":zero": 0})
-        # Ben marks what Ann has read, and dies.
+        # Ben marks what Ann has read, and crashes.
         marker = ben.begin(engine="marked")
         marker.update(ben.accounts, account, "SET balance = :zero", {":zero": 0})
         ben.loses(Lost.NOT_SENT, 2, inf, "UpdateItem")
         with pytest.raises(TableError):
             marker.commit()
         books.clock.advance(25)
-        # Ann's first attempt is on its way for long; the next one meets the mark, and nothing of hers comes through.
+        # Ann's first attempt takes long to arrive; the next one meets the mark, and no further request of hers arrives.
         ann.loses(Lost.REQUEST, 1, operation="TransactWriteItems")
         ann.loses(Lost.NOT_SENT, 2, inf, "UpdateItem")
         with pytest.raises(OutcomeUnknown):
             unit.commit()
         (late, *_) = (sent.parameters for sent in ann.line.sent if sent.operation == "TransactWriteItems")
-        # Ben's lease ends, and hers does not yet.
+        # Ben's lease ends, and hers has not ended yet.
         books.clock.advance(15)
         assert units_world.party().units.sweep().rolled_back == 1
         assert books.balance(other) == 50
@@ -146,7 +146,7 @@ class TestADecisionWithoutAnAnswer:
         reader = units_world.party()
         assert reader.units.get(reader.accounts, other) == {**other, "balance": 0}
 
-    def test_of_a_record_that_is_gone_nobody_says_that_it_was_rolled_back(
+    def test_of_a_record_that_is_gone_no_error_says_that_it_was_rolled_back(
         self, books: Books, units_world: UnitsWorld, ben: Party, account: Key
     ) -> None:
         slept: list[float] = []
@@ -155,7 +155,7 @@ class TestADecisionWithoutAnAnswer:
             books.clock.sleep(seconds)
             if decision.seen >= 4 and seconds == 0 and not slept:
                 slept.append(seconds)
-                # Others finish it, and time to live deletes its record.
+                # Other processes finish it, and TTL deletes its record.
                 for _ in range(2):
                     ben.units.sweep()
                     books.clock.advance(LATER_S)
@@ -167,7 +167,7 @@ class TestADecisionWithoutAnAnswer:
         ann = units_world.party(sleep=sleep)
         unit = ann.begin(engine="marked")
         unit.update(ann.accounts, account, "SET balance = :zero", {":zero": 0})
-        # The first one marks.
+        # The first request marks.
         decision = ann.loses(Lost.REPLY, 2, 5, "UpdateItem")
         with pytest.raises(UnitForgotten):
             unit.commit()

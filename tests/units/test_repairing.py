@@ -1,4 +1,4 @@
-"""`repair`: from the marks in a table to the records of their units, beside whatever runs."""
+"""`repair`: from the marks in a table to the records of their units, beside running units."""
 
 import random
 import uuid
@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from kit.deaths import dies
+from kit.crashes import crashes
 from kit.engines import engine_names, first_on
 from kit.units import KEYS, MARK, THREADS_ONLY, Books, Key, Killed, Party, UnitsWorld, dumped, make_table, some_line
 
@@ -29,12 +29,12 @@ def keys(books: Books) -> list[Key]:
 
 
 def killed(world: UnitsWorld, keys: list[Key], *, is_committed: bool) -> str:
-    """The id of a unit that sets both to nought, and dies before its decision or after it: both are marked."""
+    """The id of a unit that sets both to nought, and crashes before or after its decision: both are marked."""
     ann = world.party()
     unit = ann.begin(engine="marked")
     for key in keys:
         unit.update(ann.accounts, key, SET, NOUGHT)
-    dies(ann, 3, is_sent=is_committed)
+    crashes(ann, 3, is_sent=is_committed)
     with pytest.raises(Killed):
         unit.commit()
     return unit.id
@@ -45,20 +45,20 @@ def marks(books: Books, keys: list[Key]) -> int:
 
 
 def marked(books: Books, mark: object, **more: object) -> Key:
-    """A new account with a mark that no process has put there."""
+    """A new account with a mark that no unit has written."""
     key = books.account()
     books.write("accounts", {**(books.raw("accounts", key) or {}), MARK: mark, **more})
     return key
 
 
 def forget(books: Books, unit: str) -> None:
-    """Delete a record by hand."""
+    """Delete a record with a plain client."""
     head = dumped({"unit": unit, "row": "head"})
     books.onlooker.delete_item(TableName=books.tables["units"], Key=head)
 
 
 def found_in(party: Party, keys: list[Key], **how: bool) -> list[tuple[Record, str]]:
-    """What is told of the marks in these items, one for each."""
+    """What is reported of the marks in these items, one for each."""
     return [(each.record, each.action) for each in told_of(party, keys, **how)]
 
 
@@ -81,7 +81,7 @@ def test_those_of_one_whose_lease_is_over_are_taken_off_once_it_is_rolled_back(
     books.clock.advance(LEASE_S + MARGIN_S)
     first, second = found_in(ben, keys, write=True)
     assert first == (Record.LEASE_OVER, "unmarked")
-    # The first one has rolled it back.
+    # The first repair has rolled it back.
     assert second == (Record.ROLLED_BACK, "unmarked")
     assert ben.units.outcome(unit=unit) is Outcome.ROLLED_BACK
     assert (marks(books, keys), [books.balance(key) for key in keys]) == (0, [100, 100])
@@ -99,7 +99,7 @@ def test_items_with_a_number_in_their_key_are_finished(books: Books, units_world
     ann, key = units_world.party(), some_line(10)
     unit = ann.begin(engine="marked")
     unit.put(ann.lines, {**key, "amount": 1})
-    dies(ann, 1, is_sent=True)
+    crashes(ann, 1, is_sent=True)
     with pytest.raises(Killed):
         unit.commit()
     (found,) = [each for each in ben.units.repair(ben.lines, write=True) if each.key == key]
@@ -184,7 +184,7 @@ def test_a_unit_that_stands_still_past_its_lease_is_told_that_it_was_rolled_back
     assert (marks(books, keys), [books.balance(key) for key in keys]) == (0, [100, 100])
 
 
-def test_a_mark_that_goes_between_the_scan_and_the_look_is_not_told(
+def test_a_mark_that_goes_between_the_scan_and_the_read_is_not_told(
     units_world: UnitsWorld, ann: Party, ben: Party, keys: list[Key]
 ) -> None:
     killed(units_world, keys, is_committed=True)
@@ -288,7 +288,7 @@ def test_one_that_is_killed_at_any_of_its_requests_is_gone_on_with_by_the_next(
     for operation in ("Scan", "GetItem", "UpdateItem"):
         for is_sent in (False, True):
             dying = units_world.party()
-            dies(dying, 1, operation, is_sent=is_sent)
+            crashes(dying, 1, operation, is_sent=is_sent)
             with suppress(Killed):
                 dying.units.repair(dying.accounts, write=True)
     ben.units.repair(ben.accounts, write=True)
@@ -326,7 +326,7 @@ def both_to_nought(party: Party, keys: list[Key]) -> None:
 
 
 def beside_each_request(party: Party, do: Any) -> None:
-    """Do something before each of its requests from now on."""
+    """Run something before each of a party's requests from now on."""
 
     def before(**_: Any) -> None:
         do()

@@ -1,4 +1,4 @@
-"""What a unit sends, counted; and how much of it there may be."""
+"""How many requests a unit sends, and how large it may be."""
 
 import pytest
 from kit.engines import OF_OTHERS_FIRST, first_on, wide_engine_names
@@ -83,7 +83,7 @@ def test_items_that_do_not_change_are_only_checked(ann: Party, account: Key, oth
 
 @IN_HUNDREDS
 class TestAHundredActions:
-    """As many as DynamoDB takes in one TransactWriteItems."""
+    """The limit of one TransactWriteItems."""
 
     def test_fit(self, books: Books, ann: Party) -> None:
         keys = [some_account() for _ in range(100)]

@@ -1,4 +1,4 @@
-"""Units that one process saves and another one goes on with: all of it is committed once, or nothing."""
+"""Units that one process saves and another one resumes: all of it is committed once, or nothing."""
 
 import os
 from collections.abc import Callable
@@ -224,7 +224,7 @@ class TestTheEndOfASavedUnit:
         swept = ann.units.sweep()
         assert (swept.open >= 1, swept.oldest_ms) == (True, 0)
 
-    def test_nobody_says_what_became_of_one_whose_record_is_gone(
+    def test_no_process_is_told_the_outcome_of_one_whose_record_is_gone(
         self, books: Books, ann: Party, ben: Party, account: Key
     ) -> None:
         name = saved(ann, account)
@@ -377,7 +377,7 @@ def test_any_lost_request_of_saving_resuming_and_committing_is_made_good(
             assert books.balance(key) == 90, number
 
 
-def test_a_save_that_is_not_answered_is_unknown_until_somebody_resumes_it(
+def test_a_save_that_is_not_answered_is_unknown_until_it_is_resumed(
     books: Books, ann: Party, ben: Party, account: Key
 ) -> None:
     unit = ann.begin()
@@ -417,7 +417,7 @@ def test_a_save_after_one_that_failed_half_way_has_what_was_stated_in_between(
     assert books.balance(account) == 90
 
 
-def test_resuming_tells_what_became_of_a_commit_that_nobody_answered(
+def test_resuming_tells_the_outcome_of_a_commit_that_was_not_answered(
     books: Books, ann: Party, ben: Party, account: Key
 ) -> None:
     name = saved(ann, account)

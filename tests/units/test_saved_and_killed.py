@@ -16,7 +16,7 @@ from ticketlock.units import Outcome
 @pytest.mark.parametrize("how", [Lost.KILLED_BEFORE, Lost.KILLED_AFTER], ids=["before", "after"])
 @pytest.mark.parametrize("engine", ["native", "marked"])
 class TestAProcessThatIsKilled:
-    """At each of its requests, before it is sent or before its reply is read."""
+    """At each of its requests, before the request is sent or before its reply is read."""
 
     def test_on_its_way_to_save_has_saved_all_of_it_or_nothing(
         self, units_world: UnitsWorld, books: Books, how: Lost, engine: Any
@@ -44,7 +44,7 @@ class TestAProcessThatIsKilled:
         # It reads the item, writes a row, and then the record.
         assert found == [False, False, how is Lost.KILLED_AFTER]
 
-    def test_on_its_way_to_commit_is_followed_at_once_by_whoever_resumes_it(
+    def test_on_its_way_to_commit_is_followed_at_once_by_the_process_that_resumes_it(
         self, units_world: UnitsWorld, books: Books, how: Lost, engine: Any
     ) -> None:
         ends = set()

@@ -1,4 +1,4 @@
-"""How large items, statements and units may be: just below each bound, at it, and above; nothing is written then."""
+"""How large items, statements and units may be: just below each limit, at it, and above; then nothing is written."""
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -34,7 +34,7 @@ def writes(party: Party) -> list[str]:
 
 
 class TestAnItem:
-    """It has room for what units add: the version, and by marks the mark as well."""
+    """It has room for what units add: the version, and for a commit by marks also the mark."""
 
     @pytest.mark.parametrize(("way", "room"), [("native", VERSION_ROOM), ("marked", MARK_ROOM)])
     def test_up_to_its_bound_is_written(self, books: Books, ann: Party, way: str, room: int) -> None:
@@ -87,7 +87,7 @@ class TestAnItem:
     def test_that_a_blind_update_makes_too_large_is_found_before_anything_is_marked(
         self, books: Books, ann: Party, account: Key
     ) -> None:
-        """It would be refused after the unit was committed."""
+        """Otherwise DynamoDB would refuse it after the unit was committed."""
         large = some_account()
         books.write("accounts", {**padded(large, 250 * KB)})
         before = books.everything()
@@ -109,7 +109,7 @@ class TestAnItem:
 
 
 class TestAUnitOfFourMegabytes:
-    """Eleven items, each as it stands or as it will be, with room for what a request says beside."""
+    """Eleven items, each with its old or new size, and room for the rest of the request."""
 
     COUNT, ROOM = 11, 1_024
 
@@ -149,7 +149,7 @@ class TestAUnitOfFourMegabytes:
 
     @pytest.mark.parametrize("does", ["deletes", "shrinks", "reads"])
     def test_counts_what_stands_there(self, books: Books, ann: Party, account: Key, does: str) -> None:
-        """Also the requests that mark what no unit has written, and the one that decides."""
+        """Also in the requests that mark items without a version, and in the deciding one."""
         keys = self.keys()
         for key in keys:
             books.write("accounts", padded(key, 390 * KB))
@@ -168,7 +168,7 @@ class TestAUnitOfFourMegabytes:
         assert not any(MARK in (books.raw("accounts", key) or {}) for key in keys)
 
     def large(self, books: Books) -> list[Key]:
-        """Items that stand there, and do not fit together."""
+        """Existing items that do not fit together."""
         keys = self.keys()
         for key in keys:
             books.write("accounts", padded(key, 390 * KB))

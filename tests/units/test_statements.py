@@ -1,4 +1,4 @@
-"""Every statement is evaluated at once, on the item as the unit has it, and all on one item are one write."""
+"""Every statement is evaluated at once, on the item as the unit has it; all statements on one item are one write."""
 
 from decimal import Decimal
 from typing import Any
@@ -45,7 +45,7 @@ class TestAUnitReadsItsOwnWrites:
                 {**other, "balance": 50},
             ]
 
-    def test_and_nobody_else_does_before_the_commit(self, books: Books, ann: Party, account: Key) -> None:
+    def test_and_no_other_client_does_before_the_commit(self, books: Books, ann: Party, account: Key) -> None:
         with ann.begin() as unit:
             unit.update(ann.accounts, account, "SET balance = :n", {":n": 7})
             assert books.balance(account) == 100

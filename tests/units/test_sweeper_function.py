@@ -5,7 +5,7 @@ from typing import Any
 
 import of_units.sweeper as function
 import pytest
-from kit.deaths import dies
+from kit.crashes import crashes
 from kit.units import Books, Killed, Party, UnitsWorld, some_account
 
 LEFT_S, LEASE_S, MARGIN_S = 300, 60, 5
@@ -20,14 +20,14 @@ EMITTED = {
 
 
 def in_memory(test: Any) -> Any:
-    """Threads alone, on the quickest engine."""
+    """Threads only, on the fastest engine."""
     for name, value in (("units_engine", "memory"), ("units_kind", "threads")):
         test = pytest.mark.parametrize(name, [value], indirect=True)(test)
     return test
 
 
 class Context:
-    """What Lambda tells a function of its call."""
+    """The context that Lambda passes to a function."""
 
     def __init__(self, left_s: float) -> None:
         self._left_ms = int(1_000 * left_s)
@@ -44,19 +44,19 @@ def named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def sweeper(ben: Party, monkeypatch: pytest.MonkeyPatch) -> Party:
-    """Who sweeps."""
+    """The party that sweeps."""
     monkeypatch.setattr(function, "units", lambda: ben.units)
     return ben
 
 
 def left(world: UnitsWorld, number: int) -> None:
-    """Units that were killed before their decisions, whose leases are over."""
+    """Units that were killed before their decisions, and whose leases have ended."""
     for _ in range(number):
         ann = world.party()
         unit = ann.begin(engine="marked")
         unit.update(ann.accounts, world.books.account(), "SET balance = :n", {":n": 0})
         unit.put(ann.accounts, {**some_account(), "balance": 0})
-        dies(ann, 2, is_sent=False)
+        crashes(ann, 2, is_sent=False)
         with pytest.raises(Killed):
             unit.commit()
     world.books.clock.advance(LEASE_S + MARGIN_S)

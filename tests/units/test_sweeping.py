@@ -1,4 +1,4 @@
-"""Sweeps: what they do and tell, beside each other, and when they are killed themselves."""
+"""Sweeps: what they do and report, also in parallel, and if they are killed themselves."""
 
 import random
 import uuid
@@ -8,7 +8,7 @@ from typing import Any
 from zlib import compress
 
 import pytest
-from kit.deaths import dies
+from kit.crashes import crashes
 from kit.engines import engine_names, first_on
 from kit.units import MARK, THREADS_ONLY, Books, Key, Killed, Party, UnitsWorld, make_table, some_account
 
@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True),
 ]
 
-# Nothing packs it: it does not fit into the record.
+# Incompressible, so that it does not fit into the record.
 LONG = random.Random(0).randbytes(8_000)
 LEASE_S, COPIES_S, MARGIN_S = 60, 600, 5
 HEAD = {"state": "pending", "rev": 0, "born": 0, "leaseUntilMs": 0, "attempt": "1", "pieces": 0}
@@ -32,13 +32,13 @@ def keys(books: Books) -> list[Key]:
 
 
 def killed(world: UnitsWorld, keys: list[Key], number: int, *, is_sent: bool) -> None:
-    """A unit that sets the first two to zero and makes the third, and dies at one of its updates."""
+    """A unit that sets the first two to zero and creates the third, and crashes at one of its updates."""
     ann = world.party()
     unit = ann.begin(engine="marked")
     for key in keys[:2]:
         unit.update(ann.accounts, key, "SET balance = :n, noise = :noise", {":n": 0, ":noise": LONG})
     unit.put(ann.accounts, {**keys[2], "balance": 0})
-    dies(ann, number, is_sent=is_sent)
+    crashes(ann, number, is_sent=is_sent)
     with pytest.raises(Killed):
         unit.commit()
 
@@ -67,7 +67,7 @@ def rows(books: Books) -> list[str]:
 
 
 def assert_ended(books: Books, keys: list[Key], left: Left) -> None:
-    """What was left is finished or rolled back, and nothing but its record is there."""
+    """What was left is finished or rolled back, and only its record remains."""
     assert marks(books, keys) == 0
     assert balances(books, keys) == ([0, 0, 0] if left is after_its_decision else [100, 100, None])
     assert "w#" not in rows(books)
@@ -140,7 +140,7 @@ def test_a_sweep_that_is_killed_at_any_of_its_requests_is_gone_on_with_by_the_ne
     for operation in ("UpdateItem", "DeleteItem", "PutItem", "BatchGetItem"):
         for is_sent in (False, True):
             dying = units_world.party()
-            dies(dying, 1, operation, is_sent=is_sent)
+            crashes(dying, 1, operation, is_sent=is_sent)
             with suppress(Killed):
                 dying.units.sweep()
     books.clock.advance(COPIES_S + MARGIN_S)
@@ -159,7 +159,7 @@ def test_a_table_that_is_deleted_does_not_keep_the_items_of_others_from_being_fi
     unit.put(ann.units.table(gone), some_account())
     unit.update(ann.accounts, account, "SET balance = :n", {":n": 0})
     # The first update marks, the second one decides.
-    dies(ann, 2, is_sent=is_committed)
+    crashes(ann, 2, is_sent=is_committed)
     with pytest.raises(Killed):
         unit.commit()
     books.onlooker.delete_table(TableName=gone)
@@ -171,7 +171,7 @@ def test_a_table_that_is_deleted_does_not_keep_the_items_of_others_from_being_fi
 
 
 STRANGE: dict[str, dict[str, Any]] = {
-    "of somebody else": {"state": "new", "rev": 1},
+    "of no unit": {"state": "new", "rev": 1},
     "of a state that is none": {**HEAD, "state": "new"},
     "with a number that is none": {**HEAD, "rev": "1"},
     "under another key": {**HEAD, "row": "me"},
@@ -207,7 +207,7 @@ def test_a_strange_row_is_left_and_told_and_the_others_are_swept(
 
 
 def empty(books: Books) -> None:
-    """Forget what other tests have left."""
+    """Delete what other tests have left."""
     for row in books.everything()["units"]:
         key = {name: {"S": row[name]} for name in ("unit", "row")}
         books.onlooker.delete_item(TableName=books.tables["units"], Key=key)

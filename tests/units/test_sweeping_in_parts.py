@@ -1,10 +1,10 @@
-"""Sweeps of a part of the table at a time, and sweeps whose time is bounded: nothing is left, nothing begins anew."""
+"""Sweeps in parts of the table, and with a time-out: nothing is left, and no sweep starts over."""
 
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from kit.deaths import dies
+from kit.crashes import crashes
 from kit.engines import engine_names, first_on
 from kit.units import MARK, THREADS_ONLY, Books, Key, Killed, Party, UnitsWorld, some_account
 
@@ -23,28 +23,28 @@ FILLER_BYTES = 390_000
 
 @pytest.fixture(autouse=True)
 def empty(books: Books) -> None:
-    """What other tests have left is forgotten."""
+    """Delete what other tests have left."""
     for row in books.everything()["units"]:
         key = {name: {"S": row[name]} for name in ("unit", "row")}
         books.onlooker.delete_item(TableName=books.tables["units"], Key=key)
 
 
 def left(world: UnitsWorld, *keys: Key, is_committed: bool = False, inserts: bool = True) -> None:
-    """A unit that sets accounts to zero and makes another one, and whose process dies around its decision."""
+    """A unit that sets accounts to zero and creates another one, and whose process crashes around its decision."""
     ann = world.party()
     unit = ann.begin(engine="marked")
     for key in keys:
         unit.update(ann.accounts, key, "SET balance = :n", {":n": 0})
     if inserts:
         unit.put(ann.accounts, {**some_account(), "balance": 0})
-    # What is absent is marked by a transaction.
-    dies(ann, len(keys) + 1, is_sent=is_committed)
+    # Absent items are marked by a transaction.
+    crashes(ann, len(keys) + 1, is_sent=is_committed)
     with pytest.raises(Killed):
         unit.commit()
 
 
 def filled(books: Books, rows: int) -> None:
-    """Make the table longer than a page, by what is no record of a unit."""
+    """Make the table longer than a page, with rows that are no records of units."""
     for number in range(rows):
         books.write("units", {"unit": f"name#{number}", "row": "receipt", "data": "x" * FILLER_BYTES})
 
@@ -81,11 +81,11 @@ def test_it_stops_when_its_time_is_over_and_the_next_goes_on_there(
     books.clock.advance(LEASE_S + MARGIN_S)
     swept = []
     for _ in range(5):
-        # It takes long to delete what only holds a place: the last thing that it does about a unit.
+        # It takes long to delete the placeholder, the last thing that it does for a unit.
         ben.line.between["DeleteItem"] = lambda: books.clock.advance(LONG_S)
         swept.append(ben.units.sweep(timeout=LONG_S / 2))
     assert [each.rolled_back for each in swept] == [1, 1, 1, 1, 1]
-    # It knows only afterwards that the last one was the last.
+    # Only the next page shows that this unit was the last.
     assert [each.is_whole for each in swept[:4]] == [False] * 4
     assert (marks(books), ben.line.operations.count("BatchGetItem")) == (0, 5)
 
@@ -107,7 +107,7 @@ def test_each_part_goes_on_at_its_own_place(books: Books, units_world: UnitsWorl
     for _ in range(12):
         left(units_world, books.account())
     books.clock.advance(LEASE_S + MARGIN_S)
-    # The tests' parties have one connection: the first part that has anything to do uses up the time.
+    # The tests' parties have one connection: the first part with work to do uses up the time.
     for _ in range(30):
         ben.line.between["DeleteItem"] = lambda: books.clock.advance(LONG_S)
         if ben.units.sweep(parts=2, timeout=LONG_S / 2).is_whole and marks(books) == 0:
@@ -120,7 +120,7 @@ def test_each_part_goes_on_at_its_own_place(books: Books, units_world: UnitsWorl
 def test_one_that_is_killed_has_kept_how_far_it_came(books: Books, units_world: UnitsWorld, ann: Party) -> None:
     filled(books, 9)
     dying = units_world.party()
-    dies(dying, 3, "Scan", is_sent=False)
+    crashes(dying, 3, "Scan", is_sent=False)
     with pytest.raises(Killed):
         dying.units.sweep(timeout=LONG_S)
     third = scans(dying)[2]["ExclusiveStartKey"]
@@ -131,7 +131,7 @@ def test_one_that_is_killed_has_kept_how_far_it_came(books: Books, units_world: 
 def test_without_a_time_out_it_reads_the_whole_table(books: Books, units_world: UnitsWorld, ann: Party) -> None:
     filled(books, 9)
     dying = units_world.party()
-    dies(dying, 3, "Scan", is_sent=False)
+    crashes(dying, 3, "Scan", is_sent=False)
     with pytest.raises(Killed):
         dying.units.sweep(timeout=LONG_S)
     assert ann.units.sweep().is_whole
@@ -143,7 +143,7 @@ def test_a_unit_with_many_items_may_be_left_half_finished_and_the_next_one_finis
 ) -> None:
     left(units_world, *(books.account() for _ in range(103)), is_committed=True, inserts=False)
     assert marks(books) == 103
-    # Before its second hundred.
+    # Before its second hundred items.
     ben.line.between["UpdateItem"] = lambda: books.clock.advance(LONG_S)
     stopped = ben.units.sweep(timeout=LONG_S / 2)
     assert (stopped.unfinished, stopped.open) == (1, 1)

@@ -1,4 +1,4 @@
-"""Tables as units know them: each once, whatever it is called, and never the units' own."""
+"""Tables as units know them: each is described once, by its name or its ARN, and is never the units table."""
 
 import pytest
 from kit.units import THREADS_ONLY, Books, Key, Party, dumped

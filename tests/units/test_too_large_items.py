@@ -1,10 +1,10 @@
-"""Items that are too large to mark, to write, or to write down in one row: below each bound, at it, and above."""
+"""Items that are too large to mark, to write, or to write down in one row: below each limit, at it, and above."""
 
 import random
 from typing import Any
 
 import pytest
-from kit.deaths import dies
+from kit.crashes import crashes
 from kit.engines import first_on, roomy_engine_names
 from kit.units import MARK, THREADS_ONLY, Books, Key, Killed, Party, UnitsWorld, some_account
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.parametrize("units_engine", first_on("memory", roomy_en
 
 
 def noise(size: int) -> bytes:
-    """Nothing packs it."""
+    """Incompressible bytes."""
     return random.Random(size).randbytes(size)
 
 
@@ -37,7 +37,7 @@ def plain(books: Books, key: Key) -> dict[str, Any] | None:
 
 
 class TestToMark:
-    """A mark needs room beside what stands there, and beside what will."""
+    """A mark needs room in the item with its old and with its new value."""
 
     BOUND = ITEM - MARK_ROOM
 
@@ -66,10 +66,10 @@ class TestToMark:
 
 
 class TestToWrite:
-    """What an update makes of an item is measured at its line."""
+    """The result of an update is measured at its line."""
 
     def update(self, ann: Party, unit: Any, item: dict[str, Any], size: int) -> None:
-        """One that lets an item grow up to so many bytes."""
+        """An update that lets an item grow up to so many bytes."""
         stands = size_of({"id": {"S": item["id"]}, "balance": {"N": "1"}, "padding": {"B": item["padding"]}})
         more = noise(size - stands - len("more"))
         unit.update(ann.accounts, {"id": item["id"]}, "SET more = :more", {":more": more})
@@ -104,16 +104,16 @@ class TestToWrite:
 
 
 class TestToWriteDownInOneRow:
-    """What a unit is about to write is written down before its first mark, in rows of 350 KB."""
+    """A unit writes down what it is about to write before its first mark, in rows of 350 KB."""
 
-    # Of three items of 400 KB.
+    # For three items of 400 KB.
     HEAD_AND_ROWS = 5
 
     def rows(self, books: Books, unit: str) -> list[str]:
         return sorted(row["row"] for row in books.everything()["units"] if row["unit"] == unit)
 
     def written(self, party: Party) -> list[str]:
-        """The rows that it has sent, by what their names begin with."""
+        """The rows that it has sent, by the beginnings of their names."""
         items = [sent.parameters["Item"] for sent in party.line.sent if sent.operation == "PutItem"]
         return [item["row"]["S"][:2] for item in items if "row" in item]
 
@@ -139,7 +139,7 @@ class TestToWriteDownInOneRow:
             unit = ann.begin(engine="marked")
             for key in keys:
                 unit.put(ann.accounts, padded(key, ITEM - MARK_ROOM))
-            dies(ann, number, "PutItem", is_sent=is_sent)
+            crashes(ann, number, "PutItem", is_sent=is_sent)
             with pytest.raises(Killed):
                 unit.commit()
             found = ben.units.get_all([(ben.accounts, key) for key in keys])

@@ -1,4 +1,4 @@
-"""The decorator: each call is a unit, which runs again after what another try may do better."""
+"""The decorator: each call is a unit, and runs again after errors where another try may succeed."""
 
 import asyncio
 import functools

@@ -1,4 +1,4 @@
-"""A unit of a workflow's task: under the lock that the workflow holds, which the task has as data, and by its name."""
+"""A unit of a workflow's task: under the lock that the workflow holds, which the task gets as data, and with a name."""
 
 import json
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ def execution() -> str:
 
 @pytest.fixture
 def event(units_world: UnitsWorld, execution: str) -> Mapping[str, Any]:
-    """The input of the task of a workflow that has just taken a lock, over the wire."""
+    """The input of the task of a workflow that has just acquired a lock, over the wire."""
     asked: dict[str, Any] = {"entity": some_name(), "task": {"functionArn": FUNCTION, "input": {"amount": 10}}}
     turn = turn_of(workflow(units_world), execution, asked, targets=[FUNCTION], handOver="poll")
     assert turn["status"] == "granted"
@@ -63,7 +63,7 @@ def test_it_is_committed_while_the_workflow_holds_the_lock(
 
 
 @pytest.mark.parametrize("engine", [None, "marked"])
-def test_nothing_is_written_once_the_lease_is_over_and_somebody_else_holds_the_lock(
+def test_nothing_is_written_once_the_lease_is_over_and_another_owner_holds_the_lock(
     books: Books, units_world: UnitsWorld, ann: Party, fence: Fence, account: Key, engine: Any
 ) -> None:
     books.clock.advance(2 * LEASE_S)
@@ -99,7 +99,7 @@ def test_nor_by_a_late_task_of_an_earlier_grant_of_the_same_execution(
 
 
 FORGED: Mapping[str, Any] = {
-    "entity": "an-entity-that-nobody-holds",
+    "entity": "an-entity-without-a-holder",
     "namespace": "another",
     "owner": "arn:aws:states:us-east-1:123456789012:execution:serialize:another",
     "fencingToken": 1,
@@ -127,7 +127,7 @@ def test_a_try_after_a_lost_reply_ends_well_though_the_lock_is_lost_since(
 ) -> None:
     name = unit_name(fence.owner, STATE)
     ann.loses(Lost.REPLY, 1, float("inf"), "TransactWriteItems")
-    # The receipt cannot be read either: the task fails, and what it has committed stays.
+    # The receipt cannot be read either: the task fails, and its commit remains.
     ann.loses(Lost.NOT_SENT, 3, float("inf"), "GetItem")
     with pytest.raises(OutcomeUnknown):
         charge(ann, account, under=fence, name=name)

@@ -1,4 +1,4 @@
-"""A unit under a lock is committed while the lock is held, with that very fencing token, and not otherwise."""
+"""A unit under a lock is committed only while the lock is held with that very fencing token."""
 
 import pytest
 from kit.units import Books, Key, Party, UnitsWorld, some_name
@@ -42,7 +42,7 @@ def test_nothing_is_written_after_the_lock_was_released_by_force(
     assert books.balance(account) == 100
 
 
-def test_nor_when_somebody_else_holds_it_since(
+def test_nor_when_another_owner_holds_it_since(
     books: Books, units_world: UnitsWorld, lease: Lease, unit: Unit, account: Key
 ) -> None:
     units_world.take_away(lease)

@@ -1,4 +1,4 @@
-"""What is peculiar to units of tasks: ``async with``, cancellation, a client of one event loop."""
+"""What is special about units of tasks: ``async with``, cancellation, a client of one event loop."""
 
 import asyncio
 from typing import Any, Literal
@@ -155,7 +155,7 @@ def test_a_commit_whose_task_is_cancelled_goes_on_to_its_end_before_the_units_ar
 def test_a_task_that_is_cancelled_at_any_request_finds_the_unit_over_and_leaves_all_or_nothing(
     tables: OwnTables, way: Literal["native", "marked"]
 ) -> None:
-    """A commit goes on to its end, before the units are closed; a statement does not."""
+    """A commit runs to its end, before the units are closed; a statement does not."""
 
     async def cancelled_at(number: int, names: list[str]) -> bool:
         sent = 0
@@ -200,7 +200,7 @@ def test_a_task_that_is_cancelled_at_any_request_finds_the_unit_over_and_leaves_
 
 
 class TestABlockInWhichATimeOutWasCaught:
-    """Its caller believes that the unit goes on."""
+    """Its caller believes that the unit is still open."""
 
     @pytest.mark.parametrize("operation", ["GetItem", "TransactWriteItems"])
     @pytest.mark.parametrize("how", ["block", "decorator"])

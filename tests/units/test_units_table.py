@@ -1,4 +1,4 @@
-"""A table of units' own that is made by hand."""
+"""A units table that ``create_units_table`` creates."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -12,29 +12,29 @@ from kit.certificates import Certificate, self_signed
 from kit.command import Command, shell
 from kit.far import Far
 from kit.in_a_loop import Loop
+from kit.injected import INJECTED
 from kit.kept import Kept
 from kit.places import Emulated, Kind
 from kit.programs import Shared
 from kit.promises import counts_are_kept, kept_by, stored
 from kit.proxy import Proxy
-from kit.struck import STRUCK
-from kit.weather import BAD, SURELY_MET, Weather
+from kit.random_faults import DEFAULT_ODDS, SURELY_INJECTED, RandomFaults
 from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock import LockClient
 from ticketlock.wire._sdk import make_client
 
-_WEATHERS = int(os.environ.get("TICKETLOCK_TEST_WEATHERS", "1"))
+_FAULT_SEEDS = int(os.environ.get("TICKETLOCK_TEST_FAULT_SEEDS", "1"))
 
 
 @pytest.fixture(scope="session")
 def the_proxy(emulator: Emulator, pytestconfig: pytest.Config) -> Iterator[Proxy]:
     with Proxy(emulator.endpoint) as proxy:
         yield proxy.listen()
-    pytestconfig.stash[STRUCK].update({mishap.__name__: count for mishap, count in proxy.struck.items()})
-    # Few tests, chosen by hand, may be spared.
-    if proxy.struck.total() >= SURELY_MET:
-        assert set(proxy.struck) == set(BAD), "bad weather that never struck"
+    pytestconfig.stash[INJECTED].update({fault.__name__: count for fault, count in proxy.injected.items()})
+    # If only a few tests run, some faults may not occur.
+    if proxy.injected.total() >= SURELY_INJECTED:
+        assert set(proxy.injected) == set(DEFAULT_ODDS), "faults that were never injected"
 
 
 @pytest.fixture(scope="session")
@@ -48,7 +48,7 @@ def ways(emulator: Emulator, certificate: Certificate, pytestconfig: pytest.Conf
     with Proxy(emulator.endpoint) as plain, Proxy(emulator.endpoint, certificate) as certified:
         yield {"HTTP": plain.listen(), "HTTPS by CONNECT": certified.listen()}
     for proxy in (plain, certified):
-        pytestconfig.stash[STRUCK].update({mishap.__name__: count for mishap, count in proxy.struck.items()})
+        pytestconfig.stash[INJECTED].update({fault.__name__: count for fault, count in proxy.injected.items()})
 
 
 @pytest.fixture
@@ -57,10 +57,10 @@ def proxy(the_proxy: Proxy) -> Iterator[Proxy]:
     the_proxy.clear_up()
 
 
-@pytest.fixture(params=range(_WEATHERS))
-def bad_weather(proxy: Proxy, request: pytest.FixtureRequest) -> None:
-    """Each test has its own, and always the same: the seed is the test's name."""
-    proxy.weather = Weather(request.node.name)
+@pytest.fixture(params=range(_FAULT_SEEDS))
+def random_faults(proxy: Proxy, request: pytest.FixtureRequest) -> None:
+    """Random faults, the same at each run of a test: the seed is the test's name."""
+    proxy.random_faults = RandomFaults(request.node.name)
 
 
 @pytest.fixture(scope="session")
@@ -82,7 +82,7 @@ def place(
     near = Emulated(kind, loop, emulator.endpoint, lock_table, sdk_clients)
     far = Far(kind, loop, proxy, near, far_sdk_clients)
     yield far
-    # Whatever a test has left is released in fair weather.
+    # What a test has left is released without faults.
     proxy.clear_up()
     far.close()
     near.close()

@@ -1,10 +1,10 @@
-"""What is true of the client in fair weather is true of it in bad."""
+"""The client's suite also holds under fault injection."""
 
 import pytest
 from kit.sentences.acquiring import *  # noqa: F403 -- pytest collects the tests that it brings
 from kit.sentences.waiting_in_line import *  # noqa: F403 -- pytest collects the tests that it brings
 
 pytestmark = [
-    pytest.mark.usefixtures("bad_weather"),
+    pytest.mark.usefixtures("random_faults"),
     pytest.mark.verify("the client's suite once more, on a network that fails at random"),
 ]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from kit.command import Command, lives, until
-from kit.mishaps import reply_broken_off, reply_lost, request_lost
+from kit.faults import reply_broken_off, reply_lost, request_lost
 from kit.proxy import Proxy
 from kit.sent import is_grant, is_release, is_renewal
 from ticketlock_local.engines.emulator import Emulator
@@ -47,7 +47,7 @@ def test_a_program_runs_once_under_a_grant_whose_reply_was_lost(
 def test_a_program_runs_on_through_short_cuts(command: Command, proxy: Proxy, near: LockClient, entity: str) -> None:
     run = command.start("run", entity, "--lease", "4", "--", *SAYS_ITS_TOKEN)
     token = int(run.line().split()[0])
-    cuts = [proxy.trouble(mishap, is_renewal) for mishap in (reply_lost, request_lost, reply_broken_off)]
+    cuts = [proxy.trouble(fault, is_renewal) for fault in (reply_lost, request_lost, reply_broken_off)]
 
     def lease_until_ms() -> int:
         item = near.inspect(entity).item

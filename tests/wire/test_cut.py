@@ -4,24 +4,24 @@ from typing import Any
 
 import pytest
 from kit.far import Far
-from kit.mishaps import Late, Mishap, delivered_twice, reply_broken_off, reply_lost, request_lost
+from kit.faults import Fault, Late, delivered_twice, reply_broken_off, reply_lost, request_lost
 from kit.places import meanwhile, outcome, until
 from kit.proxy import Proxy
 from kit.sent import is_grant, is_leave, is_release, is_renewal, is_row, is_ticket
 
 from ticketlock import LockClient, Position, RecordWaitExceeded
 
-MISHAPS = [request_lost, reply_lost, reply_broken_off, delivered_twice]
+FAULTS = [request_lost, reply_lost, reply_broken_off, delivered_twice]
 
 
-@pytest.fixture(params=MISHAPS, ids=lambda mishap: mishap.__name__)
-def mishap(request: pytest.FixtureRequest) -> Mishap:
-    mishap: Mishap = request.param
-    return mishap
+@pytest.fixture(params=FAULTS, ids=lambda fault: fault.__name__)
+def fault(request: pytest.FixtureRequest) -> Fault:
+    fault: Fault = request.param
+    return fault
 
 
-def test_a_grant_is_found_once(place: Far, proxy: Proxy, locks: LockClient, entity: str, mishap: Mishap) -> None:
-    trouble = proxy.trouble(mishap, is_grant)
+def test_a_grant_is_found_once(place: Far, proxy: Proxy, locks: LockClient, entity: str, fault: Fault) -> None:
+    trouble = proxy.trouble(fault, is_grant)
     lease = locks.acquire(entity)
     assert trouble.met.is_set()
     assert lease.is_held()
@@ -31,12 +31,12 @@ def test_a_grant_is_found_once(place: Far, proxy: Proxy, locks: LockClient, enti
 
 
 def test_a_grant_of_a_turn_is_found_once(
-    place: Far, proxy: Proxy, locks: LockClient, near: LockClient, entity: str, mishap: Mishap
+    place: Far, proxy: Proxy, locks: LockClient, near: LockClient, entity: str, fault: Fault
 ) -> None:
     holder = near.acquire(entity)
     waiting = meanwhile(lambda: locks.acquire(entity))
     until(lambda: place.queue_of(entity) == 1)
-    trouble = proxy.trouble(mishap, is_grant)
+    trouble = proxy.trouble(fault, is_grant)
     holder.release()
     lease = outcome(waiting)
     assert trouble.met.is_set()
@@ -45,10 +45,10 @@ def test_a_grant_of_a_turn_is_found_once(
 
 
 def test_a_refusal_is_understood(
-    place: Far, proxy: Proxy, locks: LockClient, near: LockClient, entity: str, mishap: Mishap
+    place: Far, proxy: Proxy, locks: LockClient, near: LockClient, entity: str, fault: Fault
 ) -> None:
     holder = near.acquire(entity)
-    trouble = proxy.trouble(mishap, is_grant)
+    trouble = proxy.trouble(fault, is_grant)
     assert locks.try_acquire(entity) is None
     assert trouble.met.is_set()
     assert place.queue_of(entity) == 0
@@ -57,10 +57,10 @@ def test_a_refusal_is_understood(
 
 @pytest.mark.parametrize("is_meant", [is_ticket, is_row])
 def test_a_waiter_has_one_place(
-    place: Far, proxy: Proxy, locks: LockClient, near: LockClient, entity: str, mishap: Mishap, is_meant: Any
+    place: Far, proxy: Proxy, locks: LockClient, near: LockClient, entity: str, fault: Fault, is_meant: Any
 ) -> None:
     holder = near.acquire(entity)
-    trouble = proxy.trouble(mishap, is_meant)
+    trouble = proxy.trouble(fault, is_meant)
     looks: list[Position] = []
     waiting = meanwhile(lambda: locks.acquire(entity, on_wait=looks.append))
     until(lambda: len(looks) > 1)
@@ -72,19 +72,19 @@ def test_a_waiter_has_one_place(
 
 
 def test_a_waiter_that_gives_up_is_gone(
-    place: Far, proxy: Proxy, locks: LockClient, near: LockClient, entity: str, mishap: Mishap
+    place: Far, proxy: Proxy, locks: LockClient, near: LockClient, entity: str, fault: Fault
 ) -> None:
     near.acquire(entity)
-    trouble = proxy.trouble(mishap, is_leave)
+    trouble = proxy.trouble(fault, is_leave)
     with pytest.raises(RecordWaitExceeded):
         locks.acquire(entity, record_wait=0.05)
     assert trouble.met.is_set()
     assert place.queue_of(entity) == 0
 
 
-def test_a_renewal_is_no_loss(place: Far, proxy: Proxy, entity: str, mishap: Mishap) -> None:
+def test_a_renewal_is_no_loss(place: Far, proxy: Proxy, entity: str, fault: Fault) -> None:
     lease = place.client(heartbeat=False).acquire(entity)
-    trouble = proxy.trouble(mishap, is_renewal)
+    trouble = proxy.trouble(fault, is_renewal)
     before = lease.deadline
     lease.renew()
     assert trouble.met.is_set()
@@ -96,7 +96,7 @@ def test_a_renewal_is_no_loss(place: Far, proxy: Proxy, entity: str, mishap: Mis
 def test_a_heartbeat_comes_through_several_in_a_row(place: Far, proxy: Proxy, entity: str) -> None:
     lost: list[object] = []
     lease = place.client(lease=4, shortest_lease=1).acquire(entity, on_lost=lost.append)
-    troubles = [proxy.trouble(mishap, is_renewal) for mishap in (reply_lost, request_lost, reply_broken_off)]
+    troubles = [proxy.trouble(fault, is_renewal) for fault in (reply_lost, request_lost, reply_broken_off)]
     until(lambda: all(trouble.met.is_set() for trouble in troubles))
     until(lambda: lease.remaining_s > 3)
     assert lease.is_held()
@@ -104,10 +104,10 @@ def test_a_heartbeat_comes_through_several_in_a_row(place: Far, proxy: Proxy, en
 
 
 def test_a_release_frees_the_lock_at_once(
-    proxy: Proxy, locks: LockClient, near: LockClient, entity: str, mishap: Mishap
+    proxy: Proxy, locks: LockClient, near: LockClient, entity: str, fault: Fault
 ) -> None:
     lease = locks.acquire(entity)
-    trouble = proxy.trouble(mishap, is_release)
+    trouble = proxy.trouble(fault, is_release)
     lease.release()
     assert trouble.met.is_set()
     assert near.acquire(entity, record_wait=0).fencing_token == lease.fencing_token + 1
@@ -129,9 +129,9 @@ def test_a_release_whose_reply_is_lost_is_no_loss_though_the_next_one_holds_by_t
     assert place.holders_of(entity) == 1
 
 
-@pytest.mark.parametrize("mishap", [reply_lost, reply_broken_off, delivered_twice], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("fault", [reply_lost, reply_broken_off, delivered_twice], ids=lambda each: each.__name__)
 def test_a_transaction_under_the_lock_is_applied_once(
-    place: Far, proxy: Proxy, locks: LockClient, entity: str, mishap: Mishap
+    place: Far, proxy: Proxy, locks: LockClient, entity: str, fault: Fault
 ) -> None:
     counter = {"pk": {"S": f"counter of {entity}"}, "sk": {"S": "-"}}
     count_one = {
@@ -143,7 +143,7 @@ def test_a_transaction_under_the_lock_is_applied_once(
         }
     }
     lease = locks.acquire(entity)
-    trouble = proxy.trouble(mishap, lambda sent: sent.operation == "TransactWriteItems")
+    trouble = proxy.trouble(fault, lambda sent: sent.operation == "TransactWriteItems")
     lease.transact_write([count_one])
     assert trouble.met.is_set()
     seen = place.table.client.get_item(TableName=place.table_name, Key=counter, ConsistentRead=True)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from kit.far import Far
-from kit.mishaps import Late
+from kit.faults import Late
 from kit.places import PATIENCE_S, meanwhile, outcome, until
 from kit.proxy import Proxy
 from kit.sent import is_grant, is_release, is_renewal, is_row

@@ -1,10 +1,10 @@
-"""Many operating-system processes that count in one item in bad weather."""
+"""Many operating-system processes that count in one item under fault injection."""
 
 import pytest
 from kit.kept import Kept
 from kit.places import until
 from kit.programs import Counter, Programs, Shared
-from wire.works import INCREMENTS, count_in_bad_weather
+from wire.works import INCREMENTS, count_under_faults
 
 from ticketlock import LockClient
 
@@ -18,11 +18,11 @@ def is_healed(locks: LockClient, entity: str) -> bool:
     return item is not None and item.waiting == 0
 
 
-@pytest.mark.usefixtures("bad_weather")
+@pytest.mark.usefixtures("random_faults")
 def test_they_lose_none_of_their_increments_and_take_turns(
     programs: Programs, shared: Shared, beside_the_table: Shared, kept: Kept
 ) -> None:
-    programs.all_at_once(count_in_bad_weather, PROCESSES)
+    programs.all_at_once(count_under_faults, PROCESSES)
     counted = Counter(beside_the_table).read()
     assert counted == PROCESSES * INCREMENTS == len(kept.read().updates)
     with beside_the_table.locks() as locks:

@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 from kit.certificates import Certificate
-from kit.in_a_loop import Loop
-from kit.mishaps import (
-    Mishap,
+from kit.faults import (
+    Fault,
     delivered_twice,
     gateway_failed,
     reply_broken_off,
@@ -25,11 +24,12 @@ from kit.mishaps import (
     slow_by,
     unharmed,
 )
+from kit.in_a_loop import Loop
 from kit.places import Kind, some_entity, until
 from kit.proxy import Proxy
+from kit.random_faults import RandomFaults
 from kit.sender import READ_TIMEOUT_S, Sender, far_client, how_often
 from kit.tunnel import Reception
-from kit.weather import Weather
 from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock import OutcomeUnknown, RequestNotApplied
@@ -118,23 +118,23 @@ def is_true(told: Told, counted: int) -> bool:
     return told is OutcomeUnknown or (counted > 0) == (told == APPLIED)
 
 
-@pytest.mark.parametrize("mishap", [reply_lost, reply_withheld, gateway_failed], ids=lambda mishap: mishap.__name__)
+@pytest.mark.parametrize("fault", [reply_lost, reply_withheld, gateway_failed], ids=lambda fault: fault.__name__)
 def test_what_was_applied_and_not_answered_is_unknown(
-    scales: Scales, form: Callable[[Write], Request], mishap: Mishap
+    scales: Scales, form: Callable[[Write], Request], fault: Fault
 ) -> None:
-    scales.proxy.trouble(mishap)
+    scales.proxy.trouble(fault)
     assert scales.send(form) == (OutcomeUnknown, 1)
 
 
 @pytest.mark.parametrize(
-    "mishap",
+    "fault",
     [unharmed, request_lost, reply_broken_off, reply_garbled, delivered_twice],
-    ids=lambda mishap: mishap.__name__,
+    ids=lambda fault: fault.__name__,
 )
 def test_whatever_else_becomes_of_it_is_told_truly(
-    scales: Scales, form: Callable[[Write], Request], mishap: Mishap
+    scales: Scales, form: Callable[[Write], Request], fault: Fault
 ) -> None:
-    trouble = scales.proxy.trouble(mishap)
+    trouble = scales.proxy.trouble(fault)
     told, counted = scales.send(form)
     assert trouble.met.is_set()
     assert is_true(told, counted)
@@ -206,13 +206,13 @@ ODDS = {
 }
 
 
-@pytest.mark.verify("a few hundred requests, each through another mishap")
+@pytest.mark.verify("a few hundred requests, each through another fault")
 @pytest.mark.parametrize("seed", range(3))
 def test_whatever_becomes_of_a_request_and_its_repeats_is_told_truly(
     scales: Scales, form: Callable[[Write], Request], seed: int
 ) -> None:
     chance = random.Random(seed)
-    scales.proxy.weather = Weather(str(seed), ODDS)
+    scales.proxy.random_faults = RandomFaults(str(seed), ODDS)
     seen: Counter[Told] = Counter()
     for _ in range(60):
         scales.proxy.keeps_alive = chance.random() < 0.5

@@ -1,4 +1,4 @@
-"""What processes do under a lock in bad weather."""
+"""What processes do under a lock during fault injection."""
 
 from contextlib import suppress
 
@@ -10,7 +10,7 @@ from ticketlock import LockClient
 INCREMENTS = 5
 
 
-def count_in_bad_weather(shared: Shared) -> None:
+def count_under_faults(shared: Shared) -> None:
     """Read a counter, and write it back with one more in a transaction under the lock."""
     counter = Counter(shared)
     # A user's own client, which repeats its reads, also those whose replies break off.

@@ -7,7 +7,7 @@
         unit.update(accounts, {"id": "a"}, "SET balance = balance - :n", {":n": 10}, condition="balance >= :n")
         unit.update(accounts, {"id": "b"}, "SET balance = balance + :n", {":n": 10})
 
-``Units`` is for threads, ``ticketlock.aio.Units`` for tasks. Every error is a ``UnitError`` or a ``TableError``.
+``Units`` is for threads, ``ticketlock.aio.Units`` for asyncio. Every error is a ``UnitError`` or a ``TableError``.
 """
 
 from ticketlock.units._access import Denied

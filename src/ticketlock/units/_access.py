@@ -1,4 +1,4 @@
-"""May this caller do what units need? Each action is tried by a request that writes nothing. No I/O, no clock."""
+"""Checks which permissions of units a caller lacks, by requests that write nothing. No I/O, no clock."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ from ticketlock.wire._requests import ForkingSteps, Request, TransactWrite, Writ
 
 _NEVER = "attribute_exists(#key) AND attribute_not_exists(#key)"
 _NOBODY: dict[str, tuple[Any, Any]] = {"S": ("ticketlock", "ticketlock 2"), "N": ("0", "1"), "B": (b"ticketlock", b"2")}
-"""Values for keys, of each type two."""
+"""Key values: two of each type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """What a caller may not do.
+    """A permission that the caller does not have.
 
     Attributes:
-        table: on which table, by its name.
-        action: the permission that is missing, for example ``dynamodb:ConditionCheckItem``.
-        why: what the service said.
+        table: the table's name.
+        action: the missing permission, for example ``dynamodb:ConditionCheckItem``.
+        why: the service's message.
     """
 
     table: str
@@ -33,11 +33,11 @@ class Denied:
 
 
 def check_access(units_table: str, known: Tables, tables: Iterable[Any]) -> ForkingSteps[list[Denied]]:
-    """Try all of it on the units' own table, and on others.
+    """Try every action that units need, on the units table and on the given tables.
 
     Raises:
-        InvalidUnitRequest: they are no tables, or one is of another ``Units``.
-        TableNotFound, RequestNotApplied: nothing is known of the rest.
+        InvalidUnitRequest: ``tables`` is no list of tables, or one of them belongs to another ``Units``.
+        TableNotFound, RequestNotApplied: the remaining actions were not tried.
     """
     if not isinstance(tables, Iterable):
         raise InvalidUnitRequest("tables", tables, "a list of what `table` has returned")

@@ -1,4 +1,4 @@
-"""What an operator asks of the records of units, and does to one of them: list, look, settle, roll back."""
+"""What an operator does with the records of units: list, show, settle, roll back."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -25,20 +25,20 @@ from ticketlock.wire._table_time import Moment
 _log = logging.getLogger("ticketlock")
 
 OUTCOMES = {"pending": Outcome.PENDING, "committed": Outcome.COMMITTED, "rolledBack": Outcome.ROLLED_BACK}
-"""What a state in a record means."""
+"""The outcome that each state in a record stands for."""
 
 
 class Standing(Enum):
-    """What stands in an item that a unit writes.
+    """What an item of a unit contains now.
 
     Attributes:
         THERE: the unit's mark.
         WRITTEN: the unit's new value, and no mark.
         OFF: neither.
         OF_ANOTHER: the mark of another unit.
-        STRANGE: an attribute of that name that no unit has written.
-        NO_TABLE: its table is gone.
-        UNKNOWN: this caller may not read it.
+        STRANGE: an attribute with the mark's name that no unit has written.
+        NO_TABLE: the item's table does not exist.
+        UNKNOWN: this caller may not read the item.
     """
 
     THERE = "there"
@@ -52,19 +52,19 @@ class Standing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OpenUnit:
-    """A unit whose record may not be forgotten yet. Ages and rests are by the table's time.
+    """A unit whose record is still needed. Ages and durations are in table time.
 
     Attributes:
         unit: its id.
         state: ``PENDING``, ``COMMITTED`` or ``ROLLED_BACK``.
-        is_closed: whether every item is as it should be; rows of its new values stand yet.
-        age_s: since its first try began, in seconds, by the clock of the process that began it.
-        lease_ends_in_s: of a pending one: below 0 once its lease is over.
-        ended_for_s: of another one: since when.
-        items: how many items it writes or has marked; None where the rows that say so are not there.
+        is_closed: whether all of its items are finished; rows with its new values may still exist.
+        age_s: seconds since its first try began, by the clock of the process that began it.
+        lease_ends_in_s: only if it is pending; negative after the end of its lease.
+        ended_for_s: seconds since its end, if it has ended.
+        items: how many items it writes or has marked; None if the rows that list them do not exist.
         rolled_back_by: the id of the unit that has rolled it back, if one has.
-        is_saved: whether it was saved, for whoever resumes it: it has marked nothing.
-        owner: of a saved one, under which owner it was saved last; None for none.
+        is_saved: whether it was saved, to be resumed: it has marked nothing.
+        owner: if it is saved: the owner of its last save; None for none.
     """
 
     unit: str
@@ -80,7 +80,7 @@ class OpenUnit:
 
     @classmethod
     def of(cls, head: Head, now: Moment, items: int | None) -> "OpenUnit":
-        """What a record tells at a moment."""
+        """The unit as its record describes it at a moment."""
         is_pending = head.state == "pending"
         return cls(
             unit=head.unit,
@@ -101,8 +101,8 @@ class Looked:
     """One item of a unit.
 
     Attributes:
-        entry: what becomes of it.
-        standing: what stands there now.
+        entry: what the unit does to it.
+        standing: what it contains now.
     """
 
     entry: Entry
@@ -111,11 +111,11 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A unit by its record.
+    """A unit and its items, by its record.
 
     Attributes:
-        unit: what its record tells.
-        items: those that it writes or has marked; None where the rows that say so are not there.
+        unit: what its record says.
+        items: those that it writes or has marked; None if the rows that list them do not exist.
     """
 
     unit: OpenUnit
@@ -124,13 +124,13 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What has become of a unit, and what was done about it.
+    """The outcome of a unit, and what was done about it.
 
     Attributes:
-        outcome: told for good, unless it is PENDING.
-        unit: what its record has told last; None where there is none.
-        ended: the items that were finished, or lost its mark.
-        failed: why some item is not as it should be yet; None where all are.
+        outcome: final, unless it is PENDING.
+        unit: what its record said last; None if there is no record.
+        ended: the items that were finished, or from which its mark was removed.
+        failed: why an item is not finished yet; None if all are.
     """
 
     outcome: Outcome
@@ -140,21 +140,21 @@ class Settled:
 
 
 def warn_of(error: InvalidUnitRequest) -> None:
-    """Log that somebody else has written a row."""
+    """Log a row that no unit has written."""
     _log.warning("a row was left out: %s", error)
 
 
 def open_units(heads: Heads, strange: Callable[[InvalidUnitRequest], object] = warn_of) -> ForkingSteps[list[OpenUnit]]:
-    """The units whose records may not be forgotten yet, the oldest first.
+    """The units whose records are still needed, the oldest first.
 
     Args:
-        strange: is told of each row that no unit has written.
+        strange: called with an error for each row that no unit has written.
 
     Raises:
-        TableRefused: that is no table of units.
-        TableError: it could not be used.
+        TableRefused: the table is not a units table.
+        TableError: the table could not be used.
     """
-    # Refused by a table whose keys are others, of which a Scan would say that nothing is open.
+    # A table with other keys refuses this; a Scan of it would find no open units.
     yield TIME_CHECK
     found: list[tuple[Head, OpenUnit]] = []
     after: Attributes | None = None
@@ -175,10 +175,10 @@ def open_units(heads: Heads, strange: Callable[[InvalidUnitRequest], object] = w
 
 
 def look(heads: Heads, marks: Marks, unit: str) -> ForkingSteps[Shown | None]:
-    """A unit, and its items as they stand; None where there is no record of it.
+    """A unit with its items as they are now; None if there is no record of it.
 
     Raises:
-        InvalidUnitRequest: that is no id, or somebody else has written its record.
+        InvalidUnitRequest: ``unit`` is no id, or no unit has written the record.
     """
     _check_id(unit)
     reply: Reply = yield heads.read(unit)
@@ -191,21 +191,21 @@ def look(heads: Heads, marks: Marks, unit: str) -> ForkingSteps[Shown | None]:
 
 
 def settle(heads: Heads, marks: Marks, unit: str) -> ForkingSteps[Settled]:
-    """Find out what has become of a unit, and do what a sweep would do about it.
+    """Find out the outcome of a unit, and do what a sweep would do about it.
 
     Raises:
-        InvalidUnitRequest: that is no id, or somebody else has written its record.
-        TableError: nothing is known of it.
+        InvalidUnitRequest: ``unit`` is no id, or no unit has written the record.
+        TableError: the outcome is not known.
     """
     return (yield from _end(heads, marks, unit, is_forced=False))
 
 
 def roll_back(heads: Heads, marks: Marks, unit: str) -> ForkingSteps[Settled]:
-    """End a unit that is pending, whether or not its lease runs; nothing is done to one that is committed.
+    """Roll back a unit that is pending, even if its lease has not ended; a committed unit is not changed.
 
     Raises:
-        InvalidUnitRequest: that is no id, or somebody else has written its record.
-        TableError: nothing is known of it.
+        InvalidUnitRequest: ``unit`` is no id, or no unit has written the record.
+        TableError: the outcome is not known.
     """
     return (yield from _end(heads, marks, unit, is_forced=True))
 
@@ -227,10 +227,10 @@ def _end(heads: Heads, marks: Marks, unit: str, *, is_forced: bool) -> ForkingSt
             seen_ms = None if is_forced else head.lease_until_ms
             flipped: Reply = yield heads.roll_back(unit, now.latest_ms, lease_seen_ms=seen_ms)
             if not flipped.applied:
-                # It lives, or somebody else has ended it.
+                # Its lease was renewed, or another process has ended it.
                 continue
             head = replace(head, state="rolledBack", final_ms=now.latest_ms)
-        # Nothing changes its outcome any more, whatever the items say.
+        # The outcome is final, whatever happens to the items.
         told = OpenUnit.of(head, now, None)
         ended: list[Entry] = []
         try:

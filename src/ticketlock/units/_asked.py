@@ -1,4 +1,4 @@
-"""What a query asks for: one partition of a table or of an index, and what of it. No I/O, no clock."""
+"""What a query asks for: a range of one partition of a table or an index, checked. No I/O, no clock."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -20,26 +20,26 @@ from ticketlock.wire._attributes import Item
 MOST_ITEMS = 2**31 - 1
 
 _NAME_BYTES = 255
-"""Of an index."""
+"""The longest name of an index."""
 
 _PYTHON = {name: name for name in ("key_condition", "filter", "index", "after", "limit", "forward")}
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a caller says of a query, in AttributeValues.
+    """The arguments of a query, in AttributeValues.
 
     Attributes:
-        key_condition, filter: each with placeholders of its own, where it was made of an object.
+        key_condition, filter: each with its own placeholders, if it was made from an object.
         values, names: what the placeholders of the expressions stand for.
         index: the name of an index; None for the table.
-        after: the key to go on behind, or an item that has it; None for the beginning.
-        is_forward: in the order of the sort keys, or in the other one.
+        after: the key after which the query begins, or an item with that key; None for the beginning.
+        is_forward: in the order of the sort keys; otherwise in reverse order.
         most_shown: the most items to return; None for all.
-        most_read: the most items to look at; None for no such bound.
-        is_one_page: whether no more is read than DynamoDB returns in one reply.
-        projection: of what is returned; None for all of it.
-        words: what the caller calls these, by our names.
+        most_read: the most items to read; None for no bound.
+        is_one_page: whether the query stops where one reply of DynamoDB would end.
+        projection: which attributes are returned; None for all.
+        words: the caller's names for these arguments, by our names.
     """
 
     key_condition: Phrase
@@ -56,7 +56,7 @@ class Given:
     words: Mapping[str, str] = field(default_factory=lambda: _PYTHON)
 
     def parameters(self) -> dict[str, Any]:
-        """As the low-level API has it."""
+        """As parameters of the low-level API."""
         phrases = (self.key_condition, self.filter)
         given: dict[str, Any] = {
             "KeyConditionExpression": self.key_condition.text,
@@ -71,7 +71,7 @@ class Given:
 def in_python(
     key_condition: Any, filter: Any, values: Any, names: Any, index: Any, after: Any, limit: Any, forward: Any
 ) -> Given:
-    """What a caller says with Python values.
+    """The arguments of a caller who uses Python values.
 
     Raises:
         InvalidUnitRequest: names the argument.
@@ -93,13 +93,13 @@ class Asked:
     """A query that was checked.
 
     Attributes:
-        given: what the caller said.
-        table, index: where; no index for the table itself.
+        given: the caller's arguments.
+        table, index: where to read; no index for the table itself.
         keys: those of the table or of the index, the partition key first.
-        parameters: its expressions, as the low-level API has them.
+        parameters: its expressions, as in the low-level API.
         expressions: the same, parsed.
         range: which items.
-        after: the key to go on behind, and nothing else.
+        after: the key after which the query begins, without other attributes.
     """
 
     given: Given
@@ -120,16 +120,16 @@ class Asked:
         )
 
     def position(self, item: Attributes) -> Any:
-        """The place of an item in the range, which it may share in an index."""
+        """Where an item is in the range; items of an index may share a position."""
         return order_of(item[self.keys[1].name])[1] if len(self.keys) > 1 else 0
 
     def start_key(self, item: Attributes) -> Attributes:
-        """The key behind which the rest comes."""
+        """The key of an item, as the start key of what follows it."""
         return {name: item[name] for name in _start_names(self.table, self.index)}
 
 
 def asked(table: UnitTable, given: Given, marks: Marks) -> Asked:
-    """A query, checked.
+    """Check a query.
 
     Raises:
         InvalidUnitRequest: names the field that is wrong.
@@ -165,10 +165,10 @@ def _index(table: UnitTable, given: Given) -> Index:
 
 
 def _after(checked: Asked, given: Attributes) -> Attributes:
-    """The key in what was given to go on behind.
+    """The start key within an item or a key.
 
     Raises:
-        InvalidUnitRequest: it has none, or one that the query does not come to.
+        InvalidUnitRequest: the key is missing, or outside the range of the query.
     """
     said, table = checked.given.words["after"], checked.table
     for key in (*table.schema.keys, *checked.keys):
@@ -182,7 +182,7 @@ def _after(checked: Asked, given: Attributes) -> Attributes:
 
 
 def _start_names(table: UnitTable, index: Index | None) -> tuple[str, ...]:
-    """The attributes of a key to go on behind."""
+    """The attributes of a start key."""
     if index is None:
         return table.key_names
     return (*table.key_names, *(key.name for key in index.keys if key.name not in table.key_names))

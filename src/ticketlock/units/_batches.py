@@ -1,4 +1,4 @@
-"""Many things in parts: of so many, or that fit into one transaction."""
+"""Splits sequences: into parts of a fixed length, or into parts that fit into one transaction."""
 
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
@@ -10,25 +10,25 @@ from ticketlock.units._work import Place
 T = TypeVar("T")
 
 SURELY_TOGETHER = MOST_BYTES // MAX_ITEM_BYTES
-"""Items that fit into one transaction, whatever their sizes."""
+"""How many items fit into one transaction, whatever their sizes."""
 
 _BESIDE_BYTES = 16 * 1_024 + MAX_ITEM_BYTES
 """Room for the unit's head, a receipt and a lock, which may be as large as any item."""
 
 
 def cut(whole: Sequence[T], most: int) -> Iterator[Sequence[T]]:
-    """Parts of so many each, the last one of what is left."""
+    """Parts of ``most`` elements each; the last one may be shorter."""
     return (whole[begin : begin + most] for begin in range(0, len(whole), most))
 
 
 def has_unknown_sizes(places: Sequence[Place]) -> bool:
-    """Whether they may exceed one transaction by what nobody has looked at."""
+    """Whether items that were not read might make these too large for one transaction."""
     unknown = sum(place.blind is not None for place in places)
     return unknown > 0 and sum(place.size_bytes for place in places) + unknown * MAX_ITEM_BYTES > MOST_BYTES
 
 
 def that_fit_together(places: Sequence[Place], most: int) -> Iterator[list[Place]]:
-    """Those that fit into one transaction, beside a head: DynamoDB counts the items as they stand, too."""
+    """Batches that each fit into one transaction with a head: DynamoDB counts the items' old sizes, too."""
     batch: list[Place] = []
     left_bytes = MOST_BYTES - _BESIDE_BYTES
     for place in places:

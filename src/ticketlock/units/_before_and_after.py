@@ -1,4 +1,4 @@
-"""What a statement tells: its item before it and after it."""
+"""What a statement returns: its item before it and after it."""
 
 from typing import Any
 
@@ -7,16 +7,16 @@ from ticketlock.units._values import PYTHON
 from ticketlock.wire._requests import ForkingSteps
 
 Both = tuple[Attributes | None, Attributes | None]
-"""An item before a statement and after it, in AttributeValues; None where there is none, or it was not looked at."""
+"""An item before a statement and after it, in AttributeValues; None if there is none, or if it was not read."""
 
 
 def item_before(steps: ForkingSteps[Both]) -> ForkingSteps[dict[str, Any] | None]:
-    """The item before a statement, in Python values: a step of it, so that an interrupt here ends the unit too."""
+    """The item before a statement, in Python values. As part of its steps, so that an interrupt here ends the unit."""
     before, _ = yield from steps
     return PYTHON.back(before)
 
 
 def item_after(steps: ForkingSteps[Both]) -> ForkingSteps[dict[str, Any] | None]:
-    """The same of the item after it."""
+    """The item after a statement, likewise."""
     _, after = yield from steps
     return PYTHON.back(after)

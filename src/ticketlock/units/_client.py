@@ -1,4 +1,4 @@
-"""A unit in the words of the low-level API, for threads."""
+"""A unit with the methods of the low-level API, for threads."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,14 +8,14 @@ from ticketlock.wire._requests import ForkingSteps
 
 
 class UnitClient:
-    """A unit with methods of ``boto3.client("dynamodb")``: for code that has the low-level API's parameters already.
+    """A unit with methods of ``boto3.client("dynamodb")``, for code that already has the low-level API's parameters.
 
-    Tables are named, items and keys are in AttributeValues. ``ConsistentRead`` says nothing here: the unit's isolation
-    does. Of the parameters it knows what is listed with each method; any other, as those that expressions have
-    replaced (``Expected``, ``AttributeUpdates``, ``ConditionalOperator``), is refused by its name.
+    Tables are given by name, items and keys in AttributeValues. ``ConsistentRead`` has no effect: the unit's isolation
+    decides. Each method lists the parameters that it accepts; any other one, such as those that
+    expressions have replaced (``Expected``, ``AttributeUpdates``, ``ConditionalOperator``), is refused by name.
 
-    Every method raises ``InvalidUnitRequest``, ``TableNotFound`` and what the unit's own method of that kind raises; a
-    condition that does not hold is ``ConditionFailed``, at once.
+    Every method raises ``InvalidUnitRequest``, ``TableNotFound`` and what the corresponding method of the unit raises.
+    A condition that does not hold raises ``ConditionFailed`` at once.
     """
 
     def __init__(self, verbs: LowLevelVerbs, follow: Callable[[ForkingSteps[Reply]], Reply]) -> None:
@@ -30,7 +30,7 @@ class UnitClient:
                 ``ConsistentRead``.
 
         Returns:
-            ``{"Item": ...}``, or ``{}`` where there is none.
+            ``{"Item": ...}``, or ``{}`` if there is none.
         """
         return self._follow(self._verbs.get_item(parameters))
 
@@ -42,7 +42,7 @@ class UnitClient:
                 ``ProjectionExpression`` and ``ExpressionAttributeNames``.
 
         Returns:
-            ``{"Responses": [...]}``, in the order of the items; ``{}`` for one that is not there.
+            ``{"Responses": [...]}``, in the order of the items; ``{}`` for an item that does not exist.
         """
         return self._follow(self._verbs.transact_get_items(parameters))
 
@@ -56,13 +56,13 @@ class UnitClient:
                 global index refuses if it is true.
 
         Returns:
-            ``{"Items": [...], "Count": ..., "ScannedCount": ...}``, and ``LastEvaluatedKey`` where there may be more.
-            What others are about to insert is counted nowhere.
+            ``{"Items": [...], "Count": ..., "ScannedCount": ...}``, and ``LastEvaluatedKey`` if there may be more.
+            Pending inserts of other units are not counted.
         """
         return self._follow(self._verbs.query(parameters))
 
     def put_item(self, **parameters: Any) -> Reply:
-        """Put an item in the place of whatever has its key.
+        """Put an item; it replaces the item with the same key, if there is one.
 
         Args:
             parameters: ``TableName``, ``Item``; ``ConditionExpression``, ``ExpressionAttributeNames``,
@@ -74,7 +74,7 @@ class UnitClient:
         return self._follow(self._verbs.put_item(parameters))
 
     def update_item(self, **parameters: Any) -> Reply:
-        """Change an item; it is made where there is none.
+        """Update an item, or create it if it does not exist.
 
         Args:
             parameters: ``TableName``, ``Key``, ``UpdateExpression``; ``ConditionExpression``,
@@ -82,7 +82,7 @@ class UnitClient:
                 ``UPDATED_OLD``, ``ALL_NEW``, ``UPDATED_NEW``).
 
         Returns:
-            As of ``put_item``.
+            As for ``put_item``.
         """
         return self._follow(self._verbs.update_item(parameters))
 
@@ -90,6 +90,6 @@ class UnitClient:
         """Delete an item, if there is one.
 
         Args:
-            parameters: ``TableName``, ``Key``; the others as of ``put_item``, and so is the reply.
+            parameters: ``TableName``, ``Key``; the others as for ``put_item``, and so is the reply.
         """
         return self._follow(self._verbs.delete_item(parameters))

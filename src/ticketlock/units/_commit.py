@@ -1,4 +1,4 @@
-"""What a unit commits beside its items."""
+"""What a unit commits in addition to its items."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,15 +22,15 @@ MOST_ACTIONS = 100
 
 
 MOST_BYTES = 4 * 1_024 * 1_024
-"""As above: of all items, each as it stands or as it will be, whichever is larger."""
+"""As above: the items' total size, each with its old or its new size, whichever is larger."""
 
 
 @dataclass(slots=True)
 class Fate:
-    """What a commit has come to, for whoever breaks it off.
+    """What a commit has achieved so far, for the code that handles an interrupt of it.
 
     Attributes:
-        became: rolled back, while no request can have decided it; unknown, from the moment at which one may.
+        became: rolled back, until a request may have decided it; unknown from then on.
     """
 
     became: Literal["rolled back", "unknown", "committed"] = "rolled back"
@@ -38,18 +38,18 @@ class Fate:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What a unit commits beside its items.
+    """What a unit commits in addition to its items.
 
     Attributes:
-        unit: its id, under which the service knows the attempts of a native commit too.
-        units_table: the name of the units' own table.
+        unit: its id; also the client request token of a native commit.
+        units_table: the name of the units table.
         born_ms: when its first try began.
-        attempt: names the rows of a marked commit.
-        name: for exactly once; None for none.
-        receipt: of the name, as it was seen.
-        saved: the record of a saved unit that it goes on with; None for none.
-        lock_check: the check that a lock is held, as the low-level API has it; None for none.
-        fate: what it has come to.
+        attempt: part of the names of the rows of a marked commit.
+        name: of which only one unit is ever committed; None for none.
+        receipt: the name's receipt, as it was read.
+        saved: the record of the saved unit that it continues; None for none.
+        lock_check: the check that a lock is held, as in the low-level API; None for none.
+        fate: what it has achieved so far.
     """
 
     unit: str
@@ -64,12 +64,12 @@ class Commit:
 
     @property
     def beside(self) -> int:
-        """How many actions it has beside its items."""
+        """How many actions it adds to those of the items."""
         return (self.name is not None) + (self.saved is not None) + (self.lock_check is not None)
 
 
 def writes_beside(commit: Commit, now_ms: int) -> tuple[Write, ...]:
-    """The write that takes the name, and the one that ends the record that it goes on with."""
+    """The write that takes the name, and the one that ends the record of the saved unit."""
     writes: tuple[Write, ...] = ()
     if commit.name is not None:
         after = Receipt(True, commit.unit, commit.receipt.tries)
@@ -80,10 +80,10 @@ def writes_beside(commit: Commit, now_ms: int) -> tuple[Write, ...]:
 
 
 def refused_beside(commit: Commit, reply: Reply, first: int) -> TicketLockError | None:
-    """What has refused a commit for good, whatever has become of its items: its lock, or the record of a saved unit.
+    """The final reason for a refusal that does not depend on the items: the lock, or the record of a saved unit.
 
     Args:
-        first: the position of its first write beside them.
+        first: the position of the first write beside the items.
     """
     if commit.lock_check is not None and reply.refused[-1]:
         return LockLost("the lock is not held with this fencing token any more: nothing was written")
@@ -94,10 +94,10 @@ def refused_beside(commit: Commit, reply: Reply, first: int) -> TicketLockError 
 
 
 def refused_name(commit: Commit, reply: Reply, first: int) -> UnitRolledBack | None:
-    """The refusal of its name, if that is one.
+    """The refusal of the unit's name, if that was the reason.
 
     Args:
-        first: as of `refused_beside`.
+        first: as for `refused_beside`.
     """
     if commit.name is None or not reply.refused[first]:
         return None
@@ -110,10 +110,10 @@ def name_refused(name: str) -> UnitRolledBack:
 
 
 def has_written_beside(commit: Commit, items: Sequence[Item | None]) -> bool:
-    """Whether what stands where it writes beside its items says that it was committed.
+    """Whether the rows that it writes beside its items show that it was committed.
 
     Args:
-        items: what stands there, in the order of the writes.
+        items: those rows, in the order of the writes.
     """
     if commit.name is not None and is_receipt_of(items[0], commit.unit):
         return True
@@ -126,7 +126,7 @@ def is_committed_by(row: Item | None, coordinator: str) -> bool:
 
 
 def conflict(places: Sequence[Place]) -> UnitConflict:
-    """Others have written these."""
+    """The error that other writers have changed these items."""
     items, guards = list[_Named](), list[_Named]()
     inserted_into = set[str]()
     for place in places:

@@ -1,4 +1,4 @@
-"""A table of units' own, made by hand."""
+"""Creates a units table."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +23,9 @@ UNITS_TABLE = TableKind("table of units", KEY, _is_row)
 
 
 def create_units_table(table_name: str, *, client: "DynamoDBClient | None" = None, **more: Any) -> bool:
-    """Make a table of units' own, unless there is one of that name, and wait until it can be used.
+    """Create a units table, unless a table of that name exists, and wait until it can be used.
 
-    Its keys are ``unit`` and ``row``, both text; it is billed on demand, and its time to live is on ``expiresAt``.
+    Its keys are ``unit`` and ``row``, both text. It is billed on demand, with TTL on ``expiresAt``.
 
     Args:
         table_name: its name.
@@ -33,12 +33,12 @@ def create_units_table(table_name: str, *, client: "DynamoDBClient | None" = Non
         more: further arguments of CreateTable, for example ``Tags`` or ``DeletionProtectionEnabled``.
 
     Returns:
-        Whether it was made.
+        Whether it was created.
 
     Raises:
         InvalidUnitRequest: no Region is set, or ``client`` is not a low-level client (for example a
             ``boto3.resource``).
-        ValueError: there is a table of that name, and it is no table of units; nothing was changed.
+        ValueError: a table of that name exists, and it is not a units table; nothing was changed.
     """
     with as_a_unit_request(client=client):
         return UNITS_TABLE.create(table_name, client, more)

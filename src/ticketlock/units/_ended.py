@@ -1,4 +1,4 @@
-"""What somebody else's end of a unit is told as, by what stands in its record."""
+"""The error that tells a unit that another process has ended it, by what its record says."""
 
 from ticketlock.errors import TicketLockError, UnitChanged, UnitForgotten, UnitRolledBack
 from ticketlock.units._heads import Head
@@ -6,21 +6,23 @@ from ticketlock.wire._attributes import Item
 
 
 def ended(row: Item | None, unit: str) -> TicketLockError:
-    """Why a write on a unit's head was refused, which asks that it is pending, and this coordinator's.
+    """Why a write to a unit's head was refused whose condition is that the unit is pending, and this coordinator's.
 
     Args:
-        row: the head, as the refusal brought it; None for none.
+        row: the head, as returned with the refusal; None for none.
     """
     if row is None:
         return UnitForgotten(f"the unit {unit} was ended by another process, and its record is gone")
     head = Head.of(row)
     if head.state != "rolledBack":
         committed = ", and committed it" if head.state == "committed" else ""
-        return UnitChanged(f"another process has resumed the unit {unit} since{committed}: nothing of this one counts")
-    why = ", by hand or since its lease was over"
+        return UnitChanged(
+            f"another process has resumed the unit {unit} since{committed}; nothing of this object was written"
+        )
+    why = ", by an operator or because its lease had ended"
     if head.by is not None:
         why = f" by the unit {head.by}, which is older"
     elif head.is_saved:
-        owner = "" if head.owner is None else f", or {head.owner} has ended"
-        why = f", by hand, or since its time was over, or its name used or given up{owner}"
+        owner = "" if head.owner is None else f", or because {head.owner} has ended"
+        why = f", by its id, because its time was over, because its name was used or given up{owner}"
     return UnitRolledBack(f"the unit {unit} was rolled back{why}", head.by)

@@ -1,6 +1,6 @@
-"""Every condition of the protocol of units, under a name that states the fact it asks for.
+"""Every condition of the protocol of units, under a name that states the fact that it requires.
 
-``#mark`` and ``#version`` are the two attributes of ours in an item of a user's, ``#key`` the first of its key.
+``#mark`` and ``#version`` are the attributes that units add to a user's item, ``#key`` is its partition key.
 """
 
 UNMARKED = "attribute_not_exists(#mark)"
@@ -10,7 +10,7 @@ ABSENT = "attribute_not_exists(#key)"
 MARKED_BY_THE_UNIT = "#mark.#unit = :unit"
 ONLY_HOLDS_A_PLACE = "#mark.#kind = :insert AND attribute_not_exists(#version)"
 
-# In the units' own table.
+# In the units table.
 NO_SUCH_ROW = "attribute_not_exists(#unit)"
 ROW_IS_THERE = "attribute_exists(#unit)"
 NOT_WRITTEN_SINCE_THIS_TRY = "attribute_not_exists(#unit) OR #try < :try"

@@ -1,4 +1,4 @@
-"""What is written to a marked item once its unit has ended. Each is conditional on the mark: it happens once."""
+"""The writes to a marked item after its unit has ended. Each is conditional on the mark, so it is applied once."""
 
 from ticketlock.errors import TableError
 from ticketlock.units import _facts as only_if
@@ -11,7 +11,7 @@ from ticketlock.wire._requests import ForkingSteps, Together, Write
 
 
 def finish(entry: Entry, unit: str, marks: Marks) -> Write:
-    """The item's new value, without the mark."""
+    """Give the item its new value, and remove the mark."""
     names = {**marks.names((entry.key_name,)), "#unit": "unit"}
     values: Item = {":unit": {"S": unit}}
     only = only_if.MARKED_BY_THE_UNIT
@@ -28,10 +28,10 @@ def finish(entry: Entry, unit: str, marks: Marks) -> Write:
 
 
 def change(assigned: Item, removed: tuple[str, ...], ours: tuple[str, ...] = ()) -> tuple[str, dict[str, str], Item]:
-    """An update that sets and takes away whole attributes, and sets the version; with its placeholders.
+    """An update that sets and removes whole attributes and sets the version, with its placeholders.
 
     Args:
-        ours: placeholders of further attributes to take away.
+        ours: placeholders of further attributes to remove.
     """
     sets = ["#version = :unit", *(f"#a{at} = :a{at}" for at in range(len(assigned)))]
     gone = [*ours, *(f"#r{at}" for at in range(len(removed)))]
@@ -41,7 +41,7 @@ def change(assigned: Item, removed: tuple[str, ...], ours: tuple[str, ...] = ())
 
 
 def unmark(table: str, key: Item, key_name: str, mark: Mark, marks: Marks) -> Write:
-    """The item as it was before the mark: what only held a place is deleted."""
+    """Restore the item as it was before the mark; a placeholder of an insert is deleted."""
     names = {**marks.names((key_name,)), "#unit": "unit"}
     values: Item = {":unit": {"S": mark.unit}}
     if mark.kind == "insert":
@@ -53,9 +53,9 @@ def unmark(table: str, key: Item, key_name: str, mark: Mark, marks: Marks) -> Wr
 
 
 def close(heads: Heads, head: Head, now_ms: int) -> ForkingSteps[None]:
-    """Let the record of a unit be forgotten: every item is as it should be.
+    """Delete the rows of a unit whose items are all finished, and let TTL delete its head.
 
-    Whoever dies on the way leaves a closed head that stays, for the sweeper: nobody else knows of its pieces.
+    A process that crashes in between leaves a closed head without TTL, by which a sweep finds the remaining rows.
     """
     if not head.is_closed:
         yield heads.close(head, now_ms)

@@ -1,12 +1,12 @@
-"""Guards of ranges: who inserts into a partition of a guarded table also writes a row that who queries it has read.
+"""Guards of ranges: an insert into a partition of a guarded table also writes a row that queries of it have read.
 
-A guard is an item of the units' own table, with a version and a mark as any other: so what a query has read of it holds
-until the commit, and an insert that is committed in between is a conflict. Deletes need none: an item that a query has
-shown has a version, which is checked, and one that it has not shown was gone before.
+A guard is an item of the units table, with a version and a mark like any other item. So what a query has read of it
+holds until the commit, and an insert that is committed in between is a conflict. Deletes need no guard: an item that a
+query has returned has a version, which is checked, and an item that it has not returned was gone before.
 
-The guard is read before the items, and those who insert commit by marks. A mark stands in the new item before the unit
-is committed, so whoever finds the guard of a committed unit finds its items too; one transaction for both would show
-the guard before the item, while DynamoDB applies it.
+The guard is read before the items, and inserts are committed by marks. The mark is in the new item before the unit is
+committed, so a process that finds the guard of a committed unit finds its items too. If one transaction wrote both,
+a reader could see the guard before the item while DynamoDB applies it.
 """
 
 import hashlib
@@ -20,14 +20,14 @@ from ticketlock.units._tables import UnitTable
 from ticketlock.units._work import Place, Work
 
 GUARD = "guard"
-"""In the place of the name of a row of a unit's."""
+"""The sort key of a guard, in place of the name of a unit's row."""
 
 SLOTS = 16_384
-"""Guards of one table: partitions that share one are guarded together, which costs conflicts and nothing else."""
+"""Guards of one table. Partitions that share a guard are guarded together, which costs only conflicts."""
 
 
 class Guards:
-    """The guards in the units' own table.
+    """The guards in the units table.
 
     Args:
         units_table: its name.
@@ -42,7 +42,7 @@ class Guards:
         return work.place(self.table, guard_key(table.name, partition))
 
     def of_inserts(self, places: Sequence[Place], work: Work) -> list[Place]:
-        """Those that a unit has to write which writes these."""
+        """The guards that a unit must write if it writes these items."""
         found = {
             id(guard): guard
             for place in places
@@ -57,7 +57,7 @@ class Guards:
 
 
 def is_guarded_insert(place: Place) -> bool:
-    """Whether a unit makes an item that queries of a guarded table may have missed."""
+    """Whether a unit creates an item that queries of a guarded table may have missed."""
     return place.table.is_guarded and place.is_written and place.before is None and place.image is not None
 
 

@@ -1,4 +1,4 @@
-"""What a unit is called: 26 characters, the time and 80 random bits, never used again."""
+"""Ids of units: 26 characters, from the time and 80 random bits; no id is used twice."""
 
 import secrets
 import string
@@ -9,18 +9,18 @@ _RANDOM_BITS = 80
 
 
 def new_id(wall_ms: int) -> str:
-    """An id that nobody has had, of this moment; the form is that of https://github.com/ulid/spec."""
+    """A new id of this moment, in the form of https://github.com/ulid/spec."""
     number = (wall_ms << _RANDOM_BITS) | secrets.randbits(_RANDOM_BITS)
     return "".join(_DIGITS[(number >> (5 * place)) & 31] for place in reversed(range(_LENGTH)))
 
 
 def is_id(text: str) -> bool:
-    """Whether a text may be one."""
+    """Whether a text has the form of an id."""
     return len(text) == _LENGTH and set(text) <= set(_DIGITS)
 
 
 def begun_ms(unit: str) -> int:
-    """The moment that an id has in it, by the wall clock of whoever made it."""
+    """The time in an id, by the wall clock of the process that made it."""
     number = 0
     for digit in unit:
         number = (number << 5) | _DIGITS.index(digit)

@@ -1,4 +1,4 @@
-"""What a signal handler raises in the midst of a unit, or a cancellation: the unit is over, and leaves nothing."""
+"""Ends a unit if a signal handler raises within one of its methods, or a task is cancelled there."""
 
 from inspect import GEN_CLOSED, getgeneratorstate
 
@@ -10,9 +10,9 @@ from ticketlock.wire._requests import ForkingSteps
 
 
 def ending(verbs: Verbs, driver: Driver, steps: ForkingSteps[T]) -> Actions[T]:
-    """Steps of a unit, to their end; or to its own, where anything is raised that is no answer to them.
+    """Perform steps of a unit. If anything else than their own error is raised meanwhile, end the unit.
 
-    What was raised goes on, whatever becomes of the unit.
+    The exception is raised again, whatever the unit's outcome is.
     """
     try:
         return (yield from driver.follow(steps))
@@ -20,7 +20,7 @@ def ending(verbs: Verbs, driver: Driver, steps: ForkingSteps[T]) -> Actions[T]:
         raise
     except BaseException as error:
         if isinstance(error, TicketLockError) and getgeneratorstate(steps) == GEN_CLOSED:
-            # Of the steps' own. A signal handler may raise such an error, too: it may have used the unit.
+            # The steps' own error. A signal handler may raise such an error as well, if it has used the unit.
             raise
         yield from driver.follow(verbs.give_up())
         raise

@@ -1,4 +1,4 @@
-"""Whether a unit goes on or how it has ended, and that it does one thing at a time."""
+"""Whether a unit is open or how it has ended. It runs one method at a time."""
 
 import threading
 from collections.abc import Iterator
@@ -13,11 +13,11 @@ _TOLD = {"committing": "on its way to be committed", "unknown": "over, and its o
 
 
 class Life:
-    """That of one unit.
+    """The state of one unit.
 
     Attributes:
-        state: whether it goes on, or how it has ended.
-        is_told: whether a caller of its end knows that it was not committed.
+        state: open, or how it has ended.
+        is_told: whether an error has told the caller of its commit that it was not committed.
     """
 
     def __init__(self, unit: str) -> None:
@@ -29,7 +29,7 @@ class Life:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, in whatever way."""
+        """Whether it has ended, with whatever outcome."""
         return self.state not in ("open", "committing")
 
     @property
@@ -56,11 +56,11 @@ class Life:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Within the block one verb is under way: beside another, a statement would be lost.
+        """Within the block one method is running: a statement of a second one would be lost.
 
         Raises:
-            InvalidUnitRequest: another one is, in another thread or task, or in what a signal handler has interrupted.
-            UnitFinished: it is over.
+            InvalidUnitRequest: another method is running, in another thread or task, or under a signal handler.
+            UnitFinished: the unit has ended.
             ClientClosed: this process was forked from the one that has begun it.
         """
         # Before the lock: whoever had it at the fork is not here to give it back.
@@ -76,10 +76,10 @@ class Life:
             self._in_use.release()
 
     def check_open(self) -> None:
-        """Refuse to go on after the end.
+        """Refuse to continue after the end.
 
         Raises:
-            UnitFinished: says how it has ended.
+            UnitFinished: says how the unit has ended.
         """
         if self.state != "open":
             then = "`resume` goes on with it" if self.state == "saved" else "begin another"
@@ -87,7 +87,7 @@ class Life:
 
     @contextmanager
     def telling(self) -> Iterator[None]:
-        """Within the block the unit commits for a caller of its own, who is told if it does not."""
+        """Within the block the caller commits the unit; note whether an error says that it was not committed."""
         try:
             yield
         except TicketLockError:
@@ -95,10 +95,10 @@ class Life:
             raise
 
     def check_committed_or_told(self) -> None:
-        """Refuse to let a block end well whose unit has not, and nobody was told so.
+        """Refuse to end a block without an error if its unit was not committed and no error has told the caller so.
 
         Raises:
-            UnitFinished: says how it has ended.
+            UnitFinished: says how the unit has ended.
         """
         if self.state not in ("committed", "saved") and not self.is_told:
             raise UnitFinished(

@@ -1,4 +1,4 @@
-"""What a unit takes in: each item once, when it first comes to it, and as it was at that moment from then on."""
+"""Reads the items of a unit: each item once, when the unit first uses it; later statements see it as it was then."""
 
 from collections.abc import Sequence
 
@@ -8,10 +8,10 @@ from ticketlock.wire._requests import ForkingSteps
 
 
 def take_in(places: Sequence[Place], work: Work, reading: Reading, most: int) -> ForkingSteps[None]:
-    """Read what was not, each so many of one instant; what was written blindly is evaluated now.
+    """Read the items that were not read yet, ``most`` of one instant, and evaluate blind updates of them.
 
     Raises:
-        ConditionFailed: that of a blind update does not hold.
+        ConditionFailed: the condition of a blind update does not hold.
         InvalidUnitRequest, ItemTooLarge: a blind update does not fit its item.
     """
     unread = list({id(place): place for place in places if not place.is_read}.values())
@@ -23,7 +23,7 @@ def take_in(places: Sequence[Place], work: Work, reading: Reading, most: int) ->
             work.cuts += 1
         place.before = image = image_of(item, work.marks)
         if place.blind is not None:
-            # If it is refused it stays as it was: the unit cannot be committed without it.
+            # If it is refused, it stays blind: the unit cannot be committed without it.
             image = place.blind.applied_to(image)
             if image is not None:
                 place.table.check_item(image, "statement", VERSION_BYTES)

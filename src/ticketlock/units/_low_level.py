@@ -1,4 +1,4 @@
-"""A unit in the words of the low-level API, as steps: its parameters in, its replies out. No I/O, no clock."""
+"""A unit with the low-level API's parameters and replies, as steps. No I/O, no clock."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ _ANY = (*_OLD, "UPDATED_OLD", "ALL_NEW", "UPDATED_NEW")
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """The parameters of an operation, as far as units know them.
+    """The parameters of an operation that units accept.
 
     Attributes:
         name: of the operation.
@@ -43,7 +43,7 @@ class _Shape:
     returns: tuple[str, ...] = ()
 
     def check(self, given: Parameters) -> None:
-        """Refuse what is missing, unknown or of another kind; a value is looked at where it is used.
+        """Refuse missing and unknown parameters, and wrong flags; other values are checked where they are used.
 
         Raises:
             InvalidUnitRequest: names the parameter.
@@ -145,7 +145,7 @@ class LowLevelVerbs:
         return reply
 
     def put_item(self, given: Parameters) -> ForkingSteps[Reply]:
-        """Put an item in the place of whatever has its key."""
+        """Put an item; it replaces the item with the same key, if there is one."""
         _PUT.check(given)
         table = yield from self._verbs.table(given["TableName"])
         before, _ = yield from self._verbs.put(table, given["Item"], *_condition(given), LOW_LEVEL)
@@ -168,7 +168,7 @@ class LowLevelVerbs:
 
 
 def _condition(given: Parameters) -> tuple[Any, Any, Any]:
-    """A condition, values and names, in the order of the verbs."""
+    """A condition, values and names, in the order of the arguments of ``Verbs``."""
     condition = expression("ConditionExpression", given.get("ConditionExpression"))
     return condition, given.get(_VALUES), given.get(_NAMES, {})
 
@@ -195,7 +195,7 @@ def _query(given: Parameters) -> Query:
 
 
 def _check_selected(table: UnitTable, given: Parameters) -> None:
-    """Refuse to return what was not asked for, or what an index does not have.
+    """Refuse a selection that contradicts the query, or that an index cannot return.
 
     Raises:
         InvalidUnitRequest: names the parameter.
@@ -220,7 +220,7 @@ def _projection(given: Parameters) -> Expressions:
 
 
 def _returned(given: Parameters, before: Attributes | None, after: Attributes | None) -> Reply:
-    """What the statement was asked to return; nothing of it is the unit's own."""
+    """What the statement was asked to return, without the attributes of units."""
     asked = given.get("ReturnValues", "NONE")
     if asked == "NONE":
         return {}

@@ -1,7 +1,8 @@
-"""The marked commit, for what does not fit into one transaction: a name in every item, one deciding write, new values.
+"""The marked commit, for units that do not fit into one transaction: marks, one deciding write, new values.
 
-An item keeps its committed value until the unit is committed; what is to stand in it waits in the unit's own rows. So a
-unit that is rolled back has written no data, and one that is committed can be finished by anybody who meets its marks.
+An item keeps its committed value until the unit is committed; its new value waits in the rows of the unit's record. So
+a unit that is rolled back has written no data, and any process that meets a mark of a committed unit can finish the
+item.
 """
 
 import logging
@@ -39,34 +40,34 @@ _log = logging.getLogger("ticketlock")
 
 _OURS_BYTES = 256
 _AT_ONCE = 200
-"""Requests between two looks at the lease."""
+"""Requests between two checks of the lease."""
 _MARKS_TOGETHER = MOST_ACTIONS - 1
 CLOCKS_DRIFT_MS = 1_000
 
 
 def entry_of(place: Place) -> Entry:
-    """What is to become of an item that is marked."""
+    """What a marked item will become."""
     table, key, key_name = place.table.name, place.key, place.table.key_names[0]
     if place.image is None:
-        # Also what only held the place of an item that was read, and was not there.
+        # Also the placeholder of an item that was only read, and did not exist.
         return Entry(table, key, key_name, "delete", {})
     if not place.is_written:
         return Entry(table, key, key_name, "unmark", {})
     differs = None if place.seen is None else changed(place.before or {}, place.image)
-    # DynamoDB measures an Update by what it writes, too: what is refused there is put as a whole.
+    # DynamoDB also limits the size of what an Update writes. A larger change is written as a whole item.
     if differs is None or size_of_update(differs[0], len(differs[1])) > MAX_ITEM_BYTES - _OURS_BYTES:
         return Entry(table, key, key_name, "put", place.image)
     return Entry(table, key, key_name, "change", *differs)
 
 
 class MarkedCommit:
-    """One unit on its way through marks, decision and new values.
+    """One unit's commit by marks: marks, decision, new values.
 
     Args:
-        commit: what the unit commits beside its items.
+        commit: what the unit commits in addition to its items.
         marks: the names of our attributes.
         heads: the records of units.
-        meeting: what it does about marks of others.
+        meeting: what the unit does about marks of other units.
         places: what it has read and written; all were read.
     """
 
@@ -74,35 +75,35 @@ class MarkedCommit:
         self._commit, self._marks, self._heads, self._meeting = commit, marks, heads, meeting
         room = MOST_ACTIONS - 1 - commit.beside
         only_read = [place for place in places if not place.writes]
-        # What is only read is checked in the deciding write, as far as there is room; the rest is marked.
+        # The deciding write checks the items that are only read, as far as there is room; the others are marked.
         self._checked = next(that_fit_together(only_read, room), [])
         marked = only_read[len(self._checked) :]
         self._marked = [place for place in places if place.writes] + marked
         self._has_read_marks = bool(marked)
         self._entries = [entry_of(place) for place in self._marked]
-        # Where a mark of its own may stand.
+        # Items that may have a mark of this unit.
         self._standing: dict[int, Place] = {}
         self._is_answered = True
         self._may_decide_late = False
-        # Whether its record may be there.
+        # Whether the unit's record may exist.
         self._is_recorded = False
         self._head: Head
         self._ends_local_ms = 0
         self._renew_at_ms = 0
 
     def steps(self) -> ForkingSteps[None]:
-        """From the first row to the last new value.
+        """From writing the record to writing the last new value.
 
         Raises:
             UnitConflict, LockLost, UnitContended, UnitRolledBack: nothing was written.
-            UnitForgotten: it was ended by somebody else, and its record is gone.
+            UnitForgotten: another process has ended it, and its record is gone.
             OutcomeUnknown: it may or may not be committed.
-            TableError: another one; nothing was written.
+            TableError: nothing was written.
         """
         pieces = yield from self._begin()
         self._is_recorded = True
         try:
-            # Refused, it is there by an attempt of its own: nobody else has its id.
+            # If it is refused, an earlier attempt of this request has written it: no other process has this id.
             self._note((yield self._heads.open(self._head)))
             yield from self._write_down(pieces)
             yield from self._mark_all()
@@ -113,10 +114,10 @@ class MarkedCommit:
         yield from self._finish()
 
     def give_up(self) -> ForkingSteps[None]:
-        """After an interrupt: roll back, or finish what turns out to be committed; what fails is left to others.
+        """After an interrupt: roll back, or finish if the unit is committed. What fails is left to other processes.
 
         Raises:
-            TableError: the record could not be reached. It says the rest once its lease is over.
+            TableError: the record could not be reached. The outcome is known after the end of the lease.
         """
         fate = self._commit.fate
         if not self._is_recorded:
@@ -134,7 +135,7 @@ class MarkedCommit:
     # The record.
 
     def _begin(self) -> ForkingSteps[list[bytes]]:
-        """Make the record; nothing is sent yet."""
+        """Build the record; nothing is sent yet."""
         reply: Reply = yield Pause(0)
         commit = self._commit
         head = Head(commit.unit, "pending", commit.born_ms, self._leased(reply.now), attempt=commit.attempt)
@@ -153,7 +154,7 @@ class MarkedCommit:
         return now.latest_ms + LEASE_MS
 
     def _keep_lease(self) -> ForkingSteps[None]:
-        """Renew it once half of it is over, by table time: the local clock may have stood still."""
+        """Renew the lease if half of it is over, by table time: the local clock may have stood still."""
         now: Moment = (yield Pause(0)).now
         if now.latest_ms < self._renew_at_ms:
             return
@@ -175,7 +176,7 @@ class MarkedCommit:
                 yield from self._meeting.pass_by(each, self._keep_lease)
 
     def _mark_some(self, left: Sequence[Place]) -> ForkingSteps[tuple[list[Place], list[Marked], list[Place]]]:
-        """Mark as many as can be at once; which are left, whose marks were met, and what is not as it was seen."""
+        """Mark as many items as possible in one round. Returns those left, marks of others, and conflicting items."""
         yield from self._keep_lease()
         batches = self._batches(left)
         self._standing |= {id(place): place for _, places in batches for place in places}
@@ -204,9 +205,9 @@ class MarkedCommit:
         alone = [place for place in left if self._has_version(place)]
         together = [place for place in left if not self._has_version(place)]
         batches: list[tuple[Request, list[Place]]] = [(self._mark(place), [place]) for place in alone[:_AT_ONCE]]
-        # One after the other: each takes the head, and meets a conflict where another one does.
+        # One transaction at a time: each includes the head, so two would conflict with each other.
         for batch in islice(that_fit_together(together, _MARKS_TOGETHER), 1):
-            # A late copy would mark what somebody has deleted meanwhile: not once the unit has ended.
+            # Checked with the head: after the unit's end a late copy would mark an item that was deleted meanwhile.
             writes = (*(self._mark(place) for place in batch), self._heads.is_pending(self._head))
             batches.append((TransactWrite(writes), batch))
         return batches
@@ -243,7 +244,7 @@ class MarkedCommit:
         )
 
     def _sort(self, places: Sequence[Place], reply: Reply, met: list[Marked], conflicts: list[Place]) -> list[Place]:
-        """What refused each mark: another unit, or another version; the places where its own mark stands already."""
+        """Find out what refused each mark: another unit, or another version. Returns items with this unit's mark."""
         own = []
         refused = reply.refused or (True,)
         for place, is_refused, item in zip(places, refused, reply.items, strict=False):
@@ -270,7 +271,7 @@ class MarkedCommit:
             lock = (self._commit.lock_check,) if self._commit.lock_check is not None else ()
             is_alone = not (checks or beside or lock)
             request = deciding if is_alone else TransactWrite((deciding, *checks, *beside), lock)
-            # From now on an interrupt does not tell which.
+            # From now on the outcome of an interrupted commit is unknown.
             self._commit.fate.became = "unknown"
             try:
                 reply: Reply = yield request
@@ -281,7 +282,7 @@ class MarkedCommit:
             if reply.applied:
                 self._commit.fate.became = "committed"
                 return
-            # It may have been refused for what is not so any more when an earlier attempt of it arrives.
+            # The cause of the refusal may have gone by the time an earlier attempt arrives.
             self._may_decide_late |= reply.unanswered
             if not self._may_decide_late:
                 self._commit.fate.became = "rolled back"
@@ -310,11 +311,11 @@ class MarkedCommit:
             yield from self._meeting.pass_by(each, self._keep_lease)
 
     def _ended(self, row: Item | None) -> TicketLockError:
-        """Somebody else has ended it."""
+        """The error for a unit that another process has ended."""
         return ended(row, self._head.unit)
 
     def _abort(self, error: TicketLockError) -> ForkingSteps[bool]:
-        """Roll back; whether it turns out to be committed."""
+        """Roll back. Returns whether the unit turned out to be committed."""
         try:
             reply = yield from self._roll_back()
         except TableError as failed:
@@ -330,12 +331,12 @@ class MarkedCommit:
         if not reply.applied and reply.item is None and self._may_decide_late:
             raise self._ended(None) from error
         if isinstance(error, OutcomeUnknown):
-            # Of a mark, or of the commit, which is refused from now on.
+            # The unanswered request was a mark, or the commit, which is refused from now on.
             raise UnitRolledBack(f"no answer came in time, and it was rolled back ({error})") from error
         return False
 
     def _roll_back(self) -> ForkingSteps[Reply]:
-        """The other decision; refused where there is one already."""
+        """Decide that the unit is rolled back; refused if it is already decided."""
         now: Moment = (yield Pause(0)).now
         reply: Reply = yield self._heads.roll_back(self._head.unit, now.latest_ms)
         return reply
@@ -343,7 +344,7 @@ class MarkedCommit:
     # Afterwards.
 
     def _unmark_all(self) -> ForkingSteps[None]:
-        """Take the marks off that may stand; what fails is left to whoever meets it."""
+        """Remove the marks that may exist. What fails is left to the processes that meet them."""
         unmarked = [
             unmark(place.table.name, place.key, place.table.key_names[0], self._kind_of(place), self._marks)
             for place in self._standing.values()
@@ -357,12 +358,12 @@ class MarkedCommit:
         return Mark(self._head.unit, "insert" if place.seen is None else "write")
 
     def _finish(self) -> ForkingSteps[None]:
-        """Every item gets its new value, and the record is closed; what fails is left to whoever meets it."""
+        """Write each item's new value, and close the record. What fails is left to processes that meet the marks."""
         unit = self._head.unit
         try:
             yield from self._all([finish(entry, unit, self._marks) for entry in self._entries])
             if not self._is_answered or self._has_read_marks:
-                # A copy of a mark may come late: somebody looks once more before the record is forgotten.
+                # A copy of a mark may arrive late: a sweep checks the items again before the record is deleted.
                 return
             now: Moment = (yield Pause(0)).now
             yield from close(self._heads, self._head, now.latest_ms)

@@ -1,4 +1,4 @@
-"""What of ours stands in the items of users: the version, which stays, and the mark of a unit that is not finished."""
+"""The attributes that units add to items: the version, which stays, and the mark of a unit that is not finished."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from ticketlock.units._ids import is_id
 from ticketlock.wire._attributes import Item
 
 INSERT = "insert"
-"""The kind of the mark in an item that is not there yet."""
+"""The kind of mark in the placeholder of an item that does not exist yet."""
 
 _PREFIX_BYTES = 16
-"""With a longer one both attributes would not fit the room that is left for them in an item."""
+"""With a longer prefix both attributes would not fit into the room that is reserved for them in an item."""
 _PARTS_A_PATH = ".[]"
 
 
@@ -22,18 +22,18 @@ MarkKind = Literal["write", "insert", "read"]
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The name of a unit in an item that it is about to write.
+    """The mark of a unit, in an item that the unit is about to write.
 
     Attributes:
         unit: its id.
-        kind: the item is written; it was not there, and what stands there only holds its place; it was only read.
+        kind: ``write``; ``insert``, the item is only a placeholder; or ``read``, the unit has only read it.
     """
 
     unit: str
     kind: MarkKind
 
     def attribute(self) -> dict[str, Any]:
-        """As it stands in the item."""
+        """The attribute's value."""
         return {"M": {"unit": {"S": self.unit}, "kind": {"S": self.kind}}}
 
 
@@ -42,7 +42,7 @@ class Marks:
     """The names of our attributes.
 
     Attributes:
-        prefix: what they begin with, and no attribute of a user may.
+        prefix: how they begin. No attribute of a user may begin so.
     """
 
     prefix: str
@@ -54,27 +54,27 @@ class Marks:
 
     @property
     def version(self) -> str:
-        """The unit that wrote the item last."""
+        """The name of the attribute with the id of the unit that wrote the item last."""
         return f"{self.prefix}Version"
 
     @property
     def mark(self) -> str:
-        """The unit that is about to write it."""
+        """The name of the attribute with the mark of the unit that is about to write the item."""
         return f"{self.prefix}Mark"
 
     def version_in(self, item: Item | None) -> str | None:
-        """The same of an item that need not be there."""
+        """The version of an item that may not exist."""
         return None if item is None else self.version_of(item)
 
     def is_by(self, item: Item | None, unit: str) -> bool:
-        """Whether this unit wrote an item last, whatever others have written into it."""
+        """Whether this unit wrote the item last, even if other writers have changed other attributes since."""
         return item is not None and item.get(self.version) == {"S": unit}
 
     def mark_of(self, item: Item) -> "Mark | None":
-        """The mark in an item; None where there is none.
+        """The mark in an item; None if it has none.
 
         Raises:
-            InvalidUnitRequest: the attribute is somebody else's.
+            InvalidUnitRequest: no unit has written the attribute.
         """
         found = item.get(self.mark)
         if found is None:
@@ -90,10 +90,10 @@ class Marks:
         return {"#version": self.version, "#mark": self.mark, "#key": key_names[0]}
 
     def version_of(self, item: Item) -> str | None:
-        """The id of the unit that wrote an item last; None where none has.
+        """The id of the unit that wrote an item last; None if none has.
 
         Raises:
-            InvalidUnitRequest: the attribute is somebody else's.
+            InvalidUnitRequest: no unit has written the attribute.
         """
         found = item.get(self.version)
         if found is None:
@@ -103,7 +103,7 @@ class Marks:
         return str(found["S"])
 
     def check_item(self, item: Item) -> None:
-        """Refuse an item with attributes that begin as ours do, and are somebody else's.
+        """Refuse an item with attributes that begin with our prefix and that no unit has written.
 
         Raises:
             InvalidUnitRequest: names one of them.
@@ -114,11 +114,11 @@ class Marks:
                 raise InvalidUnitRequest("prefix", self.prefix, f"one that no item uses: {name} is {dict(value)}")
 
     def without(self, item: Mapping[str, Any]) -> dict[str, Any]:
-        """An item as its users know it."""
+        """An item without our attributes."""
         return {name: value for name, value in item.items() if not name.startswith(self.prefix)}
 
     def is_placeholder(self, item: Mapping[str, Any]) -> bool:
-        """Whether an item, in Python or AttributeValues, only holds the place of one that is not there yet."""
+        """Whether an item, in Python values or AttributeValues, is only the placeholder of a pending insert."""
         mark = item.get(self.mark)
         if not isinstance(mark, Mapping) or self.version in item:
             return False
@@ -126,7 +126,7 @@ class Marks:
         return isinstance(fields, Mapping) and fields.get("kind") in (INSERT, {"S": INSERT})
 
     def check_free_of_ours(self, field: str, names: Any) -> None:
-        """Refuse attributes of a user's that are called as ours."""
+        """Refuse names of a user's attributes that begin with our prefix."""
         for name in names:
             if name.startswith(self.prefix):
                 raise InvalidUnitRequest(field, name, f"an attribute that does not begin with {self.prefix}")

@@ -1,9 +1,9 @@
-"""What is done about another unit's mark: its record decides, and nothing else.
+"""What a process does about another unit's mark: only that unit's record decides.
 
-Nobody takes a mark off, or applies it, but who has read its unit's record in a final state, closed or gone. Of two
-units that are both pending the older rolls the younger back, which waits for it otherwise (wound-wait: Rosenkrantz,
-Stearns, Lewis, "System Level Concurrency Control for Distributed Database Systems", 1978): nobody waits for a younger
-one, so no two wait for each other, and the oldest is never rolled back.
+A process removes a mark, or applies it, only after it has read the unit's record in a final state, closed or gone. Of
+two pending units, the older one rolls back the younger one, and the younger one waits for the older one (wound-wait:
+Rosenkrantz, Stearns, Lewis, "System Level Concurrency Control for Distributed Database Systems", 1978): a unit never
+waits for a younger one, so no two wait for each other, and the oldest is never rolled back.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,20 +21,20 @@ from ticketlock.wire._requests import ForkingSteps, Pause, Together, Write
 from ticketlock.wire._table_time import Moment
 
 GRACE_MS = 200
-_FIRST_LOOK_MS = 10
-_LONGEST_LOOK_MS = 400
+_FIRST_PAUSE_MS = 10
+_LONGEST_PAUSE_MS = 400
 
 Age = tuple[int, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """An item with somebody's mark.
+    """An item with a mark of another unit.
 
     Attributes:
-        table, key: which.
+        table, key: which item.
         key_name: the first attribute of its key.
-        mark: whose.
+        mark: the mark.
     """
 
     table: str
@@ -44,13 +44,13 @@ class Marked:
 
 
 class Meeting:
-    """What one unit does about the marks of others, or one who only reads.
+    """What a unit, or a reader, does about the marks of other units.
 
     Args:
         marks: the names of our attributes.
         heads: the records of units.
-        age: of the unit that meets them.
-        timeout_ms: for how long it waits, all in all.
+        age: of the unit that meets the marks.
+        timeout_ms: how long it waits in total.
         jitter: random numbers in [0, 1).
     """
 
@@ -63,10 +63,10 @@ class Meeting:
         self._began_ms: int | None = None
 
     def resolve(self, met: Marked) -> ForkingSteps[tuple[Head, Moment] | None]:
-        """Do with a marked item what its unit's record says.
+        """Apply to a marked item what its unit's record says.
 
         Returns:
-            None once that is done; where the unit is pending its head, and the moment.
+            None once that is done; if the unit is pending, its head and the time of the read.
         """
         reply: Reply = yield self._heads.read(met.mark.unit)
         head = Head.of(reply.item) if reply.item is not None else None
@@ -80,30 +80,30 @@ class Meeting:
             if entries is not None:
                 yield from self._ends(finish(_entry_of(entries, head, met), head.unit, self._marks))
                 return None
-        # It has ended, and every item of it was as it should be: a mark that stands there yet has come late.
+        # The unit has ended and had finished every item, so a mark that is still there has arrived late.
         again: Reply = yield Get(met.table, met.key)
         if again.item is not None and self._marks.mark_of(again.item) == met.mark:
             yield from self._ends(self._unmark(met))
         return None
 
     def _ends(self, request: Write) -> ForkingSteps[None]:
-        """Do what another unit has left to be done: whether it happens now or comes late says nothing of this one."""
+        """End or finish what another unit has left. If this write is unknown, this unit's own outcome is not."""
         try:
             yield request
         except OutcomeUnknown as error:
-            raise RequestNotApplied(f"what another unit has left was not ended in time: {error}") from error
+            raise RequestNotApplied(f"the write that ends or finishes another unit got no answer: {error}") from error
 
     def pass_by(self, met: Marked, meanwhile: Callable[[], ForkingSteps[None]] | None = None) -> ForkingSteps[None]:
-        """Wait until a unit's mark is off, or roll the unit back where this one is older.
+        """Wait until a unit's mark is gone, or roll the unit back if this one is older.
 
         Args:
-            meanwhile: what is to be done before each look.
+            meanwhile: steps to perform before each poll.
 
         Raises:
             UnitContended: the time-out is over.
         """
         first_ms: int | None = None
-        look_ms: float = _FIRST_LOOK_MS
+        pause_ms: float = _FIRST_PAUSE_MS
         while (pending := (yield from self.resolve(met))) is not None:
             if meanwhile is not None:
                 yield from meanwhile()
@@ -120,8 +120,8 @@ class Meeting:
             elif not is_older and now.local_ms - self._began_ms >= self._timeout_ms:
                 raise UnitContended(f"the unit {head.unit} was in the way for {self._timeout_ms / 1_000} s")
             else:
-                yield Pause(look_ms * (0.5 + self._jitter() / 2))
-                look_ms = min(2 * look_ms, _LONGEST_LOOK_MS)
+                yield Pause(pause_ms * (0.5 + self._jitter() / 2))
+                pause_ms = min(2 * pause_ms, _LONGEST_PAUSE_MS)
 
     def _unmark(self, met: Marked) -> Write:
         return unmark(met.table, met.key, met.key_name, met.mark, self._marks)
@@ -131,22 +131,22 @@ def _entry_of(entries: Sequence[Entry], head: Head, met: Marked) -> Entry:
     for each in entries:
         if each.is_of(met.table, met.key):
             return each
-    # Nothing is undone of what it has committed.
+    # What the unit has committed is never undone.
     raise TableRefused(
-        f"the unit {head.unit} is committed, and its mark stands in an item of {met.table} that it does not write: "
-        f"{dict(met.key)}; do all use the table by one name?"
+        f"the unit {head.unit} is committed, and its mark is in an item of {met.table} that it does not write: "
+        f"{dict(met.key)}; do all processes use the same name for the table?"
     )
 
 
 def read_entries(heads: Heads, head: Head) -> ForkingSteps[list[Entry] | None]:
-    """What a unit has marked, and what becomes of it; None where the rows of it are gone, or were never all there.
+    """What a unit has marked, and what it writes there; None if the rows with that are gone, or were never complete.
 
     Raises:
-        TableError: they could not be read.
-        InvalidUnitRequest: somebody else has written them.
+        TableError: the rows could not be read.
+        InvalidUnitRequest: no unit has written them.
     """
     if head.is_saved:
-        # What it writes others will mark, under ids of their own.
+        # The items of a saved unit are marked by the coordinators that resume it, under their own ids.
         return []
     if head.keys and head.state != "committed":
         rows = yield from _read_rows(heads.read_keys(head))
@@ -156,11 +156,11 @@ def read_entries(heads: Heads, head: Head) -> ForkingSteps[list[Entry] | None]:
 
 
 def read_pieces(heads: Heads, head: Head) -> ForkingSteps[list[bytes] | None]:
-    """The rows of a head that does not have all; None where they are gone, or were never all there.
+    """The rows that belong to a head; None if they are gone, or were never complete.
 
     Raises:
-        TableError: they could not be read.
-        InvalidUnitRequest: somebody else has written them.
+        TableError: the rows could not be read.
+        InvalidUnitRequest: no unit has written them.
     """
     return (yield from _read_rows(heads.read_pieces(head)))
 
@@ -179,19 +179,19 @@ def _read_rows(requests: Sequence[Get]) -> ForkingSteps[list[bytes] | None]:
 
 
 def read_committed(heads: Heads, head: Head) -> ForkingSteps[list[Entry] | None]:
-    """What a unit that was committed writes; None where it was closed meanwhile: every item has it.
+    """What a committed unit writes; None if it was closed meanwhile, so that every item is finished.
 
     Raises:
-        TableRefused: its rows are gone, and it was not closed: nobody knows what its marks stand for.
-        TableError, InvalidUnitRequest: as of ``read_entries``.
+        TableRefused: its rows are gone although it was not closed, so its new values are lost.
+        TableError, InvalidUnitRequest: as for ``read_entries``.
     """
     entries = yield from read_entries(heads, head)
     if entries is None:
-        # They are deleted after that, and by nobody of ours before.
+        # ticketlock deletes the rows only after that.
         reply: Reply = yield heads.read(head.unit)
         if reply.item is not None and not Head.of(reply.item).is_closed:
             raise TableRefused(
-                f"the unit {head.unit} is committed, and rows of what it writes are gone from {heads.table}: restore "
-                "them, or put its items right by hand"
+                f"the unit {head.unit} is committed, but rows with what it writes are gone from {heads.table}: restore "
+                "them, or correct its items by hand"
             )
     return entries

@@ -1,6 +1,6 @@
-"""The native commit: all that a unit writes, and the check of all that it has read, in one TransactWriteItems.
+"""The native commit: one TransactWriteItems with all that a unit writes, and checks of all that it has read.
 
-It is strictly serialisable: everything that the unit has read is as it was read, at the instant at which it writes.
+It is strictly serialisable: at the instant of the commit, everything is as the unit has read it.
 """
 
 from collections.abc import Sequence
@@ -29,18 +29,18 @@ from ticketlock.wire._table_time import Moment
 
 
 def commit_natively(places: Sequence[Place], marks: Marks, commit: Commit, meeting: Meeting) -> ForkingSteps[None]:
-    """Write it all, or nothing.
+    """Write everything, or nothing.
 
     Raises:
-        UnitConflict: others have changed what was read; nothing was written.
+        UnitConflict: other writers have changed what was read; nothing was written.
         ConditionFailed: the condition of a blind update does not hold; nothing was written.
-        LockLost: the lock is not held any more; nothing was written.
-        UnitContended: another unit was in the way until the time-out; nothing was written.
+        LockLost: the lock is no longer held; nothing was written.
+        UnitContended: another unit blocked it until the time-out; nothing was written.
         UnitRolledBack: the name was given up meanwhile, or the saved unit was rolled back; nothing was written.
-        UnitChanged: another coordinator goes on with the saved unit, or has committed it; nothing was written.
+        UnitChanged: another coordinator has resumed the saved unit, or has committed it; nothing was written.
         UnitForgotten: the record of the saved unit is gone.
-        OutcomeUnknown: it is not known whether it was written.
-        TableError: another one; nothing was written.
+        OutcomeUnknown: it is not known whether anything was written.
+        TableError: nothing was written.
     """
     lock = (commit.lock_check,) if commit.lock_check is not None else ()
     writes = tuple(_action(place, commit.unit, marks) for place in places)
@@ -48,8 +48,8 @@ def commit_natively(places: Sequence[Place], marks: Marks, commit: Commit, meeti
         now: Moment = (yield Pause(0)).now
         writes += writes_beside(commit, now.latest_ms)
     while True:
-        # The same each time, to the receipt's time: DynamoDB refuses another request with the token of one before.
-        # From now on an interrupt leaves it unknown.
+        # Every attempt is the same request, with the same receipt time: DynamoDB refuses a token with another request.
+        # From now on the outcome of an interrupted commit is unknown.
         commit.fate.became = "unknown"
         try:
             reply: Reply = yield TransactWrite(writes, lock, commit.unit)
@@ -63,7 +63,7 @@ def commit_natively(places: Sequence[Place], marks: Marks, commit: Commit, meeti
         if reply.applied or _has_mine(reply, places, marks, commit):
             break
         if reply.repeated:
-            # An earlier attempt may be on its way still, or others have written after it.
+            # An earlier attempt may still arrive, or another unit may have written after it was applied.
             if not (yield from _was_applied(places, marks, commit)):
                 raise _told(commit, OutcomeUnknown("an earlier attempt may have been applied, and a later one was not"))
             break
@@ -82,7 +82,7 @@ def _action(place: Place, unit: str, marks: Marks) -> Write:
 
 
 def _met(reply: Reply, places: Sequence[Place], marks: Marks) -> dict[int, Marked]:
-    """The marks of others that have refused it, by the position of their items."""
+    """The marks of other units that refused the commit, by the positions of their items."""
     met = {}
     for at, (place, item) in enumerate(zip(places, reply.items, strict=False)):
         mark = marks.mark_of(item) if item is not None and reply.refused[at] else None
@@ -92,7 +92,7 @@ def _met(reply: Reply, places: Sequence[Place], marks: Marks) -> dict[int, Marke
 
 
 def _refusal(reply: Reply, places: Sequence[Place], met: dict[int, Marked], commit: Commit) -> TicketLockError | None:
-    """What it is refused for, for good; None where only marks were in the way."""
+    """The error if the commit was refused for good; None if only marks blocked it."""
     beside = refused_beside(commit, reply, len(places))
     if beside is not None:
         return beside
@@ -107,9 +107,9 @@ def _refusal(reply: Reply, places: Sequence[Place], met: dict[int, Marked], comm
 
 
 def _has_mine(reply: Reply, places: Sequence[Place], marks: Marks, commit: Commit) -> bool:
-    """Whether what has refused it is of the unit itself: then an earlier attempt was committed.
+    """Whether the unit's own writes refused the request: then an earlier attempt was committed.
 
-    The items of users come first, each with the unit's own version; then what it writes beside them.
+    The items of users come first, each with the unit's version; then the unit's other writes.
     """
     if any(marks.is_by(item, commit.unit) for item in reply.items[: len(places)]):
         return True
@@ -117,7 +117,7 @@ def _has_mine(reply: Reply, places: Sequence[Place], marks: Marks, commit: Commi
 
 
 def _was_applied(places: Sequence[Place], marks: Marks, commit: Commit) -> ForkingSteps[bool]:
-    """Ask for one thing that it has written; what is not found says nothing."""
+    """Read one of the unit's writes. Finding it shows the commit; not finding it shows nothing."""
     written = [place for place in places if place.writes and (place.blind or place.image is not None)]
     try:
         if commit.name is not None:

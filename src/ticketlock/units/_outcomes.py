@@ -1,4 +1,4 @@
-"""What has become of a unit, told for good."""
+"""The final outcome of a unit."""
 
 from enum import Enum
 
@@ -15,13 +15,13 @@ NAME_BYTES = 1_024
 
 
 class Outcome(Enum):
-    """What has become of a unit.
+    """The outcome of a unit.
 
     Attributes:
         COMMITTED: everything was written.
-        ROLLED_BACK: nothing was, and nothing will be.
-        PENDING: it is on its way, and its lease is not over.
-        FORGOTTEN: there is no record of it. It says nothing of a unit that has not begun its commit.
+        ROLLED_BACK: nothing was written, and nothing will be.
+        PENDING: it is being committed, and its lease has not ended.
+        FORGOTTEN: there is no record of it. A unit that has not begun its commit may still be committed.
     """
 
     COMMITTED = "committed"
@@ -31,7 +31,7 @@ class Outcome(Enum):
 
 
 def outcome_of_name(table: str, name: str) -> ForkingSteps[Outcome]:
-    """What has become of a name; one that was not used is given up, so that no late request uses it."""
+    """The outcome of a name. A name that was not committed is given up, so that no late request can commit it."""
     text("name", name, NAME_BYTES, InvalidUnitRequest)
     reply: Reply = yield read_receipt(table, name)
     while not (found := Receipt.of(reply.item)).is_committed:
@@ -44,7 +44,7 @@ def outcome_of_name(table: str, name: str) -> ForkingSteps[Outcome]:
 
 
 def outcome_of_unit(table: str, unit: str) -> ForkingSteps[Outcome]:
-    """What has become of a unit that marked its items; one whose lease is over is rolled back."""
+    """The outcome of a unit that marked its items. A unit whose lease has ended is rolled back."""
     if not isinstance(unit, str) or not is_id(unit):
         raise InvalidUnitRequest("unit", unit, "the `id` of a unit")
     heads = Heads(table)

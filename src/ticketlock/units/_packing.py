@@ -1,4 +1,4 @@
-"""What a marked unit is about to write, as it stands in its rows until every item has it: a redo log."""
+"""What a marked unit is about to write, as rows of its record keep it until every item is finished: a redo log."""
 
 import base64
 import json
@@ -13,21 +13,21 @@ from ticketlock.wire._attributes import Item
 Kind = Literal["put", "change", "delete", "unmark"]
 
 INLINE_BYTES = 3 * 1_024
-"""What the head itself takes in: up to here it costs no more than the head alone."""
+"""How much the head itself holds: up to this size it costs no more write units than an empty head."""
 
 _PIECE_BYTES = 350 * 1_024
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What becomes of one item.
+    """What a unit does to one item.
 
     Attributes:
-        table, key: which.
+        table, key: which item.
         key_name: the first attribute of its key.
-        kind: the whole item is put; some attributes are changed; it is deleted; only its mark is taken off.
+        kind: put the whole item; change some attributes; delete it; or only remove its mark.
         assigned: the attributes to set, or the whole item of a put.
-        removed: the attributes to take away.
+        removed: the attributes to remove.
     """
 
     table: str
@@ -42,7 +42,7 @@ class Entry:
         return (self.table, self.key) == (table, key)
 
     def applied_to(self, image: Attributes | None) -> Attributes | None:
-        """The item after it, from what stands in it while it is marked; without our attributes."""
+        """The item's new value, computed from the item while it is marked; without our attributes."""
         if self.kind == "unmark":
             return image
         if self.kind == "delete":
@@ -57,7 +57,7 @@ def _plain(item: Item) -> Attributes:
 
 
 def packed(entries: Sequence[Entry]) -> list[bytes]:
-    """Entries in pieces that fit into rows."""
+    """Encode entries as pieces that fit into rows."""
     return in_pieces(
         [
             [each.table, each.key_name, each.kind, item_told(each.key), item_told(each.assigned), list(each.removed)]
@@ -67,7 +67,7 @@ def packed(entries: Sequence[Entry]) -> list[bytes]:
 
 
 def unpacked(pieces: Sequence[bytes]) -> list[Entry]:
-    """The entries of all pieces, in their order."""
+    """Decode the entries in all pieces, in order."""
     return [
         Entry(table, item_read(key), key_name, kind, item_read(assigned), tuple(removed))
         for table, key_name, kind, key, assigned, removed in of_pieces(pieces)
@@ -75,18 +75,18 @@ def unpacked(pieces: Sequence[bytes]) -> list[Entry]:
 
 
 def in_pieces(told: Any) -> list[bytes]:
-    """What JSON can tell, in pieces that fit into rows."""
+    """Encode JSON as pieces that fit into rows."""
     whole = zlib.compress(json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode())
     return [whole[begin : begin + _PIECE_BYTES] for begin in range(0, len(whole), _PIECE_BYTES)]
 
 
 def of_pieces(pieces: Sequence[bytes]) -> Any:
-    """What stands in the pieces, in their order."""
+    """Decode the JSON in all pieces, in order."""
     return json.loads(zlib.decompress(b"".join(pieces)))
 
 
 def item_told(item: Mapping[str, Any]) -> dict[str, Any]:
-    """AttributeValues as JSON can tell them."""
+    """Encode AttributeValues as JSON."""
     return {name: _value_told(value) for name, value in item.items()}
 
 
@@ -104,7 +104,7 @@ def _value_told(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def item_read(told: Mapping[str, Any]) -> dict[str, Any]:
-    """The AttributeValues that were told so."""
+    """Decode AttributeValues from JSON."""
     return {name: _value_read(value) for name, value in told.items()}
 
 

@@ -1,4 +1,4 @@
-"""How far a sweep has come that ran out of time: a row for each part of the table, in the units' own."""
+"""How far a sweep has come that ran out of time: a row in the units table for each part of the table."""
 
 from typing import Any
 
@@ -9,20 +9,20 @@ from ticketlock.wire._item_requests import Get
 from ticketlock.wire._requests import Attributes, Write
 
 SWEEP = "sweep"
-"""In the place of a unit's id, of which it can be none."""
+"""Used in place of a unit's id; no id of a unit has this form."""
 
 _IS_KEPT_S = 24 * 3_600
 _NAMES = {"#unit": "unit", "#state": "state", "#after": "after", "#ttl": TIME_TO_LIVE}
 
 
 class PlaceOfPart:
-    """The requests about how far one part is swept.
+    """The requests about how far one part was swept.
 
-    It is a hint: who reads an old one sweeps something twice, or leaves something to the sweep after it.
+    The row is a hint: if a sweep reads an old one, it sweeps some units twice, or leaves some to the next sweep.
 
     Args:
-        table: the units' own.
-        part: which, from 0 on, and of how many.
+        table: the units table.
+        part: its number, from 0 on, and how many parts there are.
     """
 
     def __init__(self, table: str, part: tuple[int, int]) -> None:
@@ -34,13 +34,13 @@ class PlaceOfPart:
         return Get(self._table, self._key)
 
     def after(self, row: Item | None) -> Attributes | None:
-        """The key behind which to go on; None for the beginning, also where somebody else has written the row."""
+        """The key after which to continue; None for the beginning, also if ticketlock has not written the row."""
         found: Any = {} if row is None else row.get("after", {}).get("M", {})
         is_ours = set(found) == set(KEY) and all(set(value) == {"S"} for value in found.values())
         return found if is_ours else None
 
     def keep(self, after: Attributes, now_ms: int) -> Write:
-        """The next sweep goes on behind this key."""
+        """Let the next sweep continue after this key."""
         values: Item = {":after": {"M": after}, ":until": number(now_ms // 1_000 + _IS_KEPT_S)}
         update = "SET #after = :after, #ttl = :until"
         return Write(
@@ -48,5 +48,5 @@ class PlaceOfPart:
         )
 
     def forget(self) -> Write:
-        """The next sweep begins at the beginning."""
+        """Let the next sweep begin at the beginning."""
         return Write("Delete", self._key, only_if.ROW_IS_THERE, names=_NAMES, table=self._table)

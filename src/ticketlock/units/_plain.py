@@ -1,4 +1,4 @@
-"""For those who read beside units: items as their users know them, and none that is not there yet."""
+"""For plain readers of tables that units write: items without the attributes of units, and no pending inserts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from ticketlock.units._values import PYTHON
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """The filter of a Query or a Scan that leaves out what units have not inserted yet.
+    """The filter of a Query or a Scan that leaves out pending inserts of units.
 
     Attributes:
         condition: for boto3's Table resource: ``FilterExpression=units.VISIBLE.condition``, with ``&`` beside a filter
             of your own.
         parameters: for the low-level API, ``**units.VISIBLE.parameters``: ``FilterExpression``,
-            ``ExpressionAttributeNames`` and ``ExpressionAttributeValues``, to be merged with those of your own.
+            ``ExpressionAttributeNames`` and ``ExpressionAttributeValues``, to be merged with your own.
     """
 
     condition: ConditionBase
@@ -40,10 +40,10 @@ def visible(marks: Marks) -> Visible:
 
 
 def clean(marks: Marks, item: Any) -> dict[str, Any] | None:
-    """An item without our attributes; None for the placeholder of one that is not there yet.
+    """An item without our attributes; None for the placeholder of a pending insert.
 
     Raises:
-        InvalidUnitRequest: it is no item.
+        InvalidUnitRequest: ``item`` is no mapping.
     """
     if not isinstance(item, Mapping) or not all(isinstance(name, str) for name in item):
         raise InvalidUnitRequest("item", item, "a mapping of attribute names to values")

@@ -1,7 +1,7 @@
-"""Queries of a unit: what stands in a range, at the level that is asked, with the unit's own writes laid over it.
+"""Queries of a unit: the items of a range at the requested level of isolation, merged with the unit's own writes.
 
-What stands there is read page by page. Between the pages, and between the items of one, others may be committed: what a
-``SERIALIZABLE`` query has shown is checked at the commit, item by item; what was not there is not.
+A query reads page by page. Other units may be committed between the pages, and between the items of one page. The
+commit checks each item that a ``SERIALIZABLE`` query has returned; it does not detect items that were inserted.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,12 +23,12 @@ from ticketlock.wire._requests import ForkingSteps
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a query has found.
+    """The result of a query.
 
     Attributes:
-        items: those for which the filter holds, without our attributes, in order.
-        read: how many there were in the range before the filter, as far as it came.
-        last_key: the key behind which there may be more; None at the end of the range.
+        items: those that the filter accepts, without our attributes, in order.
+        read: how many items of the range the query has read, before the filter.
+        last_key: the key after which there may be more items; None at the end of the range.
     """
 
     items: list[Attributes]
@@ -37,7 +37,7 @@ class Found:
 
 
 def items_found(steps: ForkingSteps[Found]) -> ForkingSteps[list[dict[str, Any]]]:
-    """The items, in Python values: a step of it, so that an interrupt here ends the unit too."""
+    """The items, in Python values. As part of the query's steps, so that an interrupt here ends the unit."""
     found = yield from steps
     return [PYTHON.back(item) or {} for item in found.items]
 
@@ -48,8 +48,8 @@ class _Row:
 
     Attributes:
         place: what the unit knows of it.
-        image: as it is shown.
-        seen: as it was read, with our attributes; None where the unit's own image is shown, or nothing is to be kept.
+        image: as it is returned.
+        seen: as it was read, with our attributes; None for the unit's own image, or if nothing is to be remembered.
     """
 
     place: Place
@@ -61,12 +61,12 @@ class Querying:
     """One query of one unit.
 
     Args:
-        asked: what is asked for.
-        level: what it may see. Of an index below ``SERIALIZABLE``.
-        work: what the unit has read and is about to write; the query adds what it shows.
+        asked: the checked query.
+        level: what it may see. Below ``SERIALIZABLE`` for an index.
+        work: what the unit has read and is about to write; the query adds what it returns.
         marks: the names of our attributes.
-        reading: reads items past the marks of others.
-        approach: is told which items the unit comes to, before it keeps them.
+        reading: reads items that other units have marked.
+        approach: called with the items that the unit is about to use, before it remembers them.
     """
 
     def __init__(
@@ -82,10 +82,10 @@ class Querying:
         self._reading, self._approach = reading, approach
 
     def steps(self) -> ForkingSteps[Found]:
-        """Page by page, to the end or as far as was asked.
+        """Read page by page, to the end or as far as was asked.
 
         Raises:
-            UnitContended: another unit was in the way until the time-out.
+            UnitContended: another unit blocked it until the time-out.
             TableError: the table could not be used.
         """
         given, shown, read = self._asked.given, list[Attributes](), 0
@@ -96,7 +96,7 @@ class Querying:
             reply: Reply = yield self._request(after, limit)
             rows = yield from self._rows([canonical_item(dict(item)) for item in reply.items if item is not None])
             if first is not None:
-                # Of one position those that stand there come first: they were read before.
+                # At one position the table's items come before the unit's own: earlier pages returned them.
                 rows = [row for row in rows if self._position(row) != self._position(first)]
             after = canonical_item(dict(reply.last_key)) if reply.last_key is not None else None
             for row in self._merged(rows, own, after):
@@ -111,7 +111,7 @@ class Querying:
                 return Found(shown, read, after)
 
     def _limit(self, shown: int, read: int) -> int | None:
-        """How many items the next page needs at most; None where a filter leaves that open."""
+        """How many items the next page needs at most; None if that depends on a filter."""
         given = self._asked.given
         if given.most_read is not None:
             return int(given.most_read) - read
@@ -134,10 +134,10 @@ class Querying:
             is_consistent=is_local and self._level is not UNCOMMITTED,
         )
 
-    # What stands there.
+    # The table's items.
 
     def _rows(self, items: Sequence[Attributes]) -> ForkingSteps[list[_Row]]:
-        """A page without what is not there yet, or not there any more; of what the unit has read, its own image."""
+        """A page without pending inserts and deleted items; items that the unit has read are shown as its images."""
         rows: list[_Row | None] = []
         marked: dict[int, Wanted] = {}
         for item in items:
@@ -161,11 +161,11 @@ class Querying:
         return [row for row in rows if row is not None]
 
     def _is_to_be_asked_for(self, item: Attributes) -> bool:
-        """Whether what stands there may not be what was committed last, as far as that is promised."""
+        """Whether the item in the page may be older than the last commit, so that it must be read by its key."""
         index = self._asked.index
         if index is None:
             return self._level is not UNCOMMITTED and self._marks.mark_of(item) is not None
-        # Of what has no attributes yet but its key an index may have that, and not the mark.
+        # A new item has only its key yet, and such an index may contain it without the mark.
         is_of_the_key = {key.name for key in index.keys} <= set(self._asked.table.key_names)
         return is_of_the_key and index.projected is not None and self._marks.mark not in index.projected
 
@@ -175,9 +175,9 @@ class Querying:
     # The unit's own.
 
     def _own(self) -> tuple[list[_Row], _Row | None]:
-        """The unit's images in the range that are laid over what stands there, the first of them last.
+        """The unit's images in the range that are merged into the pages, in reverse order.
 
-        With them the one behind which the query goes on; None where it goes on behind one that stands there.
+        Also the image after which the query continues; None if it continues after an item of the table.
         """
         mine = [
             _Row(place, self._entry(place.image))
@@ -195,13 +195,13 @@ class Querying:
         return [row for row in mine if not self._comes_before(row, start) and not self._is_the_end(row, start)], None
 
     def _is_laid_over(self, place: Place) -> bool:
-        """Whether an item has its place from the unit: in an index what stands where it stood keeps its neighbours."""
+        """Whether the unit decides the item's position. In an index, an item that keeps its key stays in place."""
         if not place.is_read or self._asked.index is None:
             return place.is_read
         return place.is_written and self._index_key(place.before) != self._index_key(place.image)
 
     def _in_place(self, place: Place, item: Attributes) -> _Row | None:
-        """The unit's image where the item stands; in a table all of them are laid over."""
+        """The unit's image at the item's position in an index; None for a table, where `_own` has all of them."""
         index = self._asked.index
         if index is None or place.image is None or self._is_laid_over(place):
             return None
@@ -219,19 +219,19 @@ class Querying:
         return self._asked.position(row.image)
 
     def _merged(self, rows: Sequence[_Row], own: list[_Row], end: Attributes | None) -> list[_Row]:
-        """A page, in order, with what is laid over it, which is taken out of ``own``.
+        """A page merged with the unit's images, in order; the images are removed from ``own``.
 
         Args:
-            rows: what stands there.
-            own: the unit's, the first of them last.
-            end: the last key of the page; None where it is the last page.
+            rows: the table's items.
+            own: the unit's images, in reverse order.
+            end: the last key of the page; None for the last page.
         """
         found = list[_Row]()
         for row in rows:
             while own and self._comes_before(own[-1], row.image):
                 found.append(own.pop())
             found.append(row)
-        # Of one position those that stand there come first: of an index they may go on on the next page.
+        # At one position the table's items come first; those of an index may continue on the next page.
         while own and (end is None or self._comes_before(own[-1], end) or self._is_the_end(own[-1], end)):
             found.append(own.pop())
         return found
@@ -243,15 +243,15 @@ class Querying:
     def _is_the_end(self, row: _Row, end: Attributes) -> bool:
         return self._asked.index is None and self._position(row) == self._asked.position(end)
 
-    # What the unit knows from now on.
+    # What the unit remembers.
 
     def _keep(self, row: _Row) -> None:
-        """Note what is shown: at SERIALIZABLE the unit commits only while it stands there."""
+        """Remember a returned item: at SERIALIZABLE the unit commits only while it is unchanged."""
         place, index = row.place, self._asked.index
         if self._level is SERIALIZABLE:
             if not place.is_read:
                 self._approach([place])
-                # A page is of no one instant.
+                # The items of a page are not of one instant.
                 self._work.cuts += 1
                 place.before = place.image = row.image
                 place.is_read, place.seen, place.cut = True, row.seen, self._work.cuts

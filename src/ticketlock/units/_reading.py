@@ -1,7 +1,7 @@
-"""How units read: items of one instant, at the levels of isolation, also past the marks of others.
+"""How units read: items of one instant, at the levels of isolation, also if other units have marked them.
 
-An item keeps its committed value until the unit that has marked it is committed, so a reader takes what stands there,
-or what a committed unit is about to put there. It never waits, and needs no permission to write.
+An item keeps its committed value until the unit that has marked it is committed. So a reader returns the item's value,
+or the value that a committed unit is about to write. It never waits, and needs no permission to write.
 """
 
 from collections.abc import Sequence
@@ -26,10 +26,10 @@ class Isolation(Enum):
     """What a read may see.
 
     Attributes:
-        UNCOMMITTED: what stands in the item, at half the price: perhaps not yet what was committed last.
-        COMMITTED: what was committed last.
-        SERIALIZABLE: the same, and the unit commits only while it still stands there.
-        READ_LOCK: the same, and nobody else writes it until the unit ends.
+        UNCOMMITTED: an eventually consistent read, at half the price: it may miss a recent commit.
+        COMMITTED: the newest committed value.
+        SERIALIZABLE: the same, and the unit commits only if the item still has it.
+        READ_LOCK: the same, and no other unit writes the item until this unit ends.
     """
 
     UNCOMMITTED = "uncommitted"
@@ -44,7 +44,7 @@ class Isolation(Enum):
 UNCOMMITTED, COMMITTED, SERIALIZABLE, READ_LOCK = Isolation
 
 Records = dict[str, Head | None]
-"""Units with their heads; None where there is none."""
+"""Heads by unit; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Wanted:
 
 
 class Reading:
-    """Reads of one unit's, or of somebody outside of units.
+    """The reads of one unit, or of a caller outside units.
 
     Args:
         marks: the names of our attributes.
@@ -68,7 +68,7 @@ class Reading:
         self._marks, self._heads, self._meeting = marks, heads, meeting
 
     def eventually(self, wanted: Sequence[Wanted]) -> ForkingSteps[list[Attributes | None]]:
-        """Images, each by itself: what stands in one of the copies of the item."""
+        """Images, each read by itself, eventually consistently."""
         found: list[Attributes | None] = []
         for batch in cut(wanted, MOST_TOGETHER):
             if len(batch) == 1:
@@ -79,7 +79,7 @@ class Reading:
         return found
 
     def committed(self, wanted: Sequence[Wanted]) -> ForkingSteps[list[Attributes | None]]:
-        """Images; up to 100 of one instant, of more each 100."""
+        """Images; up to 100 are of one instant, and beyond that each group of 100."""
         images: list[Attributes | None] = []
         for batch in cut(wanted, MOST_TOGETHER):
             found = None
@@ -90,7 +90,7 @@ class Reading:
         return images
 
     def serializable(self, wanted: Sequence[Wanted]) -> ForkingSteps[list[Item | None]]:
-        """Items with our attributes, as a unit may write them: those of units that have ended are finished first."""
+        """Items with our attributes, as a unit may write them; items of units that have ended are finished first."""
         found: list[Item | None] = []
         for batch in cut(wanted, MOST_TOGETHER):
             while True:
@@ -105,12 +105,13 @@ class Reading:
         return found
 
     def _of_one_instant(self, batch: Sequence[Wanted]) -> ForkingSteps[tuple[list[Item | None], Records]]:
-        """Items as of one instant, and what had become of the units that have marked them, at that instant.
+        """Items of one instant, and the heads of the units that had marked them at that instant.
 
-        The heads are read in a transaction, too: the service may be done with what a deciding transaction has checked,
-        and let others write it, before it has changed the head, which a plain read would still find pending. A unit
-        that is pending afterwards was pending at that instant, and one that was committed before was so, too; of one
-        that was committed in between it is not known: the items are read again.
+        The heads are read in a transaction as well. The service may have released what a deciding transaction has
+        checked, and let others write it, before it has changed the head, so that a plain read would still find the unit
+        pending. A unit that is pending afterwards was pending at that instant, and a unit that was committed before was
+        committed at that instant. If a unit was committed in between, its state at that instant is unknown, and the
+        items are read again.
         """
         before: Records = {}
         while True:
@@ -135,7 +136,7 @@ class Reading:
     def _images(
         self, batch: Sequence[Wanted], items: Sequence[Item | None], heads: Records
     ) -> ForkingSteps[list[Attributes | None] | None]:
-        """What was committed of each item; None where a unit was closed meanwhile."""
+        """The committed image of each item; None if a unit was closed meanwhile."""
         entries: dict[str, list[Entry]] = {}
         for unit, head in heads.items():
             if head is not None and head.state == "committed" and not head.is_closed:
@@ -165,14 +166,14 @@ class Reading:
 
 
 def image_of(item: Item | None, marks: Marks) -> Attributes | None:
-    """An item as its users know it; None for what only holds the place of one that is not there yet."""
+    """An item without our attributes; None for the placeholder of a pending insert."""
     if item is None or marks.is_placeholder(item):
         return None
     return marks.without(canonical_item(dict(item)))
 
 
 def is_as_seen(item: Item | None, seen: Item | None, marks: Marks) -> bool:
-    """Whether an item is the one that was read: its version and, for writers that know none, all of it."""
+    """Whether an item is as it was read: the same version or, for an item without one, the same contents."""
     return marks.version_in(item) == marks.version_in(seen) and image_of(item, marks) == image_of(seen, marks)
 
 
@@ -181,12 +182,12 @@ def _is_pending(head: Head | None) -> bool:
 
 
 def _tells(head: Head | None) -> bool:
-    """Whether what is known now is true of the moment before, too: what stands in the item was committed."""
+    """Whether a unit had not been decided before this read either: its items had their committed values then."""
     return head is not None and not head.is_closed and head.state != "committed"
 
 
 def _same(before: Head | None, after: Head | None) -> bool:
-    """Whether nothing has become of a unit in between."""
+    """Whether a unit's state has not changed in between."""
     return _state(before) == _state(after)
 
 

@@ -1,4 +1,4 @@
-"""What the wire refuses, as users of units are told it."""
+"""Translates errors of the wire into errors of units."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,10 +11,10 @@ def as_a_unit_request(**given: object) -> Iterator[None]:
     """Within the block a setting may be refused.
 
     Args:
-        given: the settings, by their names.
+        given: the settings, by name.
 
     Raises:
-        InvalidUnitRequest: in the place of ``InvalidLockRequest``.
+        InvalidUnitRequest: in place of ``InvalidLockRequest``.
     """
     try:
         yield

@@ -1,12 +1,12 @@
-"""From the items of a table to the records of units: for marks that no record leads to any more.
+"""Finds marks by reading a table's items, and then their units' records: for marks that no record leads to.
 
-A sweep goes from the records to the items. Where the two do not belong together (a table was restored, records were
-lost, a plain writer has put an old copy of an item) marks stay that no sweep finds. What may be done about them is what
-any unit may do that meets them: nobody takes a mark off, or applies it, but who has read its unit's record in a final
-state, closed or gone.
+A sweep goes from the records to the items. If the two do not belong together (a table was restored, records were lost,
+a plain writer has put an old copy of an item), there are marks that no sweep finds. A repair treats them as any unit
+does that meets them: it removes a mark, or applies it, only after it has read the unit's record in a final state,
+closed or gone.
 
-A record is kept for a day after it was closed, so that of a unit which began less than a day ago cannot be gone: the
-table of units is another one, or was lost. In the first case its unit may be on its way.
+A record is kept for a day after it was closed. So if a unit began less than a day ago and has no record, the units
+table is the wrong one, or was lost. If it is the wrong one, the unit may still be running.
 """
 
 from collections.abc import Mapping
@@ -38,13 +38,13 @@ class Record(Enum):
     """What the record of a mark's unit says.
 
     Attributes:
-        PENDING: the unit's lease runs.
-        LEASE_OVER: nobody has renewed it.
+        PENDING: the unit's lease is running.
+        LEASE_OVER: the unit's lease has ended.
         ROLLED_BACK: the unit is rolled back.
         COMMITTED: the unit is committed, and this item is not finished.
-        CLOSED: the unit has ended, and every item of it was as it should be: the mark has come back since.
-        GONE: the same; time to live has deleted the record.
-        MISSING: it is not there, and cannot be gone: the table of units is another one, or was lost.
+        CLOSED: the unit has ended, and all of its items were finished: the mark has come back since.
+        GONE: the same, and TTL has deleted the record.
+        MISSING: there is no record although it cannot have expired: the units table is the wrong one, or was lost.
         STRANGE: no unit has written the mark.
         UNCLEAR: the record does not name the item, rows of it are lost, or a request was refused.
     """
@@ -71,15 +71,15 @@ _DONE: Mapping[Record, Action] = {
 
 @dataclass(frozen=True, slots=True)
 class FoundMark:
-    """A mark that stands in an item.
+    """A mark in an item.
 
     Attributes:
         key: the item's, in Python values.
-        unit: whose it is; None for one that no unit has written.
+        unit: the id of the mark's unit; None if no unit has written the mark.
         record: what the unit's record says.
-        action: what was done, or without ``write`` would be: ``"finished"``, the item gets the unit's new value;
-            ``"unmarked"``, it keeps its own; ``"left"``.
-        why: of one that is unclear.
+        action: what was done, or would be done with ``write``: ``"finished"``, the item gets the unit's new value;
+            ``"unmarked"``, the item keeps its value; ``"left"``.
+        why: the reason, if the record is unclear.
     """
 
     key: Mapping[str, Any]
@@ -90,7 +90,7 @@ class FoundMark:
 
     @property
     def needs_you(self) -> bool:
-        """Whether it is left, and nobody else will do anything about it."""
+        """Whether the mark is left, and no process will remove it."""
         return self.action == "left" and self.record is not Record.PENDING
 
 
@@ -100,9 +100,9 @@ class _Seen:
 
     Attributes:
         record: what it says.
-        head: the record, where there is one.
+        head: the record, if there is one.
         now: when it was read.
-        why: of one that is unclear.
+        why: the reason, if it is unclear.
     """
 
     record: Record
@@ -114,18 +114,18 @@ class _Seen:
 def repair(
     table: UnitTable, heads: Heads, marks: Marks, *, write: bool, lost_records: bool
 ) -> ForkingSteps[list[FoundMark]]:
-    """Do with each mark in a table what its unit's record says; may be repeated, and run beside itself and units.
+    """Treat each mark in a table as its unit's record says. Safe to repeat, and to run beside itself and beside units.
 
     Args:
-        write: whether it is done, and not only told.
-        lost_records: whether marks are taken off whose records are missing.
+        write: whether to write, or only to report.
+        lost_records: whether to remove marks whose records are missing, too.
 
     Raises:
-        TableError: a table could not be used, or the units' own is of another kind. What was done is done.
+        TableError: a table could not be used, or the units table is of another kind. What was done by then stays.
     """
-    # Refused by a table whose keys are others, before the first mark is found.
+    # A table with other keys refuses this, before the first mark is found.
     yield TIME_CHECK
-    # It waits for nobody.
+    # It never waits.
     meeting = Meeting(marks, heads, (0, ""), 0, lambda: 0.0)
     repairing = _Repairing(table, heads, marks, meeting, write=write, lost_records=lost_records)
     found, after = list[FoundMark](), None
@@ -157,7 +157,7 @@ class _Repairing:
     lost_records: bool
 
     def item(self, item: Item) -> ForkingSteps[FoundMark | None]:
-        """One item of a page; None where its mark is off meanwhile."""
+        """Treat one item of a page; None if its mark is gone meanwhile."""
         key = canonical_item({name: item[name] for name in self.table.key_names})
         try:
             mark = self.marks.mark_of(item)
@@ -169,7 +169,7 @@ class _Repairing:
         try:
             return (yield from self._mark(met))
         except (TableRefused, InvalidUnitRequest) as error:
-            # The latter of an item or a row in which somebody else has written what is ours.
+            # InvalidUnitRequest: the item or a row has attributes of ours that no unit has written.
             return FoundMark(PYTHON.back(key) or {}, mark.unit, Record.UNCLEAR, "left", str(error))
 
     def _mark(self, met: Marked) -> ForkingSteps[FoundMark | None]:
@@ -196,7 +196,7 @@ class _Repairing:
         return _DONE.get(record, "left")
 
     def _look(self, met: Marked) -> ForkingSteps[_Seen | None]:
-        """The record, and then the item: a Scan may show what stood there before."""
+        """Read the record, and then the item again: the Scan may have returned an older version."""
         reply: Reply = yield self.heads.read(met.mark.unit)
         head, now = None if reply.item is None else Head.of(reply.item), reply.now
         again: Reply = yield Get(met.table, met.key)

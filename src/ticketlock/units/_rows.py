@@ -1,4 +1,4 @@
-"""What stands in the units' own table."""
+"""The rows of the units table."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ def row_key(unit: str, row: str) -> Item:
 
 
 def foreign_row(row: Item) -> InvalidUnitRequest:
-    """Of a row of the units' own table that no unit has written."""
+    """The error for a row of the units table that no unit has written."""
     key = {name: dict(row[name]) for name in KEY}
-    return InvalidUnitRequest("units", key, "a table of their own, in which nobody else writes: this row is no unit's")
+    return InvalidUnitRequest("units", key, "a table of their own: no unit has written this row")
 
 
 TIME_CHECK = TimeCheck(row_key("0", "0"))
@@ -33,11 +33,11 @@ TIME_CHECK = TimeCheck(row_key("0", "0"))
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What became of a name.
+    """The receipt of a name.
 
     Attributes:
-        is_committed: whether a unit of that name was.
-        unit: its id; of one that was given up, that of nobody.
+        is_committed: whether a unit of that name was committed.
+        unit: the id of that unit; of a name that was given up, an id that no unit has.
         tries: how many times the name was given up.
     """
 
@@ -47,10 +47,10 @@ class Receipt:
 
     @classmethod
     def of(cls, row: Item | None) -> "Receipt":
-        """The receipt in a row; that of an unused name where there is none.
+        """The receipt in a row; if there is no row, the receipt of an unused name.
 
         Raises:
-            InvalidUnitRequest: somebody else has written it.
+            InvalidUnitRequest: no unit has written the row.
         """
         if row is None:
             return NEVER_USED
@@ -67,7 +67,7 @@ NEVER_USED = Receipt()
 
 
 def is_receipt_of(row: Item | None, unit: str) -> bool:
-    """Whether this unit has written what stands in a receipt's place, whatever others have written into it."""
+    """Whether this unit has written the row in a receipt's place, even if other writers have added to it."""
     return row is not None and row.get("by") == {"S": unit}
 
 
@@ -77,12 +77,12 @@ def receipt_key(name: str) -> Item:
 
 
 def read_receipt(table: str, name: str) -> Get:
-    """The read of a name's receipt."""
+    """Read a name's receipt."""
     return Get(table, receipt_key(name))
 
 
 def put_receipt(table: str, name: str, before: Receipt, after: Receipt, now_ms: int) -> Write:
-    """The write that commits a name, or gives it up: if its receipt is as it was seen."""
+    """Commit a name, or give it up, if its receipt is unchanged."""
     key = receipt_key(name)
     condition, values = only_if.NO_SUCH_ROW, {}
     if before.tries:

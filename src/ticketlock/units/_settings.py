@@ -1,4 +1,4 @@
-"""What units are begun with: checked once, for threads and tasks."""
+"""The settings of units: checked once, for threads and tasks."""
 
 import logging
 from dataclasses import dataclass
@@ -30,12 +30,12 @@ _log = logging.getLogger("ticketlock")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a ``Units`` was made with.
+    """The arguments of a ``Units``.
 
     Attributes:
-        units_table: the name of its table.
+        units_table: the name of the units table.
         marks: the names of our attributes.
-        timeout: of units that say nothing else, in seconds.
+        timeout: of units that have no time-out of their own, in seconds.
     """
 
     units_table: str
@@ -48,7 +48,7 @@ class Settings:
     def terms(
         self, clocks: Clocks, *, name: Any, isolation: Any, under: Any, timeout: Any, engine: Any = None
     ) -> Terms:
-        """Those of a new unit.
+        """The terms of a new unit.
 
         Raises:
             InvalidUnitRequest: names the field.
@@ -78,7 +78,7 @@ class Settings:
         return self.terms(clocks, name=None, isolation=isolation, under=None, timeout=None)
 
     def sweep(self, clocks: Clocks, parts: Any, timeout: Any) -> ForkingSteps[Swept]:
-        """A pass over all units.
+        """Sweep the units table.
 
         Raises:
             InvalidUnitRequest: names the field.
@@ -88,23 +88,23 @@ class Settings:
         return sweep(Heads(self.units_table), self.marks, parts=parts, until_ms=until_ms)
 
     def resume(self, clocks: Clocks, tables: Tables, unit: Any) -> ForkingSteps[Resumed]:
-        """A saved unit, for a new coordinator.
+        """Resume a saved unit, under the id of a new coordinator.
 
         Raises:
-            InvalidUnitRequest: that is no unit which was saved.
+            InvalidUnitRequest: ``unit`` is not the id of a unit that was saved.
         """
         own = self.terms(clocks, name=None, isolation=SERIALIZABLE, under=None, timeout=None)
         return resume(unit, own, self.units_table, self.marks, tables)
 
     def roll_back(self, unit: Any) -> ForkingSteps[Outcome]:
-        """End a unit that is pending; what has become of it.
+        """Roll back a unit that is pending, and return its outcome.
 
         Raises:
-            InvalidUnitRequest: that is no id.
+            InvalidUnitRequest: ``unit`` is no id.
         """
         settled = yield from roll_back(Heads(self.units_table), self.marks, unit)
         if settled.failed is not None:
-            _log.warning("the unit %s has ended, and not all of its marks are off yet: %s", unit, settled.failed)
+            _log.warning("the unit %s has ended, and some of its marks are not removed yet: %s", unit, settled.failed)
         return settled.outcome
 
     def end_owner(self, owner: Any) -> ForkingSteps[list[str]]:
@@ -116,7 +116,7 @@ class Settings:
         return end_owner(Heads(self.units_table), text("owner", owner, NAME_BYTES, InvalidUnitRequest))
 
     def outcome(self, name: Any, unit: Any) -> ForkingSteps[Outcome]:
-        """What has become of a name, or of a unit.
+        """The outcome of a name, or of a unit.
 
         Raises:
             InvalidUnitRequest: neither is given, or both are.

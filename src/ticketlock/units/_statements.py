@@ -1,4 +1,4 @@
-"""Statements, evaluated on an item as the unit has it: the same expressions as DynamoDB's, by the same rules."""
+"""Statements, evaluated on an item as the unit has it, with DynamoDB's expressions and by its rules."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Statement:
         item: the whole new item of a put.
         parameters: its expressions, as the low-level API has them.
         expressions: the same, parsed.
-        change: of an update.
+        change: the parsed update of an update statement.
     """
 
     kind: Kind
@@ -63,11 +63,11 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a caller says of a statement, in AttributeValues.
+    """The arguments of a statement, in AttributeValues.
 
     Attributes:
         target: the item of a put, the key of the others, in canonical form.
-        condition: with placeholders of its own, where it was made of an object.
+        condition: with its own placeholders, if it was made from an object.
         values, names: what the placeholders of the expressions stand for.
         update: an update expression.
     """
@@ -79,7 +79,7 @@ class Given:
     update: Any = None
 
     def parameters(self) -> dict[str, Any]:
-        """As the low-level API has it."""
+        """As parameters of the low-level API."""
         given = {
             "ConditionExpression": self.condition.text,
             "UpdateExpression": expression("update", self.update),
@@ -90,12 +90,12 @@ class Given:
 
 
 def field_of_target(kind: Kind) -> str:
-    """What a caller calls the target of a statement."""
+    """The caller's name for the target of a statement."""
     return "item" if kind == "put" else "key"
 
 
 def statement(kind: Kind, table: UnitTable, given: Given, marks: Marks) -> Statement:
-    """A statement, checked as far as that can be without the item.
+    """A statement, checked as far as possible without the item.
 
     Raises:
         InvalidUnitRequest: names the field.
@@ -109,7 +109,7 @@ def statement(kind: Kind, table: UnitTable, given: Given, marks: Marks) -> State
     with refusing(kind):
         expressions = Expressions(parameters)
         change = ItemUpdate(expressions, table.key_names) if kind == "update" else None
-    # Its values are values only now.
+    # The values are checked only now, as parts of the item and the expressions.
     _check_substituted(parameters)
     marks.check_free_of_ours("condition" if change is None else "update", expressions.looks_at)
     return Statement(kind, table, key, target if kind == "put" else None, parameters, expressions, change)

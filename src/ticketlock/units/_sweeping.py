@@ -1,4 +1,4 @@
-"""What nobody has met: units that were left pending, committed and not finished, or rolled back."""
+"""Sweeps units that no other process has met: left pending, committed and not finished, or rolled back."""
 
 import logging
 import math
@@ -24,11 +24,11 @@ from ticketlock.wire._table_time import Moment
 _log = logging.getLogger("ticketlock")
 
 COPIES_COME_WITHIN_MS = 600_000
-"""Twice as long as AWS takes a signature for good: after that no copy of a mark arrives."""
+"""Twice as long as AWS accepts a signature: afterwards no copy of a mark can arrive."""
 
 
 MOST_PARTS = 32
-"""That are swept at once: as many requests as one call of ours has under way."""
+"""Parts that are swept at once: as many as a client sends requests at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +36,15 @@ class Swept:
     """What a sweep has done.
 
     Attributes:
-        rolled_back: units whose lease was over.
-        finished: items that got their new value, or lost a mark.
-        closed: units whose record may be forgotten.
-        open: units that are to be looked at again: pending, or ended not long ago.
+        rolled_back: units whose lease had ended.
+        finished: items that got their new value, or from which a mark was removed.
+        closed: units whose record is no longer needed.
+        open: units that the next sweep checks again: pending, or ended recently.
         unfinished: those of them that were committed, and have an item that could not be finished.
-        oldest_ms: how long ago the oldest of them was begun that is pending or could not be finished; 0 for none.
-            Saved units do not count.
-        is_whole: whether it came to the end of the table; the next one with a time-out goes on otherwise.
+        oldest_ms: the age of the oldest unit that is pending or could not be finished; 0 if there is none. Saved units
+            do not count.
+        is_whole: whether the sweep came to the end of the table; otherwise the next one with a time-out continues
+            there.
     """
 
     rolled_back: int = 0
@@ -67,21 +68,21 @@ class Swept:
 
 
 class _OutOfTime(Exception):
-    """Of a unit with many items: it is left to the next sweep, half looked at."""
+    """A unit with many items ran out of time: it is left to the next sweep."""
 
     def __str__(self) -> str:
-        return "the time is over"
+        return "the sweep's time is over"
 
 
 def sweep(heads: Heads, marks: Marks, *, parts: int = 1, until_ms: int | None = None) -> ForkingSteps[Swept]:
-    """End and finish what was left, and close what is finished; may be repeated, and run beside itself.
+    """End and finish the units that were left, and close those that are finished. Safe to repeat, and in parallel.
 
     Args:
         heads: the records of units.
         marks: the names of our attributes.
         parts: how many parts of the table are swept at once.
-        until_ms: when to stop, by the local clock; the next sweep with an end and as many parts goes on there. None:
-            at the end of the table.
+        until_ms: when to stop, by the local clock; the next sweep that has an end and as many parts continues there.
+            None: at the end of the table.
     """
     if parts == 1:
         return (yield from _sweep_part(heads, marks, (0, 1), until_ms))
@@ -107,7 +108,7 @@ def _sweep_part(heads: Heads, marks: Marks, part: tuple[int, int], until_ms: int
         now = page.now
         for row in page.items:
             if until_ms is not None:
-                # Those before may have taken long.
+                # The units before it may have taken long.
                 now = (yield Pause(0)).now
             if now.local_ms > last_ms:
                 break
@@ -121,7 +122,7 @@ def _sweep_part(heads: Heads, marks: Marks, part: tuple[int, int], until_ms: int
                     yield place.forget()
                 return swept
         if until_ms is not None and after is not None:
-            # After each page: whoever is killed has not done it for nothing.
+            # After each page, so that a process that is killed has not swept in vain.
             yield place.keep(after, now.latest_ms)
             is_kept = True
         if now.local_ms > last_ms:
@@ -134,7 +135,7 @@ def _sweep_row(row: Item, now: Moment, heads: Heads, marks: Marks, swept: Swept,
         head = Head.of(row)
         done: Swept = yield from sweep_one(head, now, heads, marks, swept, last_ms)
     except (TableError, InvalidUnitRequest, _OutOfTime) as error:
-        # The second of an item or a row in which somebody else has written what is ours.
+        # InvalidUnitRequest: an item or a row has attributes of ours that no unit has written.
         _log.warning("the unit %s is left to the next sweep: %s", row["unit"]["S"], error)
         if head is None:
             return replace(swept, open=swept.open + 1)
@@ -144,30 +145,30 @@ def _sweep_row(row: Item, now: Moment, heads: Heads, marks: Marks, swept: Swept,
 
 
 def _left_open(swept: Swept, head: Head, now: Moment) -> Swept:
-    """With one more that is pending, or could not be finished."""
+    """Count one more unit that is pending, or could not be finished."""
     return replace(swept, open=swept.open + 1, oldest_ms=max(swept.oldest_ms, now.likely_ms - head.born_ms))
 
 
 def sweep_one(
     seen: Head, now: Moment, heads: Heads, marks: Marks, swept: Swept, last_ms: float = math.inf
 ) -> ForkingSteps[Swept]:
-    """Do the same for one unit: what was done is added to what was swept before."""
+    """Sweep one unit, and add what was done to ``swept``."""
     head = seen
     if head.is_closed:
-        # Whoever closed it has left the rest to others.
+        # The process that closed it has not deleted all of its rows.
         yield from close(heads, head, now.latest_ms)
         return replace(swept, closed=swept.closed + 1)
     if head.state == "pending":
         if now.earliest_ms <= head.lease_until_ms:
-            # A saved one may be as old as it likes: nobody waits for it.
+            # A saved unit may be of any age: no process waits for it.
             return replace(swept, open=swept.open + 1) if head.is_saved else _left_open(swept, head, now)
         reply: Reply = yield heads.roll_back(head.unit, now.latest_ms, lease_seen_ms=head.lease_until_ms)
         if not reply.applied:
-            # It lives, or somebody else has ended it.
+            # Its lease was renewed, or another process has ended it.
             return _left_open(swept, head, now)
         head = replace(head, state="rolledBack", final_ms=now.latest_ms)
         swept = replace(swept, rolled_back=swept.rolled_back + 1)
-    # One that was rolled back without its rows has marked nothing: they are there before the first mark.
+    # If it was rolled back and has no rows, it has marked nothing: the rows are written before the first mark.
     read = read_committed if head.state == "committed" else read_entries
     entries = yield from read(heads, head)
     count = yield from _finish(head, entries or (), marks, last_ms)
@@ -179,14 +180,14 @@ def sweep_one(
 
 
 def _finish(head: Head, entries: Sequence[Entry], marks: Marks, last_ms: float) -> ForkingSteps[int]:
-    """Look at every item of a unit that has ended; how many had its mark."""
+    """Finish every item of a unit that has ended. Returns how many had its mark."""
     count = 0
     for table, of_table in groupby(sorted(entries, key=_table), _table):
         try:
             count += yield from _finish_in(list(of_table), head, marks, last_ms)
         except TableNotFound:
             # Its items are gone, and the marks in them.
-            _log.warning("the table %s of the unit %s is not there any more", table, head.unit)
+            _log.warning("the table %s of the unit %s no longer exists", table, head.unit)
     return count
 
 
@@ -195,7 +196,7 @@ def _table(entry: Entry) -> str:
 
 
 def _finish_in(entries: Sequence[Entry], head: Head, marks: Marks, last_ms: float) -> ForkingSteps[int]:
-    """The same of one table's."""
+    """Finish the items of one table."""
     count = 0
     for batch in cut(entries, MOST_TOGETHER):
         reply: Reply = yield GetMany([(entry.table, entry.key) for entry in batch])

@@ -1,4 +1,4 @@
-"""The tables that units write to: what their keys are called, and of which types."""
+"""The tables that units write to, with the names and types of their keys."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,7 @@ from ticketlock.wire._item_requests import DescribeTable
 from ticketlock.wire._requests import ForkingSteps
 
 NAME_BYTES = 1_024
-"""Of a table; an ARN is one, too."""
+"""The longest name of a table, which may be an ARN."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class UnitTable:
     Attributes:
         name: its name.
         schema: its keys, and those of its indexes, with their types.
-        is_guarded: whether inserts are noticed by those who have queried.
+        is_guarded: whether queries detect inserts of other units.
     """
 
     name: str
@@ -38,10 +38,10 @@ class UnitTable:
         return self.schema.key_names
 
     def key_of(self, field: str, given: Attributes) -> Attributes:
-        """The key in an item or a key, which is in its canonical form.
+        """The key within an item or a key, in canonical form.
 
         Raises:
-            InvalidUnitRequest: an attribute of it is missing, or of another type, or empty, or too long.
+            InvalidUnitRequest: an attribute of the key is missing, of another type, empty, or too long.
         """
         for each in self.schema.keys:
             try:
@@ -51,10 +51,10 @@ class UnitTable:
         return {name: given[name] for name in self.key_names}
 
     def key_alone(self, field: str, given: Attributes) -> Attributes:
-        """A key that is given without anything else.
+        """A key that is given without other attributes.
 
         Raises:
-            InvalidUnitRequest: as of ``key_of``; or there is more than the key.
+            InvalidUnitRequest: as for ``key_of``; or there are other attributes.
         """
         key = self.key_of(field, given)
         if len(given) > len(key):
@@ -62,7 +62,7 @@ class UnitTable:
         return key
 
     def check_item(self, item: Attributes, phase: str, room_bytes: int) -> None:
-        """Refuse an item that DynamoDB would refuse, with so many bytes of ours in it.
+        """Refuse an item that DynamoDB would refuse with ``room_bytes`` bytes of our attributes in it.
 
         Raises:
             InvalidUnitRequest: its contents do not fit the table, or an index.
@@ -85,7 +85,7 @@ class Tables:
     """The tables of one ``Units``, each described once, and known by one name.
 
     Args:
-        units_table: the units' own, which is no table of a user's.
+        units_table: the units table, which is not a table of a user.
     """
 
     def __init__(self, units_table: str) -> None:
@@ -94,17 +94,17 @@ class Tables:
         self._arns: dict[str, str] = {}
 
     def table(self, given: str, field: str = "name", guarded: Any = None) -> ForkingSteps[UnitTable]:
-        """A table by its name, or by its ARN: the same for both, since units tell items apart by their tables' names.
+        """A table by its name or its ARN: the same object for both, since units identify items by their tables' names.
 
         Args:
-            given: the one or the other.
-            field: what the caller calls it.
-            guarded: whether it is guarded; None for as it is, and not where it was not said.
+            given: the name or the ARN.
+            field: the caller's name for it.
+            guarded: whether it is guarded; None: as in the first call, and there not.
 
         Raises:
-            InvalidUnitRequest: it is neither; or the ARN is one of another account or Region; or it is the units' own;
-                or it cannot be guarded.
-            TableNotFound: there is none.
+            InvalidUnitRequest: it is neither a name nor an ARN; or an ARN of another account or Region; or the units
+                table; or it cannot be guarded.
+            TableNotFound: there is no such table.
         """
         if guarded is not None:
             boolean("guarded", guarded, InvalidUnitRequest)
@@ -114,7 +114,7 @@ class Tables:
         if name not in self._known:
             reply: Reply = yield DescribeTable(name)
             description: Any = reply.item
-            # Whoever else asks for it meanwhile gets the same.
+            # If another thread asks for it meanwhile, both get the same object.
             self._arns.setdefault(name, description.get("TableArn", ""))
             schema = Schema.described(description)
             if guarded and schema.local_indexes:
@@ -128,12 +128,12 @@ class Tables:
             raise InvalidUnitRequest(field, given, "a table of yours: this one is the units' own")
         known = self._known[name]
         if guarded is not None and guarded != known.is_guarded:
-            allowed = f"{known.is_guarded}, as {name} was asked for before: all of one Units guard a table, or none"
+            allowed = f"{known.is_guarded}, as {name} was asked for before: one Units guards a table always or never"
             raise InvalidUnitRequest("guarded", guarded, allowed)
         return known
 
     def check_own(self, table: Any) -> UnitTable:
-        """Refuse what ``Units.table`` of the same ``Units`` has not returned."""
+        """Refuse everything but what ``Units.table`` of the same ``Units`` has returned."""
         if not isinstance(table, UnitTable) or self._known.get(table.name) is not table:
             raise InvalidUnitRequest("table", table, "what `table` of the same Units has returned")
         return table

@@ -1,4 +1,4 @@
-"""What a unit is begun with."""
+"""The terms with which a unit begins."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,32 +10,32 @@ from ticketlock.units._reading import SERIALIZABLE, Isolation
 
 
 class HeldLock(Protocol):
-    """What a unit commits under: a lease of ``ticketlock``, for example."""
+    """What a unit is committed under: a lease of ``ticketlock``, for example."""
 
     def condition_check(self) -> dict[str, Any]:
-        """The check that it is held, as an item of ``TransactWriteItems``."""
+        """The check that the lock is held, as an item of ``TransactWriteItems``."""
         ...
 
 
 Under = Callable[..., HeldLock]
-"""Makes the lock of a call from the call's arguments."""
+"""Makes the lock of a call from the arguments of the call."""
 
 Engine = Literal["native", "marked"]
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a unit is begun with.
+    """The terms with which a unit begins.
 
     Attributes:
-        unit: its id in what it writes.
-        born_ms: when its first try began, by a wall clock; kept by those that follow.
-        timeout_ms: for how long it waits for other units.
-        isolation: of reads that say nothing else.
-        name: for exactly once.
-        under: a lock that has to be held at the commit.
-        engine: how it is committed; None for natively, where it fits.
-        saved: the record of the saved unit that it goes on with; None for a new unit.
+        unit: the id under which it writes.
+        born_ms: when its first try began, by a wall clock; later tries keep it.
+        timeout_ms: how long it waits for other units.
+        isolation: of reads without a level of their own.
+        name: only one unit of a name is ever committed.
+        under: a lock that must be held at the commit.
+        engine: how it is committed; None: natively if it fits.
+        saved: the record of the saved unit that it continues; None for a new unit.
     """
 
     unit: str
@@ -49,20 +49,20 @@ class Terms:
 
     @property
     def id(self) -> str:
-        """What users call the unit: the same for all that go on with it."""
+        """The id that users know: the same for every process that resumes the unit."""
         return self.unit if self.saved is None else self.saved.unit
 
     @property
     def beside(self) -> int:
-        """How many actions its commit has beside its items."""
+        """How many actions its commit has in addition to those of its items."""
         return (self.name is not None) + (self.saved is not None) + (self.under is not None)
 
 
 def check_of(under: HeldLock) -> Mapping[str, Any]:
-    """The check that a lock is held, which others have made.
+    """The check that a lock is held, made by the lock.
 
     Raises:
-        InvalidUnitRequest: it is none: the unit would be committed without it.
+        InvalidUnitRequest: it is not such a check: the unit would be committed without it.
     """
     found: Any = under.condition_check()
     only = found.get("ConditionCheck") if isinstance(found, Mapping) and len(found) == 1 else None

@@ -18,7 +18,7 @@ from ticketlock.wire._actions import Actions, Sleep
 from ticketlock.wire._clocks import Clocks
 
 AGAIN = (UnitConflict, UnitContended, UnitRolledBack)
-"""After these nothing was written, and another try may do better."""
+"""After these errors nothing was written, and another try may succeed."""
 
 TRANSACTIONAL = Decorator(
     name="transactional",
@@ -38,17 +38,17 @@ _LONGEST_BACKOFF_MS = 1_000
 
 
 class Tries:
-    """The tries of one call: units of the age of the first.
+    """The tries of one call: units that keep the age of the first one.
 
     Args:
-        terms: of the first.
-        most: how many there may be.
+        terms: of the first unit.
+        most: how many tries there may be.
         clocks: where the time comes from.
-        jitter: random numbers in [0, 1), so that those who met do not meet again.
+        jitter: random numbers in [0, 1), so that units that have conflicted do not conflict again.
 
     Attributes:
-        terms: of the present one.
-        turn: what they stand in line for; None where they do not.
+        terms: of the current unit.
+        turn: what the call queues for; None without a lock client.
     """
 
     def __init__(
@@ -67,14 +67,14 @@ class Tries:
         self._failed = 0
 
     def is_the_last(self, error: TicketLockError) -> bool:
-        """Count a try that failed; whether it was the last."""
+        """Count a try that failed. Returns whether it was the last."""
         self._failed += self.turn is None or self.turn.met(error)
         return self._failed >= self._most
 
     def wait(self) -> Actions[None]:
-        """Wait until the next one: not where it stands in line, else the longer the more have failed."""
+        """Wait before the next try: longer after more failures, and not at all if the call holds its locks."""
         if self.turn is None or not self.turn.is_held:
-            # More would be no longer, and a number that nobody needs. To stand aside was no try.
+            # Limited, since more doublings would not wait longer. To step back does not count as a try.
             doublings = min(max(self._failed - 1, 0), _LONGEST_BACKOFF_MS.bit_length())
             yield Sleep(self._jitter() * min(_LONGEST_BACKOFF_MS, _FIRST_BACKOFF_MS << doublings))
         self.terms = dataclasses.replace(self.terms, unit=new_id(self._clocks.read().wall_ms))
@@ -82,14 +82,14 @@ class Tries:
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What ``transactional`` was given.
+    """The arguments of ``transactional``.
 
     Attributes:
         tries: how many there may be.
         unit_as: the argument in which the function gets its unit.
         name: a template or a callable, or None.
         isolation, timeout: of each unit.
-        under: makes the lock that a call's unit is under of the call's arguments; None for no lock.
+        under: makes the lock of a call's unit from the arguments of the call; None for no lock.
     """
 
     tries: Any
@@ -100,12 +100,12 @@ class Wishes:
     under: Under | None
 
     def check(self, settings: Settings, clocks: Clocks) -> None:
-        """Refuse what is wrong for every call.
+        """Refuse arguments that are wrong for every call.
 
         Raises:
             InvalidUnitRequest: names the argument.
         """
-        # At the depth that the check of a key expects.
+        # At the call depth that the check of a key expects.
         if self.name is not None:
             TRANSACTIONAL.check_key(self.name)
         whole_number("tries", self.tries, 1, _MOST_TRIES, InvalidUnitRequest)
@@ -115,11 +115,11 @@ class Wishes:
         settings.terms(clocks, name=None, isolation=self.isolation, under=None, timeout=self.timeout)
 
     def of(self, function: Callable[..., Any]) -> "Calls":
-        """What is known of each call of a function.
+        """The calls of a function.
 
         Raises:
-            TypeError: it does not take the unit.
-            InvalidUnitRequest: the name is a template that names what is no parameter.
+            TypeError: the function does not take the unit.
+            InvalidUnitRequest: the name is a template with a name that is no parameter of the function.
         """
         try:
             inspect.signature(function).bind_partial(**{self.unit_as: None})
@@ -135,8 +135,8 @@ class Calls:
     """The calls of one function.
 
     Attributes:
-        wishes: what the decorator was given.
-        name_of: what the unit of a call is named; None for no name.
+        wishes: the arguments of the decorator.
+        name_of: makes the name of a call's unit; None for no name.
     """
 
     wishes: Wishes
@@ -150,10 +150,10 @@ class Calls:
         kwargs: Mapping[str, Any],
         turn: Turn | None,
     ) -> Tries:
-        """Those of one call.
+        """The tries of one call.
 
         Raises:
-            InvalidUnitRequest: its name can be none, or what it is to be under is no held lock.
+            InvalidUnitRequest: the name is invalid, or ``under`` has not returned a held lock.
         """
         name = self.name_of(args, kwargs) if self.name_of is not None else None
         wishes = self.wishes
@@ -166,7 +166,7 @@ class Calls:
             return None
         lock: Any = self.wishes.under(*args, **kwargs)
         if lock is None:
-            # The unit would be committed without a lock.
+            # Otherwise the unit would be committed without a lock.
             raise InvalidUnitRequest("under", lock, _UNDER)
         held: HeldLock = lock
         return held

@@ -1,7 +1,7 @@
-"""Whose turn it is: calls that met others stand in line for the items, in arrival order. No I/O, no clock.
+"""Taking turns: calls that met a conflict queue for the items, in arrival order. No I/O, no clock.
 
-A turn is advice: whether a unit is committed is decided by conditions on its items. A lock that is lost, or that cannot
-be had, changes nothing else.
+The queue is advisory: conditions on the items decide whether a unit is committed. If a lock is lost or cannot be
+acquired, nothing else changes.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from ticketlock.units._values import PYTHON
 from ticketlock.units._work import Place
 
 NAMESPACE = "units"
-"""Of the locks that calls stand in line for."""
+"""The namespace of the locks that calls queue for."""
 
 _MOST_KNOWN = 1_000
 _ENTITY_BYTES = 1_024
@@ -26,7 +26,7 @@ _log = logging.getLogger("ticketlock")
 
 
 class Locks(Protocol):
-    """Where calls stand in line: a ``LockClient`` of ``ticketlock``, or of ``ticketlock.aio`` for tasks."""
+    """Where calls queue: a ``LockClient`` of ``ticketlock``, or of ``ticketlock.aio`` for tasks."""
 
     def acquire_all(self, entities: Iterable[str], **options: Any) -> Any:
         """Hold several locks together."""
@@ -34,19 +34,19 @@ class Locks(Protocol):
 
 
 def check_locks(locks: Any) -> None:
-    """Refuse what calls cannot stand in line with.
+    """Refuse anything but a lock client.
 
     Raises:
-        InvalidUnitRequest: it is no client of locks.
+        InvalidUnitRequest: it is no lock client.
     """
     if locks is not None and not callable(getattr(locks, "acquire_all", None)):
         raise InvalidUnitRequest("locks", locks, "a LockClient: of ticketlock for threads, of ticketlock.aio for tasks")
 
 
 class Contended:
-    """The items at which calls of this process have met others lately, for all of its threads.
+    """The items at which calls of this process have recently met conflicts, for all of its threads.
 
-    An item is contended from the first conflict until a call has its turn without having waited for it.
+    An item is contended from its first conflict until a call gets its turn without waiting.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Contended:
         self._mutex = threading.Lock()
 
     def add(self, entities: Iterable[str]) -> None:
-        """Others were met at these; of too many the oldest are forgotten."""
+        """Note conflicts at these items; beyond a thousand, the oldest are forgotten."""
         with self._mutex:
             for entity in entities:
                 self._entities[entity] = None
@@ -63,7 +63,7 @@ class Contended:
                 self._entities.popitem(last=False)
 
     def forget(self, entities: Iterable[str]) -> None:
-        """Nobody else was in line for these."""
+        """Note that a call got its turn at these items without waiting."""
         with self._mutex:
             for entity in entities:
                 self._entities.pop(entity, None)
@@ -73,15 +73,15 @@ class Contended:
 
 
 class Turn:
-    """What the tries of one call stand in line for.
+    """What the tries of one call queue for.
 
     Args:
-        contended: what is known of the items.
+        contended: the items with conflicts.
 
     Attributes:
-        entities: the locks that its next try wants to hold, one an item.
-        is_due: whether there are some among them that it has not stood in line for.
-        is_held: whether it holds the others.
+        entities: the locks that its next try needs, one for each item.
+        is_due: whether some of them were added since it last queued.
+        is_held: whether it holds the locks that it last queued for.
     """
 
     def __init__(self, contended: Contended) -> None:
@@ -93,10 +93,10 @@ class Turn:
         self._has_waited = False
 
     def check(self, places: Sequence[Place]) -> None:
-        """Stand aside where others are in line for an item that is to be read: nothing is sent, the try ends here.
+        """Step back if calls are queueing for an item that is about to be read: nothing is sent, and the try ends.
 
         Raises:
-            UnitConflict: names the items; the next try has its turn at them.
+            UnitConflict: names the items; the next try queues for them.
         """
         wanted = {entity_of(*_named(place)): place for place in places}
         missing = {entity: place for entity, place in wanted.items() if self._is_missing(entity)}
@@ -109,7 +109,7 @@ class Turn:
         return entity in self._contended and entity not in self.entities
 
     def met(self, error: TicketLockError) -> bool:
-        """Take in what a try has ended with; whether it was one, and did not only stand aside."""
+        """Note how a try has ended. Returns whether it counts: a try that only stepped back does not."""
         if self._stood_aside:
             self._stood_aside = False
             return False
@@ -124,13 +124,13 @@ class Turn:
         self.entities.update(entities)
 
     def wishes(self, timeout_ms: int) -> dict[str, Any]:
-        """What to acquire, as ``acquire_all`` wants it."""
+        """The arguments of ``acquire_all``."""
         self.is_due = self.is_held = self._has_waited = False
         return {
             "entities": sorted(self.entities),
             "namespace": NAMESPACE,
             "record_wait": timeout_ms / 1_000,
-            # A call within a call stands in no line behind itself.
+            # A call within a call does not queue behind itself.
             "reentrant": True,
             "on_wait": self._waits,
         }
@@ -139,18 +139,18 @@ class Turn:
         self._has_waited = True
 
     def has_come(self) -> None:
-        """Take in that all of it is held."""
+        """Note that all locks are held."""
         self.is_held = True
         if not self._has_waited:
             self._contended.forget(self.entities)
 
     def is_missed(self, error: TicketLockError) -> None:
-        """Take in that it did not come: the next try does without."""
+        """Note that the turn did not come: the next try runs without it."""
         _log.warning("a unit goes on without its turn at %s: %s", ", ".join(sorted(self.entities)), error)
 
 
 def entity_of(table: str, key: Mapping[str, Any]) -> str:
-    """The lock that stands for an item: one of several items' where it is shared by chance.
+    """The entity of the lock that stands for an item. Several items may share one by chance.
 
     Args:
         table: the table's name.

@@ -21,15 +21,16 @@ Seconds = Any
 
 
 class Unit:
-    """One unit of work: reads and statements on items of any tables, which are committed together or not at all.
+    """One unit of work: reads and writes of items in any tables, which are committed together or not at all.
 
-    Use it in ``with``: the end of the block commits; what is raised inside rolls back, and goes on. It belongs to one
-    thread at a time. Every statement is evaluated at once, on the item as the unit has it. What a signal handler raises
-    within a method goes on, and the unit is over: ``UnitFinished`` says from then on what became of it.
+    Use it in ``with``: the end of the block commits; an exception inside the block rolls back, and is raised to you. A
+    unit belongs to one thread at a time. Every statement is evaluated at once, on the item as the unit has it. If a
+    signal handler raises within a method, the exception is raised to you, and the unit is over: using it again raises
+    ``UnitFinished``, which says how it ended.
 
     Attributes:
-        id: its name; of one that was resumed, that under which it was saved.
-        client: the same unit in the words of the low-level API.
+        id: identifies the unit; of a resumed unit, the id under which it was saved.
+        client: the same unit with the parameters of the low-level API.
     """
 
     def __init__(self, verbs: Verbs, follow: Follow) -> None:
@@ -46,16 +47,16 @@ class Unit:
     def get(
         self, table: UnitTable, key: Mapping[str, Any], *, isolation: Isolation | None = None
     ) -> dict[str, Any] | None:
-        """An item with the unit's own writes, as boto3's Table resource has it; None where there is none.
+        """An item with the unit's own writes, in the values of boto3's Table resource; None if there is none.
 
         Args:
             table: from ``Units.table``.
             key: its whole key.
-            isolation: another level than the unit's.
+            isolation: a level for this read; by default the unit's.
 
         Raises:
             InvalidUnitRequest: the key does not fit the table.
-            UnitContended: another unit was in the way until the time-out.
+            UnitContended: another unit blocked it until the time-out.
             TableError: the table could not be used.
         """
         found: dict[str, Any] | None
@@ -65,13 +66,13 @@ class Unit:
     def get_all(
         self, wanted: Sequence[tuple[UnitTable, Mapping[str, Any]]], *, isolation: Isolation | None = None
     ) -> list[dict[str, Any] | None]:
-        """Several items of one instant, up to 100 of them in one request; of more, each 100.
+        """Several items: up to 100 are of one instant and take one request; beyond that, each group of 100.
 
-        At ``UNCOMMITTED`` each is read by itself, 100 of them in one request.
+        At ``UNCOMMITTED`` each item is read by itself, 100 of them in one request.
 
         Args:
-            wanted: tables with keys.
-            isolation: as of ``get``, which says what is raised as well.
+            wanted: pairs of a table and a key.
+            isolation: as for ``get``, which lists the errors as well.
         """
         found: list[dict[str, Any] | None] = self._follow(self._verbs.get(wanted, isolation, PYTHON))
         return found
@@ -90,27 +91,28 @@ class Unit:
         forward: bool = True,
         isolation: Isolation | None = None,
     ) -> list[dict[str, Any]]:
-        """The items of one partition that a key condition finds, in the order of their sort keys.
+        """The items of one partition that a key condition selects, in the order of their sort keys.
 
         Args:
             table: from ``Units.table``.
-            key_condition: an equation of the partition key, and up to one condition of the sort key: text, or made with
-                ``boto3.dynamodb.conditions.Key``.
+            key_condition: an equation of the partition key, and at most one condition on the sort key: text, or made
+                with ``boto3.dynamodb.conditions.Key``.
             filter: which of them are returned: text, or made with ``boto3.dynamodb.conditions.Attr``.
             values, names: what the placeholders of the expressions stand for.
-            index: the name of a secondary index. What it shows is eventually consistent, at ``COMMITTED`` at most, and
-                does not hold until the commit: a unit whose level is ``SERIALIZABLE`` reads it at ``COMMITTED``.
-            after: an item of an earlier query, or its key: those behind it are returned.
+            index: the name of a secondary index. Its items are eventually consistent, at ``COMMITTED`` at most, and the
+                commit does not check them: a unit whose level is ``SERIALIZABLE`` reads an index at ``COMMITTED``.
+            after: an item of an earlier query, or its key: the query returns those after it.
             limit: the most items to return; None for all, however many requests they take.
-            forward: False for the other order.
-            isolation: another level than the unit's.
+            forward: False for reverse order.
+            isolation: a level for this query; by default the unit's.
 
         Returns:
-            The items with the unit's own writes, without the attributes of units; of an index what it has of them.
+            The items with the unit's own writes, without the attributes of units; from an index, the attributes that it
+            projects.
 
         Raises:
             InvalidUnitRequest: names the argument that is wrong, and what is allowed.
-            UnitContended: another unit was in the way until the time-out.
+            UnitContended: another unit blocked it until the time-out.
             TableError: the table could not be used.
         """
         given = in_python(key_condition, filter, values, names, index, after, limit, forward)
@@ -126,7 +128,7 @@ class Unit:
         values: Mapping[str, Any] | None = None,
         names: Mapping[str, str] | None = None,
     ) -> dict[str, Any] | None:
-        """Put an item in the place of whatever has its key.
+        """Put an item; it replaces the item with the same key, if there is one.
 
         Args:
             table: from ``Units.table``.
@@ -135,14 +137,14 @@ class Unit:
             values, names: what the placeholders of the expressions stand for.
 
         Returns:
-            The item that it replaces; None where there was none.
+            The item that it replaces; None if there was none.
 
         Raises:
-            ConditionFailed: the condition does not hold; nothing of the statement is in the unit, which may go on.
+            ConditionFailed: the condition does not hold. The unit is as before the statement, and may continue.
             InvalidUnitRequest: names the field that is wrong, and what is allowed.
-            ItemTooLarge: DynamoDB would not take the item.
-            UnitConflict: others have changed the item since the unit read it at a lower level; the unit is over.
-            UnitContended, TableError: as of ``get``: the item is read first.
+            ItemTooLarge: the item would be larger than DynamoDB accepts.
+            UnitConflict: the item has changed since the unit read it at a lower level; the unit is over.
+            UnitContended, TableError: as for ``get``: the item is read first.
         """
         found: dict[str, Any] | None = self._follow(
             item_before(self._verbs.put(table, item, condition, values, names, PYTHON))
@@ -160,21 +162,21 @@ class Unit:
         condition: Any = None,
         blind: bool = False,
     ) -> dict[str, Any] | None:
-        """Change an item; it is made where there is none.
+        """Update an item, or create it if it does not exist.
 
         Args:
-            table, key: which.
+            table, key: which item.
             update: an update expression.
-            values, names, condition: as of ``put``.
-            blind: send it as it is, without reading the item first: two units that only count up do not conflict then.
-                Whether its condition holds is found out at the commit. One that DynamoDB might refuse for its size, or
-                for the key of an index, or that only takes away, is read first all the same.
+            values, names, condition: as for ``put``.
+            blind: send the update as it is, without reading the item first: two units that only increment do not
+                conflict then. The condition is evaluated at the commit. The item is read first all the same if the
+                result might be too large, if the update writes the key of an index, or if it only removes.
 
         Returns:
-            The item after it; None of a blind one.
+            The item after the update; None with ``blind=True``.
 
         Raises:
-            ConditionFailed, InvalidUnitRequest, ItemTooLarge, UnitContended, TableError: as of ``put``.
+            ConditionFailed, InvalidUnitRequest, ItemTooLarge, UnitContended, TableError: as for ``put``.
         """
         steps = self._verbs.update(table, key, update, condition, values, names, PYTHON, blind=blind)
         found: dict[str, Any] | None = self._follow(item_after(steps))
@@ -192,11 +194,11 @@ class Unit:
         """Delete an item, if there is one.
 
         Args:
-            table, key: which.
-            condition, values, names: as of ``put``, which says what is raised as well.
+            table, key: which item.
+            condition, values, names: as for ``put``, which lists the errors as well.
 
         Returns:
-            The item that is deleted; None where there was none.
+            The item that was deleted; None if there was none.
         """
         found: dict[str, Any] | None = self._follow(
             item_before(self._verbs.delete(table, key, condition, values, names, PYTHON))
@@ -214,11 +216,11 @@ class Unit:
         """Make sure that a condition holds for an item, now and at the instant of the commit.
 
         Args:
-            table, key: which.
-            condition, values, names: as of ``put``, which says what is raised as well.
+            table, key: which item.
+            condition, values, names: as for ``put``, which lists the errors as well.
 
         Returns:
-            The item; None where there is none.
+            The item; None if there is none.
         """
         found: dict[str, Any] | None = self._follow(
             item_before(self._verbs.check(table, key, condition, values, names, PYTHON))
@@ -226,54 +228,55 @@ class Unit:
         return found
 
     def commit(self) -> None:
-        """Write everything, or nothing; a second time does nothing.
+        """Write everything, or nothing. A second call does nothing.
 
         Raises:
-            UnitConflict: others have changed what the unit has read; nothing was written, run it again.
+            UnitConflict: the unit has read what has changed since; nothing was written, run it again.
             ConditionFailed: the condition of a blind update does not hold; nothing was written.
-            LockLost: the lock that it is under is not held any more; nothing was written.
-            UnitContended: another unit was in the way until the time-out; nothing was written, run it again.
-            UnitRolledBack: somebody else has rolled it back; nothing was written, run it again.
-            UnitChanged: another process has resumed the saved unit since; nothing of this one was written.
-            UnitTooLarge: there is too much of it; nothing was written.
-            UnitFinished: it was rolled back before, or an interrupt has left its outcome unknown. The end of the block
-                raises it, too, if an interrupt or a statement's ``UnitConflict`` was caught inside, which had ended it.
-            OutcomeUnknown: no answer came; it may or may not be committed. Of a unit with a name, ``Units.outcome``
-                finds out which.
-            TableError: another one; nothing was written.
+            LockLost: the lock that it is under is no longer held; nothing was written.
+            UnitContended: another unit blocked it until the time-out; nothing was written, run it again.
+            UnitRolledBack: another process has rolled it back; nothing was written, run it again.
+            UnitChanged: another process has resumed the saved unit since; nothing of this object was written.
+            UnitTooLarge: it is too large; nothing was written.
+            UnitFinished: it was rolled back before, or an interrupt has left its outcome unknown. Also raised by the
+                end of the block if an interrupt or a statement's ``UnitConflict`` had ended the unit and was caught
+                inside.
+            OutcomeUnknown: no answer came; it may or may not be committed. For a unit with a name, ``Units.outcome``
+                returns which.
+            TableError: nothing was written.
         """
         with self._verbs.life.telling():
             self._follow(self._verbs.commit())
 
     def rollback(self) -> None:
-        """Forget everything; nothing was written. A second time does nothing. Of a resumed unit this ends it for all.
+        """End the unit; nothing is written. A second call does nothing. Rolls back a resumed unit for every process.
 
         Raises:
             UnitFinished: it is committed, or may be.
-            UnitChanged, UnitForgotten, TableError: of a resumed one: it was not rolled back.
+            UnitChanged, UnitForgotten, TableError: the unit was resumed, and was not rolled back.
         """
         self._follow(self._verbs.rollback())
 
     def save(self, *, keep_for: Seconds = 86_400, owner: str | None = None) -> str:
-        """Hand the unit on: write down what it has read and stated, for ``Units.resume``; this object is over.
+        """Hand the unit over: write down what it has read and written, for ``Units.resume``. This object is over.
 
-        Nothing is marked or written in your items. What was updated blindly is read and evaluated now.
+        Your items are neither marked nor written. Blind updates are read and evaluated now.
 
         Args:
-            keep_for: for how many seconds: 1 s to 366 days. Afterwards it is rolled back.
-            owner: text: whose end is its end: an execution of a workflow, by ``unit_owner``. ``Units.end_owner`` rolls
-                it back, unless a later save says another owner, or none.
+            keep_for: for how many seconds, 1 s to 366 days. Afterwards it is rolled back.
+            owner: text: the unit ends with it: for example an execution of a workflow, by ``unit_owner``.
+                ``Units.end_owner`` rolls the unit back, unless a later save names another owner, or none.
 
         Returns:
-            Its id, for whoever goes on with it.
+            Its id, for ``Units.resume``.
 
         Raises:
-            InvalidUnitRequest: no such time.
-            ConditionFailed, ItemTooLarge: of a blind update; the unit goes on.
-            UnitChanged: another process has resumed it since; nothing of this one was saved.
+            InvalidUnitRequest: ``keep_for`` is not such a time.
+            ConditionFailed, ItemTooLarge: of a blind update; the unit may continue.
+            UnitChanged: another process has resumed it since; nothing of this object was saved.
             UnitRolledBack, UnitForgotten: it has ended meanwhile, or its owner has.
-            OutcomeUnknown: it may or may not be saved as it is now; ``resume`` finds out.
-            TableError: it was not saved, and goes on.
+            OutcomeUnknown: its present state may or may not be saved; ``resume`` finds out.
+            TableError: it was not saved, and may continue.
         """
         with self._verbs.life.telling():
             saved: str = self._follow(self._verbs.save(keeping(keep_for, owner)))

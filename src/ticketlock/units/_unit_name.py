@@ -1,4 +1,4 @@
-"""What a state of a workflow calls its units: a name that is the same at each retry, and an owner that ends with it."""
+"""What a workflow's state gives its units: a name that is the same at each retry, and an owner that ends with it."""
 
 import json
 
@@ -7,28 +7,28 @@ from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units._outcomes import NAME_BYTES
 
 # https://docs.aws.amazon.com/step-functions/latest/dg/input-output-contextobject.html
-_EXECUTION = "the ARN of an execution, which the context object has as $$.Execution.Id"
+_EXECUTION = "the ARN of an execution, `$$.Execution.Id` of the context object"
 # Far above https://docs.aws.amazon.com/step-functions/latest/dg/redrive-executions.html
 _MOST_REDRIVES = 10**9
-_STATE = "the name of a state, which the context object has as $$.State.Name"
+_STATE = "the name of a state, `$$.State.Name` of the context object"
 
 
 def unit_name(execution: str, state: str, *item: str | int) -> str:
-    """The name of the unit that a state of an execution commits, once however often it is retried or redriven.
+    """The name of the unit that a state of an execution commits, once, even if it is retried or redriven.
 
         units.begin(name=unit_name(event["execution"], event["state"]))
 
     Args:
-        execution: its ARN: ``$$.Execution.Id``. A retry and a redrive have the same; a new execution has another.
+        execution: its ARN: ``$$.Execution.Id``. Retries and redrives have the same one; a new execution has another.
         state: ``$$.State.Name``.
-        item: what tells the units of one state apart: in a Map the item's own id, or ``$$.Map.Item.Index``; in a loop
-            the number of the round, from the payload; in a task with several units a word for each.
+        item: distinguishes the units of one state: in a Map the item's own id, or ``$$.Map.Item.Index``; in a loop the
+            number of the round, from the payload; in a task with several units a word for each.
 
     Returns:
-        Text for ``begin(name=...)`` and ``outcome(name=...)``. Other arguments make another name.
+        Text for ``begin(name=...)`` and ``outcome(name=...)``. Different arguments give different names.
 
     Raises:
-        InvalidUnitRequest: an argument is something else, or all together are longer than a name may be.
+        InvalidUnitRequest: an argument is of another type, or all of them together are longer than a name may be.
     """
     _check_execution(execution)
     if not isinstance(state, str) or not state:
@@ -44,8 +44,8 @@ def unit_owner(execution: str, redrives: int) -> str:
 
         unit.save(owner=unit_owner(event["execution"], event["redrives"]))
 
-    An execution that is redriven begins another life under the same ARN: the units of the life before are rolled back,
-    and those of the new one have another owner.
+    A redriven execution runs again under the same ARN: the units that it saved before are rolled back, and those that
+    it saves from then on have another owner.
 
     Args:
         execution: its ARN: ``$$.Execution.Id``.
@@ -55,7 +55,7 @@ def unit_owner(execution: str, redrives: int) -> str:
         Text for ``Unit.save(owner=...)`` and ``Units.end_owner``.
 
     Raises:
-        InvalidUnitRequest: an argument is something else, or both together are longer than an owner may be.
+        InvalidUnitRequest: an argument is of another type, or both together are longer than an owner may be.
     """
     _check_execution(execution)
     whole_number("redrives", redrives, 0, _MOST_REDRIVES, InvalidUnitRequest)
@@ -69,6 +69,6 @@ def _check_execution(execution: str) -> None:
 
 
 def _joined(field: str, *parts: str | int) -> str:
-    # A list, so that no two lists of parts make one text.
+    # JSON of a list, so that different lists never give the same text.
     joined = json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
     return text(field, joined, NAME_BYTES, InvalidUnitRequest)

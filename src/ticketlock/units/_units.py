@@ -45,20 +45,20 @@ class Units:
             unit.update(accounts, {"id": "b"}, "SET balance = balance + :n", {":n": 10})
 
     Args:
-        table_name: a table of the units' own, as ``create_units_table`` makes it.
+        table_name: the units table, as ``create_units_table`` creates it.
         client: a DynamoDB client of your own: no retries (``total_max_attempts`` 1), time-outs of at most 5 s.
-        prefix: what the attributes begin with that units add to your items: 1 to 16 bytes, without ``.[]``.
-        timeout: for how long a unit waits for others that are in its way.
-        locks: a ``LockClient``: then calls of ``transactional`` that met others stand in line for the items.
+        prefix: how the attributes begin that units add to your items: 1 to 16 bytes, without ``.[]``.
+        timeout: how long a unit waits for other units that block it, in seconds.
+        locks: a ``LockClient``: calls of ``transactional`` that met a conflict then queue for the items.
         clocks: where the time comes from.
         sleep: how to wait, in seconds.
 
     Attributes:
-        VISIBLE: for your own Query or Scan: the filter that leaves out what units have not inserted yet.
+        VISIBLE: for your own Query or Scan: the filter that leaves out pending inserts of units.
 
     Raises:
         InvalidUnitRequest: names the argument that is wrong.
-        ValueError: the client is not usable; says which setting, and what it should be.
+        ValueError: the client cannot be used; says which setting is wrong, and what it should be.
     """
 
     def __init__(
@@ -82,19 +82,19 @@ class Units:
         self._tables = Tables(table_name)
 
     def table(self, name: str, *, guarded: bool | None = None) -> UnitTable:
-        """A table of yours, by its name or its ARN: DynamoDB is asked for its key, once.
+        """A table of yours, by its name or its ARN. DynamoDB is asked for its key, once.
 
         Args:
             name: the name or the ARN.
             guarded: whether a unit that has queried a partition at ``SERIALIZABLE`` conflicts with units that insert
-                into it. Who inserts commits by marks then. All that insert into the table have to say so, and before
-                they use it otherwise. None: as it was said before, and at first no.
+                into it. Inserts are committed by marks then. All processes that insert into the table must say so, at
+                their first call for the table. None: as in the first call, and there not.
 
         Raises:
-            InvalidUnitRequest: it is of another account or Region, or the units' own; or it was asked for with another
-                ``guarded`` before, or is to be guarded and has local secondary indexes.
-            TableNotFound: there is none.
-            TableError: it could not be asked for.
+            InvalidUnitRequest: it is of another account or Region, or the units table; or the first call for it had
+                another ``guarded``; or it is to be guarded and has local secondary indexes.
+            TableNotFound: there is no such table.
+            TableError: DynamoDB could not be asked for it.
         """
         return self._performer.follow(self._tables.table(name, guarded=guarded))
 
@@ -110,14 +110,14 @@ class Units:
         """A new unit; nothing is sent yet.
 
         Args:
-            name: text that stands for what the unit does: of all units of one name one is committed, for 30 days.
-                Those that come later are ``repeated`` and write nothing.
-            isolation: of reads that say nothing else.
-            under: a held lock, as a ``Lease`` or a ``Fence``: the unit is committed only while it is held, with this
-                very fencing token.
-            timeout: as of ``Units``.
+            name: text that stands for what the unit does: only one unit of a name is committed, within 30 days. Later
+                ones are ``repeated`` and write nothing.
+            isolation: of reads without a level of their own.
+            under: a held lock, such as a ``Lease`` or a ``Fence``: the unit is committed only while it is held, with
+                this very fencing token.
+            timeout: as for ``Units``.
             engine: ``"native"``: in one request, up to 100 items and 4 MB, or not at all; ``"marked"``: by marks,
-                whatever its size. None, which is best: natively where it fits.
+                whatever its size. None, the best choice: natively if it fits.
 
         Raises:
             InvalidUnitRequest: names the argument that is wrong.
@@ -128,17 +128,18 @@ class Units:
         return self._unit(terms)[0]
 
     def resume(self, unit: str) -> Unit:
-        """Go on with a saved unit, with all that it has read and stated; who did before can commit or save it no more.
+        """Continue a saved unit with all its reads and writes. Earlier objects of it can no longer commit or save it.
 
-        If it is committed already, the unit is ``repeated``, and writes nothing.
+        If it is already committed, the unit is ``repeated``, and writes nothing.
 
         Args:
             unit: what ``Unit.save`` has returned.
 
         Raises:
-            InvalidUnitRequest: no unit was saved under that id, or with another ``prefix``.
-            UnitRolledBack: it was rolled back, its time is over, or its name was used or given up since: that ends it.
-            UnitForgotten: there is no record of it any more.
+            InvalidUnitRequest: no unit was saved under that id, or it was saved with another ``prefix``.
+            UnitRolledBack: it was rolled back, ``keep_for`` is over, or its name was used or given up since, which ends
+                it.
+            UnitForgotten: its record no longer exists.
             TableError: a table could not be used; resume it again.
         """
         resumed = self._performer.follow(self._settings.resume(self._clocks, self._tables, unit))
@@ -147,16 +148,16 @@ class Units:
         return made
 
     def rollback(self, unit: str) -> Outcome:
-        """End a unit that was saved, or is on its way by marks, wherever it is; what was committed stays so.
+        """Roll back a unit, in any process, that was saved or is being committed by marks. A committed one stays so.
 
         Args:
             unit: its id.
 
         Returns:
-            ``ROLLED_BACK``; or ``COMMITTED``, if it comes too late; or ``FORGOTTEN``.
+            ``ROLLED_BACK``; or ``COMMITTED``, if the call comes too late; or ``FORGOTTEN``.
 
         Raises:
-            InvalidUnitRequest: that is no id.
+            InvalidUnitRequest: ``unit`` is no id.
             TableError: the table could not be used.
         """
         return self._performer.follow(self._settings.roll_back(unit))
@@ -218,32 +219,32 @@ class Units:
             @units.transactional(name="transfer-{transfer_id}")
             def transfer(transfer_id, giver, taker, amount, *, unit): ...
 
-        What the function raises rolls back, and goes on. After ``UnitConflict``, ``UnitRolledBack`` and
-        ``UnitContended`` the function runs again, in a new unit of the age of the first: what it does beside the unit
-        it must be able to do twice. It waits before that: up to 25 ms, twice as long each time, at most a second. If
-        its own unit is committed by then, or may be, the error is raised.
+        If the function raises, the unit is rolled back, and the exception is raised to you. After ``UnitConflict``,
+        ``UnitRolledBack`` and ``UnitContended`` the function runs again, in a new unit that keeps the age of the first:
+        side effects outside the unit happen at each try. Before that the call waits: up to 25 ms, twice as long each
+        time, at most a second. If the unit is committed by then, or may be, the error is raised at once.
 
-        With ``locks`` it stands in line instead, in arrival order, for the items that it has met others at, holds their
-        locks for the next try, and releases them afterwards. Calls that come to such an item meanwhile stand aside
-        before they read it, and run again in their turn, which is no try. The line is advice: a call whose turn does
-        not come within ``timeout`` runs again all the same.
+        With ``locks`` the call queues instead, in arrival order, for the items at which it met a conflict, holds their
+        locks during the next try, and releases them afterwards. Other calls that come to such an item meanwhile step
+        back before they read it, and run again when their turn comes; that does not count as a try. The queue is
+        advisory: a call whose turn does not come within ``timeout`` runs again anyway.
 
         Args:
             tries: how many times it runs at most; then the last error is raised.
             unit_as: the keyword argument in which the function gets its ``Unit``.
-            name: as of ``begin``: a callable that is given the call's arguments and returns text or a whole number, or
-                a template with the names of the function's parameters. A call whose name was committed before does not
+            name: as for ``begin``: a callable that gets the call's arguments and returns text or a whole number, or a
+                template with the names of the function's parameters. A call whose name was committed before does not
                 run the function, and returns None.
-            isolation, timeout: as of ``begin``.
-            under: a callable that is given the call's arguments and returns a held lock, such as a ``Fence``: each try
-                is committed only while it is held. ``LockLost`` ends the call.
+            isolation, timeout: as for ``begin``.
+            under: a callable that gets the call's arguments and returns a held lock, such as a ``Fence``: each try is
+                committed only while it is held. ``LockLost`` ends the call.
 
         Raises:
-            InvalidUnitRequest: at once, for an argument that is wrong, or a name that can be none; from a call whose
-                name is neither text nor a whole number, or whose lock is none.
+            InvalidUnitRequest: at once, for an argument or a name that is invalid; from a call whose name is neither
+                text nor a whole number, or for which ``under`` returns no held lock.
             TypeError: at once, for a coroutine function (``ticketlock.aio`` has ``Units`` for those), a generator
-                function, or one that does not take the unit; from a call that returns an awaitable or an iterator, of
-                which nothing has run and nothing is committed.
+                function, or a function that does not take the unit; from a call that returns an awaitable or an
+                iterator, of which nothing has run and nothing is committed.
         """
         wishes = Wishes(tries, unit_as, name, isolation, timeout, under)
         wishes.check(self._settings, self._clocks)
@@ -281,7 +282,7 @@ class Units:
         return decorate
 
     def clean(self, item: Mapping[str, Any]) -> dict[str, Any] | None:
-        """An item as your own reads find it, without the attributes of units; None if it is not there yet.
+        """An item of your own reads, without the attributes of units; None for a pending insert.
 
         Args:
             item: in Python values or in AttributeValues.
@@ -292,18 +293,18 @@ class Units:
         return clean(self._settings.marks, item)
 
     def check_access(self, tables: Iterable[UnitTable] = ()) -> list[Denied]:
-        """Try what units need on their own table and on yours, by requests that write nothing.
+        """Try what units need on the units table and on your tables, by requests that write nothing.
 
-        A write is tried with a condition that never holds: it is refused for that, or for the lack of a permission.
+        A write is tried with a condition that never holds: it is refused either for that or for a missing permission.
 
         Args:
             tables: from ``table``.
 
         Returns:
-            What this caller may not do; nothing if all is in order.
+            The permissions that this caller lacks; empty if it has all.
 
         Raises:
-            TableNotFound: the units' own table is not there.
+            TableNotFound: the units table does not exist.
             RequestNotApplied: no answer came.
         """
         return self._performer.follow(check_access(self._settings.units_table, self._tables, tables))
@@ -317,7 +318,7 @@ class Units:
     def get_all(
         self, wanted: Sequence[tuple[UnitTable, Mapping[str, Any]]], *, isolation: Isolation = COMMITTED
     ) -> list[dict[str, Any] | None]:
-        """Items of one instant, outside of any unit; see ``Unit.get_all``."""
+        """Items of one instant, without the attributes of units, outside of any unit; see ``Unit.get_all``."""
         return self._outside(isolation).get_all(wanted)
 
     def query(
@@ -334,13 +335,13 @@ class Units:
         forward: bool = True,
         isolation: Isolation = COMMITTED,
     ) -> list[dict[str, Any]]:
-        """The items of a range, outside of any unit; see ``Unit.query``.
+        """The items of a range, without the attributes of units, outside of any unit; see ``Unit.query``.
 
-        At ``SERIALIZABLE`` they are checked once more at the end, as by a unit that reads nothing else.
+        At ``SERIALIZABLE`` they are checked together at the end, as by a unit that reads nothing else.
 
         Raises:
-            UnitConflict: others have changed them meanwhile, at ``SERIALIZABLE``.
-            InvalidUnitRequest, UnitContended, TableError: as of ``Unit.query``.
+            UnitConflict: at ``SERIALIZABLE``: they have changed meanwhile.
+            InvalidUnitRequest, UnitContended, TableError: as for ``Unit.query``.
         """
         with self._outside(isolation) as unit:
             return unit.query(
@@ -356,30 +357,31 @@ class Units:
             )
 
     def outcome(self, *, name: str | None = None, unit: str | None = None) -> Outcome:
-        """What has become of a name, or of a unit by its id; for good, unless it is PENDING.
+        """The outcome of a name, or of a unit by its id; final, unless it is PENDING.
 
-        A name that no unit has been committed under is given up: a unit that is on its way with it ends with
-        ``UnitRolledBack``, however late its request comes; another may be begun. A unit that was committed natively,
-        without a name, has left no record: it is FORGOTTEN. That says nothing of one that has not begun its commit.
+        If no unit of the name is committed yet, the name is given up: a unit that is being committed with it ends with
+        ``UnitRolledBack``, however late its request arrives. You may begin another one. A unit without a name that was
+        committed natively has left no record: it is FORGOTTEN. A unit that has not begun its commit is FORGOTTEN, too,
+        and may still be committed.
 
         Args:
             name, unit: one of them.
 
         Raises:
-            InvalidUnitRequest: neither, or both.
+            InvalidUnitRequest: neither is given, or both are.
             TableError: the table could not be used.
         """
         return self._performer.follow(self._settings.outcome(name, unit))
 
     def sweep(self, *, parts: int = 1, timeout: Seconds | None = None) -> Swept:
-        """End, finish and close what units have left that were killed, wherever they ran; call it now and then.
+        """End, finish and close the units of processes that were killed anywhere. Call it from time to time.
 
-        Nobody waits for it: whoever comes to an item of such a unit does with that item what is to be done.
+        No process waits for it: a process that meets such a unit's mark in an item does what that item needs.
 
         Args:
-            parts: how many parts of the table of units are swept at once: 1 to 32.
+            parts: how many parts of the units table are swept at once: 1 to 32.
             timeout: for how long, up to 900 seconds: then it stops, and the next sweep with a time-out and as many
-                parts goes on there. None: to the end of the table.
+                parts continues there. None: to the end of the table.
 
         Raises:
             InvalidUnitRequest: names the argument that is wrong.
@@ -388,7 +390,7 @@ class Units:
         return self._performer.follow(self._settings.sweep(self._clocks, parts, timeout))
 
     def open_units(self) -> list[OpenUnit]:
-        """The units that are pending, or have ended and are not closed, the oldest first: reads the whole table.
+        """The units that are pending, or have ended and are not closed, the oldest first. Reads the whole units table.
 
         A row that no unit has written is left out, and a warning names it.
 
@@ -398,23 +400,23 @@ class Units:
         return self._performer.follow(open_units(Heads(self._settings.units_table)))
 
     def repair(self, table: UnitTable, *, write: bool = False, lost_records: bool = False) -> list[FoundMark]:
-        """Find the marks in a table of yours, and do with each what its unit's record says: reads the whole table.
+        """Find the marks in a table of yours, and treat each as its unit's record says. Reads the whole table.
 
-        For marks that no sweep finds: of a table that was restored, or beside a table of units that was lost. It may
-        run beside running units, and be repeated.
+        For marks that no sweep finds: the table was restored, or the units table was lost. Safe to repeat, and to run
+        beside running units.
 
         Args:
             table: from ``table``.
-            write: whether it is done; otherwise it is only told what would be.
-            lost_records: whether marks are taken off whose records are missing, too. Safe only if no unit runs with
-                another table of units.
+            write: whether to write; otherwise it only reports what it would do.
+            lost_records: whether to remove marks whose records are missing, too. Safe only if no unit runs with another
+                units table.
 
         Returns:
-            Each mark, and what was done about it, or would be.
+            Each mark, and what was done about it, or would be done.
 
         Raises:
             InvalidUnitRequest: the table is of another ``Units``; nothing was written.
-            TableError: a table could not be used. What was done by then is done.
+            TableError: a table could not be used. What was done by then stays.
         """
         heads, marks, own = Heads(self._settings.units_table), self._settings.marks, self._tables.check_own(table)
         return self._performer.follow(repair(own, heads, marks, write=write, lost_records=lost_records))

@@ -1,4 +1,4 @@
-"""The units' own table, and what reaches all others, for threads."""
+"""Sends the requests of units, for threads."""
 
 import functools
 import logging
@@ -19,16 +19,16 @@ _log = logging.getLogger("ticketlock")
 
 
 class UnitsTable(Performer):
-    """The units' own table, and what reaches all others."""
+    """The units table, and the driver of the requests to all tables."""
 
     _time_check = TIME_CHECK
 
     def follow(self, steps: ForkingSteps[T]) -> T:
-        """Perform what steps ask for."""
+        """Perform steps."""
         return self.drive(self._driver.follow(steps))
 
     def follows(self, verbs: Verbs) -> Callable[[ForkingSteps[Any]], Any]:
-        """What performs the steps of one unit, which is over where they are interrupted."""
+        """What performs the steps of one unit, and ends the unit if they are interrupted."""
 
         def follow(steps: ForkingSteps[T]) -> T:
             try:
@@ -36,7 +36,7 @@ class UnitsTable(Performer):
             except TicketLockError:
                 raise
             except BaseException:
-                # Perhaps before its first step.
+                # The interrupt may have come before the first step.
                 verbs.abandon()
                 raise
             finally:

@@ -1,4 +1,4 @@
-"""Python values, as boto3's Table resource has them, and DynamoDB's own."""
+"""Converts between the Python values of boto3's Table resource and AttributeValues."""
 
 import decimal
 import re
@@ -27,7 +27,7 @@ _DIGITS = 10**38
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """An expression with its placeholders, as the low-level API has them.
+    """An expression with its placeholders, as in the low-level API.
 
     Attributes:
         text: the expression; None for none.
@@ -41,7 +41,7 @@ class Phrase:
 
 @contextmanager
 def refusing(field: str) -> Iterator[None]:
-    """Within the block an expression or a value is read that DynamoDB may not take."""
+    """Within the block DynamoDB might not accept the expression or value of a field."""
     try:
         yield
     except (ExpressionInvalid, ItemInvalid) as error:
@@ -52,10 +52,10 @@ class Python:
     """Items and expressions in Python values."""
 
     def item(self, field: str, given: Any) -> Attributes:
-        """An item or a key, as the low-level API has it, in the form in which equal values look the same.
+        """An item or a key as AttributeValues, in canonical form: equal values look the same.
 
         Raises:
-            InvalidUnitRequest: it has a value that DynamoDB has no type for: names the attribute.
+            InvalidUnitRequest: names an attribute whose value has no type in DynamoDB.
         """
         if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
             raise InvalidUnitRequest(field, given, "a mapping of attribute names to values")
@@ -74,14 +74,14 @@ class Python:
         return _names("names", given if given is not None else {})
 
     def condition(self, given: Any, field: str = "condition", *, of_keys: bool = False) -> Phrase:
-        """A condition: text, or one that is made with ``boto3.dynamodb.conditions.Attr``, or with ``Key`` of keys."""
+        """A condition: text, or made with ``boto3.dynamodb.conditions.Attr``, or with ``Key`` if it is ``of_keys``."""
         if not isinstance(given, ConditionBase):
             return Phrase(expression(field, given), {}, {})
         try:
             built = ConditionExpressionBuilder().build_expression(given, is_key_condition=of_keys)
         except DynamoDBNeedsKeyConditionError as error:
             raise InvalidUnitRequest(field, given, f"text, or a condition made with `Key` ({error})") from error
-        # Its placeholders are those of many a caller, and of another condition.
+        # Renamed, since other callers and the other condition may use the same placeholders.
         prefix = "tlk" if of_keys else "tlu"
         names = {_renamed(name, prefix): each for name, each in built.attribute_name_placeholders.items()}
         values = {_renamed(name, prefix): each for name, each in built.attribute_value_placeholders.items()}
@@ -89,19 +89,19 @@ class Python:
 
 
 class LowLevel(Python):
-    """Items and expressions as the low-level API has them."""
+    """Items and expressions as in the low-level API."""
 
     def item(self, field: str, given: Any) -> Attributes:
-        """The item, in the form in which equal values look the same."""
+        """The item, in canonical form: equal values look the same."""
         with refusing(field):
             return canonical_item(dict(_attributes(field, given)))
 
     def values(self, given: Any) -> Item:
-        """What ``:value`` placeholders stand for, as it is: whether they can is told of the expressions."""
+        """What ``:value`` placeholders stand for, unchanged: the expressions are checked later."""
         return _attributes("values", given if given is not None else {})
 
     def back(self, item: Item | None) -> Any:
-        """The item as it is."""
+        """The item, unchanged."""
         return item
 
     def names(self, given: Any) -> Mapping[str, str]:
@@ -116,7 +116,7 @@ def expression(field: str, given: Any) -> str | None:
     """The text of an expression, or None.
 
     Raises:
-        InvalidUnitRequest: it is neither, or longer than DynamoDB takes.
+        InvalidUnitRequest: it is neither text nor None, or longer than DynamoDB accepts.
     """
     return None if given is None else text(field, given, MAX_EXPRESSION_BYTES, InvalidUnitRequest)
 
@@ -135,7 +135,7 @@ def _names(field: str, given: Any) -> Mapping[str, str]:
 
 def _dumped(field: str, value: Any) -> Any:
     try:
-        # Most are of these two, and boto3 asks whether they are of any other type first.
+        # Most values are of these two types, and boto3 tests for all other types first.
         if type(value) is str:
             return canonical({"S": value})
         if type(value) is int and abs(value) < _DIGITS:

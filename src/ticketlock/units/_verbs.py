@@ -1,4 +1,4 @@
-"""What a unit can do, as steps: threads and tasks perform the same. No I/O, no clock."""
+"""What a unit can do, as steps that threads and tasks perform alike. No I/O, no clock."""
 
 import logging
 import random
@@ -67,8 +67,8 @@ class Verbs:
     """One unit's statements, reads and ends.
 
     Attributes:
-        terms: what it was begun with.
-        life: whether it goes on, or how it has ended.
+        terms: the terms with which it began.
+        life: whether it is open, or how it has ended.
         repeated: whether its name was committed before: then it writes nothing.
         kept: its read locks, for a heartbeat; None at another level.
     """
@@ -97,12 +97,12 @@ class Verbs:
             self.kept = Kept(self._locking)
 
     def goes_on(self, resumed: Resumed) -> None:
-        """Take up what another coordinator has saved."""
+        """Take over what another coordinator has saved."""
         self._work, self._receipt = resumed.work, resumed.receipt
         self.repeated = resumed.is_committed or (resumed.receipt or NEVER_USED).is_committed
 
     def begin(self) -> ForkingSteps[None]:
-        """Find out whether the name was committed before; without a name nothing is sent."""
+        """Find out whether the name was committed before; without a name, no request is sent."""
         self.life.check_process()
         if self.terms.name is not None and self._receipt is None:
             reply: Reply = yield read_receipt(self._heads.table, self.terms.name)
@@ -110,7 +110,7 @@ class Verbs:
             self.repeated = self._receipt.is_committed
 
     def table(self, given: str) -> ForkingSteps[UnitTable]:
-        """A table by its name or its ARN, as the low-level API takes them."""
+        """A table by its name or its ARN, as in the low-level API."""
         return (yield from self._tables.table(given, "TableName"))
 
     # Reading.
@@ -118,7 +118,7 @@ class Verbs:
     def get(
         self, wanted: Sequence[tuple[Any, Any]], isolation: Isolation | None, python: Python
     ) -> ForkingSteps[list[Any]]:
-        """Items with the unit's own writes, None where there is none: those that it has not read yet of one instant."""
+        """Items with the unit's own writes, None for each that does not exist; new ones are read as of one instant."""
         with self.life.alone():
             return (yield from self._get(wanted, isolation, python))
 
@@ -136,7 +136,7 @@ class Verbs:
                 place.is_checked, place.glimpse = True, None
             return [python.back(place.image) for place in places]
         yield from self._take_in([place for place in places if place.blind is not None])
-        # DynamoDB takes each key once.
+        # DynamoDB accepts each key once.
         unread = {id(place): place for place in places if not place.is_read}
         read = self._reading.eventually if level is UNCOMMITTED else self._reading.committed
         found = yield from read([Wanted(place.table, place.key) for place in unread.values()])
@@ -146,7 +146,7 @@ class Verbs:
         return [python.back(place.image if place.is_read else images[id(place)]) for place in places]
 
     def query(self, table: Any, given: QueryGiven, isolation: Isolation | None) -> ForkingSteps[Found]:
-        """The items of a range with the unit's own writes; those of an index are COMMITTED at most."""
+        """The items of a range with the unit's own writes; those of an index at COMMITTED at most."""
         with self.life.alone():
             level, own = self._level(isolation), self._tables.check_own(table)
             if self._locking is not None and level in (SERIALIZABLE, READ_LOCK):
@@ -162,7 +162,7 @@ class Verbs:
             blind = [place for place in self._work.places.values() if place.blind is not None and place.table is own]
             yield from self._take_in(blind)
             if level is SERIALIZABLE and own.is_guarded:
-                # Before the items: an insert that comes between is noticed.
+                # Before the items, so that an insert in between is detected.
                 yield from self._look_at_guard(own, checked.range.partition)
             querying = Querying(checked, level, self._work, self._work.marks, self._reading, self._approach)
             return (yield from querying.steps())
@@ -183,7 +183,7 @@ class Verbs:
     # Statements.
 
     def put(self, table: Any, item: Any, condition: Any, values: Any, names: Any, python: Python) -> ForkingSteps[Both]:
-        """Put an item in the place of whatever has its key."""
+        """Put an item; it replaces the item with the same key, if there is one."""
         return (yield from self._state("put", table, item, condition, values, names, python))
 
     def update(
@@ -198,7 +198,7 @@ class Verbs:
         *,
         blind: bool = False,
     ) -> ForkingSteps[Both]:
-        """Change an item."""
+        """Update an item."""
         boolean("blind", blind, InvalidUnitRequest)
         return (yield from self._state("update", table, key, condition, values, names, python, update, blind=blind))
 
@@ -211,7 +211,7 @@ class Verbs:
     def check(
         self, table: Any, key: Any, condition: Any, values: Any, names: Any, python: Python
     ) -> ForkingSteps[Both]:
-        """Make sure of something."""
+        """Make sure that a condition holds."""
         if condition is None:
             raise InvalidUnitRequest("condition", None, "a condition: `get` makes sure that an item does not change")
         return (yield from self._state("check", table, key, condition, values, names, python))
@@ -232,7 +232,7 @@ class Verbs:
         """One statement, evaluated at once: the item before it and after it.
 
         Raises:
-            ConditionFailed: its condition does not hold; nothing of it is in the unit.
+            ConditionFailed: its condition does not hold; the unit is as before the statement.
         """
         item, phrase = python.item(field_of_target(kind), target), python.condition(condition)
         given = Given(item, phrase, python.values(values), python.names(names), update)
@@ -254,11 +254,11 @@ class Verbs:
             place.blind = made
             return None, None
         yield from self._take_in([place])
-        # Its block may have ended meanwhile, by an error in another task.
+        # An error in another task may have ended the block meanwhile.
         self.life.check_open()
         self._check_as_glimpsed(place)
         before = place.image
-        # Whether its condition holds is known of the item as it was read: what follows depends on it.
+        # Also if the condition fails: what the caller does next depends on the item as it was read.
         place.is_checked = True
         after = made.applied_to(before)
         if after is not None:
@@ -271,7 +271,7 @@ class Verbs:
         return before, after
 
     def _check_as_glimpsed(self, place: Place) -> None:
-        """Refuse to go on with what is not as the caller saw it, at whatever level: what follows may rest on that."""
+        """End the unit if an item differs from what a lower level has shown: the caller may depend on what it saw."""
         glimpse, place.glimpse = place.glimpse, None
         if glimpse is not None and glimpse[0] != place.before:
             self.life.state = "rolled back"
@@ -287,7 +287,7 @@ class Verbs:
             yield from self._commit_or_end()
 
     def _commit_or_end(self) -> ForkingSteps[None]:
-        # From now on: a commit whose caller is not there any more may be on its way still.
+        # From now on: even if the caller is gone, the commit may still be running.
         self.life.state = "committing"
         try:
             yield from self.begin()
@@ -324,7 +324,7 @@ class Verbs:
                 yield from commit_natively(touched, marks, self._terms_of_commit(), self._meeting)
                 return
             except TableRefused:
-                # Surely nothing was written: perhaps for the sizes of items that nobody has looked at.
+                # Nothing was written. The cause may be the sizes of items that were not read.
                 if not has_unknown_sizes(touched):
                     raise
                 yield from self._read_blind(touched)
@@ -335,18 +335,18 @@ class Verbs:
         yield from self._commit_by_marks(touched)
 
     def _with(self, guards: Sequence[Place]) -> ForkingSteps[list[Place]]:
-        """What the commit is about, with the guards of what it inserts."""
+        """The items of the commit, with the guards of those that it inserts."""
         yield from (self._read_in(guards) if self._locking is None else self._locking.lock_all(guards))
         for guard in guards:
             guard.image, guard.is_written = canonical_item(dict(guard.key)), True
         return [place for place in self._work.places.values() if place.is_touched]
 
     def _has_to_mark(self, guards: Sequence[Place]) -> bool:
-        # Whoever finds the guard of a committed unit has to find its items too.
+        # A process that finds the guard of a committed unit must find its items too.
         return bool(guards) or self.terms.engine == "marked"
 
     def _read_blind(self, touched: Sequence[Place]) -> ForkingSteps[None]:
-        """Read what was updated blindly; so few at once that DynamoDB surely takes them together."""
+        """Read the targets of blind updates, so few at once that one transaction can hold them whatever their sizes."""
         for batch in cut([place for place in touched if place.blind is not None], SURELY_TOGETHER):
             yield from self._take_in(batch)
 
@@ -372,11 +372,11 @@ class Verbs:
         return fits_one_request(touched, self.terms, MOST_ACTIONS)
 
     def _validate(self, places: Sequence[Place]) -> ForkingSteps[None]:
-        """That all that was read stands there still, at one instant; what one request brought is so."""
+        """Check that all that was read is unchanged at one instant; what one request has read is of one instant."""
         if len({place.cut for place in places}) < 2 and not self._guards.are_among(places):
             return
         if not self._fits_one_request(places):
-            # Checks and marks hold them together.
+            # Marked commits check them at one instant as well.
             check_may_mark(places)
             yield from self._commit_by_marks(places)
             return
@@ -387,12 +387,13 @@ class Verbs:
             raise conflict(changed)
 
     def leave(self, error: BaseException | None) -> ForkingSteps[None]:
-        """The end of a block: what is raised inside rolls back.
+        """End the block: commit, or roll back after an exception.
 
         A forked child leaves the block too, and the unit to its parent.
 
         Raises:
-            UnitFinished: the block has ended well, and the unit has not, and nobody was told so.
+            UnitFinished: the block ends without an error, the unit was not committed, and no error has told the caller
+                so.
         """
         if not self.life.is_of_this_process:
             return
@@ -401,7 +402,8 @@ class Verbs:
                 if error is None:
                     yield from self.commit()
             finally:
-                # What is raised may leave another of its verbs under way, whose statement is not in the unit then.
+                # Another method may still be running when a task's error ends the block: its statement is not in the
+                # unit.
                 if self.life.state == "open":
                     self.life.state = "rolled back"
                     yield from self._let_go()
@@ -409,7 +411,7 @@ class Verbs:
             self.life.check_committed_or_told()
 
     def rollback(self) -> ForkingSteps[None]:
-        """Forget everything; nothing was written. A saved unit ends with it."""
+        """End the unit; nothing is written. A saved unit ends with it."""
         if self.life.state != "rolled back":
             with self.life.alone():
                 self.life.state = "rolled back"
@@ -419,7 +421,7 @@ class Verbs:
             yield from self._record.roll_back()
 
     def save(self, keeping: Keeping) -> ForkingSteps[str]:
-        """Write down what it has read and stated, for whoever goes on with it: this one is over."""
+        """Write down what it has read and written, for `resume`: this object is over."""
         with self.life.alone():
             if self._locking is not None:
                 raise InvalidUnitRequest("isolation", READ_LOCK, "another level for a unit that is saved")
@@ -438,19 +440,19 @@ class Verbs:
         try:
             yield from save(self.terms, self._work, self._receipt, self._heads, keeping, self._fate)
         except (OutcomeUnknown, UnitError):
-            # After another error it is as it was, and may go on.
+            # After other errors the unit is unchanged, and may continue.
             self.life.state = self._fate.became
             raise
 
     # Interrupts.
 
     def abandon(self) -> None:
-        """Something of the caller's was raised in the midst of a verb: the unit is over."""
+        """End the unit: something else than its own error was raised within one of its methods."""
         if not self.life.is_over:
             self.life.state = self._fate.became
 
     def give_up(self) -> ForkingSteps[None]:
-        """The same, and leave nothing behind, if that can be done: what is marked is rolled back, or finished."""
+        """The same, and leave nothing behind if possible: a marked commit is rolled back, or finished."""
         is_under_way = not self.life.is_over
         self.abandon()
         if is_under_way and self._marked is not None:
@@ -479,7 +481,7 @@ class Verbs:
             yield from self._locking.let_go()
 
     def _approach(self, places: Sequence[Place]) -> None:
-        """Stand aside where others are in line for these, before anything rests on them."""
+        """Step back if calls are queueing for these items, before the unit has used them."""
         try:
             if self._turn is not None:
                 self._turn.check([place for place in places if not place.is_read])

@@ -1,4 +1,4 @@
-"""Which way a unit can be committed: in one request, or by marks; before anything is sent."""
+"""How a unit can be committed, in one request or by marks; decided before anything is sent."""
 
 from collections.abc import Sequence
 
@@ -10,19 +10,19 @@ from ticketlock.units._work import OURS_BYTES, Place
 
 
 def fits_one_request(touched: Sequence[Place], terms: Terms, most: int) -> bool:
-    """Whether one request of so many actions takes it all, as far as the sizes of items are known.
+    """Whether one request of at most ``most`` actions can commit all, as far as the sizes of items are known.
 
     Raises:
-        UnitTooLarge: it does not, and the unit's terms allow nothing else.
+        UnitTooLarge: it cannot, and the unit's terms allow nothing else.
     """
     count = len(touched) + terms.beside
-    # The lock's item counts too, and nobody has looked at it.
+    # The lock's item counts too, and ticketlock does not read it.
     size = sum(place.size_bytes for place in touched) + (terms.under is not None) * MAX_ITEM_BYTES
     fits = count <= most and size <= MOST_BYTES
     if terms.engine == "native" and not fits:
         raise UnitTooLarge(
-            f"the unit writes and checks {count} items of {size:,} bytes; one request of DynamoDB takes "
-            f"{most} of {MOST_BYTES:,}: leave `engine` to the unit"
+            f"the unit writes and checks {count} items of {size:,} bytes; one request of DynamoDB takes {most} items "
+            f"of {MOST_BYTES:,} bytes: leave out `engine`, so that the unit can be committed by marks"
         )
     return fits
 

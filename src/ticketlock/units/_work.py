@@ -1,4 +1,4 @@
-"""What a unit has read and is about to write. No I/O, no clock: its verbs are steps, and evaluated at once."""
+"""What a unit has read and is about to write. No I/O, no clock."""
 
 from dataclasses import dataclass, field
 from typing import cast
@@ -13,29 +13,29 @@ from ticketlock.wire._attributes import Item
 OURS_BYTES = 128
 """Room in an item for both of our attributes."""
 VERSION_BYTES = 64
-"""Room for the one that stays: the id of the unit that wrote the item last, and the attribute's name."""
+"""Room for the attribute that stays: its name, and the id of the unit that wrote the item last."""
 _ACTION_BYTES = 1_024
-"""Names, a condition, our attributes: the documentation speaks of items, an emulator counts the whole request."""
+"""Room for names, a condition, our attributes: the documentation counts items, an emulator the whole request."""
 
 Name = tuple[str, ...]
-"""An item, as one of many: its table's name, and its key's values with their types."""
+"""What identifies an item: its table's name, and its key's values with their types."""
 
 
 @dataclass(slots=True)
 class Place:
-    """One item of a unit's.
+    """One item of a unit.
 
     Attributes:
-        table, key: which.
+        table, key: which item.
         is_read: whether ``seen`` is known.
-        glimpse: what a read below ``SERIALIZABLE`` saw last, alone in a tuple; None where there was no such read.
-        seen: the item as it was read, with our attributes; None where there was none.
-        before: the same without them.
-        image: the item as the unit has it now, without them.
-        is_written: whether it differs by the unit's own statements.
-        is_checked: whether the unit may only commit while the item is as it was seen.
-        cut: which read brought it: what one request brought together is of one instant.
-        blind: of an item that was not read, an update that DynamoDB is to evaluate.
+        glimpse: what a read below ``SERIALIZABLE`` returned last, in a tuple; None if there was no such read.
+        seen: the item as it was read, with our attributes; None if there was none.
+        before: the same without our attributes.
+        image: the item as the unit has it now, without our attributes.
+        is_written: whether a statement of the unit has written it.
+        is_checked: whether the unit may commit only while the item is unchanged.
+        cut: the number of the read that returned it: items of one read are of one instant.
+        blind: an update that DynamoDB is to evaluate; the item was not read.
     """
 
     table: UnitTable
@@ -52,29 +52,29 @@ class Place:
 
     @property
     def size_bytes(self) -> int:
-        """How it counts in a transaction: as it stands, or as it will be, with room for what its action says beside."""
+        """Its size in a transaction: with the old or the new value, whichever is larger, and room for its action."""
         seen = size_of(cast("Attributes", self.seen)) if self.seen is not None else 0
         image = size_of(self.image) if self.image is not None else 0
         return max(seen, image) + _ACTION_BYTES
 
     @property
     def is_touched(self) -> bool:
-        """Whether the commit is about it."""
+        """Whether the commit includes it."""
         return self.is_written or self.is_checked or self.blind is not None
 
     @property
     def writes(self) -> bool:
-        """Whether the commit changes it: to delete what is not there changes nothing."""
+        """Whether the commit changes it. To delete an item that does not exist changes nothing."""
         return self.blind is not None or (self.is_written and not (self.seen is None and self.image is None))
 
 
 @dataclass(slots=True)
 class Work:
-    """All of a unit's items.
+    """All items of a unit.
 
     Attributes:
         marks: the names of our attributes.
-        places: each item once, in the order in which the unit came to them.
+        places: each item once, in the order in which the unit used them.
         cuts: how many reads there were.
     """
 
@@ -83,7 +83,7 @@ class Work:
     cuts: int = 0
 
     def place(self, table: UnitTable, key: Item) -> Place:
-        """What the unit knows of an item; a place of its own, if it is new.
+        """The unit's `Place` of an item, made at its first use.
 
         Args:
             key: in its canonical form.

@@ -1,4 +1,4 @@
-"""The writes of a unit: each item's one action, read as one line of intent a clause."""
+"""The writes of a unit: one action for each item."""
 
 import re
 from collections.abc import Mapping
@@ -18,13 +18,13 @@ from ticketlock.wire._attributes import Item
 from ticketlock.wire._conditions import every
 from ticketlock.wire._requests import Write
 
-# Beyond it an Update would come near the limits of expressions; the whole item is put then.
+# With more changes an Update would come near the limits of expressions; the whole item is put instead.
 _MOST_CHANGES = 100
 _SET = re.compile(r"(?<![#:.\w])SET\b", re.IGNORECASE)
 
 
 def as_seen(place: Place, marks: Marks) -> tuple[str, Mapping[str, Any]]:
-    """The condition that nobody has written the item since it was read; and what its placeholders stand for."""
+    """The condition that the item was not written since it was read, and the values of its placeholders."""
     if place.seen is None:
         return only_if.ABSENT, {}
     version = marks.version_of(place.seen)
@@ -34,7 +34,7 @@ def as_seen(place: Place, marks: Marks) -> tuple[str, Mapping[str, Any]]:
 
 
 def check(place: Place, marks: Marks) -> Write:
-    """That an item is as it was read, and nobody's mark stands in it."""
+    """Check that an item is as it was read, and has no mark."""
     condition, values = as_seen(place, marks)
     return Write(
         "ConditionCheck",
@@ -47,7 +47,7 @@ def check(place: Place, marks: Marks) -> Write:
 
 
 def write(place: Place, unit: str, marks: Marks) -> Write:
-    """An item's new value, if it is as it was read, and nobody's mark stands in it."""
+    """Write an item's new value, if the item is as it was read, and has no mark."""
     if place.blind is not None:
         return _blind(place, unit, marks)
     seen, values = as_seen(place, marks)
@@ -72,7 +72,7 @@ def write(place: Place, unit: str, marks: Marks) -> Write:
 
 
 def changed(before: Attributes, after: Attributes) -> tuple[Attributes, tuple[str, ...]] | None:
-    """What makes one image of another, attribute by attribute; None if that is too much for an expression."""
+    """The attributes that differ between two images: to set, to remove; None if they are too many for an expression."""
     assigned = {name: value for name, value in after.items() if before.get(name) != value}
     removed = tuple(name for name in before if name not in after)
     return (assigned, removed) if len(assigned) + len(removed) <= _MOST_CHANGES else None
@@ -93,7 +93,7 @@ def _blind(place: Place, unit: str, marks: Marks) -> Write:
 
 
 def with_version(update: str) -> str:
-    """An update expression of a user's, which sets our version too."""
+    """A user's update expression that also sets our version."""
     ours = "SET #version = :unit"
     if _SET.search(update):
         return _SET.sub(f"{ours},", update, count=1)
@@ -101,15 +101,15 @@ def with_version(update: str) -> str:
 
 
 def unmarked_and(condition: str | None) -> str:
-    """A condition of a user's, which asks for no mark too."""
+    """A user's condition that also requires that the item has no mark."""
     if condition is None:
         return only_if.UNMARKED
-    # DynamoDB refuses a pair of parentheses around a pair.
+    # DynamoDB refuses redundant parentheses.
     return f"{only_if.UNMARKED} AND {f'({condition})' if _is_choice(condition) else condition}"
 
 
 def _is_choice(condition: str) -> bool:
-    """Whether an OR joins its parts."""
+    """Whether the condition's top level is an OR."""
     depth = 0
     for token in Tokens("ConditionExpression", condition).tokens:
         depth += (token == "(") - (token == ")")
@@ -119,11 +119,12 @@ def _is_choice(condition: str) -> bool:
 
 
 def may_be_sent_blindly(update: Statement) -> bool:
-    """Whether DynamoDB takes an update with what we add, and does with it what the unit would.
+    """Whether DynamoDB accepts an update with our additions, and does the same as the unit would.
 
-    What we add must leave the expressions within their bounds, and its placeholders not be ours. What fills half of an
-    item by itself is not sent without a look at the other half, nor the key of an index, whose value may not fit.
-    What only takes away makes no item that is not there; with our version, which it sets, it would.
+    The expressions must stay within their limits with our additions, and must not use our placeholders. An update whose
+    values fill half of an item needs to read the other half, and one that writes the key of an index needs to be
+    checked. An update that only removes does not create a missing item; together with our version, which it sets, it
+    would.
     """
     parameters = update.parameters
     names = {*parameters.get("ExpressionAttributeNames", {}), *parameters.get("ExpressionAttributeValues", {})}
@@ -145,7 +146,7 @@ def _makes_an_item(update: Statement) -> bool:
 
 
 def _is_taken(parameters: Mapping[str, Any]) -> bool:
-    """Whether its expressions are within their bounds with what we add."""
+    """Whether its expressions are within their limits with our additions."""
     try:
         parse("UpdateExpression", with_version(parameters["UpdateExpression"]))
         parse("ConditionExpression", unmarked_and(parameters.get("ConditionExpression")))

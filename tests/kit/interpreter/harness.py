@@ -1,7 +1,7 @@
 """Runs a state machine definition on moto's interpreter with real handlers and a real table.
 
 Step Functions is moto, in this process; the functions are Python callables behind a loopback Lambda
-endpoint; DynamoDB is whatever listens at the endpoint that is passed in.
+endpoint; DynamoDB is the server at the given endpoint.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class Outcome:
 
 
 class StepFunctions:
-    """The engine for one test: open it, add machines, start executions; closing stops what still runs."""
+    """The engine for one test: open it, add machines, start executions; closing it stops running executions."""
 
     def __init__(
         self, functions: Mapping[str, Function | Handler], *, dynamodb_endpoint: str, patience_s: float = 10.0
     ) -> None:
-        """At the end, `patience_s` is what running handlers, and then the interpreter, have to come to an end."""
+        """At the end, running handlers, and then the interpreter, have `patience_s` seconds to end."""
         self._patience_s = patience_s
         self.functions = {
             name: function if isinstance(function, Function) else Function(function)
@@ -71,7 +71,7 @@ class StepFunctions:
                 "core": {"passthrough": {"services": ["lambda", "dynamodb"], "urls": []}},
             }
             stack.enter_context(mock_aws(config=config))
-            # boto3's default session is made here, once: its making is not safe among threads.
+            # boto3's default session is created here, once: creating it is not thread-safe.
             self.client = boto3.client("stepfunctions")
             stack.callback(self.client.close)
             stack.enter_context(repaired())
@@ -112,7 +112,7 @@ class StepFunctions:
                     machine.stop(execution["executionArn"])
 
     def _join_interpreter(self, known: set[threading.Thread]) -> None:
-        """Wait until the interpreter's threads are gone."""
+        """Wait until the interpreter's threads have ended."""
         deadline = time.monotonic() + self._patience_s
         ours = [thread for thread in interpreter.TMP_THREADS if thread not in known]
         for thread in ours:
@@ -120,7 +120,7 @@ class StepFunctions:
         interpreter.TMP_THREADS.clear()
         left = [thread.name for thread in ours if thread.is_alive()]
         if left:
-            raise RuntimeError(f"{len(left)} threads of the interpreter still run: {', '.join(left)}")
+            raise RuntimeError(f"{len(left)} threads of the interpreter are still running: {', '.join(left)}")
 
 
 class Machine:
@@ -186,14 +186,14 @@ def until(condition: Callable[[], Any], timeout: float, what: Callable[[], str])
 
 @dataclass
 class Work:
-    """A protected function for tests: takes its time, may fail, remembers when it ran."""
+    """A protected function for tests: takes a while, may fail, remembers when it ran."""
 
     seconds: float = 0.0
     result: Any = "done"
     error: Exception | None = None
     started: threading.Event = field(default_factory=threading.Event)
     finish: threading.Event = field(default_factory=threading.Event)
-    """Set it to end the work before its time."""
+    """Set it to end the work early."""
     runs: list[Work.Run] = field(default_factory=list)
 
     @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The Invoke API of Lambda on a loopback port, running Python handlers in this process.
 
-Replies have the form of the real service: what a handler raises becomes `X-Amz-Function-Error` with the
+Replies have the form of the real service: an exception of a handler becomes `X-Amz-Function-Error` with the
 class name as `errorType`, which is the error name that a state machine sees.
 """
 
@@ -36,20 +36,20 @@ class ServiceError(Exception):
 
 @dataclass(frozen=True)
 class LambdaContext:
-    """What a handler is given beside its event."""
+    """The context that a handler gets."""
 
     function_name: str
 
 
 @dataclass
 class Function:
-    """A handler and how it misbehaves; the fields may be changed while executions run."""
+    """A handler, and the faults to inject; the fields may be changed while executions run."""
 
     handler: Handler
     twice: Twice = "no"
     """Run every event twice: before the reply, which is the second run's, or once more after the reply."""
     delay_s: float = 0.0
-    """Passes before the handler starts; cut short when the server closes."""
+    """A delay before the handler starts; cut short when the server closes."""
     before: Hook | None = None
     """Called with the event before the handler; may raise (the handler does not run) or block."""
     after: Hook | None = None
@@ -109,7 +109,7 @@ class LambdaServer:
             thread.join(max(0.0, deadline - time.monotonic()))
         stuck = [thread.name for thread in self._http.connections if thread.is_alive()]
         for thread, connection in self._http.connections.items():
-            if thread.is_alive():  # at least its caller goes on
+            if thread.is_alive():  # at least its caller continues
                 connection.shutdown(socket.SHUT_RDWR)
         if stuck:
             raise RuntimeError(f"{len(stuck)} invocations are still running: {', '.join(stuck)}")
@@ -149,7 +149,7 @@ class LambdaServer:
             if function.before is not None:
                 function.before(event)
             context = LambdaContext(name)
-            # Each run has its own copy, and a reply that is no JSON is an error here, as on the service.
+            # Each run has its own copy, and a reply that is not JSON is an error here, as on the service.
             result = json.loads(json.dumps(function.handler(json.loads(json.dumps(event)), context)))
             if function.after is not None:
                 function.after(event)
@@ -180,7 +180,7 @@ class _HttpServer(ThreadingHTTPServer):
         thread.start()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a caller that went away; anything else is this server's own fault."""
+        """Ignore callers that have disconnected; anything else is an error of this server."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
@@ -207,4 +207,4 @@ class _Request(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: the records are in `invocations`."""
+        """Log nothing: the records are in `invocations`."""

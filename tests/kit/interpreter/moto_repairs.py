@@ -1,6 +1,6 @@
-"""Where moto's Step Functions interpreter departs from the service, put right while a harness is open.
+"""Corrects moto's Step Functions interpreter where it differs from the service, while a harness is open.
 
-Each repair names what the service does, as its documentation has it. When moto does it too, delete the repair.
+Each repair says what the service does, by its documentation. When moto does it too, delete the repair.
 
 - callback tasks and their tokens: https://docs.aws.amazon.com/step-functions/latest/dg/connect-to-resource.html
 - errors, retries, what a Parallel does when a branch fails:
@@ -65,9 +65,9 @@ def _bound(repair: Callable[..., Any], original: Original) -> Callable[..., Any]
 
 
 def _new_token_on_retry(original: Original, task: Any, env: Environment) -> None:
-    """Every attempt of a callback task has a new token, and it ends with the attempt.
+    """Every attempt of a callback task has a new token, which ends with the attempt.
 
-    In moto all attempts share one, and after the first time-out the others time out at once.
+    In moto all attempts share one token, and after the first time-out the others time out at once.
     """
     if task.resource.condition != ResourceCondition.WaitForTaskToken:
         original(task, env)
@@ -114,7 +114,7 @@ def _stop_reaches_callbacks(original: Original, env: Environment, *args: Any, **
 
 
 def _stopped_before_it_began(original: Original, program: Any, env: Environment) -> None:
-    """A Parallel that is stopped before its branches began ends; in moto its branches' threads break."""
+    """A Parallel that is stopped before its branches began ends; in moto the branches' threads fail."""
     try:
         original(program, env)
     except RuntimeError:
@@ -141,13 +141,13 @@ def _stopped_stays_stopped(original: Original, env: Environment, error: Any) -> 
 
 
 def _listed_once_started(original: Original, backend: Any, *args: Any, **kwargs: Any) -> Any:
-    """An execution that is listed has a status; in moto one that is being started has none, and the list fails."""
+    """An execution that is listed has a status; in moto one that is just starting has none, and the list fails."""
     executions, next_token = original(backend, *args, **kwargs)
     return [execution for execution in executions if execution.exec_status is not None], next_token
 
 
 def _only_started(_: Original, backend: Any, execution_status: Any = None) -> list[Any]:  # noqa: ARG001
-    """An answer to a task looks at all executions, but not into one that is just being created."""
+    """An answer to a task searches all executions, except one that is just being created."""
     executions = (execution for machine in backend.state_machines for execution in list(machine.executions))
     return [execution for execution in executions if execution.exec_worker and execution.exec_worker.env]
 
@@ -160,7 +160,7 @@ def _failure_has_a_cause(_: Original, response: Any) -> Any:
 
 
 def _status_comes_last(original: Original, communication: Any) -> None:
-    """Whoever sees that an execution ended sees its output, which is JSON, or its error too."""
+    """When the end of an execution can be seen, its output, which is JSON, or its error can be seen too."""
     execution = communication.execution
     env = execution.exec_worker.env
     state = env.program_state()
@@ -175,7 +175,7 @@ def _status_comes_last(original: Original, communication: Any) -> None:
 
 
 def _nested_parameters(original: Original, task: Any, parameters: dict[str, Any], *args: Any, **kwargs: Any) -> None:
-    """`startExecution` takes names in upper camel case; the client that moto hands them to does not."""
+    """`startExecution` takes names in upper camel case; the client that moto passes them to does not."""
     original(task, parameters, *args, **kwargs)
     for key in list(parameters):
         parameters[key[0].lower() + key[1:]] = parameters.pop(key)

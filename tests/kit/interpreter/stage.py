@@ -76,16 +76,16 @@ class Stage:
         return state.item is not None and (state.item.held, state.item.holders, state.rows) == (0, (), ())
 
     def wait_until_free(self, entity: str) -> None:
-        """Wait until nobody holds the lock or waits for it, but for those whose lease is over."""
+        """Wait until the lock has no holder and no waiter, except expired ones."""
 
-        def nobody() -> bool:
+        def is_free() -> bool:
             state = self.lock(entity)
             assert state.item is not None
             leases = [holder.lease_until_ms for holder in state.item.holders]
             leases += [row.lease_until_ms for row in state.rows]
             return max(leases, default=0) < state.now.earliest_ms
 
-        until(nobody, 2 * LEASE_S, lambda: f"{entity} to be free: {self.items()}")
+        until(is_free, 2 * LEASE_S, lambda: f"{entity} to be free: {self.items()}")
 
     def session(self, arn: str, place: str = "serialize") -> Item | None:
         found = self.client.get_item(TableName=self.table_name, Key=Session(arn, place).key(), ConsistentRead=True)
@@ -93,7 +93,7 @@ class Stage:
         return item
 
     def continuations(self, prefix: str) -> list[str]:
-        """The executions in which waits (``wait-``) or holds (``hold-``) go on, in the order of their starts."""
+        """The executions that continue waits (``wait-``) or holds (``hold-``), in the order of their starts."""
         pages = self.engine.client.get_paginator("list_executions").paginate(stateMachineArn=self.continues.arn)
         found = [execution for page in pages for execution in page["executions"]]
         found.sort(key=lambda execution: execution["startDate"])
@@ -106,7 +106,7 @@ class Stage:
         )
 
     def spoil_call_token(self, arn: str) -> None:
-        """What a call meets when a later task of the waiter has taken the place of this one."""
+        """Change the token as if a later task of the waiter had replaced this one."""
         self.client.update_item(
             TableName=self.table_name,
             Key=Session(arn, "serialize").key(),
@@ -115,14 +115,14 @@ class Stage:
         )
 
     def clean_up(self, arn: str, *, input_included: bool = True) -> None:
-        """What EventBridge has done when an execution has failed, timed out or was stopped; it sends milliseconds.
+        """The event of EventBridge after an execution has failed, timed out or was stopped; it has milliseconds.
 
         https://docs.aws.amazon.com/step-functions/latest/dg/eventbridge-integration.html
         """
         found = self.engine.client.describe_execution(executionArn=arn)
         detail: dict[str, Any] = {name: found[name] for name in ("executionArn", "stateMachineArn", "name", "status")}
         if detail["status"] == "RUNNING":
-            # Stopped; moto's execution ends only when a function that it has invoked does.
+            # Stopped; moto's execution ends only when the function that it has invoked ends.
             detail["status"] = "ABORTED"
         dates = {"startDate": found["startDate"], "stopDate": found.get("stopDate", datetime.now(tz=UTC))}
         detail |= {name: int(date.timestamp() * 1_000) for name, date in dates.items()}
@@ -132,7 +132,7 @@ class Stage:
         clean_up.handler({"version": "0", **kind, "resources": [arn], "detail": detail}, LambdaContext("CleanUp"))
 
     def take_away(self, entity: str) -> None:
-        """What a successor would have done, had the lease ended: the holder is gone, and a later token is granted."""
+        """Do as a successor after the end of the lease: remove the holder, and issue a later token."""
         item = self.client.get_item(TableName=self.table_name, Key=lock_key(LockName(entity)))["Item"]
         kept = {name: value for name, value in item.items() if not name.startswith(("holder:", "token:"))}
         token = int(item["fencingToken"]["N"]) + 1
@@ -156,10 +156,10 @@ def stage(
     Args:
         endpoint: the emulator that has the table.
         work: the functions that may be run.
-        change: paths in the definition ("Hold/0/InvokeFunction/TimeoutSeconds") and what to put there.
+        change: paths in the definition ("Hold/0/InvokeFunction/TimeoutSeconds"), and their new values.
         hand_over: the construct property.
-        parks: how often a parked waiter keeps its place by itself before a look; as deployed, unless given.
-        settings: further ones.
+        parks: how many times a parked waiter renews its row between two polls; as deployed, unless given.
+        settings: further settings.
     """
     client = make_client(endpoint_url=endpoint, region_name="us-east-1")
     table_name = create_table(client)
@@ -210,7 +210,7 @@ def substituted(definition: Mapping[str, Any], table_name: str) -> str:
 
 
 def put(definition: dict[str, Any], path: str, value: Any) -> None:
-    """Change one field of a state; a number on the way is a branch of a Parallel."""
+    """Change one field of a state; a number in the path is a branch of a Parallel."""
     *states, name = path.split("/")
     found: Any = definition["States"]
     for step in states:

@@ -1,4 +1,4 @@
-"""What is true of taking a lock and giving it back, in fair weather and in bad."""
+"""What is true of acquiring and releasing a lock, with and without fault injection."""
 
 from datetime import timedelta
 

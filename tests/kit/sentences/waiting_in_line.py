@@ -1,4 +1,4 @@
-"""What is true of waiters, in fair weather and in bad."""
+"""What is true of waiters, with and without fault injection."""
 
 import random
 from collections.abc import Callable
@@ -67,7 +67,7 @@ def test_a_waiter_that_gives_up_leaves_the_order_of_the_others(locks: LockClient
     assert line.place.is_free(line.entity)
 
 
-def test_nobody_who_shares_overtakes_one_who_waits_alone(locks: LockClient, line: Line) -> None:
+def test_no_reader_overtakes_a_waiting_writer(locks: LockClient, line: Line) -> None:
     lease = locks.acquire(line.entity, shared=True)
     line.stand("alone")
     line.stand("shares", shared=True)

@@ -1,6 +1,6 @@
-"""Locks that are broken on purpose, each by one change that somebody has shipped, published or tried, or that we made.
+"""Locks that are broken on purpose, each by one change: shipped, published or tried by others, or made by us.
 
-Every one has to be caught by a named promise; one that is not says that the search is blind there.
+A named promise must catch each one; if none does, the search is blind there.
 """
 
 from property.broken.elsewhere import BROKEN_ELSEWHERE

@@ -51,7 +51,7 @@ BROKEN_ELSEWHERE = (
     ),
     BrokenLock(
         "a release without a condition",
-        "dynalock, dynamodblock: it frees whoever holds the lock now",
+        "dynalock, dynamodblock: it frees the lock even if another owner holds it now",
         frozenset({"counts"}),
         ((_writes, "release", without(_writes.release, _conditions.I_HOLD_WITH_MY_TOKEN)),),
     ),
@@ -63,7 +63,7 @@ BROKEN_ELSEWHERE = (
     ),
     BrokenLock(
         "a lease written by the wall clock",
-        "the same, for as long as a process has heard nothing of the table",
+        "the same, as long as a process has heard nothing from the table",
         frozenset({"exclusion", "no eviction", "no overtaking", "liveness", "nothing left"}),
         ((_driver.Driver, "_moment", _moment_by_the_wall_clock),),
     ),
@@ -75,7 +75,7 @@ BROKEN_ELSEWHERE = (
     ),
     BrokenLock(
         "count, then insert",
-        "sfn-concurrency-lease: the limit is looked at, and not asked for by the write",
+        "sfn-concurrency-lease: the limit is read, but the write has no condition on it",
         frozenset({"limit"}),
         (
             (

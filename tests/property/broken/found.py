@@ -1,4 +1,4 @@
-"""Bugs of this lock that the search has found: each put back, so that it can be seen again, and is found again."""
+"""Bugs of this lock that the search has found: each is put back, to show that the search finds it again."""
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -69,7 +69,7 @@ def _ten_expired(item: LockItem | None, now: Moment) -> Sequence[Holder]:
 
 
 def _free_or_freed_before(me: Contender, held: Hold, *args: Any, **kwargs: Any) -> Steps[Released]:
-    """Nobody may remove a holder whose lease runs, so it was an earlier try of this release: or it was force."""
+    """Takes every refusal during the lease for an earlier try of this release; it may have been force."""
     by_ms = me.now.latest_ms
     try:
         return (yield from _free(me, held, *args, **kwargs))
@@ -80,10 +80,10 @@ def _free_or_freed_before(me: Contender, held: Hold, *args: Any, **kwargs: Any) 
 
 
 def _forced_in_vain(me: Contender, *args: Any, **kwargs: Any) -> Steps[Released]:
-    """An operator's repeat is refused: nobody holds it. Its first attempt freed it."""
+    """An operator's repeated request is refused because its first attempt has freed the lock."""
     released = yield from _free(me, *args, **kwargs)
     if released.waiting is None and kwargs["releasing"].by_force is not None:
-        raise LockLost("nobody holds the lock with this fencing token")
+        raise LockLost("no holder has this fencing token")
     return released
 
 
@@ -92,7 +92,7 @@ def _shown_without_consequence(holdings: Holdings[Any], lease: Any, data: str | 
 
 
 def _last_answer_unseen(me: Contender) -> Steps[Grant | Row | None]:
-    """The last of its tries is sent, and nobody looks whether it was applied."""
+    """The last of its tries is sent, and its answer is ignored."""
     steps = _acquire_at_once(me)
     tries = 0
     request = next(steps)
@@ -112,14 +112,14 @@ FOUND = (
     BrokenLock(
         "a transaction without a token",
         "a late copy of a withdrawal's first attempt found the row that a late copy of its PutItem had put back, and "
-        "counted off somebody else",
+        "counted off another waiter",
         frozenset({"counts"}),
         ((_requests, "transact_write_call", _transaction_without_a_token),),
         Faults(twice=150, late=50),
     ),
     BrokenLock(
         "a deadline on the local clock alone",
-        "a machine frozen between its grant and its lease, while it called the next one, its local clock with it, took "
+        "a machine frozen between its grant and its lease, while it woke the next, its local clock with it, took "
         "the grant for as fresh as before",
         frozenset({"exclusion"}),
         (
@@ -129,14 +129,14 @@ FOUND = (
         Faults(freeze=10),
     ),
     BrokenLock(
-        "past the count without a look at the room",
+        "past the count without checking the room",
         "a reader that found the queue empty came in beside a writer that was granted meanwhile",
         frozenset({"limit"}),
         ((Contender, "look", _look_without_room),),
     ),
     BrokenLock(
         "the Date of a reply to a frozen machine",
-        "a machine that was frozen on the way of a reply, its local clock with it, took the table's time for earlier",
+        "a machine that was frozen while a reply arrived, its local clock with it, took the table's time for earlier",
         frozenset({"exclusion"}),
         ((TableTime, "observe", _observe_after_a_freeze),),
         Faults(freeze=10),
@@ -163,7 +163,7 @@ FOUND = (
     ),
     BrokenLock(
         "a take-over of ten at most",
-        "and of nobody where more have died: eleven dead readers kept any writer out for ever",
+        "and none if more have crashed: eleven expired readers kept any writer out for ever",
         frozenset({"liveness"}),
         tuple((module, "expired_holders", _ten_expired) for module in (_protocol, _hand_over)),
         Faults(),
@@ -177,7 +177,7 @@ FOUND = (
     ),
     BrokenLock(
         "a lock that was freed by force, and yet not",
-        "an operator whose reply was lost was told that nobody held it",
+        "an operator whose reply was lost was told that the lock was not held",
         frozenset({"told"}),
         ((Contender, "free", _forced_in_vain),),
         Faults(reply_lost=300),
@@ -190,7 +190,7 @@ FOUND = (
         Faults(pause=5),
     ),
     BrokenLock(
-        "a last try whose answer nobody looks at",
+        "a last try whose answer is ignored",
         "at the fifth refusal in a row the lock was taken, and its owner told that it was not",
         frozenset({"counts", "nothing left"}),
         ((Contender, "acquire_at_once", _last_answer_unseen),),

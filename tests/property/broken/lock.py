@@ -16,15 +16,15 @@ ALWAYS = "attribute_exists(pk)"
 
 @dataclass(frozen=True)
 class BrokenLock(BrokenOnPurpose):
-    """One change, and who made it.
+    """One change, and where it comes from.
 
     Attributes:
         name: what is wrong.
         seen_in: where it comes from.
-        caught_by: the promises that it breaks: by one of them it has to be caught.
+        caught_by: the promises that it breaks; one of them must catch it.
         changes: what is replaced: module or class, attribute, value.
-        shown_by: the faults in which it shows; None for a mixture drawn for each schedule.
-        caps: the caps of the protocol in which it does; None for a mixture as well.
+        shown_by: the faults that reveal it; None for a mixture drawn for each schedule.
+        caps: the caps that reveal it; None likewise.
     """
 
     name: str

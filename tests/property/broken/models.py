@@ -1,8 +1,8 @@
-"""This lock without one of its precautions: what models of it have broken on the way, and conditions left out.
+"""This lock without one of its precautions: bugs of its models, and conditions left out.
 
-Not listed are those that another one covers: a ticket that is void (who declares it void mints a token, which a turn
-asks for as well), a count that nobody is in, a row of somebody else (a ticket is minted once), the room beside the
-expired. And a renewal after the lease: it revives nothing that was taken, as the contract's tests show.
+Conditions that another one covers are not listed: a void ticket (to declare it void mints a token, which a turn
+requires as well), a count that includes no waiter, another owner's row (a ticket is minted once), the room beside
+expired holders. Nor is a renewal after the lease: it revives nothing that was taken, as the contract's tests show.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ def _handed_without_the_row(*args: Any) -> TransactWrite:
     return TransactWrite((grant,))
 
 
-def _anybody(waits: Waits) -> Next | None:
+def _any_waiter(waits: Waits) -> Next | None:
     return Next(waits.claim, replace(waits._seen, is_next=True)) if waits.sleeps and waits._seen is not None else None
 
 
@@ -55,7 +55,7 @@ def _turn_clears_the_flag(*args: Any, **kwargs: Any) -> TransactWrite:
 
 
 def _first_without(original: Callable[..., TransactWrite], condition: str) -> Callable[..., TransactWrite]:
-    """A transaction whose write of the lock item asks for less."""
+    """A transaction whose write of the lock item has fewer conditions."""
 
     def transaction(*args: Any, **kwargs: Any) -> TransactWrite:
         first, *others = original(*args, **kwargs).writes
@@ -81,7 +81,7 @@ def _sweep_and_count(lock: LockName, row: Row) -> TransactWrite:
 
 
 def _first_page(me: Any, until: Any, patience_ms: int | None = None) -> Steps[Queue]:
-    """A look that takes one page for the whole."""
+    """A poll that takes one page for the whole queue."""
     return (yield from _look(me, (lambda _: True) if until is _queue.somebody_lives else until, patience_ms))
 
 
@@ -179,7 +179,7 @@ BROKEN_MODELS = (
         ((_writes, "LAST_TOKEN", "if_not_exists(fencingToken, :zero)"),),
     ),
     BrokenLock(
-        "a waiter that died is waited for",
+        "a crashed waiter is waited for",
         "locks whose queue has no leases",
         frozenset({"liveness"}),
         ((Queue, "take_in", _taken_in_as_alive),),
@@ -196,7 +196,7 @@ BROKEN_MODELS = (
         frozenset({"liveness", "nothing left", "counts"}),
         ((Contender, "withdraw", _withdrawn_by_nothing),),
     ),
-    _dropped("NOBODY_WAITS", "a newcomer goes past those who wait", "no overtaking"),
+    _dropped("NOBODY_WAITS", "a newcomer overtakes waiters", "no overtaking"),
     _dropped("MY_LEASE_GROWS", "a late renewal shortens the lease", "leases grow"),
     _dropped(
         "MY_LEASE_IS_AS_I_SAW",
@@ -206,7 +206,7 @@ BROKEN_MODELS = (
     ),
     _dropped(
         "NO_TICKET_SINCE_I_LOOKED",
-        "somebody has joined since the queue was read to its end",
+        "a waiter has joined since the queue was read to its end",
         "no overtaking",
         "no eviction",
         "counts",
@@ -234,13 +234,13 @@ BROKEN_MODELS = (
     ),
     BrokenLock(
         "a turn that leaves the count",
-        "the queue never looks empty again: nobody takes the lock with one write",
+        "the queue never looks empty again: one write never takes the lock",
         frozenset({"counts"}),
         ((_grants, "take_my_turn", _turn_leaves_the_count),),
     ),
     BrokenLock(
         "a release that grants the lock to one that has left",
-        "nobody asks for its row: the lock is held for a lease, and nobody works",
+        "no waiter polls its row: the lock is held for a lease without work",
         frozenset({"nothing left", "counts", "no eviction", "liveness", "idle"}),
         ((_grants, "hand_over", _handed_without_the_row),),
     ),
@@ -248,7 +248,7 @@ BROKEN_MODELS = (
         "a release that grants the lock to any that waits",
         "a waiter of its process passes those of others",
         frozenset({"no overtaking"}),
-        ((Waits, "following", property(_anybody)),),
+        ((Waits, "following", property(_any_waiter)),),
     ),
     BrokenLock(
         "a record wait of a millisecond",
@@ -258,13 +258,13 @@ BROKEN_MODELS = (
     ),
     BrokenLock(
         "a record wait without an end",
-        "a time-out that is not handed on",
+        "a time-out that is not passed on",
         frozenset({"liveness"}),
         ((scripts, "acquire", _acquire_patiently),),
     ),
     BrokenLock(
         "the token before the write",
-        "a holder is told the token that stood in the item, not the one that it was granted",
+        "a holder is told the token that was in the item, not the one that it was granted",
         frozenset({"fencing"}),
         ((Contender, "_with_whole_lease", _settled_with_the_last_token),),
     ),

@@ -1,7 +1,7 @@
 """The clients of the protocol of "Distributed Locking in DynamoDB" (2020), in the simulated world.
 
-They are better than the published ones where that is not the point: a waiter keeps its row alive, and a holder believes
-in its lease for six seconds less than it has asked for, which are more than all clocks and their rounding differ by.
+They are better than the published ones where that does not matter: a waiter renews its row, and a holder relies on its
+lease for six seconds less than it has asked for, which is more than all clocks and their rounding can differ by.
 """
 
 import itertools
@@ -25,7 +25,7 @@ _MARGIN_MS = 6_000
 
 @dataclass
 class _Until:
-    """A belief until then, by either of the machine's clocks."""
+    """A holder's view that the lock is held until a time, by either of the machine's clocks."""
 
     machine: Machine
     deadline: Reading
@@ -39,16 +39,16 @@ def client(rounds: int = 2) -> Script:
     """So many acquisitions by the published protocol."""
 
     def script(world: World, machine: Machine, driver: Driver) -> Actions[None]:
-        # Its items are not ours, and it knows one permit.
-        world.witness.reads_table = False
-        world.witness.permits = 1
+        # Its items do not have our format, and it has one permit.
+        world.checker.reads_table = False
+        world.checker.permits = 1
         for owner in itertools.islice(machine.owners(), rounds):
             claim = Claim(world.lock, owner, LEASE_MS)
-            world.witness.asks(machine, owner, None)
+            world.checker.asks(machine, owner, None)
             try:
                 yield from _holds(world, machine, driver, claim)
             except TableError:
-                world.witness.is_no_more(machine)
+                world.checker.is_no_more(machine)
 
     return script
 
@@ -69,22 +69,22 @@ def _holds(world: World, machine: Machine, driver: Driver, claim: Claim) -> Acti
             deadline = Reading(int(now.local_ms + left_ms * machine.rate), int(now.wall_ms + left_ms))
             if hold is None:
                 lease = _Until(machine, deadline)
-                hold = world.witness.believes(machine, claim, ticket, lease)
+                hold = world.checker.believes(machine, claim, ticket, lease)
             elif deadline.local_ms >= lease.deadline.local_ms:
                 lease.deadline = deadline
-            world.witness.goes_on()
+            world.checker.goes_on()
             yield Sleep(ms)
             until_ms = yield from _beats(world, driver, me, ticket)
     if hold is not None:
         hold.ends()
-    world.witness.is_no_more(machine)
+    world.checker.is_no_more(machine)
     yield from driver.run(lambda now: me(now).release(ticket))
 
 
 def _beats(
     world: World, driver: Driver, me: Callable[[Moment], PublishedContender], ticket: int
 ) -> Actions[float | None]:
-    """Until when it may believe; None without a row."""
+    """The end of its lease; None without a row."""
     sent_ms = world.time.now_ms
     there = yield from driver.run(lambda now: me(now).heartbeat(ticket))
     return sent_ms + LEASE_MS - _MARGIN_MS if there else None

@@ -1,15 +1,15 @@
-"""Who there is beside units in the simulated world of units: who reads, sweeps, asks, writes, and grants a lock."""
+"""The clients beside units in the simulated world: readers, sweepers, plain writers, and other holders of the lock."""
 
 from collections.abc import Callable, Mapping, Sequence
 
 from botocore.exceptions import BotoCoreError, ClientError
 from property.units.calls import Beside
+from property.units.checker import COMMITTED as TOLD_COMMITTED
+from property.units.checker import Key, Record
 from property.units.machines import Machine
 from property.units.sweeps import sweeper, sweeper_in_parts
 from property.units.tables import LOCKS, MARKS, OWNERS, UNITS, elements, key_of
 from property.units.tries import NAMES, in_time, unit_id, value_of, verbs_of
-from property.units.witness import COMMITTED as TOLD_COMMITTED
-from property.units.witness import Key, Record
 from property.units.world import Script, UnitsWorld
 
 from ticketlock.errors import TableError
@@ -24,7 +24,7 @@ from ticketlock.wire._actions import Actions, Call, Sleep
 
 
 def watcher(rounds: int, _: Sequence[str] = ()) -> Script:
-    """Reads all items together, again and again."""
+    """Reads all items together, repeatedly."""
 
     def script(world: UnitsWorld, machine: Machine) -> Actions[None]:
         for _ in range(rounds):
@@ -34,7 +34,7 @@ def watcher(rounds: int, _: Sequence[str] = ()) -> Script:
 
 
 def reader(rounds: int, _: Sequence[str] = ()) -> Script:
-    """Reads items and cuts outside of units."""
+    """Reads single items, and several of one instant, outside of units."""
 
     def script(world: UnitsWorld, machine: Machine) -> Actions[None]:
         for _ in range(rounds):
@@ -47,7 +47,7 @@ def reader(rounds: int, _: Sequence[str] = ()) -> Script:
 
 
 def read_beside(world: UnitsWorld, machine: Machine, keys: Sequence[Key], level: Isolation) -> Actions[None]:
-    witness, began = world.witness, world.witness.step
+    checker, began = world.checker, world.checker.step
     wall_ms, began_ms = machine.read().wall_ms, world.time.now_ms
     verbs = verbs_of(world, Terms(unit_id(world, wall_ms), wall_ms, 10_000, level))
     wanted = [(world.table_of(each), key_of(each)) for each in keys]
@@ -59,22 +59,22 @@ def read_beside(world: UnitsWorld, machine: Machine, keys: Sequence[Key], level:
     found = {key: value_of(item) for key, item in zip(keys, items, strict=True)}
     who = f"the reader {machine.name}"
     if level is COMMITTED:
-        witness.sees_cut(who, found, began, is_one_instant=world.cuts_are_whole)
+        checker.sees_cut(who, found, began, is_one_instant=world.cuts_are_whole)
         if world.cuts_are_whole:
-            witness.sees_plain_read(who, found, began)
+            checker.sees_plain_read(who, found, began)
     else:
         for key, value in found.items():
-            witness.sees_uncommitted(who, key, value)
+            checker.sees_uncommitted(who, key, value)
 
 
 def asker(rounds: int, names: Sequence[str]) -> Script:
-    """Asks what has become of units and of names."""
+    """Asks for the outcomes of units and of names."""
 
     def script(world: UnitsWorld, machine: Machine) -> Actions[None]:
         for _ in range(rounds):
             yield Sleep([10, 1_000, 30_000, 70_000][world.chance.pick(4)])
-            asked_at, witness = world.witness.step, world.witness
-            units = [each for each, record in witness.records.items() if not record.is_plain]
+            asked_at, checker = world.checker.step, world.checker
+            units = [each for each, record in checker.records.items() if not record.is_plain]
             name = names[world.chance.pick(len(names))] if names and world.chance.pick(2) else None
             if name is None and not units:
                 continue
@@ -84,13 +84,13 @@ def asker(rounds: int, names: Sequence[str]) -> Script:
                 told = yield from machine.driver.follow(steps)
             except TableError:
                 continue
-            witness.sees_outcome(told.name, asked_at, name=name, unit=unit)
+            checker.sees_outcome(told.name, asked_at, name=name, unit=unit)
 
     return script
 
 
 def ender(rounds: int, _: Sequence[str] = ()) -> Script:
-    """Rolls saved units back, by their ids or by their owners."""
+    """Rolls back saved units, by their ids or by their owners."""
 
     def script(world: UnitsWorld, machine: Machine) -> Actions[None]:
         for _ in range(rounds):
@@ -98,7 +98,7 @@ def ender(rounds: int, _: Sequence[str] = ()) -> Script:
             if world.chance.pick(2):
                 yield from _ends_an_owner(world, machine)
                 continue
-            asked_at, units = world.witness.step, sorted({str(each.saved_as) for each in world.saved.values()})
+            asked_at, units = world.checker.step, sorted({str(each.saved_as) for each in world.saved.values()})
             if not units:
                 continue
             unit = units[world.chance.pick(len(units))]
@@ -106,7 +106,7 @@ def ender(rounds: int, _: Sequence[str] = ()) -> Script:
                 settled = yield from machine.driver.follow(roll_back(Heads(UNITS), MARKS, unit))
             except TableError:
                 continue
-            world.witness.sees_outcome(settled.outcome.name, asked_at, unit=unit)
+            world.checker.sees_outcome(settled.outcome.name, asked_at, unit=unit)
 
     return script
 
@@ -117,12 +117,12 @@ def _ends_an_owner(world: UnitsWorld, machine: Machine) -> Actions[None]:
         rolled_back = yield from machine.driver.follow(_owners.end_owner(Heads(UNITS), owner))
     except TableError:
         return
-    world.witness.saves.ended.add(owner)
-    world.witness.tells(f"{machine.name} has ended {owner}, and rolled back {rolled_back}")
+    world.checker.saves.ended.add(owner)
+    world.checker.tells(f"{machine.name} has ended {owner}, and rolled back {rolled_back}")
 
 
 def plain_writer(rounds: int, _: Sequence[str] = ()) -> Script:
-    """Writes beside units as they ask for it: only what nobody has marked, at the version that it saw."""
+    """Writes beside units by their two rules: only unmarked items, at the version that it has read."""
 
     def script(world: UnitsWorld, machine: Machine) -> Actions[None]:
         for _ in range(rounds):
@@ -137,8 +137,8 @@ def plain_writer(rounds: int, _: Sequence[str] = ()) -> Script:
 
 
 def _plain_write(world: UnitsWorld, machine: Machine, key: Key) -> Actions[None]:
-    witness = world.witness
-    began = witness.step
+    checker = world.checker
+    began = checker.step
     where = {"TableName": key[0], "Key": {name: {"S": part} for name, part in key_of(key).items()}}
     item = (yield Call("dynamodb", "get_item", {**where, "ConsistentRead": True})).get("Item")
     if item is None or MARKS.mark in item:
@@ -164,14 +164,14 @@ def _plain_write(world: UnitsWorld, machine: Machine, key: Key) -> Actions[None]
         "ExpressionAttributeNames": names,
         "ExpressionAttributeValues": values,
     }
-    witness.begins(record)
-    witness.tells(f"{machine.name} writes {unit} to {key} beside units")
+    checker.begins(record)
+    checker.tells(f"{machine.name} writes {unit} to {key} beside units")
     yield Beside("dynamodb", operation, asked, record)
-    record.told, record.told_at = TOLD_COMMITTED, witness.step
+    record.told, record.told_at = TOLD_COMMITTED, checker.step
 
 
 def grantor(rounds: int, _: Sequence[str] = ()) -> Script:
-    """Grants the lock to somebody else, with a new token."""
+    """Grants the lock to another holder, with a new token."""
 
     def script(world: UnitsWorld, _machine: Machine) -> Actions[None]:
         for token in range(1, rounds + 1):
@@ -202,4 +202,4 @@ BESIDE_CLIENTS: Mapping[str, Callable[[int, Sequence[str]], Script]] = {
     "plain": plain_writer,
     "grantor": grantor,
 }
-"""What each is called; of how many rounds, and with which names in use."""
+"""Each client by its name; made from a number of rounds, and the names in use."""

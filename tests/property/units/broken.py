@@ -1,4 +1,4 @@
-"""Units that are broken on purpose: each lacks one of its precautions, and breaks a promise."""
+"""Units that are broken on purpose: each lacks one precaution, and breaks a promise."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ from property.units.casts import (
     Cast,
 )
 from property.units.explore import Caps
-from property.units.mishaps import NONE, RATES, Mishaps
+from property.units.faults import NONE, RATES, Faults
 from property.units.world import UnitsWorld
 
 from ticketlock.units import (
@@ -49,17 +49,17 @@ from ticketlock.units._reading import Reading
 from ticketlock.units._verbs import Verbs
 from ticketlock.wire._requests import TransactWrite
 
-OFTEN = Mishaps({name: 3 * rate for name, rate in RATES.items()})
-STUCK = Mishaps({"pause": 60, "crash": 8, "outage": 20})
-LATE = Mishaps({"late": 150, "pause": 40})
-HALF_WAY_FOR_DAYS = Mishaps({"half_way": 200, "expire": 100})
-TWICE_AND_HALF_WAY = Mishaps({"twice": 150, "half_way": 100})
-DEADLY_DAYS = Mishaps({"throttled": 250, "overslept": 300, "crash": 12})
-HALF_WAY = Mishaps({"half_way": 100, "pause": 30})
-TWICE = Mishaps({"twice": 150, "late": 50})
-DAYS = Mishaps({"throttled": 60, "overslept": 200, "crash": 10, "expire": 150})
-UNHEARD_DAYS = Mishaps({"reply_lost": 60, "overslept": 200, "expire": 150})
-CUT_OFF = Mishaps({"late": 100, "reply_lost": 100, "outage": 30, "abandoned": 60})
+OFTEN = Faults({name: 3 * rate for name, rate in RATES.items()})
+STUCK = Faults({"pause": 60, "crash": 8, "outage": 20})
+LATE = Faults({"late": 150, "pause": 40})
+HALF_WAY_FOR_DAYS = Faults({"half_way": 200, "expire": 100})
+TWICE_AND_HALF_WAY = Faults({"twice": 150, "half_way": 100})
+DEADLY_DAYS = Faults({"throttled": 250, "overslept": 300, "crash": 12})
+HALF_WAY = Faults({"half_way": 100, "pause": 30})
+TWICE = Faults({"twice": 150, "late": 50})
+DAYS = Faults({"throttled": 60, "overslept": 200, "crash": 10, "expire": 150})
+UNHEARD_DAYS = Faults({"reply_lost": 60, "overslept": 200, "expire": 150})
+CUT_OFF = Faults({"late": 100, "reply_lost": 100, "outage": 30, "abandoned": 60})
 
 
 @dataclass(frozen=True)
@@ -68,17 +68,17 @@ class Variant(BrokenOnPurpose):
 
     Attributes:
         name: what is wrong.
-        caught_by: the promises that it breaks: by one of them it has to be caught.
+        caught_by: the promises that it breaks; one of them must catch it.
         changes: what is replaced: module or class, attribute, value.
-        shown_by: the mishaps in which it shows; None for a mixture drawn for each schedule.
-        caps: how much fits where it shows; None for a mixture as well.
-        cast: who there is where it shows; the same.
+        shown_by: the faults that reveal it; None for a mixture drawn for each schedule.
+        caps: the caps that reveal it; None likewise.
+        cast: the cast that reveals it; None likewise.
     """
 
     name: str
     caught_by: frozenset[str]
     changes: tuple[tuple[Any, str, Any], ...]
-    shown_by: Mishaps | None = None
+    shown_by: Faults | None = None
     caps: Caps | None = None
     cast: Cast | None = None
 
@@ -235,10 +235,10 @@ VARIANTS: Mapping[str, Variant] = {
             "committed reads of what stands there", by(*READS), ((Reading, "_images", changes.images_as_they_stand),)
         ),
         Variant(
-            "a cut without a second look at the heads",
+            "a cut without a second read of the heads",
             by("cuts", *ISOLATION),
-            ((Reading, "_of_one_instant", changes.of_one_instant_by_one_look),),
-            Mishaps({"pause": 60}),
+            ((Reading, "_of_one_instant", changes.of_one_instant_by_one_read),),
+            Faults({"pause": 60}),
             cast=CUTS,
         ),
         Variant(
@@ -253,7 +253,7 @@ VARIANTS: Mapping[str, Variant] = {
             "a placeholder deleted unconditionally",
             by("atomicity", *ISOLATION),
             tuple((module, "unmark", changes.unmark_unconditionally) for module in (_marked, _meeting, _sweeping)),
-            Mishaps({"late": 60, "pause": 60}),
+            Faults({"late": 60, "pause": 60}),
             cast=INSERTS,
         ),
         Variant(
@@ -304,14 +304,14 @@ VARIANTS: Mapping[str, Variant] = {
             "a token that is outlived",
             by("atomicity"),
             ((TransactWrite, "repeatable_for_ms", changes.FOR_EVER_MS),),
-            Mishaps({"reply_lost": 100, "overslept": 200}),
+            Faults({"reply_lost": 100, "overslept": 200}),
             cast=TOKENS,
         ),
         Variant(
             "a refusal that blocks the rollback",
             by("let go"),
             ((_verbs, "MarkedCommit", changes.MarkedThatStaysWhenRefused),),
-            Mishaps({"refused": 60}),
+            Faults({"refused": 60}),
         ),
         Variant(
             "a sweep to which every age is enough",
@@ -329,7 +329,7 @@ VARIANTS: Mapping[str, Variant] = {
             "a network that doubles what is answered",
             by("nothing left", "atomicity"),
             (),
-            Mishaps({"doubled": 60}),
+            Faults({"doubled": 60}),
         ),
         Variant(
             "a save without rev",

@@ -1,12 +1,12 @@
-"""What a call of the simulated world of units is: what it decides, what may befall it, and how it is told."""
+"""A request in the simulated world of units: what it decides, which faults may affect it, and its short description."""
 
 from dataclasses import dataclass
 from typing import Any
 
 from botocore.exceptions import ClientError
 from property.faults import answered
+from property.units.checker import Record
 from property.units.tables import LOCKS, MARKS, UNITS
-from property.units.witness import Record
 
 from ticketlock.wire._actions import Call
 
@@ -17,14 +17,14 @@ WRITES = frozenset({"put_item", "update_item", "delete_item", "transact_write_it
 
 @dataclass(frozen=True, slots=True)
 class Beside(Call):
-    """A call of somebody who writes beside units."""
+    """A request of a plain writer."""
 
     record: Record | None = None
     token: int | None = None
 
 
 def written_by(call: Call) -> str | None:
-    """The unit that a transaction decides, if it does: natively, or by its head."""
+    """The unit that a transaction commits, if it does: natively, or by its head."""
     for action in call.parameters["TransactItems"]:
         for asked in action.values():
             if asked["TableName"] == UNITS and "#state = :committed" in asked.get("UpdateExpression", ""):
@@ -47,7 +47,7 @@ def written_by(call: Call) -> str | None:
 
 
 def may_be_refused(call: Call) -> bool:
-    """Whether it has contents that the service may not like; what comes after a unit's decision has not."""
+    """Whether the service may refuse it for its contents; it never refuses what comes after a unit's decision."""
     asked = call.parameters
     if call.operation == "put_item":
         return asked["TableName"] == UNITS or MARKS.mark in asked["Item"]

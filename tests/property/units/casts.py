@@ -1,10 +1,10 @@
-"""Who there is in the simulated world of units, and what they do."""
+"""The participants of a simulated world of units, and what they do."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from property.chance import Chance
-from property.units.witness import Key
+from property.units.checker import Key
 
 from ticketlock.units._terms import Engine
 
@@ -18,20 +18,19 @@ ENGINES: tuple[Engine | None, ...] = ("marked", "native", None, "marked")
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """Who there is.
+    """The participants of a world.
 
     Attributes:
-        keys: how many items.
-        clients, rounds: how many machines run units, and how many each.
-        verbs: of their statements; what deletes, or puts in the place of what stands there, for a world in which not
-            only elements are appended.
-        engines: theirs.
-        names: that they use, for exactly once.
+        keys: how many items there are.
+        clients, rounds: how many machines run units, and how many units each runs.
+        verbs: of their statements; those that delete or replace items need a world that is not append-only.
+        engines: of the units.
+        names: the names that units use, so that each is committed once.
         rests_ms: how long they rest between two units.
         locking: whether some units mark what they read.
-        saves: whether units are saved, and resumed by whoever comes to them.
-        beside: who else there is, and how many rounds it has.
-        is_guarded: whether the table that has ranges is.
+        saves: whether units are saved, and resumed by any coordinator.
+        beside: the other clients, and how many rounds each has.
+        is_guarded: whether the table with ranges is guarded.
     """
 
     keys: int
@@ -48,28 +47,28 @@ class Cast:
 
     @property
     def is_append_only(self) -> bool:
-        """Whether nothing is deleted, or put in the place of what stands there."""
+        """Whether no item is deleted or replaced."""
         return set(self.verbs) <= set(APPENDING)
 
 
-# Small ones, each for what hardly happens among many.
+# Small casts, each for what rarely happens in a large one.
 
 CUTS = Cast(2, 2, 3, verbs=("append",), engines=("marked",), beside={"watcher": 20}, rests_ms=NO_REST)
-"""Somebody reads both items together, again and again, while units mark one after the other."""
+"""A reader reads both items together, repeatedly, while units mark one after the other."""
 INSERTS = Cast(1, 3, 4, verbs=("put", "delete"), engines=("marked",))
-"""Items come and go: their absence has no version."""
+"""Items are created and deleted: a missing item has no version."""
 CHECKS = Cast(2, 3, 4, verbs=("append", "get", "check"), engines=("marked", "native"), rests_ms=NO_REST)
-"""Each item is written by one, and only read by another at the same time."""
+"""Each item is written by one unit, and only read by another at the same time."""
 SLEEPERS = Cast(2, 1, 4, verbs=("append",), engines=("marked",), beside={"sweeper": 12})
-"""Nobody passes by for days but whoever sweeps."""
+"""For days, no process meets the marks except the sweeper."""
 TOKENS = Cast(2, 2, 3, verbs=("blind", "blind", "append"), engines=("native",))
-"""What is appended blindly knows no version: only its token tells that it was applied."""
+"""Blind appends have no version: only the client request token shows that they were applied."""
 RANGES = Cast(4, 3, 3, verbs=("query", "put", "delete"), engines=("marked", None), rests_ms=NO_REST, is_guarded=True)
-"""Items come and go in a range, and everybody looks at it first."""
+"""Items are created and deleted in a range, and every unit queries it first."""
 SAVES = Cast(
     2, 3, 5, verbs=("append", "append", "get", "blind"), beside={"asker": 3, "ender": 2}, rests_ms=NO_REST, saves=True
 )
-"""Units are saved, and resumed by one, two or three at once."""
+"""Units are saved, and resumed by one, two or three coordinators at once."""
 LOCKING = Cast(2, 3, 4, verbs=("append", "get", "get all", "check"), rests_ms=NO_REST, locking=True)
 """Some units mark what they read, and write some of it."""
 SWEEPS = Cast(
@@ -86,7 +85,7 @@ SMALL = (CUTS, INSERTS, CHECKS, SLEEPERS, TOKENS, SAVES, RANGES, LOCKING, SWEEPS
 
 
 def drawn_cast(chance: Chance) -> Cast:
-    """A crowd, or now and then a small one."""
+    """A large cast, or sometimes a small one."""
     pick = chance.pick
     if pick(6) == 5:
         return SMALL[pick(len(SMALL))]

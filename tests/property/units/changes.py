@@ -1,4 +1,4 @@
-"""What is changed in units that are broken on purpose: each lacks one of its precautions."""
+"""The changes that break units on purpose: each removes one precaution."""
 
 import math
 import uuid
@@ -56,7 +56,7 @@ class MarkedWithoutChecks(MarkedCommit):
 
 
 class MarkedThatValidatesFirst(MarkedCommit):
-    """Looks at what was read, and commits in a request of its own."""
+    """Reads again what was read, and then commits in another request."""
 
     def _decide(self) -> ForkingSteps[None]:
         for place in self._checked:
@@ -68,17 +68,17 @@ class MarkedThatValidatesFirst(MarkedCommit):
 
 
 def no_guards(*_: Any) -> list[Place]:
-    """Who inserts leaves the guard as it is."""
+    """Inserts do not write the guard."""
     return []
 
 
 def query_unguarded(*_: Any) -> ForkingSteps[None]:
-    """Who queries does not look at the guard."""
+    """Queries do not read the guard."""
     yield from ()
 
 
 def steps_and_the_guard(self: Querying) -> ForkingSteps[Any]:
-    """The guard is read after the items: an insert between the two is in it already, and was not among them."""
+    """The guard is read after the items: an insert in between is in the guard already, and was not among the items."""
     found = yield from _STEPS(self)
     if self._asked.table.is_guarded and self._level is SERIALIZABLE:
         guard = Guards(UNITS).of(self._asked.table, self._asked.range.partition, self._work)
@@ -91,19 +91,18 @@ _STEPS = Querying.steps
 
 
 def never_by_marks(self: Verbs, _guards: Any) -> bool:
-    """An item and its guard are written by one transaction.
+    """One transaction writes an item and its guard.
 
-    DynamoDB is done with the guard of it, and not with the item yet. A query finds the guard as it will be, and no
-    item.
+    DynamoDB has applied the guard, but not the item yet. A query finds the new guard, and no item.
     """
     return self.terms.engine == "marked"
 
 
 class MarkedWithoutTheHead(MarkedCommit):
-    """Marks what is absent without a look at the head.
+    """Marks absent items without a check of the head.
 
-    A copy of the mark comes late: the unit is finished, and another one has deleted the item. It is marked once more,
-    as absent as it was before, and whoever meets the mark writes the deleted value again.
+    A copy of the mark arrives late: the unit is finished, and another one has deleted the item. The item is marked
+    again in the same state, absent, and a process that meets the mark writes the deleted value again.
     """
 
     def _batches(self, left: Sequence[Place]) -> Any:
@@ -111,10 +110,11 @@ class MarkedWithoutTheHead(MarkedCommit):
 
 
 class MarkedPastTheLease(MarkedCommit):
-    """Marks however late.
+    """Marks however late it is.
 
-    A process sleeps before it sends a mark again. Its unit is rolled back meanwhile, and closed after ten minutes, when
-    no copy comes any more. It wakes, marks, and dies: nobody looks at the record again, and the mark stays.
+    A process pauses before it sends a mark again. Meanwhile its unit is rolled back, and closed after ten minutes, when
+    no copy can arrive any more. The process continues, marks the item, and crashes: no process reads the record again,
+    and the mark stays.
     """
 
     def _mark(self, place: Place) -> Write:
@@ -122,7 +122,7 @@ class MarkedPastTheLease(MarkedCommit):
 
 
 class LockingPastTheLease(Locking):
-    """The same of what is read."""
+    """The same for read locks."""
 
     def _mark(self, place: Place) -> Write:
         return replace(super()._mark(place), not_after_local_ms=None)
@@ -140,13 +140,13 @@ _WRITE_KEYS = Locking._write_keys
 
 
 def entry_of_what_was_read(place: Place) -> Entry:
-    """What was read and marked is not written, though the unit has changed it since."""
+    """An item that was marked when it was read is not written, although the unit has changed it since."""
     made = _marked.entry_of(place)
     return made if place.seen is None else replace(made, kind="unmark", assigned={}, removed=())
 
 
 class MarkedThatTellsBefore(MarkedCommit):
-    """Tells of its end before the record says so."""
+    """Reports its end before the record says so."""
 
     def _abort(self, error: Any) -> ForkingSteps[bool]:
         yield from self._unmark_all()
@@ -170,9 +170,9 @@ class MarkedThatClosesBefore(MarkedCommit):
 
 
 def pass_by_without_order(self: Meeting, met: Marked) -> ForkingSteps[None]:
-    """Everybody rolls back whom they meet.
+    """Every unit rolls back each unit that it meets.
 
-    Two that meet may do so for ever: who is the oldest is no safer than others.
+    Two units may do so to each other for ever: the oldest unit is no safer than others.
     """
     while (pending := (yield from self.resolve(met))) is not None:
         head, now = pending
@@ -180,12 +180,12 @@ def pass_by_without_order(self: Meeting, met: Marked) -> ForkingSteps[None]:
 
 
 def tells_of_gone(head: Head | None) -> bool:
-    """What is gone, or closed, did not commit: what was read stands."""
+    """A unit that is gone, or closed, counts as not committed: what was read is taken as committed."""
     return head is None or head.is_closed or head.state != "committed"
 
 
 class MarkedThatIsToldOfGone(MarkedCommit):
-    """A record that is gone was rolled back."""
+    """A record that is gone counts as rolled back."""
 
     def _ended(self, row: Any) -> Any:
         error = super()._ended(row)
@@ -193,7 +193,7 @@ class MarkedThatIsToldOfGone(MarkedCommit):
 
 
 class MarkedThatTellsTheRefusal(MarkedCommit):
-    """Tells why it was refused, whatever may come late."""
+    """Reports the reason of a refusal, even if an earlier attempt may still arrive."""
 
     @property
     def _may_decide_late(self) -> bool:
@@ -204,11 +204,11 @@ class MarkedThatTellsTheRefusal(MarkedCommit):
         pass
 
 
-def of_one_instant_by_one_look(self: Reading, batch: Sequence[Wanted]) -> ForkingSteps[Any]:
+def of_one_instant_by_one_read(self: Reading, batch: Sequence[Wanted]) -> ForkingSteps[Any]:
     """The heads are read once, after the items.
 
-    The items are read when a unit has marked one and not the other yet. It marks that too, and is committed; then its
-    head is read. One item is read as the unit writes it, the other as it was before.
+    The items are read when a unit has marked one of them, but not the other yet. It marks that as well, and is
+    committed; then its head is read. One item is read as the unit writes it, the other as it was before.
     """
     items = yield from self._together(batch)
     units = {met.mark.unit for each, item in zip(batch, items, strict=True) if (met := self._met(each, item))}
@@ -220,11 +220,11 @@ def of_one_instant_by_one_look(self: Reading, batch: Sequence[Wanted]) -> Forkin
 
 
 def heads_read_plainly(self: Heads, units: Sequence[str]) -> Request:
-    """The heads are read beside transactions.
+    """The heads are read outside of transactions.
 
-    A marked unit has read an item, and is decided: the service is done with the check of that item, and not yet with
-    the head. Another unit writes the item. A reader finds that, and beside it the mark of the first unit, whose head
-    still says pending: it has seen the second unit and not the first, which must come before it.
+    A marked unit has read an item, and is decided: the service has released the check of that item, but has not changed
+    the head yet. Another unit writes the item. A reader finds its value, and in another item the mark of the first
+    unit, whose head is still pending: the reader has seen the second unit but not the first, which must come before it.
     """
     return Get(self.table, head_key(units[0])) if len(units) == 1 else _READ_TOGETHER(self, units)
 
@@ -233,7 +233,7 @@ _READ_TOGETHER = Heads.read_together
 
 
 def one_by_one(self: Reading, batch: Sequence[Wanted]) -> ForkingSteps[Any]:
-    """A cut by plain reads."""
+    """Several items of one instant by plain reads."""
     items = []
     for each in batch:
         reply: Reply = yield Get(each.table.name, each.key)
@@ -242,13 +242,13 @@ def one_by_one(self: Reading, batch: Sequence[Wanted]) -> ForkingSteps[Any]:
 
 
 def images_dirty(self: Reading, batch: Sequence[Wanted], items: Any, heads: Any) -> ForkingSteps[Any]:
-    """What a pending unit is about to write is taken for committed."""
+    """The value that a pending unit is about to write is taken as committed."""
     told = {unit: None if head is None else replace(head, state="committed") for unit, head in heads.items()}
     return (yield from _IMAGES(self, batch, items, told))
 
 
 def images_as_they_stand(self: Reading, _batch: Any, items: Any, _records: Any) -> ForkingSteps[Any]:
-    """What stands in the item, whatever its unit has become."""
+    """The item's present value, whatever its unit's outcome is."""
     yield from ()
     return [_reading.image_of(item, self._marks) for item in items]
 
@@ -266,7 +266,7 @@ def new_token(original: Callable[..., Any]) -> Callable[..., Any]:
 def commits_natively_taking_refusals(
     places: Sequence[Place], marks: Marks, commit: Any, meeting: Meeting
 ) -> ForkingSteps[None]:
-    """A refusal is of the last attempt, whatever became of those before."""
+    """A refusal is taken as one of the last attempt, even if an earlier one had no answer."""
     steps = _COMMIT_NATIVELY(places, marks, commit, meeting)
     request = next(steps)
     while True:
@@ -316,7 +316,7 @@ _COMMIT = Heads.commit
 
 
 def unmark_of_pending(self: Meeting, met: Marked) -> ForkingSteps[Any]:
-    """Whoever meets a mark of a pending unit takes it off."""
+    """A process that meets a mark of a pending unit removes it."""
     found = yield from _RESOLVE(self, met)
     if found is not None:
         yield self._unmark(met)
@@ -327,7 +327,7 @@ _RESOLVE = Meeting.resolve
 
 
 def unmark_unconditionally(entry_table: str, key: Any, key_name: str, mark: Any, marks: Marks) -> Write:
-    """A placeholder is deleted, whatever stands there by now."""
+    """A placeholder is deleted, even if the item has changed since."""
     made = _finishing.unmark(entry_table, key, key_name, mark, marks)
     return replace(made, condition=ALWAYS) if mark.kind == "insert" else made
 
@@ -341,7 +341,7 @@ _FINISH = _finishing.finish
 
 
 def work_without_checks(told: Any, work: Any, tables: Any) -> None:
-    """What was only read before the unit was saved is not checked."""
+    """What was only read before the save is not checked."""
     _WORK_OF(told, work, tables)
     for place in work.places.values():
         place.is_checked = False
@@ -356,7 +356,7 @@ def saved_under_an_ended_one(table: str, head: Head) -> tuple[Write, Write]:
 
 
 def end_owner_too_late(heads: Heads, owner: str) -> ForkingSteps[list[str]]:
-    """Its units are read before anything refuses those that come."""
+    """Its units are read before anything refuses later saves."""
     page = yield _owners._saved(heads.table, owner, None)
     now = (yield Pause(0)).now
     yield _owners._end(heads.table, owner, now)
@@ -366,24 +366,24 @@ def end_owner_too_late(heads: Heads, owner: str) -> ForkingSteps[list[str]]:
 
 _SAVED_UNDER = _owners.saved_under
 
-# What comes late, or again.
+# Late and duplicate requests.
 
 
 def commit_that_creates(self: Heads, head: Head, now_ms: int) -> Write:
-    """Where there is no head it makes one.
+    """Creates a head if there is none.
 
-    A process sends the commit again after it slept for days: its unit was rolled back, closed and forgotten meanwhile.
-    It is told that it is committed, and so is everybody who asks; no item is written.
+    A process sends the commit again after it has slept for days: meanwhile its unit was rolled back, closed and
+    deleted. The process is told that the unit is committed, and so is every process that asks; no item is written.
     """
     made = _COMMIT(self, head, now_ms)
     return replace(made, condition=f"attribute_not_exists(#unit) OR ({made.condition})")
 
 
 def open_again(self: Heads, head: Head) -> Write:
-    """Whatever stands there.
+    """Writes the head unconditionally.
 
-    A late copy of the head's first write comes after the commit: the unit is pending once more, and whoever meets one
-    of its marks rolls the rest of it back.
+    A late copy of the head's first write arrives after the commit: the unit is pending again, and a process that meets
+    one of its marks rolls back the rest.
     """
     return replace(_OPEN(self, head), condition=ALWAYS)
 
@@ -392,9 +392,9 @@ _OPEN = Heads.open
 
 
 class MarkedThatStaysWhenRefused(MarkedCommit):
-    """What DynamoDB refuses for its contents is told, and nothing is rolled back.
+    """If DynamoDB refuses contents, the error is raised, and nothing is rolled back.
 
-    Upstream's bug: the marks stand until the lease is over, and everybody waits for them.
+    Upstream's bug: the marks stay until the lease ends, and other units wait for them.
     """
 
     def _abort(self, error: TicketLockError) -> ForkingSteps[bool]:
@@ -406,9 +406,9 @@ class MarkedThatStaysWhenRefused(MarkedCommit):
 def sweep_of_any_age(
     seen: Head, now: Moment, heads: Heads, marks: Marks, swept: Any, last_ms: float
 ) -> ForkingSteps[Any]:
-    """Every unit is old enough, as by an age that is beyond the range: upstream's bug.
+    """Every unit is old enough, as with an age that overflows: upstream's bug.
 
-    A unit whose lease runs is rolled back; a record is closed before the last copy of a mark has come.
+    A unit whose lease is running is rolled back; a record is closed before the last copy of a mark has arrived.
     """
     return (yield from _SWEEP_ONE(seen, replace(now, earliest_ms=LONGEST_MS), heads, marks, swept, last_ms))
 
@@ -416,7 +416,7 @@ def sweep_of_any_age(
 _SWEEP_ONE = _sweeping.sweep_one
 
 FOR_EVER_MS = math.inf
-"""A transaction is sent again under its token however long ago the first attempt was.
+"""A transaction is sent again under its token, however long ago the first attempt was.
 
-The service has forgotten it after ten minutes. What only the token knows of, a blind append, is applied once more.
+The service forgets a token after ten minutes. A blind append, which only the token protects, is applied again.
 """

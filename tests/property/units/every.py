@@ -21,13 +21,13 @@ from property.failures import again, told
 from property.units.beside import read_beside
 from property.units.calls import WRITES
 from property.units.casts import KEYS
+from property.units.checker import Key
 from property.units.explore import left_to_itself
+from property.units.faults import NONE
 from property.units.machines import Machine, Pending, Strand
-from property.units.mishaps import NONE
 from property.units.service import AtWork
 from property.units.tables import MARKS
 from property.units.tries import Plan, one_try
-from property.units.witness import Key
 from property.units.world import Script, UnitsWorld
 
 from ticketlock.units._reading import COMMITTED
@@ -263,14 +263,14 @@ def run(kind: Kind, chance: Chance) -> UnitsWorld:
         world = UnitsWorld(
             _Dull(), NONE, list(kind.keys), kind.is_append_only, in_steps=kind.in_steps, is_guarded=kind.is_guarded
         )
-        world.witness.log = log
+        world.checker.log = log
         _what_was_before(world, kind)
-        before = len(world.witness.committed)
+        before = len(world.checker.committed)
         machines = [world.add(name, _script(part), rate=1) for name, part in zip("ab", kind.of, strict=True)]
         if not kind.faults:
             world.calm()
         _to_their_end(world, kind, chance, machines)
-        if not kind.faults and len(world.witness.committed) < before + kind.writers:
+        if not kind.faults and len(world.checker.committed) < before + kind.writers:
             raise Broken("liveness: nothing failed, and a unit was not committed in all of its tries")
         left_to_itself(world, with_unit=False)
     return world
@@ -287,9 +287,9 @@ def _what_was_before(world: UnitsWorld, kind: Kind) -> None:
     if kind.before is not None:
         dead, decided = (
             world.add("dead", _script(appends("marked", *kind.keys)), rate=1),
-            len(world.witness.committed) + 1,
+            len(world.checker.committed) + 1,
         )
-        while not (are_marked() if kind.before == "marked" else len(world.witness.committed) == decided):
+        while not (are_marked() if kind.before == "marked" else len(world.checker.committed) == decided):
             world.go()
         world.crash(dead)
         world.time.now_ms += _PAUSE_MS
@@ -297,7 +297,7 @@ def _what_was_before(world: UnitsWorld, kind: Kind) -> None:
 
 def _to_their_end(world: UnitsWorld, kind: Kind, chance: Chance, machines: list[Machine]) -> None:
     # Of two that are alike the first begins: its place is the other's.
-    schedule, first = _Schedule(world, world.witness.step + _MOST_STEPS), machines[chance.pick(2)]
+    schedule, first = _Schedule(world, world.checker.step + _MOST_STEPS), machines[chance.pick(2)]
     to_its_end(schedule, chance, first, preemptions=kind.preemptions, faults=kind.faults)
     while world.network.late:
         if chance.pick(2):
@@ -331,7 +331,7 @@ class _Schedule:
         ready += [work for work in world.service.at_work if work.pending is None]
         if not ready and world.is_over:
             return None
-        if world.witness.step > self.last:
+        if world.checker.step > self.last:
             raise Broken(f"liveness: after {_MOST_STEPS} steps somebody is still at work")
         return ready
 
@@ -369,7 +369,7 @@ class _Schedule:
         else:
             who.pause(_PAUSE_MS)
             world.calm_since_ms += _PAUSE_MS
-        world.witness.tells(f"{who.name}: {fault}")
+        world.checker.tells(f"{who.name}: {fault}")
 
 
 def _sent(machine: Machine) -> Pending | None:

@@ -12,7 +12,7 @@ from property.failures import told
 from property.units import scripts
 from property.units.beside import BESIDE_CLIENTS
 from property.units.casts import KEYS, Cast, drawn_cast
-from property.units.mishaps import A_DAY_MS, Mishaps, mixed
+from property.units.faults import A_DAY_MS, Faults, mixed
 from property.units.tables import LOCKS, MARKS, TABLES, UNITS
 from property.units.world import Script, UnitsWorld
 
@@ -29,13 +29,13 @@ _ROUNDS = 2
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """How much fits: into a transaction, beside each other, into a row.
+    """How much fits: into a transaction, into one read, into a row.
 
     Attributes:
-        actions: of a transaction that writes; None for DynamoDB's own.
-        together: items that are read together; None for DynamoDB's own.
-        inline_bytes: what the head itself takes in.
-        page_bytes: of a query or a scan; None for DynamoDB's own.
+        actions: of a transaction that writes; None for DynamoDB's limit.
+        together: items that are read together; None for DynamoDB's limit.
+        inline_bytes: how much the head itself holds.
+        page_bytes: of a query or a scan; None for DynamoDB's limit.
     """
 
     actions: int | None = None
@@ -45,7 +45,7 @@ class Caps:
 
     @contextmanager
     def set(self) -> Iterator[None]:
-        """Within the block so much fits."""
+        """Within the block these caps apply."""
         changes: list[tuple[Any, str, Any]] = []
         if self.actions is not None:
             changes += [
@@ -67,7 +67,7 @@ class Caps:
 
 
 def drawn_caps(chance: Chance) -> Caps:
-    """DynamoDB's own, or so few that two items are many."""
+    """DynamoDB's limits, or caps so low that two items exceed them."""
     return Caps(
         [None, None, 2, 3][chance.pick(4)],
         [None, None, None, 2][chance.pick(4)],
@@ -76,12 +76,12 @@ def drawn_caps(chance: Chance) -> Caps:
     )
 
 
-def begun(chance: Chance, mishaps: Mishaps, caps: Caps, cast: Cast | None = None) -> UnitsWorld:
+def begun(chance: Chance, faults: Faults, caps: Caps, cast: Cast | None = None) -> UnitsWorld:
     """A world with its machines, about to begin."""
     cast = cast or drawn_cast(chance)
     keys = list(KEYS[: cast.keys])
     world = UnitsWorld(
-        chance, mishaps, keys, cast.is_append_only, cuts_are_whole=caps.together is None, is_guarded=cast.is_guarded
+        chance, faults, keys, cast.is_append_only, cuts_are_whole=caps.together is None, is_guarded=cast.is_guarded
     )
     world.service.memory.put_item(TableName=LOCKS, Item={"pk": {"S": "lock"}, "token": {"N": "0"}})
     for number in range(cast.clients):
@@ -91,33 +91,31 @@ def begun(chance: Chance, mishaps: Mishaps, caps: Caps, cast: Cast | None = None
     return world
 
 
-def run(
-    chance: Chance, mishaps: Mishaps | None = None, caps: Caps | None = None, cast: Cast | None = None
-) -> UnitsWorld:
+def run(chance: Chance, faults: Faults | None = None, caps: Caps | None = None, cast: Cast | None = None) -> UnitsWorld:
     """One schedule, to its end.
 
     Raises:
         Broken, Unexpected: a promise was broken, or something else was raised; its note tells what happened before.
     """
-    mishaps = mishaps or mixed(chance)
+    faults = faults or mixed(chance)
     caps = caps or drawn_caps(chance)
-    log: list[str] = [f"0: {caps}, {mishaps.rates}"]
+    log: list[str] = [f"0: {caps}, {faults.rates}"]
     with caps.set(), told(log):
-        world = begun(chance, mishaps, caps, cast)
-        log += world.witness.log
-        world.witness.log = log
+        world = begun(chance, faults, caps, cast)
+        log += world.checker.log
+        world.checker.log = log
         _to_its_end(world)
         left_to_itself(world)
     return world
 
 
 def _to_its_end(world: UnitsWorld) -> None:
-    most = world.witness.step + _MOST_STEPS
+    most = world.checker.step + _MOST_STEPS
     while world.go():
-        if world.witness.step > _CALM_AFTER and not world.mishaps.are_none:
+        if world.checker.step > _CALM_AFTER and not world.faults.are_none:
             world.calm()
-        if world.witness.step > most:
-            raise Broken(f"liveness: after {_MOST_STEPS} steps somebody is still at work")
+        if world.checker.step > most:
+            raise Broken(f"liveness: after {_MOST_STEPS} steps a machine is still running")
 
 
 def _one_more(world: UnitsWorld, name: str, script: Script) -> None:
@@ -126,10 +124,10 @@ def _one_more(world: UnitsWorld, name: str, script: Script) -> None:
 
 
 def left_to_itself(world: UnitsWorld, *, with_unit: bool | None = None) -> None:
-    """Nothing fails any more: what was left is read, passed by, and swept.
+    """Run to the end without faults: what was left is read, met by a unit, and swept.
 
     Args:
-        with_unit: whether one more unit writes everything before; None for either, drawn for each.
+        with_unit: whether one more unit first writes every item; None to draw that.
     """
     world.calm()
     _one_more(world, "last reader", scripts.final_reader)
@@ -141,8 +139,8 @@ def left_to_itself(world: UnitsWorld, *, with_unit: bool | None = None) -> None:
     world.time.now_ms += 10 * 60_000 + 5_000
     _swept(world, "second sweep", parts, time_ms)
     _nothing_is_left(world)
-    world.witness.judges_end(world.service.final())
-    world.witness.judges_history(world.service.final())
+    world.checker.judges_end(world.service.final())
+    world.checker.judges_history(world.service.final())
 
 
 def _swept(world: UnitsWorld, name: str, parts: int, time_ms: int | None) -> None:
@@ -170,7 +168,7 @@ def _nothing_is_left(world: UnitsWorld) -> None:
         if MARKS.mark in row:
             raise Broken(f"nothing left: {row} is marked")
         if kind == GUARD:
-            # There are so many at most.
+            # Guards stay; their number is bounded.
             continue
         if kind == "head" and ("closed" not in row or "expiresAt" not in row):
             raise Broken(f"nothing left: the head of {row['unit']['S']} is not closed: {row}")

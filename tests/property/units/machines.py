@@ -1,4 +1,4 @@
-"""Machines that do several things at once, each with clocks of its own."""
+"""Machines that do several things at once, each with its own clocks."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,12 +12,12 @@ from ticketlock.wire._driver import Driver
 
 @dataclass(eq=False)
 class Pending:
-    """A request on its way.
+    """A request that was sent.
 
     Attributes:
-        call: what was sent.
-        signed_ms: when.
-        is_at_work: whether the service goes on with it, step by step.
+        call: the request.
+        signed_ms: when it was signed.
+        is_at_work: whether the service is performing it, step by step.
         is_over: whether it is answered, or will never be.
     """
 
@@ -31,14 +31,14 @@ class Pending:
 
 @dataclass(eq=False)
 class Strand:
-    """One course of actions of a machine.
+    """One sequence of actions of a machine.
 
     Attributes:
-        parent, at: whose part it is, and which.
-        repeats: while it sleeps before it sends a write again: which.
-        is_unanswered: whether that may have been applied.
-        left: how many parts of its own are not over.
-        results: of those, in their order.
+        parent, at: the strand that waits for it, and the position of its result there.
+        repeats: while it sleeps before it sends a write again: that write.
+        is_unanswered: whether an earlier attempt of it may have been applied.
+        left: how many of the strands that it waits for are not over.
+        results: of those strands, in order.
     """
 
     actions: Actions[Any]
@@ -57,8 +57,8 @@ class Machine(clocks.Machine):
     """One machine.
 
     Attributes:
-        strands: what it is about to do, side by side.
-        outage, outage_until_ms: what becomes of each of its requests, until then.
+        strands: what it is about to do, in parallel.
+        outage, outage_until_ms: the fault that each of its requests gets, until then.
     """
 
     strands: list[Strand] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Machine(clocks.Machine):
         return not self.strands
 
     def ready(self) -> list[Strand]:
-        """Which of its strands may go on now."""
+        """The strands that may continue now."""
         now_ms = self.time.now_ms
         if not self.strands or self.paused_until_ms > now_ms:
             return []
@@ -90,6 +90,6 @@ class Machine(clocks.Machine):
         ]
 
     def ready_at_ms(self) -> float:
-        """When one of its strands may go on, if nothing happens to it."""
+        """When one of its strands may continue, if nothing else happens."""
         wakes = [each.wakes_at_ms if each.pending is None else 0 for each in self.strands if not each.left]
         return max(self.paused_until_ms, min(wakes, default=0))

@@ -1,4 +1,4 @@
-"""What lies between the machines of the simulated world of units and the service: requests on their way, and copies."""
+"""The network between the machines of the simulated world of units and the service: requests, and late copies."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -8,17 +8,17 @@ from property.chance import Chance
 from property.clocks import TrueTime
 from property.faults import LATEST_MS, TIMED_OUT_MS, answered, drawn_lateness_ms
 from property.units.calls import TRANSACTIONS, WRITES, Beside, conflict, in_short, may_be_refused
+from property.units.checker import UnitChecker
+from property.units.faults import ON_A_REQUEST, ONLY_ON_WRITES, Faults
 from property.units.machines import Machine, Pending
-from property.units.mishaps import ON_A_REQUEST, ONLY_ON_WRITES, Mishaps
 from property.units.service import AtWork, Service
-from property.units.witness import UnitWitness
 
 from ticketlock.wire._actions import Call
 
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """A copy of a request that is still to arrive."""
+    """A copy of a request that will arrive later."""
 
     call: Call
     signed_ms: float
@@ -30,33 +30,33 @@ class Network:
     """Carries requests to the service, loses them, and lets copies of them arrive.
 
     Attributes:
-        struck: how many times what went wrong.
-        late: copies that are still to arrive.
+        struck: how often each fault was injected.
+        late: copies that will arrive later.
     """
 
     chance: Chance
     time: TrueTime
-    witness: UnitWitness
+    checker: UnitChecker
     struck: Counter[str]
     service: Service
     late: list[Late] = field(default_factory=list)
 
-    def carries(self, machine: Machine, pending: Pending, mishaps: Mishaps) -> None:
-        """A request of a machine goes on, or one of the mishaps befalls it."""
+    def carries(self, machine: Machine, pending: Pending, faults: Faults) -> None:
+        """Deliver a request of a machine, or inject a fault into it."""
         operation = pending.call.operation
         if self.time.now_ms - pending.signed_ms > LATEST_MS:
             self.struck["signature expired"] += 1
             self._fails(pending, answered("InvalidSignatureException", operation))
             return
-        fault = self._drawn(machine, pending.call, mishaps)
+        fault = self._drawn(machine, pending.call, faults)
         if fault is not None:
             self.befalls(fault, machine, pending)
         else:
             self.struck["ended by another"] += self._is_of_another(machine, pending.call)
             self.service.performs(pending.call, pending)
 
-    def _drawn(self, machine: Machine, call: Call, mishaps: Mishaps) -> str | None:
-        fault, is_cut_off = mishaps.which(ON_A_REQUEST, self.chance), machine.outage_until_ms > self.time.now_ms
+    def _drawn(self, machine: Machine, call: Call, faults: Faults) -> str | None:
+        fault, is_cut_off = faults.which(ON_A_REQUEST, self.chance), machine.outage_until_ms > self.time.now_ms
         if is_cut_off:
             fault = machine.outage
         if fault in ONLY_ON_WRITES and call.operation not in WRITES:
@@ -68,14 +68,14 @@ class Network:
         return fault
 
     def befalls(self, fault: str, machine: Machine, pending: Pending, after_ms: float | None = None) -> None:
-        """One of the faults of requests befalls one that a machine has on its way.
+        """Inject a fault into a request that a machine has sent.
 
         Args:
-            after_ms: after which time the copy that it leaves arrives; None for any.
+            after_ms: when the copy that it leaves arrives; None to draw that.
         """
         call = pending.call
         self.struck[fault] += 1
-        self.witness.tells(f"{machine.name}'s {in_short(call)}: {fault}")
+        self.checker.tells(f"{machine.name}'s {in_short(call)}: {fault}")
         if fault == "request_lost":
             self._fails(pending, ConnectTimeoutError(endpoint_url="world"))
         elif fault == "throttled":
@@ -90,7 +90,7 @@ class Network:
         else:
             if after_ms is None:
                 after_ms = drawn_lateness_ms(self.chance)
-            # Signed when it was sent.
+            # With the signature of the time when it was sent.
             self.late.append(Late(call, pending.signed_ms, self.time.now_ms + after_ms))
             if fault != "late":
                 self.service.performs(call, pending if fault == "doubled" else None)
@@ -98,21 +98,21 @@ class Network:
                 self._fails(pending, ReadTimeoutError(endpoint_url="world"))
 
     def first_due(self) -> int | None:
-        """Which copy arrives now; None where none does."""
+        """The copy that arrives now; None if none does."""
         return next((at for at, copy in enumerate(self.late) if copy.arrives_ms <= self.time.now_ms), None)
 
     def late_one_arrives(self, which: int) -> None:
-        """A copy of a request arrives after everybody has forgotten it."""
-        self.witness.step += 1
+        """A copy of a request arrives long after its sender has given it up."""
+        self.checker.step += 1
         copy = self.late.pop(which)
         if self.time.now_ms - copy.signed_ms <= LATEST_MS:
-            self.witness.tells(f"a late copy arrives of {in_short(copy.call)}")
+            self.checker.tells(f"a late copy arrives of {in_short(copy.call)}")
             self.service.performs(copy.call, None)
 
     def abandons(self, work: AtWork) -> None:
-        """Whoever sent a transaction waits for its answer no longer, and it goes on."""
+        """The sender of a transaction stops waiting for its answer, and the service continues it."""
         if work.pending is not None:
-            self.witness.tells(f"{work.which.operation} is abandoned by its sender")
+            self.checker.tells(f"{work.which.operation} is abandoned by its sender")
             self.struck["abandoned"] += 1
             self._fails(work.pending, ReadTimeoutError(endpoint_url="world"))
             work.pending = None
@@ -123,10 +123,10 @@ class Network:
             self.time.now_ms += TIMED_OUT_MS
 
     def _is_of_another(self, machine: Machine, call: Call) -> bool:
-        """Whether it ends or finishes what another machine has begun."""
+        """Whether it ends or finishes a unit of another machine."""
         asked = call.parameters
         if call.operation not in WRITES - TRANSACTIONS or isinstance(call, Beside):
             return False
         unit = asked.get("ExpressionAttributeValues", {}).get(":unit", asked.get("Key", {}).get("unit", {}))
-        record = self.witness.records.get(unit.get("S", ""))
+        record = self.checker.records.get(unit.get("S", ""))
         return record is not None and record.machine != machine.name

@@ -1,4 +1,4 @@
-"""The part of ``make proof`` that searches units: everything broken, every schedule up to a bound, random schedules."""
+"""The part of ``make proof`` about units: broken units, every schedule up to a bound, random schedules."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -11,11 +11,11 @@ from property.report import Hunt, Report, chunks, hunted
 from property.units.broken import VARIANTS
 from property.units.every import KINDS, Kind, every
 from property.units.explore import run
-from property.units.mishaps import STRIKES
+from property.units.faults import STRIKES
 from property.units.world import UnitsWorld
 
 ENOUGH = 1_000
-"""Schedules in which everything should have gone wrong."""
+"""In so many schedules every fault should have been injected."""
 
 
 @dataclass
@@ -23,8 +23,8 @@ class Found(Counts[UnitsWorld]):
     """What a part of the search of units has found.
 
     Attributes:
-        aborts: tries of units that did not end with a commit, as far as they were told.
-        struck: how many times what went wrong.
+        aborts: tries of units that did not end with a commit, as far as their machines were told.
+        struck: how often each fault was injected.
     """
 
     commits: int = 0
@@ -33,9 +33,9 @@ class Found(Counts[UnitsWorld]):
 
     def saw(self, world: UnitsWorld) -> None:
         self.schedules += 1
-        self.steps += world.witness.step
-        self.commits += len(world.witness.committed)
-        self.aborts += world.witness.aborts
+        self.steps += world.checker.step
+        self.commits += len(world.checker.committed)
+        self.aborts += world.checker.aborts
         self.struck += world.struck
 
     def add(self, other: "Found") -> None:
@@ -46,7 +46,7 @@ class Found(Counts[UnitsWorld]):
 
     @property
     def never_struck(self) -> list[str]:
-        """What should have gone wrong somewhere, and has not; nothing in a search that is too short to tell."""
+        """Faults that were never injected; nothing if the search is too short to tell."""
         return [each for each in STRIKES if not self.struck[each]] if self.schedules >= ENOUGH else []
 
     @property

@@ -1,12 +1,12 @@
-"""One coordinator that goes on with a saved unit in the simulated world of units."""
+"""A coordinator that resumes a saved unit in the simulated world of units."""
 
 from copy import copy
 
 from kit.invariants import Broken
+from property.units.checker import Record
 from property.units.machines import Machine
 from property.units.tables import MARKS, UNITS
 from property.units.tries import Plan, to_its_end, unit_id, verbs_of
-from property.units.witness import Record
 from property.units.world import UnitsWorld
 
 from ticketlock.errors import InvalidUnitRequest, TicketLockError
@@ -17,27 +17,27 @@ from ticketlock.wire._actions import Actions
 
 
 def one_that_resumes(world: UnitsWorld, machine: Machine, plan: Plan) -> Actions[None]:
-    """Some unit that somebody has saved, or was about to: it goes on, and is committed, saved again or rolled back.
+    """Resume a unit that a machine has saved, or was about to save; then commit it, save it again or roll it back.
 
     Args:
-        plan: what it does then.
+        plan: its further statements.
     """
     saved = sorted({str(each.saved_as) for each in world.saved.values()})
     unit, own = saved[world.chance.pick(len(saved))], unit_id(world, machine.read().wall_ms)
-    witness, wall_ms = world.witness, machine.read().wall_ms
-    record = Record(own, 0, witness.step, world.time.now_ms, machine=machine.name, born_ms=wall_ms, saved_as=unit)
-    witness.begins(record)
-    witness.tells(f"{machine.name} resumes {unit} as {own}: {plan.statements} {plan.keeping}")
+    checker, wall_ms = world.checker, machine.read().wall_ms
+    record = Record(own, 0, checker.step, world.time.now_ms, machine=machine.name, born_ms=wall_ms, saved_as=unit)
+    checker.begins(record)
+    checker.tells(f"{machine.name} resumes {unit} as {own}: {plan.statements} {plan.keeping}")
     steps = resume(unit, Terms(own, wall_ms, 10_000), UNITS, MARKS, world.tables)
     try:
         resumed = yield from machine.driver.follow(steps)
     except InvalidUnitRequest:
         raise
     except TicketLockError as error:
-        witness.sees_end(record, type(error).__name__)
+        checker.sees_end(record, type(error).__name__)
         return
     if resumed.is_committed:
-        if unit not in witness.saves.committed:
+        if unit not in checker.saves.committed:
             raise Broken(f"told: {own} is told that {unit} is committed, and it is not")
         return
     verbs = verbs_of(world, resumed.terms)
@@ -50,7 +50,7 @@ def one_that_resumes(world: UnitsWorld, machine: Machine, plan: Plan) -> Actions
 
 
 def _takes_up(record: Record, resumed: Resumed, world: UnitsWorld) -> None:
-    """What its coordinator before has read and stated is this one's."""
+    """Take over what the earlier coordinator has read and written."""
     assert resumed.terms.saved is not None
     before = world.saved[resumed.terms.saved.attempt]
     record.number, record.name, record.fence = before.number, before.name, before.fence
@@ -60,11 +60,11 @@ def _takes_up(record: Record, resumed: Resumed, world: UnitsWorld) -> None:
 
 
 def _rolls_back(world: UnitsWorld, machine: Machine, verbs: Verbs, record: Record) -> Actions[None]:
-    """It ends for all."""
+    """Roll it back for every coordinator."""
     try:
         yield from machine.driver.follow(verbs.rollback())
     except TicketLockError as error:
-        world.witness.sees_end(record, type(error).__name__)
+        world.checker.sees_end(record, type(error).__name__)
         return
-    world.witness.sees_end(record, "rolled back")
-    world.witness.rolled_back.add(str(record.saved_as))
+    world.checker.sees_end(record, "rolled back")
+    world.checker.rolled_back.add(str(record.saved_as))

@@ -1,4 +1,4 @@
-"""What the witness of units knows of saved ones: who saved each last, and who goes on with it."""
+"""What the invariant checker knows of saved units: which coordinator saved each last, and which has resumed it."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,9 +11,9 @@ class Saves:
     """Each saved unit, by the id under which it was saved.
 
     Attributes:
-        coordinators: who has saved it last, by the id under which they write, and who has claimed it since.
-        committed: under which id each was committed.
-        ended: the owners of whose end somebody was told.
+        coordinators: the id of the coordinator that has saved it last, and of the one that has resumed it since.
+        committed: the id under which each was committed.
+        ended: the owners whose end was reported.
     """
 
     coordinators: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -21,7 +21,7 @@ class Saves:
     ended: set[str] = field(default_factory=set)
     _stood: dict[str, tuple[str, str, str]] = field(default_factory=dict)
 
-    def sees(self, witness: Any, unit: str, saved_by: str, coordinator: str, *, state: str, owner: str | None) -> None:
+    def sees(self, checker: Any, unit: str, saved_by: str, coordinator: str, *, state: str, owner: str | None) -> None:
         """The record of a saved unit was written."""
         before, is_committed = self.coordinators.get(unit), state == "committed"
         stands = (saved_by, coordinator, state)
@@ -30,16 +30,16 @@ class Saves:
         self._stood[unit] = stands
         self.coordinators[unit] = (saved_by, coordinator)
         if before is not None and saved_by not in before:
-            raise Broken(f"fork: {unit} is saved by {saved_by}, and {before[1]} goes on with it")
+            raise Broken(f"fork: {unit} is saved by {saved_by}, and {before[1]} has resumed it")
         if is_committed and unit not in self.committed:
-            raise Broken(f"atomicity: the record of {unit} is committed, and nobody has committed it")
+            raise Broken(f"atomicity: the record of {unit} is committed, and no coordinator has committed it")
         if before != (saved_by, coordinator):
-            witness.tells(f"{unit} is saved by {saved_by}, and {coordinator} goes on with it")
+            checker.tells(f"{unit} is saved by {saved_by}, and {coordinator} resumes it")
 
     def sees_commit(self, unit: str, coordinator: str) -> None:
-        """Somebody who goes on with a saved unit is committed."""
+        """A coordinator of a saved unit is committed."""
         if unit in self.committed:
             raise Broken(f"fork: {unit} is committed by {coordinator}, and was by {self.committed[unit]}")
         if self.coordinators.get(unit, ("", ""))[1] != coordinator:
-            raise Broken(f"fork: {unit} is committed by {coordinator}: {self.coordinators.get(unit)} goes on with it")
+            raise Broken(f"fork: {unit} is committed by {coordinator}: {self.coordinators.get(unit)} has resumed it")
         self.committed[unit] = coordinator

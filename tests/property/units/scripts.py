@@ -1,4 +1,4 @@
-"""What the machines of the simulated world of units do: those that run units, and those that come in the end."""
+"""What the machines of the simulated world of units do: the clients, and those that run at the end."""
 
 from kit.invariants import Broken
 from property.units.casts import Cast
@@ -17,7 +17,7 @@ from ticketlock.wire._actions import Actions, Sleep
 
 
 def client(cast: Cast) -> Script:
-    """Runs units, one after the other, each again after a conflict."""
+    """Runs units one after the other, each again after a conflict."""
 
     def script(world: UnitsWorld, machine: Machine) -> Actions[None]:
         for _ in range(cast.rounds):
@@ -43,7 +43,7 @@ def drawn_plan(world: UnitsWorld, cast: Cast) -> Plan:
         statements.append((verb, tuple(world.some(count))))
     engine = cast.engines[pick(len(cast.engines))]
     if cast.is_guarded and engine == "native":
-        # Not for inserts into the range.
+        # Inserts into the range cannot be native.
         engine = None
     name = names[pick(len(names))] if names and pick(3) == 2 else None
     under, timeout_ms, tries = pick(6) == 5, [10_000, 1_000, 0][pick(3)], [3, 1, 2][pick(3)]
@@ -53,11 +53,11 @@ def drawn_plan(world: UnitsWorld, cast: Cast) -> Plan:
     return Plan(tuple(statements), engine, name, under, timeout_ms, tries, keeping, is_locking)
 
 
-# In the end.
+# At the end.
 
 
 def final_unit(world: UnitsWorld, machine: Machine) -> Actions[None]:
-    """One unit that appends to everything, in a world in which nothing fails: it is committed in the end."""
+    """One unit that appends to every item, in a world without faults: it must be committed."""
     plan = Plan(tuple(("append", (key,)) for key in world.keys), "marked", None, False, 100_000, 4)
     if not (yield from one_try(world, machine, plan, 0)):
         raise Broken("liveness: the oldest unit was not committed, and nothing failed")
@@ -68,8 +68,8 @@ def final_reader(world: UnitsWorld, machine: Machine) -> Actions[None]:
     verbs = verbs_of(world, Terms(unit_id(world, 0), 0, 10_000, COMMITTED))
     items = yield from machine.driver.follow(verbs.get(wanted, COMMITTED, PYTHON))
     for key, item in zip(world.keys, items, strict=True):
-        if value_of(item) != world.witness.state[key]:
-            raise Broken(f"committed reads: in the end {key} reads {item}, and is {world.witness.state[key]}")
+        if value_of(item) != world.checker.state[key]:
+            raise Broken(f"committed reads: at the end {key} reads {item}, and is {world.checker.state[key]}")
 
 
 def final_sweep(parts: int, time_ms: int | None, found: list[bool]) -> Script:

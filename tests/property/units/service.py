@@ -1,4 +1,4 @@
-"""DynamoDB in the simulated world of units: transactions go step by step, and the witness sees every commit."""
+"""DynamoDB in the simulated world of units: it performs transactions step by step, and the checker sees each commit."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -10,9 +10,9 @@ from botocore.exceptions import ClientError
 from property.chance import Chance
 from property.clocks import TrueTime
 from property.units.calls import TRANSACTIONS, WRITES, Beside, written_by
+from property.units.checker import Commit, Key, UnitChecker, Value
 from property.units.machines import Pending
 from property.units.tables import MARKS, UNITS, create_tables, elements
-from property.units.witness import Commit, Key, UnitWitness, Value
 
 from ticketlock.testing import InSteps, MemoryDynamoDB
 from ticketlock.wire._actions import Call
@@ -20,10 +20,10 @@ from ticketlock.wire._actions import Call
 
 @dataclass(eq=False)
 class AtWork:
-    """A transaction that the service goes on with.
+    """A transaction that the service is performing.
 
     Attributes:
-        pending: of whoever waits for its answer; None where nobody does.
+        pending: the request of a sender that waits for the answer; None if none waits.
         taken: how many steps it has taken.
     """
 
@@ -37,17 +37,17 @@ class AtWork:
 
 @dataclass
 class Service:
-    """The tables, and the transactions that are at work on them.
+    """The tables, and the transactions in progress.
 
     Attributes:
-        in_steps: whether others go on between two steps of a transaction; None for either, drawn for each.
-        struck: how many times what went wrong.
+        in_steps: whether other machines may continue between two steps of a transaction; None to draw that each time.
+        struck: how often each fault was injected.
         at_work: transactions that have begun and are not over, in the order in which they began.
     """
 
     chance: Chance
     time: TrueTime
-    witness: UnitWitness
+    checker: UnitChecker
     struck: Counter[str]
     in_steps: bool | None
     at_work: list[AtWork] = field(default_factory=list)
@@ -58,32 +58,32 @@ class Service:
             self.memory.comes_next = lambda left: self.chance.pick(left) if left > 1 else 0
         create_tables(self.memory)
 
-    # What stands there.
+    # The contents of the tables.
 
     def stored(self, key: Key) -> dict[str, Any] | None:
-        """An item as it stands there."""
+        """An item as it is stored."""
         table = self.memory._service.tables[key[0]]
         return table.get((key[1], "") if key[0] == "accounts" else ("p", key[1]))
 
     def head(self, unit: str) -> dict[str, Any] | None:
-        """A unit's head as it stands there."""
+        """A unit's head as it is stored."""
         return self.memory._service.tables[UNITS].get((unit, "head"))
 
     def final(self) -> dict[Key, Value]:
-        """What stands in the items that units use."""
+        """The contents of the items that units use."""
         found: dict[Key, Value] = {}
-        for key in self.witness.keys:
+        for key in self.checker.keys:
             item = self.stored(key)
             found[key] = None if item is None or MARKS.is_placeholder(item) else elements(item)
         return found
 
-    # What is done.
+    # Requests.
 
     def performs(self, call: Call, pending: Pending | None) -> None:
-        """It receives a request.
+        """Receive a request.
 
         Args:
-            pending: of whoever waits for its answer; None where nobody does.
+            pending: the request of a sender that waits for the answer; None if none waits.
         """
         client: Any = self.memory
         if call.operation in TRANSACTIONS:
@@ -107,20 +107,20 @@ class Service:
             self._sees_write(call)
 
     def goes_on(self, work: AtWork) -> bool:
-        """One step of a transaction; whether others are left."""
+        """Perform one step of a transaction. Returns whether steps are left."""
         goes_on = work.which.step()
         work.taken += 1
         is_write = work.which.operation == "TransactWriteItems"
         if is_write and goes_on and work.taken == len(work.call.parameters["TransactItems"]) + 1:
             unit = written_by(work.call)
             if unit is not None:
-                work.commit = self.witness.sees_commit(unit, inf)
+                work.commit = self.checker.sees_commit(unit, inf)
         if is_write and work.taken > len(work.call.parameters["TransactItems"]) + 1:
             self._sees_heads(work.call)
         if not goes_on:
             self.at_work.remove(work)
             if work.commit is not None:
-                work.commit.visible_at = self.witness.step
+                work.commit.visible_at = self.checker.step
             self._answers(work)
         return goes_on
 
@@ -137,10 +137,10 @@ class Service:
     def _sees_write(self, call: Call) -> None:
         if isinstance(call, Beside):
             if call.record is not None:
-                self.witness.sees_commit(call.record.id, self.witness.step)
+                self.checker.sees_commit(call.record.id, self.checker.step)
                 self.struck["written beside units"] += 1
             if call.token is not None:
-                self.witness.token = max(self.witness.token, call.token)
+                self.checker.token = max(self.checker.token, call.token)
         elif call.parameters["TableName"] == UNITS:
             self._sees_head(call.parameters)
 
@@ -160,10 +160,10 @@ class Service:
         if head is not None and "coordinator" in head:
             saved_by, coordinator = head["attempt"]["S"], head["coordinator"]["S"]
             owner = head["owner"]["S"] if "owner" in head else None
-            self.witness.saves.sees(self.witness, unit, saved_by, coordinator, state=str(state), owner=owner)
-        elif state == "committed" and unit not in self.witness.committed:
-            self.witness.sees_commit(unit, self.witness.step)
+            self.checker.saves.sees(self.checker, unit, saved_by, coordinator, state=str(state), owner=owner)
+        elif state == "committed" and unit not in self.checker.committed:
+            self.checker.sees_commit(unit, self.checker.step)
         lease = asked.get("ExpressionAttributeValues", {}).get(":seen_lease")
         if head is not None and state == "rolledBack" and "finalMs" in asked.get("UpdateExpression", ""):
             by = head["by"]["S"] if "by" in head else None
-            self.witness.sees_rollback(unit, by, int(lease["N"]) - self.time.now_ms if lease is not None else None)
+            self.checker.sees_rollback(unit, by, int(lease["N"]) - self.time.now_ms if lease is not None else None)

@@ -52,7 +52,7 @@ def one_sweep(world: UnitsWorld, machine: Machine, parts: int, time_ms: int | No
         world.struck[SWEPT_ON] += before != machine.name and parts in _kept(world)
     swept: Swept = yield from machine.driver.follow(sweep(Heads(UNITS), MARKS, parts=parts, until_ms=until_ms))
     world.struck[CUT_SHORT] += not swept.is_whole
-    world.witness.tells(f"{machine.name} has swept {parts} parts for {time_ms} ms: {swept}")
+    world.checker.tells(f"{machine.name} has swept {parts} parts for {time_ms} ms: {swept}")
     return swept
 
 

@@ -1,9 +1,9 @@
-"""The tables of the simulated world of units, and what stands in their items."""
+"""The tables of the simulated world of units, and the contents of their items."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from property.units.witness import Key
+from property.units.checker import Key
 
 from ticketlock.testing import MemoryDynamoDB
 from ticketlock.units._marks import Marks
@@ -21,7 +21,7 @@ ELEMENTS = "list"
 
 
 def create_tables(memory: MemoryDynamoDB) -> None:
-    """All of them, in a database that is new."""
+    """Create all of them in a new database."""
     for name, keys in TABLES.items():
         memory.create_table(
             TableName=name,
@@ -40,5 +40,5 @@ def key_of(key: Key) -> dict[str, str]:
 
 
 def elements(item: Mapping[str, Any]) -> tuple[int, ...]:
-    """The list in an item as the low-level API has it."""
+    """The list in an item, from AttributeValues."""
     return tuple(int(each["N"]) for each in item[ELEMENTS]["L"])

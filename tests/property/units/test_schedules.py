@@ -48,7 +48,7 @@ TAKES_A_WHILE = {
     "marked: what was read is looked at, and then committed",
     "read locks after the lease",
     "a commit that makes a record where there is none",
-    "a cut without a second look at the heads",
+    "a cut without a second read of the heads",
     "a network that doubles what is answered",
     "a placeholder deleted unconditionally",
     "commit checks that ignore marks",
@@ -82,7 +82,7 @@ def test_what_catches_broken_units_is_shown_again_by_its_seed() -> None:
     assert kind_of(failure.value) == caught.promise
 
 
-def test_an_error_that_nobody_expected_does_not_count_as_caught() -> None:
+def test_an_unexpected_error_does_not_count_as_caught() -> None:
     raises = Variant("raises", by("atomicity", "serialisable"), ((_native, "check", None), (_native, "write", None)))
     assert first_broken(raises, range(5)) is None
 
@@ -94,7 +94,7 @@ CAUGHT_BY_EVERY = (
     ("two marked units", "a mark without the version"),
     ("two marked units", "the mark of a pending unit is taken off"),
     ("a marked unit and cuts", "a cut by plain reads"),
-    ("a marked unit and cuts", "a cut without a second look at the heads"),
+    ("a marked unit and cuts", "a cut without a second read of the heads"),
     ("a marked unit and cuts", "dirty committed reads"),
     ("two guarded inserts, each after a query", "a guard that inserts do not write"),
     ("two guarded inserts, each after a query", "a guard that queries do not read"),

@@ -1,4 +1,4 @@
-"""One try of a unit in the simulated world of units, and what it should see of its own."""
+"""One try of a unit in the simulated world of units, and what it must see of its own writes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,11 +6,11 @@ from typing import Any
 
 from boto3.dynamodb.conditions import Key as KeyOf
 from kit.invariants import Broken
+from property.units.checker import COMMITTED as TOLD_COMMITTED
+from property.units.checker import NOT_COMMITTED, REPEATED, SAVED, Key, Record, Value
+from property.units.faults import BESIDE
 from property.units.machines import Machine
-from property.units.mishaps import BESIDE
 from property.units.tables import ELEMENTS, LOCKS, MARKS, UNITS, key_of
-from property.units.witness import COMMITTED as TOLD_COMMITTED
-from property.units.witness import NOT_COMMITTED, REPEATED, SAVED, Key, Record, Value
 from property.units.world import UnitsWorld
 
 from ticketlock.errors import (
@@ -30,7 +30,7 @@ from ticketlock.units._values import PYTHON
 from ticketlock.units._verbs import Verbs
 from ticketlock.wire._actions import Actions, Sleep
 
-# A unit that nothing is wrong with ends in that time: a lease that it waits for, and its own time-outs.
+# Without faults a unit ends within that time: a lease that it waits for, and its own time-outs.
 LONGEST_MS = 120_000
 _ONCE_MORE = (UnitConflict, UnitContended, UnitRolledBack)
 _APPEND = "SET #list = list_append(if_not_exists(#list, :none), :new)"
@@ -60,9 +60,9 @@ class Plan:
     """What a unit does, in each of its tries.
 
     Attributes:
-        statements: verbs, and the items that they are about.
+        statements: verbs, each with its items.
         is_locking: whether it marks what it reads.
-        keeping: for how long it is kept, and whose it is, if it is saved in the end; None for one that is committed.
+        keeping: for how long it is kept, and its owner, if it is saved at the end; None for a unit that is committed.
     """
 
     statements: tuple[tuple[str, tuple[Key, ...]], ...]
@@ -76,13 +76,13 @@ class Plan:
 
 
 def unit_id(world: UnitsWorld, wall_ms: int) -> str:
-    """An id as real ones are, of numbers in place of random bits."""
+    """An id in the real form, with numbers in place of random bits."""
     digits, number = _DIGITS, (wall_ms << 80) | world.new_number()
     return "".join(digits[(number >> (5 * place)) & 31] for place in reversed(range(26)))
 
 
 def value_of(item: Mapping[str, Any] | None) -> Value:
-    """The list in an item in Python values."""
+    """The list in an item, from Python values."""
     return None if item is None else tuple(int(each) for each in item[ELEMENTS])
 
 
@@ -93,34 +93,34 @@ def verbs_of(world: UnitsWorld, terms: Terms) -> Verbs:
 
 
 def one_try(world: UnitsWorld, machine: Machine, plan: Plan, born_ms: int) -> Actions[bool]:
-    """One try of a unit; whether no other is to be made."""
-    witness = world.witness
+    """One try of a unit. Returns whether it was the last."""
+    checker = world.checker
     unit = unit_id(world, machine.read().wall_ms)
-    under = Under(witness.token) if plan.is_under else None
+    under = Under(checker.token) if plan.is_under else None
     level = READ_LOCK if plan.is_locking else SERIALIZABLE
     terms = Terms(unit, born_ms, plan.timeout_ms, level, plan.name, under, plan.engine)
-    record = Record(unit, world.numbers, witness.step, world.time.now_ms, name=plan.name)
+    record = Record(unit, world.numbers, checker.step, world.time.now_ms, name=plan.name)
     record.fence = under.token if under is not None else None
     record.machine, record.born_ms = machine.name, born_ms
-    witness.begins(record)
+    checker.begins(record)
     verbs = verbs_of(world, terms)
-    witness.tells(f"{machine.name} begins {unit}: {plan.statements} {plan.engine} {plan.name} {record.fence}")
+    checker.tells(f"{machine.name} begins {unit}: {plan.statements} {plan.engine} {plan.name} {record.fence}")
     return (yield from to_its_end(world, machine, verbs, record, plan))
 
 
 def to_its_end(world: UnitsWorld, machine: Machine, verbs: Verbs, record: Record, plan: Plan) -> Actions[bool]:
-    """The statements of a unit, and its end; whether no other try is to be made."""
-    witness, unit, began_ms, quiet = world.witness, record.id, world.time.now_ms, _troubles(world)
+    """The statements of a unit, and its end. Returns whether this try was the last."""
+    checker, unit, began_ms, quiet = world.checker, record.id, world.time.now_ms, _troubles(world)
     own, follow = OwnUnit(world, machine, verbs, record), machine.driver.follow
     try:
         yield from follow(verbs.begin())
         if record.knows_name_at is None:
-            record.knows_name_at = witness.step
+            record.knows_name_at = checker.step
         for verb, keys in () if verbs.repeated else plan.statements:
             yield from own.states(verb, keys)
             yield from _thinks(world)
         if plan.keeping is not None:
-            # Whoever resumes it may do so before this one hears that it is saved.
+            # Another machine may resume it before this one is told that it is saved.
             record.saved_as = verbs.terms.id
             world.saved[unit] = record
             yield from follow(verbs.save(plan.keeping))
@@ -134,12 +134,12 @@ def to_its_end(world: UnitsWorld, machine: Machine, verbs: Verbs, record: Record
         told = type(error).__name__
         if verbs.life.state == "open":
             told = "given up"
-        witness.sees_end(record, told)
+        checker.sees_end(record, told)
         in_time(world, began_ms, f"{unit} was told {told}")
         if _troubles(world) == quiet:
             _has_let_go(world, unit, told)
         return not isinstance(error, _ONCE_MORE)
-    witness.sees_end(record, told)
+    checker.sees_end(record, told)
     in_time(world, began_ms, f"{unit} was told {told}")
     return True
 
@@ -151,26 +151,26 @@ def in_time(world: UnitsWorld, began_ms: float, what: str) -> None:
 
 
 def _thinks(world: UnitsWorld) -> Actions[None]:
-    """What a unit's own code does between two statements takes a while, now and then."""
+    """Sometimes the unit's own code takes a while between two statements."""
     ms = [0, 0, 0, 20, 1_000][world.chance.pick(5)]
     if ms:
         yield Sleep(ms)
 
 
 def _troubles(world: UnitsWorld) -> int:
-    """How much has gone wrong but for refusals."""
+    """How many faults were injected, except refusals."""
     return sum(count for name, count in world.struck.items() if name != "refused" and name not in BESIDE)
 
 
 def _has_let_go(world: UnitsWorld, unit: str, told: str) -> None:
-    """Whoever is told that a unit is not committed, while its requests are answered, has rolled it back."""
+    """A machine that is told that its unit is not committed, while its requests are answered, has rolled it back."""
     head = world.service.head(unit)
     if head is not None and head["state"]["S"] == "pending" and told in NOT_COMMITTED:
-        raise Broken(f"let go: {unit} was told {told}, and whoever meets its marks waits for its lease")
+        raise Broken(f"let go: {unit} was told {told}, and other units that meet its marks wait for its lease")
 
 
 class OwnUnit:
-    """A unit, with what it should see of its own."""
+    """A unit, with what it must see of its own writes."""
 
     def __init__(self, world: UnitsWorld, machine: Machine, verbs: Verbs, record: Record) -> None:
         self.world, self.machine, self.verbs, self.record = world, machine, verbs, record
@@ -180,7 +180,7 @@ class OwnUnit:
         """One statement."""
         world, (key, *_) = self.world, keys
         table, python_key = world.table_of(key), key_of(key)
-        began, follow, verbs = self.world.witness.step, self.machine.driver.follow, self.verbs
+        began, follow, verbs = self.world.checker.step, self.machine.driver.follow, self.verbs
         if verb in ("get", "get all"):
             own = verbs.terms.isolation
             levels = [own, own, COMMITTED, UNCOMMITTED]
@@ -195,12 +195,12 @@ class OwnUnit:
                 return
             yield from follow(verbs.update(table, python_key, _APPEND, None, self.new, NAMES, PYTHON, blind=True))
             if self.verbs.terms.isolation is READ_LOCK and key not in self.record.seen:
-                # It is read and marked all the same.
+                # It is read and marked nevertheless.
                 _, after = yield from follow(
                     verbs.check(table, python_key, "attribute_exists(#list)", None, NAMES, PYTHON)
                 )
                 value = value_of(PYTHON.back(after)) or ()
-                self.record.seen[key] = value[:-1] or world.witness.state[key]
+                self.record.seen[key] = value[:-1] or world.checker.state[key]
                 self.record.writes[key] = value
             elif key in self.record.seen:
                 self.record.writes[key] = (*(self._own(key) or ()), self.record.number)
@@ -231,7 +231,7 @@ class OwnUnit:
             self._meets(key, value_of(PYTHON.back(before)), began)
 
     def _queries(self, began: int) -> Actions[None]:
-        """All of the range, with what is not there; whether that stays so is known of a guarded one alone."""
+        """Query the range, and note missing keys. Only in a guarded table the commit checks that they stay missing."""
         world, record = self.world, self.record
         level = [SERIALIZABLE, SERIALIZABLE, SERIALIZABLE, COMMITTED, UNCOMMITTED][world.chance.pick(5)]
         if self.verbs.terms.isolation is READ_LOCK and level is SERIALIZABLE:
@@ -247,7 +247,7 @@ class OwnUnit:
             self._reads(level, {key: there.get(key) for key in keys}, began, is_one_instant=False)
             return
         self._reads(level, {key: there.get(key) for key in keys if key not in missed}, began, is_one_instant=False)
-        world.witness.sees_cut(record.id, dict.fromkeys(missed), began, is_one_instant=False)
+        world.checker.sees_cut(record.id, dict.fromkeys(missed), began, is_one_instant=False)
         if world.is_guarded:
             record.missed |= missed
 
@@ -262,7 +262,7 @@ class OwnUnit:
     ) -> None:
         if is_one_instant is None:
             is_one_instant = self.world.cuts_are_whole
-        record, witness = self.record, self.world.witness
+        record, checker = self.record, self.world.checker
         for key in list(found):
             if key in record.blind and level is not UNCOMMITTED:
                 self._meets(key, found[key], began)
@@ -273,15 +273,15 @@ class OwnUnit:
         if level is UNCOMMITTED:
             for key, value in of_others.items():
                 if key not in record.blind:
-                    witness.sees_uncommitted(record.id, key, value)
+                    checker.sees_uncommitted(record.id, key, value)
         elif of_others:
-            witness.sees_cut(record.id, of_others, began, is_one_instant=is_one_instant)
+            checker.sees_cut(record.id, of_others, began, is_one_instant=is_one_instant)
         if level in (SERIALIZABLE, READ_LOCK):
             record.seen.update(of_others)
 
     def _meets(self, key: Key, value: Value, began: int) -> None:
-        """What a statement found: for the first time, or as the unit left it."""
-        record, witness = self.record, self.world.witness
+        """Judge what a statement has found: for the first time, or as the unit left it."""
+        record, checker = self.record, self.world.checker
         if key in record.blind:
             if value is None or value[-1] != record.number:
                 raise Broken(f"own reads: {record.id} has appended to {key} blindly, and read {value}")
@@ -289,10 +289,10 @@ class OwnUnit:
             before: Value = value[:-1]
             if not before and self.world.service.stored(key) is None:
                 before = None
-            record.seen[key], record.writes[key] = before or _nothing(witness.state[key]), value
+            record.seen[key], record.writes[key] = before or _nothing(checker.state[key]), value
         elif key not in record.seen:
             record.seen[key] = value
-            witness.sees_cut(record.id, {key: value}, began, is_one_instant=True)
+            checker.sees_cut(record.id, {key: value}, began, is_one_instant=True)
         elif value != self._own(key):
             raise Broken(f"own reads: {record.id} has {self._own(key)} in {key}, and met {value}")
 
@@ -303,5 +303,5 @@ class OwnUnit:
 
 
 def _nothing(state: Value) -> Value:
-    """No item, or one without elements: a read of what was appended to it does not tell which."""
+    """No item, or one without elements: a read after a blind append does not show which."""
     return () if state == () else None

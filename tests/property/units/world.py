@@ -1,7 +1,7 @@
 """A simulated world of units: the real steps and the real driver, many machines, and a scheduler that decides.
 
-Between any two moments of a request, and between any two steps of a transaction inside the service, anybody else may go
-on, time may pass, and something may fail. Nothing waits: a schedule of days takes milliseconds.
+Between any two moments of a request, and between any two steps of a transaction inside the service, another machine may
+continue, time may pass, and a fault may be injected. Nothing waits: a schedule of days takes milliseconds.
 """
 
 from collections import Counter
@@ -15,8 +15,8 @@ from property.chance import Chance
 from property.clocks import TrueTime
 from property.faults import SKEWS_MS
 from property.units.calls import COMMITS, WRITES
-from property.units.machines import Machine, Pending, Strand
-from property.units.mishaps import (
+from property.units.checker import Key, Record, UnitChecker
+from property.units.faults import (
     A_DAY_MS,
     IN_AN_OUTAGE,
     JUMPS_MS,
@@ -26,12 +26,12 @@ from property.units.mishaps import (
     OUTAGES_MS,
     OVERSLEPT_MS,
     PAUSES_MS,
-    Mishaps,
+    Faults,
 )
+from property.units.machines import Machine, Pending, Strand
 from property.units.network import Network
 from property.units.service import AtWork, Service
 from property.units.tables import UNITS
-from property.units.witness import Key, Record, UnitWitness
 
 from ticketlock._expressions._schemas import Schema
 from ticketlock.errors import TableError
@@ -43,27 +43,27 @@ from ticketlock.wire._driver import Driver
 Script = Callable[["UnitsWorld", Machine], Actions[None]]
 """What a machine does."""
 
-# By then the service has recovered what it was at work on.
+# By then the service has recovered the transactions that it was performing.
 _LONGEST_AT_WORK_MS = 5_000
 
 
 @dataclass
 class UnitsWorld:
-    """Everything there is; ``go`` lets one thing happen.
+    """All participants of a world; ``go`` lets one thing happen.
 
     Attributes:
         keys: the items that units use.
-        is_append_only: whether nothing is deleted, or put in the place of what stands there.
-        cuts_are_whole: whether one request reads whatever is read together.
-        in_steps: whether others go on between two steps of a transaction; None for either, drawn for each.
-        is_guarded: whether the table that has ranges is.
-        struck: how many times what went wrong.
+        is_append_only: whether no item is deleted or replaced.
+        cuts_are_whole: whether one request reads all that is read together.
+        in_steps: whether other machines may continue between two steps of a transaction; None to draw that each time.
+        is_guarded: whether the table with ranges is guarded.
+        struck: how often each fault was injected.
         saved: units as they were saved, by the id under which each coordinator writes.
         swept_by: who has begun the last sweep that had an end, by the number of its parts.
     """
 
     chance: Chance
-    mishaps: Mishaps
+    faults: Faults
     keys: list[Key]
     is_append_only: bool
     cuts_are_whole: bool = True
@@ -73,10 +73,10 @@ class UnitsWorld:
 
     def __post_init__(self) -> None:
         self.struck: Counter[str] = Counter()
-        self.witness = UnitWitness(self.keys, self.is_append_only)
-        self.service = Service(self.chance, self.time, self.witness, self.struck, self.in_steps)
-        self.network = Network(self.chance, self.time, self.witness, self.struck, self.service)
-        # What was sent is not asked for: it would only grow.
+        self.checker = UnitChecker(self.keys, self.is_append_only)
+        self.service = Service(self.chance, self.time, self.checker, self.struck, self.in_steps)
+        self.network = Network(self.chance, self.time, self.checker, self.struck, self.service)
+        # The list of sent requests is not used, and would only grow.
         self.tables = Tables(UNITS)
         for name in ("accounts", "lines"):
             described: Any = self.service.memory.describe_table(TableName=name)["Table"]
@@ -91,13 +91,13 @@ class UnitsWorld:
         self._now: Any = None
         self.calm_since_ms: float = inf
 
-    # Who and what there is.
+    # The participants.
 
     def add(self, name: str, script: Script, rate: float | None = None) -> Machine:
-        """Another machine, which does as the script says.
+        """Add a machine that runs a script.
 
         Args:
-            rate: how fast its local clock goes; None for clocks of any kind.
+            rate: how fast its local clock runs; None to draw its clocks.
         """
         wall_is_off_ms = 0
         if rate is None:
@@ -113,14 +113,14 @@ class UnitsWorld:
         return machine
 
     def jitter(self) -> float:
-        return self.chance.pick(8) / 8 if not self.mishaps.are_none else 0.5
+        return self.chance.pick(8) / 8 if not self.faults.are_none else 0.5
 
     def new_number(self) -> int:
         self.numbers += 1
         return self.numbers
 
     def some(self, count: int) -> list[Key]:
-        """So many of the items."""
+        """Draw so many of the items."""
         left, found = list(self.keys), []
         for _ in range(count):
             found.append(left.pop(self.chance.pick(len(left))))
@@ -133,11 +133,11 @@ class UnitsWorld:
 
     @property
     def is_over(self) -> bool:
-        """Whether nobody has anything left to do."""
+        """Whether no machine has anything left to do."""
         return not self.service.at_work and not any(machine.strands for machine in self.machines)
 
     def go(self) -> bool:
-        """Let one thing happen; False when nobody has anything left to do, and nothing is left to arrive."""
+        """Let one thing happen; False if no machine has anything left to do, and no copy will arrive."""
         due = self.network.first_due()
         if due is not None:
             self.network.late_one_arrives(due)
@@ -151,23 +151,23 @@ class UnitsWorld:
             if not ready or self.chance.pick(12) == 11:
                 self.let_time_pass([1, 5, 20, 100, 700][self.chance.pick(5)] if ready else 0)
             else:
-                # Mostly one goes on for a while: else hardly anything is whole between two steps of another one.
+                # Mostly the same one continues for a while: else two steps of one would nearly always be apart.
                 if self._now not in ready or self.chance.pick(4) == 3:
                     self._now = ready[self.chance.pick(len(ready))]
                 self.go_on(self._now)
         return True
 
     def go_on(self, who: Any) -> None:
-        """Let a machine's strand go on, or a transaction in the service."""
-        self.witness.step += 1
+        """Continue a strand of a machine, or a transaction in the service."""
+        self.checker.step += 1
         if isinstance(who, AtWork):
             self._work_goes_on(who)
         else:
             self._strand_goes_on(*who)
 
     def calm(self) -> None:
-        """From here on nothing fails any more."""
-        self.mishaps, self.time.skew_ms = NONE, 0
+        """End fault injection."""
+        self.faults, self.time.skew_ms = NONE, 0
         self.calm_since_ms = self.time.now_ms
         for machine in self.machines:
             machine.paused_until_ms = min(machine.paused_until_ms, self.time.now_ms)
@@ -175,8 +175,8 @@ class UnitsWorld:
             machine.read_at_ms = min(machine.read_at_ms, self.time.now_ms)
 
     def let_time_pass(self, ms: float = 0) -> None:
-        """So long; or, with 0, until somebody is ready or a copy arrives."""
-        self.witness.step += 1
+        """Let so much time pass; or, with 0, until a machine is ready or a copy arrives."""
+        self.checker.step += 1
         if ms == 0:
             ready_at = [machine.ready_at_ms() for machine in self.machines if not machine.is_over]
             until_ms = min([*ready_at, *(copy.arrives_ms for copy in self.network.late)], default=inf)
@@ -184,8 +184,8 @@ class UnitsWorld:
         self.time.now_ms += ms
         while self.service.at_work and self.service.at_work[0].began_ms < self.time.now_ms - _LONGEST_AT_WORK_MS:
             self._work_goes_on(self.service.at_work[0])
-        if not self.mishaps.are_none:
-            # The next reply comes from a server whose clock is another one.
+        if not self.faults.are_none:
+            # Another server, with another clock, sends the next reply.
             self.time.skew_ms = SKEWS_MS[self.chance.pick(len(SKEWS_MS))]
 
     def _strand_goes_on(self, machine: Machine, strand: Strand) -> None:
@@ -195,10 +195,10 @@ class UnitsWorld:
         elif pending.is_over:
             self._resume(machine, strand, pending.answer, pending.error)
         else:
-            self.network.carries(machine, pending, self.mishaps)
+            self.network.carries(machine, pending, self.faults)
 
     def _work_goes_on(self, work: AtWork) -> None:
-        if self.service.goes_on(work) and self.mishaps.which(ON_A_TRANSACTION, self.chance):
+        if self.service.goes_on(work) and self.faults.which(ON_A_TRANSACTION, self.chance):
             self.network.abandons(work)
 
     # What is done.
@@ -238,18 +238,18 @@ class UnitsWorld:
             if parent.left == 0:
                 self._resume(machine, parent, parent.results)
 
-    # What fails.
+    # Faults.
 
     def _is_half_way(self, machine: Machine) -> bool:
-        """Whether its unit is committed, and not finished."""
-        own = [each for each in self.witness.records.values() if each.machine == machine.name and each.told is None]
-        return any(each.id in self.witness.committed and self.service.head(each.id) is not None for each in own)
+        """Whether its unit is committed, but not finished."""
+        own = [each for each in self.checker.records.values() if each.machine == machine.name and each.told is None]
+        return any(each.id in self.checker.committed and self.service.head(each.id) is not None for each in own)
 
     def _something_fails(self) -> bool:
-        fault = self.mishaps.which(ON_ANYTHING, self.chance)
+        fault = self.faults.which(ON_ANYTHING, self.chance)
         if fault is None:
             return False
-        self.witness.step += 1
+        self.checker.step += 1
         victims = [each for each in self.machines if not each.is_over]
         awake = [each for each in victims if each.paused_until_ms <= self.time.now_ms]
         if fault == "overslept":
@@ -286,10 +286,10 @@ class UnitsWorld:
             )
             (victim.freeze if fault == "freeze" else victim.pause)(ms)
             told = f"{fault} for {ms} ms"
-        self.witness.tells(f"{victim.name}: {told}")
+        self.checker.tells(f"{victim.name}: {told}")
 
     def _crashes(self, victim: Machine) -> None:
-        """A machine is gone; what it has sent may arrive, and another one may go on in its place."""
+        """A machine crashes; what it has sent may arrive, and another machine may resume its unit."""
         for strand in victim.strands:
             pending = strand.pending
             if pending is not None and not pending.is_over and not pending.is_at_work and self.chance.pick(2):
@@ -299,7 +299,7 @@ class UnitsWorld:
             self.add(f"{victim.name}'", self.scripts[victim.name])
 
     def crash(self, victim: Machine) -> None:
-        """A machine is gone; its transactions in the service go on."""
+        """A machine crashes; its transactions in the service continue."""
         for work in self.service.at_work:
             if any(work.pending is strand.pending for strand in victim.strands):
                 work.pending = None

@@ -1,4 +1,4 @@
-"""What can become of a request on its way to the table, and of the reply on its way back."""
+"""What can happen to a request on its way to the table, and to the reply on its way back."""
 
 import asyncio
 import json
@@ -13,10 +13,10 @@ from aiohttp import web
 
 from ticketlock.testing import Sent
 
-# Of the connection, or written anew.
+# Headers of the connection, or that aiohttp writes anew.
 _NOT_HANDED_ON = ("Connection", "Content-Length", "Transfer-Encoding")
 RESET = struct.pack("ii", 1, 0)
-"""Of a socket's SO_LINGER: its end is a reset."""
+"""A value of SO_LINGER with which closing the socket resets the connection."""
 
 
 class Passage:
@@ -34,7 +34,7 @@ class Passage:
         self._table_url = table_url
 
     async def deliver(self) -> web.Response:
-        """Hand it on to the table; its reply."""
+        """Send it to the table, and return the reply."""
         async with self._session.post(self._table_url, data=self._body, headers=self._request.headers) as reply:
             headers = reply.headers.copy()
             for name in _NOT_HANDED_ON:
@@ -42,7 +42,7 @@ class Passage:
             return web.Response(status=reply.status, headers=headers, body=await reply.read())
 
     async def break_off(self, reply: web.Response) -> web.StreamResponse:
-        """Hand on half of a reply, and end the connection."""
+        """Pass on half of a reply, and end the connection."""
         assert isinstance(reply.body, bytes)
         broken = web.StreamResponse(status=reply.status, headers=reply.headers)
         broken.content_length = len(reply.body)
@@ -69,17 +69,17 @@ class Passage:
         return answer
 
 
-Mishap = Callable[[Passage], Awaitable[web.StreamResponse]]
-"""What becomes of a request; returns what its sender gets, if that is still there."""
+Fault = Callable[[Passage], Awaitable[web.StreamResponse]]
+"""What happens to a request; returns what its sender gets, if it is still connected."""
 
 
 async def unharmed(passage: Passage) -> web.StreamResponse:
-    """It is answered."""
+    """It is delivered and answered."""
     return await passage.deliver()
 
 
 async def request_lost(passage: Passage) -> web.StreamResponse:
-    """The connection is reset before the table has heard of it."""
+    """The connection is reset before the request reaches the table."""
     return passage.reset()
 
 
@@ -96,13 +96,13 @@ async def reply_withheld(passage: Passage) -> web.StreamResponse:
 
 
 async def reply_garbled(passage: Passage) -> web.StreamResponse:
-    """It is applied, or refused, and what arrives ends in half of a character."""
+    """It is applied, or refused, and the reply ends in half of a character."""
     reply = await passage.deliver()
     return web.Response(status=reply.status, headers=reply.headers, body=b'{"message": "\xc3')
 
 
 async def gateway_failed(passage: Passage) -> web.StreamResponse:
-    """It is applied, or refused, and something in between says that it waited in vain."""
+    """It is applied, or refused, and a gateway in between reports a time-out."""
     await passage.deliver()
     return web.Response(status=504, text="<html>Gateway Time-out</html>")
 
@@ -113,19 +113,19 @@ async def reply_broken_off(passage: Passage) -> web.StreamResponse:
 
 
 async def delivered_twice(passage: Passage) -> web.StreamResponse:
-    """It arrives twice, and the answer is that to the second copy."""
+    """It arrives twice, and the second reply is returned."""
     await passage.deliver()
     return await passage.deliver()
 
 
 async def swallowed(passage: Passage) -> web.StreamResponse:
-    """It never arrives, and the connection stays."""
+    """It never arrives, and the connection stays open."""
     await asyncio.Event().wait()
     return passage.reset()
 
 
-def slow_by(seconds: float) -> Mishap:
-    """It arrives later, by so many seconds."""
+def slow_by(seconds: float) -> Fault:
+    """It arrives so many seconds later."""
 
     async def slow(passage: Passage) -> web.StreamResponse:
         await asyncio.sleep(seconds)
@@ -136,10 +136,10 @@ def slow_by(seconds: float) -> Mishap:
 
 @dataclass
 class Late:
-    """It arrives when a test opens the gate, and its sender has perhaps given it up.
+    """It arrives when a test opens the gate; its sender may have given it up by then.
 
     Attributes:
-        arrived: set when it did, and was applied or refused.
+        arrived: set when it has arrived, and was applied or refused.
     """
 
     opened: threading.Event = field(default_factory=threading.Event)

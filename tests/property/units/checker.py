@@ -1,8 +1,8 @@
-"""What the simulated world of units knows, and no process does: at which step each unit was committed.
+"""The invariant checker of the simulated world of units: it knows at which step each unit was committed.
 
-It keeps a model beside the tables: at the step at which a unit is committed, everything that it has read has to stand
-in the model as it was read, and what it writes is written there. So each read is judged by the states that there were
-while it went on; in the end the tables are what the model is.
+It keeps a model beside the tables. At the step at which a unit is committed, everything that it has read must be in the
+model as it was read, and then its writes are applied to the model. Each read is judged by the states of the model while
+it was running; at the end the tables must equal the model.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from property.units.saves import Saves
 Key = tuple[str, str]
 """The name of a table, and an item in it."""
 Value = tuple[int, ...] | None
-"""The elements of an item's list; None where there is no item."""
+"""The elements of an item's list; None if there is no item."""
 
 NOT_COMMITTED = frozenset(
     {
@@ -36,32 +36,32 @@ NOT_COMMITTED = frozenset(
         "saved",
     }
 )
-"""Whoever is told one of these has written nothing, and will not."""
+"""A unit that ends with one of these errors has written nothing, and will write nothing."""
 COMMITTED, REPEATED, SAVED = "committed", "repeated", "saved"
 CLOCKS_DIFFER_MS = 1_000
-"""The clocks of the service's servers."""
+"""By how much the clocks of the service's servers are off."""
 
 
 @dataclass(eq=False)
 class Record:
-    """One unit, or one write beside units, as whoever runs it knows it.
+    """One unit, or one write of a plain writer, as the machine that runs it knows it.
 
     Attributes:
-        id: its name in what it writes.
+        id: the id under which it writes.
         number: the element that it appends.
-        began, told_at: at which steps it began, and was told its end.
-        seen: what it has read, and is to be checked for.
-        missed: what was not in a range that it has read, and is to be checked for: it may read that again.
-        writes: what is to stand in the items that it writes; by key.
+        began, told_at: the steps at which it began, and at which the machine was told its end.
+        seen: what it has read, and the commit checks.
+        missed: keys that were not in a range that it has read, and the commit checks: it may read them again.
+        writes: the new values of the items that it writes, by key.
         blind: keys to which the service appends its element.
-        name: for exactly once.
-        knows_name_at: the step at which it knew what had become of its name.
-        fence: the token that it is under.
-        told: how it ended, as far as it was told.
-        is_plain: whether it is a write beside units.
-        machine: the name of that which runs it.
+        name: of which only one unit is committed.
+        knows_name_at: the step at which it has learned the outcome of its name.
+        fence: the token of the lock that it is under.
+        told: how it ended, as far as the machine was told.
+        is_plain: whether it is a write of a plain writer.
+        machine: the name of the machine that runs it.
         born_ms: when its first try began, by that machine's wall clock.
-        saved_as: the id of the unit that it has saved, or goes on with.
+        saved_as: the id of the saved unit that it has saved, or resumed.
     """
 
     id: str
@@ -90,28 +90,28 @@ class Record:
 
     @property
     def is_read_only(self) -> bool:
-        """Whether it changes nothing: then nothing tells that it was committed."""
+        """Whether it changes nothing: then nothing shows that it was committed."""
         return not self.blind and not any(self.is_change(key) for key in self.writes) and self.name is None
 
     @property
     def has_read(self) -> Mapping[Key, Value]:
-        """Everything that it has read, and is to be checked for."""
+        """Everything that it has read, and the commit checks."""
         return {**dict.fromkeys(self.missed), **self.seen}
 
     def is_change(self, key: Key) -> bool:
-        """Whether the item is written: to delete what is not there changes nothing."""
+        """Whether the item is written: to delete an item that does not exist changes nothing."""
         return not (self.writes[key] is None and self.seen.get(key, ()) is None)
 
 
 @dataclass(eq=False)
 class Commit:
-    """That a unit was committed.
+    """The commit of a unit.
 
     Attributes:
-        at: at which step.
-        visible_at: at which step the service had changed the last item; until then a plain read may see what stood
-            there before.
-        state: of all items, afterwards.
+        at: the step of the commit.
+        visible_at: the step at which the service had changed the last item; until then a plain read may return an old
+            value.
+        state: of all items, after the commit.
     """
 
     record: Record | None
@@ -121,12 +121,12 @@ class Commit:
 
 
 @dataclass
-class UnitWitness:
-    """Sees everything, and judges it.
+class UnitChecker:
+    """Sees every commit and every read, and judges it.
 
     Attributes:
-        step: how many there were.
-        commits: in their order; the first is the beginning.
+        step: how many steps there were.
+        commits: in order; the first is the initial state.
         log: what has happened.
         token: the last fencing token that was granted.
     """
@@ -151,7 +151,7 @@ class UnitWitness:
 
     @property
     def state(self) -> Mapping[Key, Value]:
-        """What stands in the items, once everything is finished."""
+        """The contents of the items, once every commit is finished."""
         return self.commits[-1].state
 
     def tells(self, what: str) -> None:
@@ -164,10 +164,10 @@ class UnitWitness:
     # Commits.
 
     def sees_commit(self, unit: str, visible_at: float) -> Commit | None:
-        """A unit is committed in this step; judged at once."""
+        """A unit is committed in this step; it is judged at once."""
         record = self.records.get(unit)
         if record is None:
-            raise Broken(f"atomicity: {unit} was committed, and nobody has begun it")
+            raise Broken(f"atomicity: {unit} was committed, and no machine has begun it")
         if unit in self.committed:
             raise Broken(f"atomicity: {unit} was committed twice")
         self.tells(
@@ -206,7 +206,7 @@ class UnitWitness:
     # Ends.
 
     def sees_end(self, record: Record, told: str) -> None:
-        """Whoever runs a unit is told its end."""
+        """The machine that runs a unit is told its end."""
         record.told, record.told_at = told, self.step
         self.tells(f"{record.id} is told: {told}")
         self.aborts += told != COMMITTED
@@ -225,14 +225,14 @@ class UnitWitness:
             raise Broken(f"told: {record.id} is told that it is committed, and it is not")
 
     def sees_outcome(self, told: str, asked_at: int, *, name: str | None = None, unit: str | None = None) -> None:
-        """Somebody has asked what became of a unit or a name."""
+        """A machine has asked for the outcome of a unit or a name."""
         self.tells(f"outcome of {name or unit}: {told}")
         if name is not None:
             if told == "COMMITTED" and name not in self.names:
                 raise Broken(f"told: the name {name} is told to be committed, and it is not")
             if told == "ROLLED_BACK":
                 self.given_up.append((name, asked_at, self.step))
-                # What was committed before is told.
+                # The name was committed before.
                 if name in self.names and self.committed[self.names[name].id].visible_at < asked_at:
                     raise Broken(f"told: the name {name} is told to be rolled back, and it was committed")
         if unit is not None:
@@ -245,14 +245,14 @@ class UnitWitness:
                     raise Broken(f"told: {unit} is told to be rolled back, and it is committed")
 
     def sees_rollback(self, unit: str, by: str | None, lease_left_ms: float | None) -> None:
-        """A unit is rolled back: by itself, by an older one, or because its lease is over; the oldest by nobody else.
+        """A unit is rolled back: by itself, by an older unit, or because its lease has ended.
 
         Args:
-            lease_left_ms: how long its lease would have run still, where that is the reason.
+            lease_left_ms: how much of its lease was left, if the lease is the reason.
         """
         victim = self.records.get(unit)
         if victim is None:
-            raise Broken(f"atomicity: {unit} is rolled back, and nobody has begun it")
+            raise Broken(f"atomicity: {unit} is rolled back, and no machine has begun it")
         if lease_left_ms is not None and lease_left_ms > CLOCKS_DIFFER_MS:
             raise Broken(f"alive: {unit} is rolled back, and its lease runs for another {lease_left_ms:.0f} ms")
         if by is None:
@@ -266,7 +266,7 @@ class UnitWitness:
     def sees_cut(
         self, who: str, found: Mapping[Key, Value], began: int, *, is_one_instant: bool, kind: str = "cuts"
     ) -> None:
-        """A read that has just ended: of one instant, or item by item, of states that there were meanwhile."""
+        """A read has just ended: it must match one state, or item by item any states, of the time since it began."""
         if len(found) == 1 or not is_one_instant:
             for key, value in found.items():
                 if not any(state[key] == value for state in self._states(began, key)):
@@ -277,7 +277,7 @@ class UnitWitness:
             raise Broken(f"{kind}: {who} saw {_short(found)}: no state since {began}: {told}")
 
     def sees_uncommitted(self, who: str, key: Key, value: Value) -> None:
-        """A read of what stands there: committed at some time, if perhaps not the newest."""
+        """An uncommitted read: its value must have been committed at some time."""
         if not any(commit.state[key] == value for commit in self.commits):
             raise Broken(f"dirty: {who} saw {value} in {key}, which was never committed")
 
@@ -294,21 +294,21 @@ class UnitWitness:
         return f"since {began}, of {', '.join(told[-6:])}"
 
     def sees_plain_read(self, who: str, found: Mapping[Key, Value], began: int) -> None:
-        """For the history: a cut is a transaction that only reads."""
+        """Note several items of one instant for the history, as a transaction that only reads."""
         if self.is_append_only and len(found) > 1:
             reads = {_named(key): value for key, value in found.items()}
             self.cuts.append(Transaction(id=f"{who} at {began}", begin=began, end=self.step, reads=reads))
 
-    # In the end.
+    # At the end.
 
     def judges_history(self, final: Mapping[Key, Value]) -> None:
-        """What was read and appended, judged without what only this world knows."""
+        """Judge what was read and appended, without what only this world knows."""
         if not self.is_append_only:
             return
         history = list(self.cuts)
         for record in self.records.values():
             if record.saved_as is not None and record.id not in self.committed:
-                # All that go on with one unit append its element: one of them, if any, is committed.
+                # All coordinators of one saved unit append its element; at most one of them is committed.
                 continue
             reads: dict[str, Value] = {_named(key): value for key, value in record.has_read.items()}
             keys = {key for key in (*record.writes, *record.blind) if key in record.blind or record.is_change(key)}
@@ -318,7 +318,7 @@ class UnitWitness:
                 outcome = "committed"
             elif record.told in NOT_COMMITTED:
                 outcome = "aborted"
-            # A unit that reads one item and nothing else is not checked: a single read may see half a transaction.
+            # A unit that reads one item and nothing else is not checked: a single read may see half of a transaction.
             if outcome == "committed" and not appends and len(reads) < 2:
                 continue
             end = max(record.began, min(record.told_at, self.step))
@@ -333,7 +333,7 @@ class UnitWitness:
             raise Broken(f"history: {found[0]}")
 
     def judges_end(self, final: Mapping[Key, Value]) -> None:
-        """What the tables hold is what was committed."""
+        """The tables must contain what was committed."""
         for key, value in final.items():
             if value != self.state[key]:
                 raise Broken(f"atomicity: {key} is {value}, and {self.state[key]} was committed")

@@ -12,16 +12,16 @@ from ticketlock.wire._attributes import Item
 
 
 @dataclass
-class Witness:
+class Checker:
     """Checks one lock from outside, by the true time, which no machine knows.
 
     Attributes:
         permits: the limit of the lock's users.
         grants: how many it has seen.
         token: the last fencing token; it outlives the item.
-        deepest: the most rows that stood in the queue.
-        held: the leases that somebody works under.
-        broken: what broke a promise.
+        deepest: the most rows in the queue.
+        held: the leases under which tasks are working.
+        broken: the promises that were broken.
     """
 
     permits: int
@@ -32,7 +32,7 @@ class Witness:
     broken: list[str] = field(default_factory=list)
     _item: LockItem | None = None
     _rows: dict[int, Standing] = field(default_factory=dict)
-    # Owners who wait no more: a late copy may put a row of theirs into the queue.
+    # Owners that no longer wait: a late copy may put a row of theirs into the queue.
     _served: set[str] = field(default_factory=set)
     _slips: set[int] = field(default_factory=set)
 
@@ -51,9 +51,9 @@ class Witness:
         Args:
             items: of the lock, as they are now.
             step: a number that grows from request to request.
-            looked: the step of the look that the write rests on.
+            looked: the step of the read that the write depends on.
             now_ms: the time.
-            late: whether it was a late copy, whose sender does not wait any more.
+            late: whether it was a late copy, whose sender no longer waits.
         """
         before, rows_before, raw = self._item, self._rows, None
         self._item, self._rows = None, {}
@@ -108,13 +108,13 @@ def _owners(rows: Collection[Standing]) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What stands in a table.
+    """What a table contains.
 
     Attributes:
         locks: lock items.
         rows: queue rows.
         held, waiting: the sums of their counts.
-        holders: those that the lock items name.
+        holders: those in the lock items.
     """
 
     locks: int
@@ -130,7 +130,7 @@ class Left:
 
 
 def left_in(items: Sequence[Item]) -> Left:
-    """Count what stands in a table."""
+    """Count what a table contains."""
     locks = [LockItem.parse(item) for item in items if is_lock_item(item)]
     return Left(
         locks=len(locks),

@@ -1,29 +1,29 @@
-"""Processes that are killed at one of their requests, and send nothing more: not from other threads either."""
+"""Processes that are killed at one of their requests, and send nothing more, from other threads either."""
 
 from typing import Any
 
 from kit.units import Killed, Party
 
 
-def dies(party: Party, number: int, operation: str = "UpdateItem", *, is_sent: bool) -> None:
+def crashes(party: Party, number: int, operation: str = "UpdateItem", *, is_sent: bool) -> None:
     """Kill a process at its n-th request of an operation from now on.
 
     Args:
-        is_sent: whether it is killed before its reply is read, and not before it is sent.
+        is_sent: whether it is killed before its reply is read; otherwise before the request is sent.
     """
-    seen, is_dead = 0, False
+    seen, is_crashed = 0, False
 
     def before(model: Any, **_: Any) -> None:
-        nonlocal seen, is_dead
+        nonlocal seen, is_crashed
         seen += model.name == operation
-        if is_dead:
+        if is_crashed:
             raise Killed
-        is_dead = seen == number
-        if is_dead and not is_sent:
+        is_crashed = seen == number
+        if is_crashed and not is_sent:
             raise Killed
 
     def after(**_: Any) -> None:
-        if is_dead:
+        if is_crashed:
             raise Killed
 
     party.client.meta.events.register_first("before-call.dynamodb", before)

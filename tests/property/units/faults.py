@@ -1,8 +1,8 @@
-"""What goes wrong in the simulated world of units.
+"""The faults of the simulated world of units.
 
-A machine that has ``overslept`` stood still between two attempts of a write, for longer than the service remembers the
-token of a transaction; one that is ``half_way`` stands still when its unit is committed, and not finished. What is
-``refused`` the service does not like for its contents: only what a unit sends before it is committed.
+A machine that has ``overslept`` paused between two attempts of a write, for longer than the service remembers the token
+of a transaction; one that is ``half_way`` pauses when its unit is committed, but not finished. The service refuses the
+contents of a ``refused`` request: only of requests that a unit sends before it is committed.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ RATES = {
     "overslept": 4,
     "half_way": 6,
 }
-"""How often, in thousandths of the choices, where it happens at all."""
+"""How often each is injected, in thousandths of the choices, if it is possible."""
 
 A_DAY_MS = 24 * 3_600_000
 PAUSES_MS = (500, 3_000, 30_000, 70_000, 4 * 60_000, 11 * 60_000, 3 * 3_600_000, 26 * 3_600_000, 3 * A_DAY_MS)
@@ -51,13 +51,13 @@ BESIDE = (
     "sweep cut short",
     "swept on by another",
 )
-"""What nobody draws: it comes about by what is drawn, by who is there, and by time."""
+"""Events that are not drawn: they result from faults, from the cast, and from time."""
 STRIKES = (*RATES, *BESIDE)
-"""All of it: a search in which one of them never struck has not looked there."""
+"""All of them: a search in which one of them never occurs has not tested it."""
 
 
-class Mishaps:
-    """How often what goes wrong, in thousandths of the choices."""
+class Faults:
+    """How often each fault is injected, in thousandths of the choices."""
 
     def __init__(self, rates: Mapping[str, int]) -> None:
         self.rates = dict(rates)
@@ -68,11 +68,11 @@ class Mishaps:
 
     @property
     def are_none(self) -> bool:
-        """Whether nothing fails."""
+        """Whether no fault is injected."""
         return not any(self.rates.values())
 
     def which(self, names: tuple[str, ...], chance: Chance) -> str | None:
-        """Which of them it is now; mostly none, and never for the dullest choice."""
+        """Draw one of these faults, mostly none; the dullest choice is none."""
         drawn = chance.pick(1_000) if self._sums[names] else 0
         if not 0 < drawn <= self._sums[names]:
             return None
@@ -83,11 +83,11 @@ class Mishaps:
         return None
 
 
-NONE = Mishaps({})
+NONE = Faults({})
 
 
-def mixed(chance: Chance) -> Mishaps:
-    """Some never, some as usual, some often: what all of them at once would hide shows itself. Or none at all."""
+def mixed(chance: Chance) -> Faults:
+    """Some faults never, some at their rate, some often: all of them at once would hide bugs. Or none at all."""
     if chance.pick(8) == 0:
         return NONE
-    return Mishaps({name: rate * [1, 0, 5][chance.pick(3)] for name, rate in RATES.items()})
+    return Faults({name: rate * [1, 0, 5][chance.pick(3)] for name, rate in RATES.items()})

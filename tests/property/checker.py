@@ -1,4 +1,4 @@
-"""Who sees everything: each item, each grant, what each holder believes, who waits; and accuses by a named promise."""
+"""The invariant checker of one lock: it sees each item, each grant, each holder's view and each waiter."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from math import inf
 
 from kit.invariants import (
     LEASE_MS,
-    LONGEST_LOOK_MS,
+    LONGEST_POLL_MS,
     Broken,
     Standing,
     count_of_tickets,
@@ -44,30 +44,30 @@ from ticketlock.testing import MemoryDynamoDB
 
 
 @dataclass
-class Witness:
-    """Sees one lock, from outside, with the true time.
+class Checker:
+    """Checks one lock from outside, with the true time; a violation names the promise that was broken.
 
     Attributes:
         permits: the limit of the lock's users.
         limits: the limit that was set last, and the one that is being set.
         grants: how many it has seen.
-        last_owner: whose the last of them was.
+        last_owner: the owner of the last one.
         highest_token: the greatest fencing token granted so far.
         granted: the limit at each grant, by its token.
         tokens: those that each owner was granted.
-        served: up to which ticket each owner waits no more; a late copy may put a row of theirs into the queue.
+        served: the ticket up to which each owner no longer waits; a late copy may put such a row into the queue again.
         left: the step at which each owner ceased to hold the lock: until then its row was not waiting.
-        slips: the tickets that were passed by a grant under way.
+        slips: the tickets that were overtaken by a grant in progress.
         tickets: those that were taken, and whose rows have not gone.
-        longest_idle_ms: for how long the lock was left unused at most though somebody waited and nothing went wrong.
-        longest_asleep_ms: for how long it was free at most where nothing goes wrong, while everybody slept.
+        longest_idle_ms: how long at most the lock was unused although there was a waiter and no fault was injected.
+        longest_asleep_ms: how long at most it was free in a world without faults, while every machine slept.
         caps: those of the protocol.
         ends: how each grant ended, by its token.
         copies: the steps at which a late copy of a request arrived.
-        may_free: the machines that may end a grant that is not theirs, by its token.
+        may_free: the machines that may end another owner's grant, by its token.
         allied: the machines of each owner that has several.
-        reads_table: whether the items are ours.
-        is_fair: whether nothing goes wrong in this world: then nobody meets an error, and everybody leaves nothing.
+        reads_table: whether the items have our format.
+        is_fair: whether no faults are injected in this world: then no machine meets an error or leaves anything.
     """
 
     time: TrueTime
@@ -113,13 +113,13 @@ class Witness:
         """The queue, by ticket."""
         return self.seen.rows
 
-    # What it is told.
+    # What the world reports.
 
     def struck(self, victim: Machine | None = None) -> None:
-        """Something has gone wrong.
+        """A fault was injected.
 
         Args:
-            victim: the machine. What one that waits or holds delays is counted from then on; another delays nobody.
+            victim: the machine. If it waits or holds, delays count from now on; other machines delay no waiter.
         """
         self._struck_at_ms = self.time.now_ms
         if victim is None or self._takes_part(victim):
@@ -133,7 +133,7 @@ class Witness:
         *,
         shared: bool = False,
         by_table_time: bool = False,
-        poll_ms: float = LONGEST_LOOK_MS,
+        poll_ms: float = LONGEST_POLL_MS,
     ) -> None:
         """An acquisition begins."""
         machine.looked = NO_LOOK
@@ -147,8 +147,8 @@ class Witness:
         asked = self.waiting[machine.name]
         wait_not_too_short(self.time.now_ms - asked.since_ms, asked.record_wait_ms, asked.clock_is_off_ms)
         self._asks_for_the_wait(asked)
-        if self.is_fair and asked.record_wait_ms == 0 and not asked.met_somebody:
-            raise Broken(f"liveness: nobody held the lock or waited for it, and yet {asked.owner} was refused")
+        if self.is_fair and asked.record_wait_ms == 0 and not asked.met_others:
+            raise Broken(f"liveness: the lock had no holder and no waiter, and yet {asked.owner} was refused")
         self.gave_up(machine)
 
     def gave_up(self, machine: Machine) -> None:
@@ -156,7 +156,7 @@ class Witness:
         self.served[self.waiting.pop(machine.name).owner] = inf
 
     def hears_of(self, machine: Machine, claim: Claim, grant: Grant, lease: Held) -> Hold:
-        """A holder hears of its grant."""
+        """A holder is told of its grant."""
         told(claim.owner, grant.fencing_token, self.tokens.get(claim.owner, ()))
         return self.believes(machine, claim, grant.fencing_token, lease)
 
@@ -175,25 +175,25 @@ class Witness:
         return hold
 
     def goes_on(self) -> None:
-        """A holder hears of its renewal."""
+        """A holder is told of its renewal."""
         self._asks_for_exclusion()
 
     def is_told_a_loss(self, hold: Hold) -> None:
-        """A call has told a holder that its lock is lost: from then on all know."""
+        """A call has told a holder that its lock is lost: its lease must say so, too."""
         if not hold.is_over and hold.lease.is_held():
             raise Broken(f"told: {hold.owner} was told that {hold.fencing_token} is lost, and its lease says held")
 
     def ended_well(self, hold: Hold, *, is_sure: bool) -> None:
-        """A holder was told nothing but that its lock is free, and its work is done.
+        """A holder was told only that its lock is free, and its work is done.
 
         Args:
             is_sure: whether each of its requests was answered.
         """
         end = self.ends.get(hold.fencing_token)
         if end is None:
-            raise Broken(f"told: {hold.owner} was told that {hold.fencing_token} is free, and it stands")
-        # What another process of its owner has released, it takes for its own where its own request got no answer.
-        # So does it where a grant came after the work: nobody has worked beside it.
+            raise Broken(f"told: {hold.owner} was told that {hold.fencing_token} is free, and it is still held")
+        # If its own request got no answer, it takes another process's release of this owner for its own. Likewise if a
+        # grant came after its work: no other holder has worked beside it.
         harmless = self._may_release(hold.owner, end.by) or (end.is_taken and hold.over_ms <= end.at_ms)
         is_its_own = end.by == hold.machine.name or (harmless and not is_sure)
         told_of_its_end(hold.owner, hold.fencing_token, is_its_own)
@@ -206,47 +206,47 @@ class Witness:
         """
         end = self.ends.get(fencing_token)
         did = end is not None and end.by == machine.name
-        # Each of its requests was answered, and the one that freed it is a copy: nothing could tell.
+        # Each of its requests was answered, and a late copy has freed the grant: the sender cannot know.
         untold = is_sure and end is not None and end.step in self.copies
         if did and not is_told_so and not untold:
-            raise Broken(f"told: {machine.name} has freed {fencing_token}, and was told that nobody held it")
+            raise Broken(f"told: {machine.name} has freed {fencing_token}, and was told that it was not held")
         if is_told_so and is_sure and not did:
             raise Broken(f"told: {machine.name} was told that it has freed {fencing_token}, and has not")
 
     def met(self, error: Exception, hold: Hold | None = None) -> None:
         """An acquisition, or a hold, has ended with an error."""
         gave_up_early = self.caps.tries < REAL.tries and not isinstance(error, LockLost)
-        # The writes of others came in its way for as long as a request is repeated.
+        # Writes of others conflicted with it in all of its tries.
         is_excused = gave_up_early or "TransactionConflict" in str(error)
         is_holding = hold is None or (hold.is_believed() and not self._is_freed(hold))
         if self.is_fair and is_holding and not is_excused:
-            raise Broken(f"liveness: nothing went wrong, and yet: {error!r}")
-        # A hold that is over for its holder, and not yet for the others.
+            raise Broken(f"liveness: no fault was injected, and yet: {error!r}")
+        # Its hold may be over for the holder while the table still has it.
         self.has_lost = True
 
     def is_no_more(self, machine: Machine) -> None:
-        """A machine has crashed: it believes nothing, and waits for nothing."""
+        """A machine has crashed: it neither holds nor waits."""
         for hold in self.holds:
             if hold.machine is machine:
                 hold.ends()
         self.waiting.pop(machine.name, None)
 
-    # What it sees.
+    # What it sees in the table.
 
     def sees_time(self) -> None:
-        """A step is over: does the first in line hold the lock, if it may?"""
+        """A step is over: has the first waiter in line been passed over although it could hold the lock?"""
         first = self._first_in_line()
         if first is None or self._room(shared=first.shared) <= 0:
             self._used_at_ms = max(self._used_at_ms, self.time.now_ms)
         else:
-            # As long as it stands still, it is not to be expected.
+            # A machine that is paused cannot take the lock.
             self._used_at_ms = max(self._used_at_ms, first.machine.paused_until_ms)
             idle_ms = self.time.now_ms - self._used_at_ms
             self.longest_idle_ms = max(self.longest_idle_ms, idle_ms)
             liveness(idle_ms, self.time.now_ms - self._struck_at_ms)
 
     def sees_sleep(self, ms: float) -> None:
-        """Everybody has slept for so long: was the lock free meanwhile, and did somebody wait for it?"""
+        """All machines have slept for so long: was the lock free meanwhile, while there was a waiter?"""
         first = self._first_in_line() if self.is_fair and self.reads_table else None
         if first is None or not self._is_free_for(first):
             self._asleep_ms = 0
@@ -261,13 +261,13 @@ class Witness:
         """A request was applied, or refused.
 
         Args:
-            look: the one that it rests on.
+            look: the read of the lock that the request depends on.
         """
         if not self.reads_table:
             return
         self._asks_for_exclusion()
         before, rows, now_ms = self.item, self.rows, self.time.now_ms
-        # Without a look it rests on what stands at the write itself.
+        # Without an earlier read it depends on the items at the write itself.
         looked = look.step or step
         self.sees_table(step, sender.name)
         holding = {holder.owner for holder in before.holders} if before is not None else set()
@@ -278,7 +278,7 @@ class Witness:
             self._serves(holder.owner, self.item.issued)
         gone = [each.row for each in standing if each.row.ticket not in self.rows and not self._is_served(each.row)]
         if before is not None and self.item is not None and self.item.waiting < before.waiting:
-            # They have withdrawn, and will hear of it.
+            # They have withdrawn, and will be told so.
             for row in gone:
                 self._serves(row.owner, row.ticket)
         gone = [row for row in gone if not self._is_served(row)]
@@ -291,7 +291,7 @@ class Witness:
         none_declared_void(before, self.item, standing, looked, now_ms, by=sender.name)
         self._follows_tickets(before, self.item, rows.keys() - self.rows.keys())
         if self.is_fair and gone:
-            raise Broken(f"no eviction: nothing went wrong, and yet {sender.name} gave its place up")
+            raise Broken(f"no eviction: no fault was injected, and yet {sender.name} gave its position up")
         fencing(before, self.item, self.highest_token)
         if self.item is not None:
             limit(before, self.item)
@@ -332,16 +332,16 @@ class Witness:
         )
 
     def nothing_is_left(self) -> None:
-        """Everybody has come to an end, and every lease as well, or everybody has given back what was theirs."""
+        """All machines have ended; every lease has ended, too, or every machine has released what it held."""
         nothing_left(self.seen.items(), self.time.now_ms)
 
     def one_write_is_enough(self) -> None:
-        """Nobody waits, as the lock item says, and there is room, if need be beside the dead."""
+        """By the lock item, no waiter is counted, and there is room, possibly beside expired holders."""
         if self.item is None or self.item.waiting or self.item.held >= self.item.permits:
             raise Broken(f"nothing left: the counts in {self.item}")
 
     def sees_table(self, step: int, by: str = "") -> None:
-        """The items stand as they do, by somebody's doing."""
+        """Read the items after a machine has changed them."""
         self.seen.looks(step)
         for holder in self.seen.ended:
             self._ends(holder, step, by, is_taken=self.seen.came > 0)
@@ -356,16 +356,16 @@ class Witness:
             self.log.append(f"{step}: {by or 'time to live'} {'frees' if may else 'removes'} {token} of {holder.owner}")
 
     def _may_release(self, owner: str, by: str) -> bool:
-        """Whether a machine is one of an owner's."""
+        """Whether a machine belongs to an owner."""
         return is_of(owner, by) or by in self.allied.get(owner, ())
 
     def _is_freed(self, hold: Hold) -> bool:
-        """Whether somebody else has freed it who may."""
+        """Whether another machine that may do so has freed it."""
         end = self.ends.get(hold.fencing_token)
         return end is not None and end.is_freed and end.by != hold.machine.name
 
     def _first_in_line(self) -> Waiting | None:
-        """Of those who wait and do not stand still: the first in the queue; or, with none, one who is to join it."""
+        """The first waiter that is not paused: in the queue, or, if none is, one that is about to join."""
         now_ms = self.time.now_ms
         awake = {asked.owner: asked for asked in self.waiting.values() if asked.machine.paused_until_ms <= now_ms}
         for ticket in sorted(self.rows):
@@ -375,7 +375,7 @@ class Witness:
         return next(iter(awake.values()), None)
 
     def _room(self, *, shared: bool) -> int:
-        """How many more may hold the lock, beside those whose clocks say that they do."""
+        """How many more may hold the lock, beside holders whose clocks say that they hold it."""
         permits = self.item.permits if self.item is not None else self.permits
         holding = [
             hold for hold in self.holds if not hold.is_over and hold.lease.is_held() and not self._is_freed(hold)
@@ -383,15 +383,15 @@ class Witness:
         return room(holding, permits, shared=shared)
 
     def _is_free_for(self, asked: Waiting) -> bool:
-        """Whether the lock has room for it, as the lock item says."""
+        """Whether the lock has room for it, by the lock item."""
         return self.item is None or room(self.item.holders, self.item.permits, shared=asked.shared) > 0
 
     def _meets_others(self) -> None:
-        """Those who ask now are not alone, if somebody holds the lock or stands in the queue."""
+        """Note which acquisitions have met a holder or a waiter."""
         item = self.item
         for asked in self.waiting.values():
             is_full = item is not None and room(item.holders, item.permits, shared=asked.shared) <= 0
-            asked.met_somebody |= is_full or bool(self.rows)
+            asked.met_others |= is_full or bool(self.rows)
 
     def _follows_tickets(self, before: LockItem | None, after: LockItem | None, gone: Collection[int]) -> None:
         void_up_to = after.void_up_to if after is not None else 0
@@ -402,7 +402,7 @@ class Witness:
             count_of_tickets(after, self.tickets)
 
     def _asks_for_the_wait(self, asked: Waiting) -> None:
-        """It is not longer than it may be, if nothing went wrong where it should have ended."""
+        """Check that the wait was not too long, if no fault was injected when it should have ended."""
         wait_ms, machine = asked.record_wait_ms, asked.machine
         if wait_ms is None or machine.frozen_at_ms >= asked.since_ms:
             return
@@ -425,5 +425,5 @@ class Witness:
         return row.ticket <= self.served.get(row.owner, -1)
 
     def _waits(self, row: Row, holding: set[str], looked: int) -> bool:
-        """Whether the owner of a row still waits with it, and also did when somebody looked."""
+        """Whether the owner of a row is still waiting with it, and was when the request's read began."""
         return not self._is_served(row) and row.owner not in holding and self.left.get(row.owner, -1) < looked
