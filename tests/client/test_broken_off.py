@@ -151,7 +151,7 @@ def test_the_thread_of_many_leases_in_a_row_is_gone_a_moment_after_the_last(memo
 def test_a_lease_that_was_released_is_not_entered_again(locks: LockClient, entity: str) -> None:
     with locks.acquire(entity) as lease:
         pass
-    with pytest.raises(LockLost, match="is over"), lease:
+    with pytest.raises(LockLost, match="has ended"), lease:
         pytest.fail("entered")
 
 

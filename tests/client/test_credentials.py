@@ -134,7 +134,7 @@ def test_a_block_that_ends_without_credentials_ends_well(
 ) -> None:
     with locks.acquire(entity):
         provider.fails_with = EXPIRED
-    assert "was not released, and ends by itself" in caplog.text
+    assert "was not released, and stays locked until its lease ends" in caplog.text
     provider.fails_with = None
     assert place.holders_of(entity) == 1
 

@@ -65,7 +65,7 @@ def test_the_table_may_be_out_of_reach_at_the_end_of_a_block(
     lease = moved.client().acquire(entity)
     with moved.time_flies(), moved.memory.outage(Fault.REQUEST_LOST), lease:
         pass
-    assert "was not released, and ends by itself" in caplog.text
+    assert "was not released, and stays locked until its lease ends" in caplog.text
     assert not lease.is_held()
     moved.clock.advance(65)
     assert moved.client().acquire(entity, record_wait=0).is_held()

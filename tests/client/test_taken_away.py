@@ -35,7 +35,7 @@ def loss(moved: Moved, entity: str) -> Loss:
 
 
 def test_the_end_of_a_block_says_that_somebody_else_has_held_the_lock(loss: Loss) -> None:
-    with pytest.raises(LockLost, match="somebody else has freed it"), loss.lease:
+    with pytest.raises(LockLost, match="another client has freed it"), loss.lease:
         loss.comes(and_goes_to=loss.moved.client())
     until(lambda: loss.told == [loss.lease])
 

@@ -36,11 +36,11 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What one benchmark has found.
+    """The figures of one benchmark.
 
     Attributes:
         title: what is compared.
-        note: what is measured, where, and whether less or more is better.
+        note: what was measured and where, and whether less or more is better.
         unit: of the values.
     """
 
@@ -50,13 +50,13 @@ class Figures:
     groups: Sequence[Group]
 
     def save(self, path: Path) -> None:
-        """Write them down."""
+        """Save the figures as JSON."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(asdict(self), indent=2) + "\n")
 
     @classmethod
     def load(cls, path: Path) -> "Figures":
-        """What ``save`` has written."""
+        """Read what ``save`` has written."""
         told = json.loads(path.read_text())
         groups = [Group(group["name"], [Bar(**bar) for bar in group["bars"]]) for group in told["groups"]]
         return cls(told["title"], told["note"], told["unit"], groups)

@@ -1,4 +1,4 @@
-"""What one wait sees, and its caller is told."""
+"""The state of one wait: remembers each poll, and calls the caller's ``on_wait``."""
 
 import logging
 from collections.abc import Callable
@@ -12,10 +12,10 @@ _log = logging.getLogger("ticketlock")
 
 
 class WaitEnded(BaseException):
-    """The caller's ``on_wait`` has raised.
+    """The caller's ``on_wait`` has raised an error.
 
     Attributes:
-        error: what it has raised.
+        error: that error.
     """
 
     def __init__(self, error: BaseException) -> None:
@@ -24,19 +24,19 @@ class WaitEnded(BaseException):
 
 
 class Waits:
-    """What one wait sees: told to the caller, and remembered.
+    """The state of one wait: calls ``on_wait`` after each poll, and decides whether a release wakes it.
 
     Args:
-        on_wait: the caller's, told of each look that found the lock taken.
+        on_wait: the caller's; called after each poll that found the lock taken.
 
     Attributes:
-        lock: what is waited for.
-        pace: when it looks.
-        expects_others: whether others are taken to wait for it already.
-        saw_others: whether anybody held the lock, or stood before this one.
-        is_over: whether it was broken off, and is leaving the queue.
-        sleeps: whether it is between two polls, where a release may wake it.
-        wake: ends the present sleep; may be called by any thread.
+        lock: the lock that is waited for.
+        pace: decides when to poll.
+        expects_others: whether other waiters are assumed from the start.
+        saw_others: whether a poll found a holder, or a waiter before this one.
+        is_over: whether the wait was interrupted and is leaving the queue.
+        sleeps: whether it sleeps between two polls, so that a release may wake it.
+        wake: ends the present sleep; any thread may call it.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Waits:
     def __call__(self, seen: Position) -> None:
         _log.debug("waiting for %r: ticket %s, %s ahead", self.lock.entity, seen.place.ticket, seen.ahead)
         self._looks += 1
-        # The first report comes from joining: its count may include the dead.
+        # The first report comes from joining: its count may include crashed waiters.
         self.saw_others |= bool(seen.holders) or (self._looks > 1 and seen.ahead > 0)
         self._seen = seen
         if self._on_wait is not None:
@@ -73,15 +73,15 @@ class Waits:
 
     @property
     def ticket(self) -> int | None:
-        """Its ticket, by the last poll; None before it has one."""
+        """Its ticket, by the last poll; None before the first one."""
         return self._seen.place.ticket if self._seen is not None else None
 
     @property
     def is_called(self) -> bool:
-        """Whether a release or a grant that was heard of makes this one the next, by what the last poll found.
+        """Whether the last release or grant in this process makes this waiter the next one, by its last poll.
 
-        Those before it have been granted the lock since, one with each fencing token, or have left; one that came past
-        the queue is counted as well: then it polls once too early.
+        Each fencing token since that poll stands for a waiter before it that got the lock, or for a newcomer past the
+        queue; in the latter case it polls once too early.
         """
         seen, token = self._seen, self._token
         if seen is None or token is None or seen.fencing_token is None:
@@ -89,13 +89,13 @@ class Waits:
         return seen.turns <= token - seen.fencing_token
 
     def hears_of(self, fencing_token: int, left: LockItem | None) -> None:
-        """There is room after this grant; where it was released, that has left the lock item so."""
+        """Learn of a grant after which there is room; ``left`` is the lock item if the grant was released."""
         self._token, self._left = fencing_token, left
         if self.is_called:
             self.wake()
 
     def freed(self) -> LockItem | None:
-        """The end of a sleep: the lock item as a release left it that was heard of since the last poll."""
+        """End a sleep; return the lock item of a release that this wait has learned of since the last poll."""
         self.sleeps = False
         left, self._token, self._left = self._left, None, None
         return left

@@ -1,6 +1,7 @@
-"""Every condition of the protocol, under a name that states the fact it asks for.
+"""Every condition of the protocol. Its name states what it requires.
 
-``#me`` and ``#my_token`` are the two attributes of the caller's own grant, ``#x0`` ... those of expired holders.
+``#me`` and ``#my_token`` are the two attributes of the caller's own grant; ``#x0``, ``#x1`` ... those of expired
+holders.
 """
 
 # On the lock item.
@@ -52,5 +53,5 @@ NOTHING_LATER_ABANDONED = "attribute_not_exists(abandonedToken) OR abandonedToke
 
 
 def expired_holder_as_seen(position: int) -> str:
-    """The holder that is to be removed has not been renewed since it was seen."""
+    """The expired holder has not renewed its lease since it was read."""
     return f"#x{position}.leaseUntilMs = :x{position}"

@@ -1,6 +1,6 @@
 """The writes that grant a lock: one conditional write on the lock item, which decides who holds.
 
-Each demands that its owner is no holder yet, so that a repeat grants nothing twice, and mints the fencing token.
+Each requires that its owner is not a holder yet, so that a retry grants nothing twice, and mints the fencing token.
 """
 
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ from ticketlock.wire._conditions import either, every
 from ticketlock.wire._requests import TransactWrite, Write
 from ticketlock.wire._table_time import Moment
 
-# What a grant changes each counter of holders by.
+# Each counter of holders, and the placeholder for its change by a grant.
 _CHANGES = {"held": ":held_change", "heldShared": ":shared_change"}
 _NEXT_TOKEN = ("fencingToken = fencingToken + :one", "#my_token = fencingToken + :one")
 
 
 def take_at_once(claim: Claim, now: Moment) -> Write:
-    """Take a lock that nobody holds or queues for, or create it: the whole of an uncontended acquisition."""
+    """Take a lock without holders and waiters, or create it: an uncontended acquisition is this one write."""
     return _grant(
         claim,
         now,
@@ -46,7 +46,7 @@ def take_at_once(claim: Claim, now: Moment) -> Write:
 
 
 def take_over(claim: Claim, now: Moment, seen: LockItem, expired: Sequence[Holder]) -> Write:
-    """Take a lock that nobody queues for from holders whose leases are over."""
+    """Take a lock without waiters from holders whose leases have expired."""
     return _grant(
         claim,
         now,
@@ -60,10 +60,10 @@ def take_over(claim: Claim, now: Moment, seen: LockItem, expired: Sequence[Holde
 
 
 def take_past_the_count(claim: Claim, now: Moment, seen: LockItem, expired: Sequence[Holder], *, heal: bool) -> Write:
-    """Take a free lock whose count says that somebody waits, when a read to the end found no live row.
+    """Take a free lock whose ``waiting`` is not zero although a read of the whole queue found no live row.
 
-    ``heal`` puts the count back to zero and declares the tickets void that were issued so far: their rows, should one
-    still arrive, count for nothing.
+    ``heal`` sets the count to zero and declares every ticket issued so far void: a row that arrives later with such a
+    ticket is ignored.
     """
     healing = ["waiting = :zero", "voidUpTo = :issued"] if heal else []
     return _grant(
@@ -82,7 +82,7 @@ def take_past_the_count(claim: Claim, now: Moment, seen: LockItem, expired: Sequ
 
 
 def take_my_turn(claim: Claim, now: Moment, ticket: int, seen: LockItem, expired: Sequence[Holder]) -> TransactWrite:
-    """Turn the place in the queue into a grant: the row goes, the holder comes, together."""
+    """Turn a queue row into a grant: one transaction deletes the row and writes the holder."""
     counted = seen.waiting > 0
     grant = _grant(
         claim,
@@ -103,7 +103,7 @@ def take_my_turn(claim: Claim, now: Moment, ticket: int, seen: LockItem, expired
 
 
 def _capacity(expired: Sequence[Holder]) -> tuple[str, ...]:
-    # Who holds is what was seen, or fewer: that they leave room was judged by their list.
+    # No grant since the read, so the holders are those that were read, or fewer: their list was checked for room.
     return (
         only_if.PERMITS_AS_I_SAW,
         only_if.A_PERMIT_IS_FREE_WITHOUT_THE_EXPIRED,
