@@ -19,7 +19,7 @@ def park(locks: LockClient, entity: str) -> None:
     assert parked is not None
 
 
-def test_a_parked_workflow_is_called_when_the_command_has_ended(
+def test_a_parked_workflow_is_woken_when_the_command_has_ended(
     command: Command, locks: LockClient, entity: str
 ) -> None:
     run = command.start("-vv", "run", entity, "--", "sh", "-c", "echo inside; read go")
@@ -31,7 +31,7 @@ def test_a_parked_workflow_is_called_when_the_command_has_ended(
     assert "OperationModel(name=SendTaskSuccess)" in ended.err
 
 
-def test_nobody_is_called_by_a_command_that_is_told_so(command: Command, locks: LockClient, entity: str) -> None:
+def test_a_command_wakes_no_one_if_told_so(command: Command, locks: LockClient, entity: str) -> None:
     run = command.start("-vv", "run", entity, "--no-call", "--", "sh", "-c", "echo inside; read go")
     assert run.line() == "inside"
     park(locks, entity)

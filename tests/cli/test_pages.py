@@ -90,7 +90,7 @@ def test_the_lines_of_local_are_those_of_the_page(command: Command) -> None:
     assert comparable(printed) == comparable(said.prints)
 
 
-def test_the_steps_of_the_job_run_one_after_the_other(here: dict[str, str], folder: Path) -> None:
+def test_the_steps_of_the_job_run_in_sequence(here: dict[str, str], folder: Path) -> None:
     (job,) = blocks("docs/command.md", "yaml")
     build = {**here, "GITHUB_RUN_ID": "4711", "GITHUB_RUN_ATTEMPT": "1"}
     steps = ["ticketlock init --yes", *(step["run"] for step in yaml.safe_load(job))]
@@ -168,7 +168,7 @@ def test_the_template_is_deployed_and_the_doctor_finds_nothing_that_init_does_no
     client.delete_stack(StackName=name)
 
 
-def test_terraform_says_the_same() -> None:
+def test_the_terraform_example_agrees_with_the_template() -> None:
     (body,) = blocks("docs/table.md", "hcl")
     said = set(re.findall(r'(\w+)\s*=\s*"([^"]*)"', body))
     assert {("hash_key", "pk"), ("range_key", "sk"), ("attribute_name", TIME_TO_LIVE)} <= said

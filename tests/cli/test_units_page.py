@@ -95,7 +95,7 @@ def test_the_page_has_each_exit_code() -> None:
     assert told == {code for command in commands if isinstance(command, Explained) for code in command.ends}
 
 
-def test_the_page_has_what_a_record_may_say_and_what_may_stand_in_an_item() -> None:
+def test_the_page_has_every_state_of_a_record_and_of_a_mark() -> None:
     told = {cells[0].strip("`") for cells in rows(PAGE, "Marks that no sweep finds: `repair`")[2:]}
     assert told == {record.value for record in Record}
     assert all(f"`{standing.value}`" in text(PAGE) for standing in Standing)

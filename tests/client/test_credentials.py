@@ -104,7 +104,7 @@ def test_an_acquisition_without_credentials_is_refused_with_the_cause(
 
 
 @WITH_ANY_ERROR
-def test_a_release_without_credentials_is_refused_with_the_cause_and_may_be_tried_again(
+def test_a_release_without_credentials_is_refused_with_the_cause_and_may_be_retried(
     place: Emulated, locks: LockClient, provider: Provider, entity: str, error: Exception
 ) -> None:
     lease = locks.acquire(entity)
@@ -151,7 +151,7 @@ def test_a_block_that_fails_and_ends_without_credentials_ends_in_its_own_error(
     assert "was not released" in caplog.text
 
 
-def test_a_heartbeat_without_credentials_goes_on_trying(
+def test_a_heartbeat_without_credentials_keeps_trying(
     place: Emulated, dynamodb: Any, provider: Provider, entity: str
 ) -> None:
     lost: list[object] = []
@@ -175,7 +175,7 @@ class SoftTimeLimitExceeded(Exception):
     """What a signal handler raises, in Celery for example."""
 
 
-def test_what_a_signal_handler_raises_in_a_call_comes_out_as_it_is(
+def test_an_error_of_a_signal_handler_during_a_call_is_raised_unchanged(
     locks: LockClient, dynamodb: Any, entity: str
 ) -> None:
     def interrupt(**_: Any) -> None:

@@ -108,7 +108,7 @@ def test_an_interrupt_of_a_waiter_leaves_the_queue(place: Emulated, locks: LockC
     assert place.holders_of(entity) == 1
 
 
-def test_an_interrupt_between_two_looks_leaves_the_queue(place: Emulated, locks: LockClient, entity: str) -> None:
+def test_an_interrupt_between_two_polls_leaves_the_queue(place: Emulated, locks: LockClient, entity: str) -> None:
     def interrupt(_: object) -> None:
         raise KeyboardInterrupt
 
@@ -135,22 +135,22 @@ class TestFork:
     def test_it_does_not_hold_it(self, told: dict[str, Any]) -> None:
         assert (told["child"]["is_held"], told["child"]["remaining_s"]) == (False, 0)
 
-    def test_it_cannot_use_it_and_is_told_why(self, told: dict[str, Any]) -> None:
+    def test_it_cannot_use_the_lock_and_the_error_says_why(self, told: dict[str, Any]) -> None:
         for verb in ("renew", "ensure", "set_data", "detach", "transact_write", "release", "best effort"):
             assert "ClientClosed: the lease belongs to the process that this one was forked from" in str(
                 told["child"][verb]
             ), verb
 
-    def test_it_cannot_use_the_client_and_is_told_what_to_do(self, told: dict[str, Any]) -> None:
+    def test_it_cannot_use_the_client_and_the_error_says_what_to_do(self, told: dict[str, Any]) -> None:
         for verb in ("acquire", "again", "inspect"):
             assert "make another one here" in str(told["child"][verb]), verb
 
-    def test_no_other_road_leads_to_the_table(self, told: dict[str, Any]) -> None:
+    def test_it_cannot_reach_the_table_in_any_other_way(self, told: dict[str, Any]) -> None:
         """Parent and child have one connection: each could be told what the other has asked."""
         roads = {**told["child"]["tables"], "acquire of a task": told["child"]["tasks"]["acquire"]}
         assert [each for each, said in roads.items() if "ClientClosed: the client was made in" not in str(said)] == []
 
-    def test_a_client_for_tasks_is_closed_without_a_word(self, told: dict[str, Any]) -> None:
+    def test_a_client_for_tasks_is_closed_without_an_error(self, told: dict[str, Any]) -> None:
         assert told["child"]["tasks"]["close"] is None
 
     def test_its_end_leaves_the_parents_lock_alone(self, told: dict[str, Any]) -> None:
@@ -160,7 +160,7 @@ class TestFork:
         assert told["after"] == {"is free": True}
 
 
-def test_a_worker_that_is_told_to_stop_frees_its_lock(place: Emulated, start: Any, entity: str) -> None:
+def test_a_worker_frees_its_lock_on_sigterm(place: Emulated, start: Any, entity: str) -> None:
     worker = start(WORKER, LOCK_TABLE=place.table_name, JOB=entity)
     assert said_until(worker, "page 0")
     worker.send_signal(signal.SIGTERM)
@@ -168,7 +168,7 @@ def test_a_worker_that_is_told_to_stop_frees_its_lock(place: Emulated, start: An
     assert place.is_free(entity)
 
 
-def test_a_worker_that_is_told_to_stop_while_it_waits_leaves_the_queue(
+def test_a_worker_that_waits_leaves_the_queue_on_sigterm(
     place: Emulated, locks: LockClient, start: Any, entity: str
 ) -> None:
     locks.acquire(entity)
@@ -188,7 +188,7 @@ def test_of_two_workers_the_second_begins_when_the_first_one_stops(place: Emulat
     assert said_until(second, "page 0")
 
 
-def test_a_worker_that_has_done_its_job_says_so(place: Emulated, start: Any, entity: str) -> None:
+def test_a_worker_that_has_done_its_job_exits_with_0(place: Emulated, start: Any, entity: str) -> None:
     worker = start(WORKER, LOCK_TABLE=place.table_name, JOB=entity, PAGES="1")
     assert worker.wait(TIMEOUT_S) == 0
     assert place.is_free(entity)

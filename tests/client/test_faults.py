@@ -29,7 +29,7 @@ def test_a_fault_while_a_free_lock_is_acquired_grants_it_once(
     assert moved.is_free(entity)
 
 
-def test_a_lost_reply_to_an_acquisition_is_no_theft(moved: Moved, entity: str) -> None:
+def test_a_lost_reply_to_an_acquisition_never_replaces_another_holder(moved: Moved, entity: str) -> None:
     locks = moved.client()
     locks.acquire(f"{entity}, before").release()
     moved.memory.faults.append(Fault.REPLY_LOST)
@@ -40,7 +40,7 @@ def test_a_lost_reply_to_an_acquisition_is_no_theft(moved: Moved, entity: str) -
 
 @pytest.mark.parametrize("fault", PASSING)
 @pytest.mark.parametrize("requests_before", range(1, 5))
-def test_a_fault_while_a_waiter_joins_the_queue_leaves_one_place_at_most(
+def test_a_fault_while_a_waiter_joins_the_queue_leaves_one_row_at_most(
     moved: Moved, entity: str, fault: Fault, requests_before: int
 ) -> None:
     holder = moved.client().acquire(entity)
@@ -74,7 +74,7 @@ def test_a_fault_in_the_grant_of_a_turn_grants_it_once(moved: Moved, entity: str
 
 
 @pytest.mark.parametrize("fault", PASSING)
-def test_a_fault_in_a_renewal_by_hand_is_no_loss(moved: Moved, entity: str, fault: Fault) -> None:
+def test_a_fault_in_a_renewal_by_hand_keeps_the_lock(moved: Moved, entity: str, fault: Fault) -> None:
     lease = moved.client(heartbeat=False).acquire(entity)
     moved.clock.advance(40)
     moved.memory.faults.append(fault)
@@ -83,7 +83,7 @@ def test_a_fault_in_a_renewal_by_hand_is_no_loss(moved: Moved, entity: str, faul
 
 
 @pytest.mark.parametrize("fault", PASSING)
-def test_a_fault_in_a_heartbeat_is_no_loss(moved: Moved, entity: str, fault: Fault) -> None:
+def test_a_fault_in_a_heartbeat_keeps_the_lock(moved: Moved, entity: str, fault: Fault) -> None:
     told: list[object] = []
     lease = moved.client(lease=4).acquire(entity, on_lost=told.append)
     moved.memory.faults.append(fault)
@@ -94,14 +94,14 @@ def test_a_fault_in_a_heartbeat_is_no_loss(moved: Moved, entity: str, fault: Fau
 
 
 @pytest.mark.parametrize("fault", PASSING)
-def test_a_fault_in_a_release_is_no_loss(moved: Moved, entity: str, fault: Fault) -> None:
+def test_a_fault_in_a_release_is_not_reported_as_a_loss(moved: Moved, entity: str, fault: Fault) -> None:
     lease = moved.client().acquire(entity)
     moved.memory.faults.append(fault)
     lease.release()
     assert moved.is_free(entity)
 
 
-def test_a_release_whose_reply_is_lost_is_no_loss_though_somebody_else_has_the_lock_by_then(
+def test_a_release_whose_reply_is_lost_succeeds_though_another_owner_has_the_lock_by_then(
     moved: Moved, entity: str
 ) -> None:
     wire, repeats = Wire(), Repeats(is_release)
@@ -116,7 +116,7 @@ def test_a_release_whose_reply_is_lost_is_no_loss_though_somebody_else_has_the_l
     assert moved.holders_of(entity) == 1
 
 
-def test_a_renewal_whose_reply_is_lost_is_no_loss_when_it_is_refused_the_second_time(moved: Moved, entity: str) -> None:
+def test_a_renewal_whose_reply_is_lost_keeps_the_lock_if_its_retry_is_refused(moved: Moved, entity: str) -> None:
     wire, repeats = Wire(), Repeats(is_renewal)
     lease = moved.client(wire=wire, heartbeat=False).acquire(entity)
     moved.clock.advance(30)
@@ -130,7 +130,7 @@ def test_a_renewal_whose_reply_is_lost_is_no_loss_when_it_is_refused_the_second_
 
 
 @pytest.mark.parametrize("fault", PASSING)
-def test_a_fault_while_a_waiter_gives_up_leaves_nothing_behind(moved: Moved, entity: str, fault: Fault) -> None:
+def test_a_fault_while_a_waiter_gives_up_leaves_no_row(moved: Moved, entity: str, fault: Fault) -> None:
     holder = moved.client(lease=600).acquire(entity)
     wire = Wire()
     locks = moved.client(wire=wire)

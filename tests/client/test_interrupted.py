@@ -179,7 +179,7 @@ def test_an_acquisition_in_which_an_exception_is_raised_gives_back_what_it_took_
         scene.locks.close()
 
 
-def test_an_exception_raised_while_a_lock_is_held_once_more_leaves_the_outer_hold_the_last(step: int) -> None:
+def test_an_exception_during_a_reentrant_acquisition_keeps_the_outer_hold(step: int) -> None:
     outer: list[Lease] = []
 
     def begin(scene: Scene) -> Callable[[], object]:

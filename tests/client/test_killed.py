@@ -50,7 +50,7 @@ def longest_look_ms() -> int:
 
 
 @pytest.mark.always("the way that most crashes take")
-def test_a_lock_of_a_killed_process_is_taken_soon_after_its_lease_as_the_guarantees_have_it(
+def test_a_lock_of_a_killed_process_is_taken_soon_after_its_lease_as_guaranteed(
     programs: Programs, shared: Shared
 ) -> None:
     token = killed_holder(programs)
@@ -71,7 +71,7 @@ def do_not_wait(locks: LockClient, entity: str) -> Lease | None:
 
 
 @pytest.mark.parametrize("ask", [try_it, do_not_wait, LockClient.acquire])
-def test_whoever_has_never_seen_a_stale_lock_takes_it_at_the_first_try(
+def test_an_expired_lock_is_taken_at_the_first_try_without_an_earlier_observation(
     programs: Programs, shared: Shared, ask: Callable[[LockClient, str], Lease | None]
 ) -> None:
     token = killed_holder(programs)

@@ -81,7 +81,7 @@ COROUTINES: list[Any] = [
 
 
 @pytest.mark.parametrize("work", GENERATORS, ids=lambda work: type(work).__name__)
-def test_what_is_called_as_a_generator_function_is_refused_at_once(locks: LockClient, work: Any) -> None:
+def test_any_kind_of_generator_function_is_refused_at_once(locks: LockClient, work: Any) -> None:
     decorate = locks.serialized("order-42")
     with pytest.raises(TypeError, match="begins after its call: use acquire"):
         decorate(work)
@@ -89,7 +89,7 @@ def test_what_is_called_as_a_generator_function_is_refused_at_once(locks: LockCl
 
 @OF_THREADS
 @pytest.mark.parametrize("work", COROUTINES, ids=lambda work: type(work).__name__)
-def test_what_is_called_as_a_coroutine_function_is_refused_at_once(locks: LockClient, work: Any) -> None:
+def test_any_kind_of_coroutine_function_is_refused_at_once(locks: LockClient, work: Any) -> None:
     decorate = locks.serialized("order-42")
     with pytest.raises(TypeError, match=r"use ticketlock\.aio"):
         decorate(work)
@@ -204,7 +204,7 @@ class Awaited:
     [functools.partial, _wrapped, Awaited, lambda work: functools.partial(_wrapped(work))],
     ids=["partial", "wrapper", "object", "partial of a wrapper"],
 )
-def test_whatever_a_coroutine_function_is_in_it_runs_under_the_lock(moved: Moved, locks: Any, made_of: Any) -> None:
+def test_any_kind_of_coroutine_function_runs_under_the_lock(moved: Moved, locks: Any, made_of: Any) -> None:
     async def work() -> bool:
         return held(moved)
 
@@ -249,7 +249,7 @@ def test_a_static_coroutine_method_runs_under_the_lock(moved: Moved, locks: Any)
 
 
 @OF_THREADS
-def test_what_is_no_work_is_returned_as_it_is(locks: LockClient) -> None:
+def test_results_without_pending_work_are_returned_unchanged(locks: LockClient) -> None:
     returned: list[Any] = [[1], {"a": 1}, "text", (1,), range(3), None, LockName("order-42")]
     for each in returned:
         assert locks.serialized("order-42")(lambda each=each: each)() is each

@@ -24,7 +24,9 @@ def at_once(coroutine: Coroutine[Any, Any, object]) -> None:
         coroutine.send(None)
 
 
-def test_a_group_is_entered_without_a_turn_of_the_loop_in_which_it_could_be_cancelled(locks: aio.LockClient) -> None:
+def test_a_group_is_entered_without_yielding_to_the_loop_so_that_it_cannot_be_cancelled_there(
+    locks: aio.LockClient,
+) -> None:
     """Else nobody would be inside, and nobody would release what the group holds."""
 
     async def work() -> None:
@@ -37,7 +39,7 @@ def test_a_group_is_entered_without_a_turn_of_the_loop_in_which_it_could_be_canc
     asyncio.run(work())
 
 
-def test_a_lease_may_be_detached_while_no_loop_runs_and_is_renewed_no_more(
+def test_a_lease_may_be_detached_while_no_loop_runs_and_is_not_renewed_after_that(
     locks: aio.LockClient, memory: MemoryDynamoDB, clock: ManualClock
 ) -> None:
     loop = asyncio.new_event_loop()
@@ -69,7 +71,7 @@ IDS = ["ensure_future", "create_task", "wait_for"]
 
 
 @pytest.mark.parametrize("task_of", TASKS, ids=IDS)
-def test_a_task_that_only_acquires_asks_for_the_task_that_called(locks: aio.LockClient, task_of: Any) -> None:
+def test_a_task_that_only_acquires_does_so_for_the_task_that_made_the_call(locks: aio.LockClient, task_of: Any) -> None:
     """Else the holder would wait for a task that waits for the holder."""
 
     async def work() -> None:
@@ -86,7 +88,7 @@ def test_a_task_that_only_acquires_asks_for_the_task_that_called(locks: aio.Lock
 
 
 @pytest.mark.parametrize("task_of", TASKS, ids=IDS)
-def test_what_a_task_has_acquired_for_its_caller_is_the_callers(locks: aio.LockClient, task_of: Any) -> None:
+def test_a_lock_that_a_task_acquired_for_its_caller_is_the_callers(locks: aio.LockClient, task_of: Any) -> None:
     async def work() -> None:
         async with locks:
             outer = await task_of(locks.acquire("order-42"))
@@ -95,7 +97,7 @@ def test_what_a_task_has_acquired_for_its_caller_is_the_callers(locks: aio.LockC
     in_time(work())
 
 
-def test_a_task_that_a_holder_has_made_for_more_is_another_holder(locks: aio.LockClient) -> None:
+def test_a_task_that_does_more_than_acquire_is_another_holder(locks: aio.LockClient) -> None:
     """The holder may not wait for it, and may go on beside it."""
 
     async def work() -> None:
@@ -109,7 +111,7 @@ def test_a_task_that_a_holder_has_made_for_more_is_another_holder(locks: aio.Loc
     in_time(work())
 
 
-def test_several_tasks_of_one_acquisition_acquire_each_for_itself(locks: aio.LockClient) -> None:
+def test_several_tasks_of_one_acquisition_each_acquire_for_themselves(locks: aio.LockClient) -> None:
     async def work() -> None:
         async with locks:
             once = locks.acquire("order-42", permits=2)

@@ -8,7 +8,7 @@ from ticketlock import LockClient
 
 
 # Not so in bad weather: a ticket whose reply was lost is taken twice, and counts as one ahead until a later row stands.
-def test_on_wait_is_told_each_look_with_the_places_ahead(locks: LockClient, line: Line) -> None:
+def test_on_wait_gets_the_position_of_each_poll(locks: LockClient, line: Line) -> None:
     lease = locks.acquire(line.entity)
     line.stand("first")
     ahead: list[int] = []

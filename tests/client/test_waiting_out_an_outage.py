@@ -48,7 +48,7 @@ def test_a_waiter_without_a_record_wait_outlasts_an_outage_of_forty_seconds(
     assert granted.ticket == row.ticket
 
 
-def test_an_outage_that_its_row_does_not_outlast_ends_the_wait(
+def test_an_outage_longer_than_its_rows_lease_ends_the_wait(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:
     alice.granted(alice.claim(lock))

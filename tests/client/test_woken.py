@@ -65,7 +65,7 @@ def test_a_waiter_of_the_same_process_is_woken_by_the_release(moved: Moved, enti
     )
 
 
-def test_those_behind_are_woken_one_after_the_other_in_order(moved: Moved, entity: str) -> None:
+def test_waiters_are_woken_one_after_the_other_in_order(moved: Moved, entity: str) -> None:
     lease = moved.client(**SLOW).acquire(entity)
     entered: list[int] = []
     waiting = []
@@ -83,7 +83,7 @@ def test_those_behind_are_woken_one_after_the_other_in_order(moved: Moved, entit
     assert entered == [0, 1, 2, 3]
 
 
-def test_those_who_share_wake_each_other(moved: Moved, entity: str) -> None:
+def test_shared_waiters_wake_each_other(moved: Moved, entity: str) -> None:
     lease = moved.client(**SLOW).acquire(entity)
     waiting = []
     for number in range(3):
@@ -104,7 +104,9 @@ def test_closing_the_client_ends_the_sleep(moved: Moved, entity: str) -> None:
     assert moved.queue_of(entity) == 0
 
 
-def test_one_who_is_next_by_its_last_poll_takes_without_another(memory: MemoryDynamoDB, clock: ManualClock) -> None:
+def test_a_waiter_that_is_next_by_its_last_poll_takes_the_lock_without_another_poll(
+    memory: MemoryDynamoDB, clock: ManualClock
+) -> None:
     lease = client(memory, clock).acquire("e")
     waiter = client(memory, clock, nothing, lambda: lease.release(data_left="done"))
     taken = waiter.acquire("e")
@@ -112,7 +114,7 @@ def test_one_who_is_next_by_its_last_poll_takes_without_another(memory: MemoryDy
     assert taken.data_left == "done"
 
 
-def test_a_release_of_another_lock_or_table_wakes_nobody(memory: MemoryDynamoDB, clock: ManualClock) -> None:
+def test_a_release_of_another_lock_or_table_wakes_no_one(memory: MemoryDynamoDB, clock: ManualClock) -> None:
     lease, other = client(memory, clock).acquire("e"), client(memory, clock).acquire("e", namespace="other")
     waiter = client(memory, clock, nothing, other.release, lease.release)
     waiter.acquire("e")
@@ -165,7 +167,7 @@ def test_a_hint_that_comes_too_late_costs_one_poll(memory: MemoryDynamoDB, clock
     assert waiter.acquire("e").fencing_token == held[0].fencing_token + 1
 
 
-def test_an_acquisition_that_was_broken_off_is_told_of_nothing(memory: MemoryDynamoDB, clock: ManualClock) -> None:
+def test_an_interrupted_acquisition_is_not_woken(memory: MemoryDynamoDB, clock: ManualClock) -> None:
     lease = client(memory, clock).acquire("e")
     looks: list[Position] = []
 

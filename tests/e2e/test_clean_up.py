@@ -97,7 +97,7 @@ def test_the_nested_work_of_a_stopped_execution_is_stopped_and_the_next_in_line_
     assert of_the_app.is_free(entity)
 
 
-def test_the_next_never_starts_before_a_stopped_executions_function_has_ended_or_the_lease_is_over(
+def test_the_next_never_starts_before_a_stopped_executions_function_or_lease_has_ended(
     short_lease: Cloud, entity: str, measured: Measured
 ) -> None:
     """One function ends within the lease, one after it.
@@ -130,7 +130,7 @@ def test_the_next_never_starts_before_a_stopped_executions_function_has_ended_or
         assert short_lease.is_free(name)
 
 
-def test_the_row_of_a_stopped_waiter_is_gone_at_once_and_the_one_behind_it_runs_in_its_turn(
+def test_the_row_of_a_stopped_waiter_is_deleted_at_once_and_the_next_runs_in_its_turn(
     cloud: Cloud, entity: str, measured: Measured
 ) -> None:
     holder, stopped, behind = line_of_three(cloud, entity)
@@ -154,7 +154,7 @@ def test_the_row_of_a_stopped_waiter_is_gone_at_once_and_the_one_behind_it_runs_
 
 
 @pytest.mark.always("the clean-up once, as it is deployed")
-def test_the_one_behind_runs_when_the_holder_and_the_first_in_line_are_stopped_at_once(
+def test_the_second_in_line_runs_if_the_holder_and_the_first_in_line_are_stopped_together(
     cloud: Cloud, entity: str, measured: Measured
 ) -> None:
     """Whoever is called by the first clean-up may be over by then: the second calls again."""
@@ -178,7 +178,7 @@ def test_an_execution_that_failed_by_itself_leaves_nothing_for_the_clean_up(clou
     assert cloud.is_free(entity)
 
 
-def test_an_event_that_is_delivered_again_does_no_harm_whoever_has_the_lock_by_then(cloud: Cloud, entity: str) -> None:
+def test_a_duplicate_event_does_no_harm_to_whatever_owner_has_the_lock_by_then(cloud: Cloud, entity: str) -> None:
     stopped = cloud.nest(entity, WORK_S)
     cloud.wait_until_held(entity)
     holder = cloud.nest(entity, WORK_S)

@@ -140,7 +140,7 @@ def keys(cloud: Cloud) -> set[tuple[str, str]]:
     return {(item["pk"]["S"], item["sk"]["S"]) for item in cloud.items()}
 
 
-def test_who_will_not_wait_fails_at_once_and_leaves_nothing_behind(cloud: Cloud, entity: str) -> None:
+def test_a_record_wait_of_0_fails_at_once_and_leaves_no_row(cloud: Cloud, entity: str) -> None:
     holder = cloud.sleep(entity, 5)
     cloud.wait_until_held(entity)
     ended = cloud.ended(cloud.sleep(entity, 0, recordWaitSeconds=0))
@@ -210,7 +210,7 @@ def test_an_execution_whose_row_is_lost_joins_again(short_lease: Cloud, entity: 
     assert short_lease.is_free(entity)
 
 
-def test_after_all_nobody_waits_and_nobody_holds(either: Cloud, entity: str) -> None:
+def test_afterwards_no_holder_and_no_waiter_is_left(either: Cloud, entity: str) -> None:
     assert either.ended(either.sleep(entity, 0)).status == "SUCCEEDED"
     items = either.items()
     assert items

@@ -347,7 +347,7 @@ def test_a_function_without_one_of_its_actions_is_refused(
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_every_action_of_a_function_has_its_need_shown_or_a_reason_why_not(step: str, cloud: Cloud) -> None:
+def test_every_action_of_a_function_is_shown_to_be_needed_or_has_a_reason(step: str, cloud: Cloud) -> None:
     permissions = Role.of_step(cloud, step).permissions()
     shown = {
         permission
@@ -406,9 +406,7 @@ def machine(request: pytest.FixtureRequest, cloud: Cloud) -> str:
     return continue_machine
 
 
-def test_a_state_machine_may_send_what_its_definition_sends_and_without_any_one_action_may_not(
-    machine: str, cloud: Cloud
-) -> None:
+def test_a_state_machine_may_send_its_requests_and_needs_every_action_for_them(machine: str, cloud: Cloud) -> None:
     role, context = Role.of_machine(cloud, machine), {"dynamodb:LeadingKeys": "session#arn"}
     sent = set(sent_by(cloud.definition(machine)))
     assert sent
@@ -425,7 +423,7 @@ def test_a_state_machine_may_send_nothing_that_its_definition_does_not(machine: 
     assert {action for action in granted if action.partition(":")[0] not in SERVICES_OWN} == sent
 
 
-def test_the_roles_deny_what_is_not_theirs(cloud: Cloud) -> None:
+def test_the_roles_deny_other_resources(cloud: Cloud) -> None:
     table = f"arn:aws:dynamodb:us-east-1:000000000000:table/{cloud.outputs['TableName']}"
     other_table = "arn:aws:dynamodb:us-east-1:000000000000:table/other"
     workflow = cloud.outputs["StateMachineArn"]

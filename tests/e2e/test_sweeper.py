@@ -184,7 +184,7 @@ def test_in_each_state_a_killed_unit_is_rolled_back_or_finished_within_two_passe
     assert (marks(books), balances(books, keys), what_is_left(books)) == (0, expected, [])
 
 
-def test_all_of_them_at_once_are_swept_and_told(deployed: Deployed, an_hour_ago: UnitsWorld) -> None:
+def test_all_of_them_at_once_are_swept_and_reported(deployed: Deployed, an_hour_ago: UnitsWorld) -> None:
     books = an_hour_ago.books
     left = [(leave(an_hour_ago), expected) for leave, expected in STATES.values()]
     before = len(deployed.emitted())
@@ -203,7 +203,7 @@ def test_all_of_them_at_once_are_swept_and_told(deployed: Deployed, an_hour_ago:
     assert [line["OldestOpenUnitAge"] for line in told] == [[0.0], [0.0]]
 
 
-def test_a_unit_on_its_way_is_left_alone_and_its_age_is_told(deployed: Deployed, an_hour_ago: UnitsWorld) -> None:
+def test_a_running_unit_is_left_alone_and_its_age_is_reported(deployed: Deployed, an_hour_ago: UnitsWorld) -> None:
     books = an_hour_ago.books
     killed(an_hour_ago, 3, is_sent=False)
     [head] = [row for row in books.everything()["units"] if row["row"] == "head"]
@@ -215,7 +215,7 @@ def test_a_unit_on_its_way_is_left_alone_and_its_age_is_told(deployed: Deployed,
     assert deployed.emitted()[-1]["OldestOpenUnitAge"] == [swept["oldest_ms"]]
 
 
-def test_a_table_that_was_never_granted_is_told_and_swept_once_it_is(
+def test_a_table_without_a_grant_is_reported_and_swept_once_it_is_granted(
     deployed: Deployed, an_hour_ago: UnitsWorld
 ) -> None:
     keys, books = killed(an_hour_ago, 3, is_sent=True), an_hour_ago.books

@@ -130,7 +130,9 @@ def transfer(transfers: Transfers) -> Transfer:
     return Transfer(transfers, transfers.new_account(), transfers.new_account())
 
 
-def test_a_transfer_moves_the_money_tells_of_it_and_frees_the_lock(transfers: Transfers, transfer: Transfer) -> None:
+def test_a_transfer_moves_the_money_sends_a_receipt_and_frees_the_lock(
+    transfers: Transfers, transfer: Transfer
+) -> None:
     transfer.start()
     ended = transfers.cloud.ended(transfer.arn)
     assert ended.status == "SUCCEEDED", ended
@@ -160,7 +162,7 @@ def test_a_state_that_fails_after_its_commit_is_retried_5_times_and_run_once_mor
     assert transfers.receipts() == [transfer.id]
 
 
-def test_an_execution_that_is_stopped_after_the_commit_and_goes_on_moves_the_money_once(
+def test_an_execution_that_is_stopped_after_the_commit_and_redriven_moves_the_money_once(
     transfers: Transfers, transfer: Transfer
 ) -> None:
     with transfers.role.without(TELL):

@@ -21,7 +21,7 @@ def states(machine: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 STATES = dict(states(DEFINITION))
 
 
-def test_every_lock_function_is_repeated_in_the_same_way() -> None:
+def test_every_lock_function_is_retried_in_the_same_way() -> None:
     retries = [STATES[name]["Retry"] for name in ("TakeTicket", "CheckPosition", "Release", "ReleaseAfterFailure")]
     assert all(retry == retries[0] for retry in retries)
 
@@ -43,7 +43,7 @@ def test_the_settings_of_a_deployment_stand_where_the_functions_read_them() -> N
     assert payload["targets"] == ["arn:one", "arn:two"]
 
 
-def test_the_heartbeat_comes_at_half_the_lease_and_gives_up_when_the_other_half_is_over() -> None:
+def test_the_heartbeat_comes_at_half_the_lease_and_gives_up_when_the_lease_ends() -> None:
     heartbeat = STATES["Heartbeat"]
     assert heartbeat["TimeoutSeconds"] == 60
     on_any_error = heartbeat["Retry"][-1]
@@ -51,7 +51,7 @@ def test_the_heartbeat_comes_at_half_the_lease_and_gives_up_when_the_other_half_
     assert on_any_error["IntervalSeconds"] * on_any_error["MaxAttempts"] == 60
 
 
-def test_the_heartbeat_goes_on_for_as_long_as_the_work_does_and_never_past_a_lost_lock() -> None:
+def test_the_heartbeat_continues_for_as_long_as_the_work_and_never_past_a_lost_lock() -> None:
     on_loss, on_time_out, *_ = STATES["Heartbeat"]["Retry"]
     assert (on_loss["ErrorEquals"], on_loss["MaxAttempts"]) == (
         ["LockLost", "EventBudgetExceeded", "ContinueHolding"],
@@ -82,7 +82,7 @@ def test_a_function_that_was_idle_for_weeks_has_two_minutes_to_wake(name: str, e
 
 
 @pytest.mark.parametrize("name", ["StartExecution", "ContinueWaiting", "ContinueHolding"])
-def test_a_nested_start_that_is_throttled_is_repeated_by_each_name_that_it_may_have(name: str) -> None:
+def test_a_throttled_nested_start_is_retried_under_each_of_its_error_names(name: str) -> None:
     """https://docs.aws.amazon.com/step-functions/latest/dg/concepts-nested-workflows.html"""
     repeated = {error for retrier in STATES[name]["Retry"] for error in retrier["ErrorEquals"]}
     assert {

@@ -185,7 +185,7 @@ OTHER_SETTINGS = {
         ),
     ],
 )
-def test_with_its_parameters_it_is_what_the_construct_makes_of_the_settings(
+def test_with_its_parameters_it_equals_the_constructs_template(
     parameters: Mapping[str, str], settings: Mapping[str, Any], template: Any, tmp_path: Path
 ) -> None:
     made = synthesise(tmp_path, settings)
@@ -272,7 +272,7 @@ def two_templates(one: Any, other: Any) -> tuple[dict[str, Any], list[Varied]]:
     return templates[0], [Varied("LeaseSeconds", (60, 120), {60: templates[0], 120: templates[1]})]
 
 
-def test_a_number_that_is_no_value_of_the_parameter_is_looked_up() -> None:
+def test_a_derived_number_is_in_a_mapping() -> None:
     made = with_parameters(*two_templates(('{"wait": 30, "lease": 60.0}', 1), ('{"wait": 60, "lease": 120.0}', 1)))
     lookup = {"Fn::FindInMap": ["LeaseSeconds", {"Ref": "LeaseSeconds"}, "Of60Is30"]}
     lease = {"Ref": "LeaseSeconds"}
@@ -289,6 +289,6 @@ def test_a_number_that_is_no_value_of_the_parameter_is_looked_up() -> None:
         (("a", 30), ("a", 60), "Function depends on a parameter, and Version would not be published anew"),
     ],
 )
-def test_what_cannot_be_a_parameter_is_refused(one: Any, other: Any, what: str) -> None:
+def test_a_setting_that_cannot_be_a_parameter_is_refused(one: Any, other: Any, what: str) -> None:
     with pytest.raises(TemplateError, match=what):
         with_parameters(*two_templates(one, other))

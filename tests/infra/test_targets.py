@@ -155,7 +155,7 @@ def test_the_message_says_which_target_it_is(stack):
         TicketLock(stack, "Lock", targets=[FUNCTION, "pay"])
 
 
-def test_an_arn_of_which_nothing_is_known_is_refused(stack):
+def test_an_arn_that_is_known_only_at_deploy_time_is_refused(stack):
     with pytest.raises(ValueError, match=r"known only at deploy time; .*import it by from_function_arn"):
         TicketLock(stack, "Lock", targets=[Fn.import_value("TheFunction")])
 

@@ -51,7 +51,7 @@ def test_the_grant_is_as_by_a_poll(alice: Process, bob: Process, carol: Process,
     assert carol.table.inspect(lock).item == left
 
 
-def test_what_was_taken_already_is_found_by_a_poll(alice: Process, bob: Process, lock: LockName) -> None:
+def test_a_lock_that_was_already_taken_is_found_by_a_poll(alice: Process, bob: Process, lock: LockName) -> None:
     """As where the reply was lost."""
     held, waiting = alice.claim(lock), bob.claim(lock)
     grant = alice.granted(held)
@@ -65,7 +65,7 @@ def test_what_was_taken_already_is_found_by_a_poll(alice: Process, bob: Process,
     assert found.fencing_token == taken.fencing_token
 
 
-def test_one_behind_others_does_not_ask(alice: Process, bob: Process, carol: Process, lock: LockName) -> None:
+def test_a_waiter_behind_others_sends_nothing(alice: Process, bob: Process, carol: Process, lock: LockName) -> None:
     held, first, second = alice.claim(lock), bob.claim(lock), carol.claim(lock)
     grant = alice.granted(held)
     next_in_line(bob, first)
@@ -74,7 +74,9 @@ def test_one_behind_others_does_not_ask(alice: Process, bob: Process, carol: Pro
     assert carol.operations(lambda: takes(carol, second, seen, left)) == []
 
 
-def test_one_who_has_not_polled_since_it_joined_does_not_ask(alice: Process, bob: Process, lock: LockName) -> None:
+def test_a_waiter_that_has_not_polled_since_it_joined_sends_nothing(
+    alice: Process, bob: Process, lock: LockName
+) -> None:
     """A join whose reply was lost may have left another row, which a poll finds."""
     held, waiting = alice.claim(lock), bob.claim(lock)
     grant = alice.granted(held)
@@ -83,7 +85,7 @@ def test_one_who_has_not_polled_since_it_joined_does_not_ask(alice: Process, bob
     assert bob.operations(lambda: takes(bob, waiting, seen, left)) == []
 
 
-def test_after_another_grant_it_does_not_ask(alice: Process, bob: Process, carol: Process, lock: LockName) -> None:
+def test_after_another_grant_it_sends_nothing(alice: Process, bob: Process, carol: Process, lock: LockName) -> None:
     """Else a row that was put since the poll could be overtaken by both grants."""
     held, waiting, other = alice.claim(lock), bob.claim(lock), carol.claim(lock)
     grant = alice.granted(held)
@@ -95,7 +97,7 @@ def test_after_another_grant_it_does_not_ask(alice: Process, bob: Process, carol
     assert bob.operations(lambda: takes(bob, waiting, seen, left)) == []
 
 
-def test_beside_another_holder_it_does_not_ask(alice: Process, bob: Process, carol: Process, lock: LockName) -> None:
+def test_beside_another_holder_it_sends_nothing(alice: Process, bob: Process, carol: Process, lock: LockName) -> None:
     claims = [each.claim(lock, permits=2) for each in (alice, bob, carol)]
     grant = alice.granted(claims[0])
     bob.granted(claims[1])
@@ -104,7 +106,7 @@ def test_beside_another_holder_it_does_not_ask(alice: Process, bob: Process, car
     assert carol.operations(lambda: takes(carol, claims[2], seen, left)) == []
 
 
-def test_a_row_that_comes_after_the_poll_is_passed_by_that_grant_and_by_no_other(
+def test_a_row_that_comes_after_the_poll_is_overtaken_by_that_grant_only(
     alice: Process, bob: Process, carol: Process, lock: LockName
 ) -> None:
     held, waiting, late = alice.claim(lock), bob.claim(lock), carol.claim(lock)
@@ -134,7 +136,7 @@ def test_a_lock_that_an_operator_has_closed_is_not_taken(alice: Process, bob: Pr
     assert isinstance(bob.look(waiting, seen), Position)
 
 
-def test_a_place_that_was_taken_away_takes_nothing(alice: Process, bob: Process, lock: LockName) -> None:
+def test_a_waiter_whose_row_was_removed_does_not_take_the_lock(alice: Process, bob: Process, lock: LockName) -> None:
     held, waiting = alice.claim(lock), bob.claim(lock)
     grant = alice.granted(held)
     seen = next_in_line(bob, waiting)
@@ -143,7 +145,9 @@ def test_a_place_that_was_taken_away_takes_nothing(alice: Process, bob: Process,
     assert takes(bob, waiting, seen, left) is None
 
 
-def test_one_who_holds_it_meanwhile_is_not_joined(alice: Process, bob: Process, carol: Process, lock: LockName) -> None:
+def test_a_lock_that_got_a_holder_since_is_not_taken(
+    alice: Process, bob: Process, carol: Process, lock: LockName
+) -> None:
     held, waiting, other = alice.claim(lock), bob.claim(lock), carol.claim(lock)
     grant = alice.granted(held)
     seen = next_in_line(bob, waiting)

@@ -262,7 +262,7 @@ def published(process: Process, lock: LockName, verb: Callable[[PublishedContend
 
 
 @IN_MEMORY_FIRST
-def test_two_that_stop_anywhere_are_never_inside_together_and_neither_is_lost(world: World) -> None:
+def test_two_processes_that_stall_anywhere_never_hold_together_and_both_get_the_lock(world: World) -> None:
     races = OurRaces(world)
     verdict = judge(races, races.look_at)
     assert verdict.two_inside == set()
@@ -290,7 +290,7 @@ def test_the_same_search_convicts_the_published_protocol(world: World) -> None:
 
 
 @IN_MEMORY_FIRST
-def test_schedules_that_only_swap_requests_which_cannot_tell_show_nothing_new(world: World) -> None:
+def test_schedules_that_only_swap_independent_requests_show_nothing_new(world: World) -> None:
     races = PublishedRaces(world)
     few, all_of_them = judge(races), judge(races, swaps_count=True)
     assert few.schedules < all_of_them.schedules
@@ -298,7 +298,7 @@ def test_schedules_that_only_swap_requests_which_cannot_tell_show_nothing_new(wo
 
 
 @pytest.mark.leaves_a_promise_broken("the published protocol's rows are others")
-def test_in_the_published_protocol_a_stalled_holder_revives_its_row_with_a_successor_inside(
+def test_in_the_published_protocol_a_stalled_holder_revives_its_row_while_a_successor_holds(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:
     first = published(alice, lock, lambda me: me.join())
@@ -312,7 +312,7 @@ def test_in_the_published_protocol_a_stalled_holder_revives_its_row_with_a_succe
     assert published(alice, lock, lambda me: me.look(first))
 
 
-def test_a_stalled_holder_is_refused_its_lease_with_a_successor_inside(
+def test_a_stalled_holder_cannot_renew_while_a_successor_holds(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:
     first, second = alice.claim(lock), bob.claim(lock)
@@ -327,7 +327,7 @@ def test_a_stalled_holder_is_refused_its_lease_with_a_successor_inside(
         alice.table.renew(first, grant.fencing_token)
 
 
-def test_a_heartbeat_on_its_way_while_a_successor_came_changes_nothing(
+def test_a_heartbeat_that_arrives_after_a_successors_grant_changes_nothing(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:
     first, second = alice.claim(lock), bob.claim(lock)

@@ -261,7 +261,7 @@ OF_BOTOCORE = classes(BotoCoreError, botocore.exceptions)
     [(URLLIB3, OF_URLLIB3), (AIOHTTP, OF_AIOHTTP), (BOTOCORE, OF_BOTOCORE)],
     ids=["urllib3", "aiohttp", "botocore"],
 )
-def test_each_exception_is_judged_once(table: dict[str, tuple[str, ...]], kinds: dict[str, type[Any]]) -> None:
+def test_each_exception_is_classified_once(table: dict[str, tuple[str, ...]], kinds: dict[str, type[Any]]) -> None:
     assert sorted(name for names in table.values() for name in names) == sorted(kinds)
 
 
@@ -285,7 +285,7 @@ def around(kind: type[BotoCoreError], inner: BaseException | None) -> BotoCoreEr
 @pytest.mark.parametrize(
     ("inner", "when"), [*listed(URLLIB3, OF_URLLIB3), *listed(AIOHTTP, OF_AIOHTTP), (socket.gaierror, "before it left")]
 )
-def test_what_is_inside_says_whether_the_request_may_have_been_applied(
+def test_the_wrapped_error_decides_whether_the_request_may_have_been_applied(
     outer: type[BotoCoreError], inner: type[BaseException], when: str
 ) -> None:
     assert meaning(around(outer, inner.__new__(inner))) == TryAgain(perhaps_applied=when != "before it left")
@@ -295,12 +295,12 @@ def test_what_is_inside_says_whether_the_request_may_have_been_applied(
 @pytest.mark.parametrize(
     "inner", [BrokenPipeError, ConnectionResetError, OSError, RuntimeError, TimeoutError, ValueError]
 )
-def test_what_no_library_has_named_may_come_at_any_time(outer: type[BotoCoreError], inner: type[BaseException]) -> None:
+def test_an_unknown_error_may_come_at_any_time(outer: type[BotoCoreError], inner: type[BaseException]) -> None:
     assert meaning(around(outer, inner())) == TryAgain(perhaps_applied=True)
 
 
 @pytest.mark.parametrize(("kind", "when"), listed(BOTOCORE, OF_BOTOCORE))
-def test_each_error_of_the_sdk_itself(kind: type[BotoCoreError], when: str) -> None:
+def test_each_error_of_the_sdk_itself_is_classified(kind: type[BotoCoreError], when: str) -> None:
     found = meaning(around(kind, None))
     if when == "refused":
         assert isinstance(found, TableRefused)
@@ -309,7 +309,7 @@ def test_each_error_of_the_sdk_itself(kind: type[BotoCoreError], when: str) -> N
 
 
 @pytest.mark.parametrize(("inner", "when"), listed(URLLIB3, OF_URLLIB3))
-def test_behind_a_proxy_what_the_proxys_error_wraps_says_it(inner: type[Exception], when: str) -> None:
+def test_behind_a_proxy_the_error_that_the_proxys_error_wraps_decides(inner: type[Exception], when: str) -> None:
     """urllib3 makes one of whatever happens on a connection that it has closed by then."""
     wrapping = urllib3.exceptions.ProxyError("Unable to connect to proxy", inner.__new__(inner))
     told = meaning(around(ProxyConnectionError, wrapping))
@@ -321,7 +321,7 @@ def test_behind_a_proxy_what_the_proxys_error_wraps_says_it(inner: type[Exceptio
     [ResponseParserError("no such token"), UnicodeDecodeError("utf-8", b"\xc3", 0, 1, "unexpected end of data")],
     ids=lambda error: type(error).__name__,
 )
-def test_an_answer_that_cannot_be_read_was_given(error: Any) -> None:
+def test_an_unreadable_answer_means_that_the_request_arrived(error: Any) -> None:
     assert meaning(error) == TryAgain(perhaps_applied=True)
 
 
@@ -333,7 +333,7 @@ def caught_by_a_library(what: Callable[[], object]) -> Exception:
     return error
 
 
-def test_what_a_signal_handler_raises_is_found_within_what_urllib3_makes_of_it() -> None:
+def test_a_signal_handlers_error_is_found_inside_the_error_that_urllib3_makes_of_it() -> None:
     def over() -> None:
         raise TimeoutError
 
@@ -345,7 +345,7 @@ def test_what_a_signal_handler_raises_is_found_within_what_urllib3_makes_of_it()
     assert of_no_library(outer, None) is raised
 
 
-def test_what_a_library_has_caught_before_the_request_is_not_taken_for_a_signal_handlers() -> None:
+def test_an_error_that_was_caught_before_the_request_is_not_mistaken_for_a_signal_handlers() -> None:
     """As where a hook for what threads raise uses a lock."""
 
     def work() -> None:

@@ -128,7 +128,7 @@ def test_an_interrupt_before_steps_that_end_without_a_call_is_not_lost(memory: M
 @pytest.mark.parametrize(
     "error", [REFUSED, StopIteration("enough"), ValueError("no")], ids=lambda each: type(each).__name__
 )
-def test_what_a_callers_own_sleep_raises_comes_out_as_it_is(memory: MemoryDynamoDB, error: Exception) -> None:
+def test_an_error_of_the_callers_own_sleep_is_raised_unchanged(memory: MemoryDynamoDB, error: Exception) -> None:
     """Also an error of the SDK, which the steps would take for an answer to their request."""
 
     def sleep(_: float) -> None:

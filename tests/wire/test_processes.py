@@ -19,7 +19,7 @@ def is_healed(locks: LockClient, entity: str) -> bool:
 
 
 @pytest.mark.usefixtures("bad_weather")
-def test_they_lose_none_of_their_increments_and_take_turns(
+def test_no_increment_is_lost_and_the_processes_take_turns(
     programs: Programs, shared: Shared, beside_the_table: Shared, kept: Kept
 ) -> None:
     programs.all_at_once(count_in_bad_weather, PROCESSES)

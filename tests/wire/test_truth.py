@@ -119,7 +119,7 @@ def is_true(told: Told, counted: int) -> bool:
 
 
 @pytest.mark.parametrize("mishap", [reply_lost, reply_withheld, gateway_failed], ids=lambda mishap: mishap.__name__)
-def test_what_was_applied_and_not_answered_is_unknown(
+def test_an_applied_request_without_an_answer_is_unknown(
     scales: Scales, form: Callable[[Write], Request], mishap: Mishap
 ) -> None:
     scales.proxy.trouble(mishap)
@@ -131,7 +131,7 @@ def test_what_was_applied_and_not_answered_is_unknown(
     [unharmed, request_lost, reply_broken_off, reply_garbled, delivered_twice],
     ids=lambda mishap: mishap.__name__,
 )
-def test_whatever_else_becomes_of_it_is_told_truly(
+def test_every_other_outcome_is_reported_truthfully(
     scales: Scales, form: Callable[[Write], Request], mishap: Mishap
 ) -> None:
     trouble = scales.proxy.trouble(mishap)
@@ -140,7 +140,7 @@ def test_whatever_else_becomes_of_it_is_told_truly(
     assert is_true(told, counted)
 
 
-def test_what_arrives_after_its_sender_has_given_up_is_unknown(
+def test_a_request_that_arrives_after_its_sender_gave_up_is_unknown(
     scales: Scales, form: Callable[[Write], Request]
 ) -> None:
     scales.proxy.trouble(slow_by(2 * READ_TIMEOUT_S))
@@ -162,7 +162,7 @@ def received(scales: Scales, form: Callable[[Write], Request], reception: Recept
 
 @THROUGH_A_PROXY
 @pytest.mark.parametrize("reception", RECEPTIONS)
-def test_what_a_proxy_does_not_let_in_is_not_said_to_be_applied(
+def test_a_request_that_a_proxy_does_not_let_through_is_not_reported_as_applied(
     scales: Scales, form: Callable[[Write], Request], reception: Reception
 ) -> None:
     told, counted = received(scales, form, reception)
@@ -172,12 +172,12 @@ def test_what_a_proxy_does_not_let_in_is_not_said_to_be_applied(
 
 @THROUGH_A_PROXY
 @pytest.mark.parametrize("kind", ["tasks"])
-def test_what_a_proxy_refuses_was_surely_not_applied(scales: Scales, form: Callable[[Write], Request]) -> None:
+def test_a_request_that_a_proxy_refuses_was_not_applied(scales: Scales, form: Callable[[Write], Request]) -> None:
     assert received(scales, form, "refuses") == (RequestNotApplied, 0)
 
 
 @pytest.mark.parametrize("certified", [False, True], ids=WAYS)
-def test_what_found_no_connection_was_surely_not_applied(
+def test_a_request_without_a_connection_was_not_applied(
     certified: bool,
     certificate: Certificate,
     kind: Kind,
@@ -208,7 +208,7 @@ ODDS = {
 
 @pytest.mark.verify("a few hundred requests, each through another mishap")
 @pytest.mark.parametrize("seed", range(3))
-def test_whatever_becomes_of_a_request_and_its_repeats_is_told_truly(
+def test_the_outcome_of_a_request_with_retries_is_reported_truthfully(
     scales: Scales, form: Callable[[Write], Request], seed: int
 ) -> None:
     chance = random.Random(seed)

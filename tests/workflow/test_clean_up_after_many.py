@@ -33,13 +33,15 @@ def test_no_event_fails(mass: MassEnd, ended: list[Ended]) -> None:
     assert [each.error for each in ended if each.error is not None] == []
 
 
-def test_one_that_left_nothing_costs_one_request_to_the_table_and_no_call_of_step_functions(ended: list[Ended]) -> None:
+def test_an_execution_that_left_nothing_costs_one_request_to_the_table_and_no_call_of_step_functions(
+    ended: list[Ended],
+) -> None:
     nothing = [each for each in ended if each.kind == "left nothing"]
     assert len(nothing) == 3_000
     assert Counter(sum(each.table.values()) for each in nothing) == {1: 3_000}
     assert Counter(sum(each.calls.values()) for each in nothing) == {0: 3_000}
 
 
-def test_all_places_are_left(mass: MassEnd, ended: list[Ended]) -> None:
+def test_all_rows_are_deleted(mass: MassEnd, ended: list[Ended]) -> None:
     assert ended
     assert mass.rows() == 0

@@ -20,7 +20,7 @@ Steppers = Sequence[Stepper[Any]]
 class TestInEveryOrder:
     """Of the requests of a clean-up, and of what the stopped execution had under way."""
 
-    def test_a_release_under_way_and_the_clean_up_free_the_lock_once(
+    def test_a_release_in_progress_and_the_clean_up_free_the_lock_once(
         self, world: World, processes: list[Process]
     ) -> None:
         def start() -> tuple[tuple[Execution, Execution, Callback[Released]], Steppers]:
@@ -36,7 +36,7 @@ class TestInEveryOrder:
             assert isinstance(successor.looks(), Grant), order
             assert exclusion_held(processes), order
 
-    def test_a_release_under_way_frees_the_lock_of_a_function_that_the_clean_up_leaves(
+    def test_a_release_in_progress_frees_the_lock_of_a_function_that_the_clean_up_leaves(
         self, world: World, processes: list[Process]
     ) -> None:
         def start() -> tuple[tuple[Execution, Callback[Released]], Steppers]:
@@ -51,7 +51,7 @@ class TestInEveryOrder:
 
     @pytest.mark.verify("many orders, each of many requests")
     @pytest.mark.parametrize("held_ms", [0, LEASE_MS // 2])
-    def test_a_beat_under_way_revives_nothing_that_the_clean_up_freed(
+    def test_a_heartbeat_in_progress_does_not_revive_a_lock_that_the_clean_up_freed(
         self, world: World, processes: list[Process], held_ms: int
     ) -> None:
         """A beat of a fresh lease, and one that renews."""
@@ -71,7 +71,7 @@ class TestInEveryOrder:
             assert exclusion_held(processes), order
 
     @pytest.mark.parametrize("held_ms", [0, LEASE_MS // 2])
-    def test_a_beat_under_way_keeps_the_lock_of_a_function_for_one_lease_at_most(
+    def test_a_heartbeat_in_progress_keeps_the_lock_of_a_function_for_one_lease_at_most(
         self, world: World, processes: list[Process], held_ms: int
     ) -> None:
         def start() -> tuple[tuple[Execution, Execution], Steppers]:
@@ -87,7 +87,7 @@ class TestInEveryOrder:
 
     @pytest.mark.verify("many orders, each of many requests")
     @pytest.mark.parametrize("nested", [True, False])
-    def test_a_look_under_way_neither_wedges_the_lock_nor_holds_it_past_a_lease(
+    def test_a_poll_in_progress_neither_blocks_the_lock_nor_holds_it_past_a_lease(
         self, world: World, processes: list[Process], nested: bool
     ) -> None:
         """The dead one's turn has come; a third stands behind it."""
@@ -124,7 +124,7 @@ class TestInEveryOrder:
         assert taken > 0
         assert left > 0
 
-    def test_two_deliveries_of_one_event_are_one(self, world: World, processes: list[Process]) -> None:
+    def test_a_duplicate_event_changes_nothing(self, world: World, processes: list[Process]) -> None:
         bob = world.process()
 
         def start() -> tuple[tuple[Execution, Execution, list[Callback[CleanedUp]]], Steppers]:
@@ -154,9 +154,7 @@ class TestInEveryOrder:
             assert isinstance(successor.looks(), Grant), order
             assert exclusion_held(processes), order
 
-    def test_a_successor_that_takes_the_lock_over_is_not_disturbed(
-        self, world: World, processes: list[Process]
-    ) -> None:
+    def test_a_successor_that_takes_the_lock_over_is_not_affected(self, world: World, processes: list[Process]) -> None:
         """The event is as late as the lease is long: the next one's look and the clean-up meet."""
         stopped_at_ms = world.now_ms
 

@@ -43,7 +43,7 @@ def test_in_every_order_of_requests_the_heartbeat_ends_and_the_lock_is_free(
         assert hold.is_free(), order
 
 
-def test_a_repeated_release_in_every_order_is_one_release(world: World, processes: list[Process]) -> None:
+def test_a_duplicate_release_in_every_order_is_one_release(world: World, processes: list[Process]) -> None:
     def start() -> tuple[Made, Steps]:
         hold = Hold(world, world.lock(), processes)
         hold.beat(0).run()
@@ -127,7 +127,7 @@ class TestInEveryOrder:
             assert self.all_is_well(hold, steps), order
 
     @pytest.mark.parametrize("succeeded", [True, False])
-    def test_of_a_beat_and_a_release_after_the_lease_the_loss_has_its_name(
+    def test_of_a_beat_and_a_release_after_the_lease_which_fail_with_LockLost(
         self, world: World, processes: list[Process], bob: Process, succeeded: bool
     ) -> None:
         """Whether or not somebody else has the lock by then."""

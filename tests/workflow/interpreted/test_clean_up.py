@@ -124,7 +124,7 @@ class TestAStoppedWaiter:
         stage.clean_up(stopped, input_included=input_included)
         assert [row.owner for row in stage.lock(ENTITY).rows] == [behind]
 
-    def test_the_next_one_runs_as_soon_as_it_has_left(
+    def test_the_next_execution_runs_as_soon_as_it_has_left(
         self, open_with: Callable[..., Stage], work: Work, after: Work
     ) -> None:
         stage = open_with(hand_over=CALLBACK)
@@ -146,7 +146,7 @@ class TestAStoppedWaiter:
         assert [run.event["lock"]["owner"] for run in after.runs] == [behind]
         assert stage.is_free(ENTITY)
 
-    def test_a_poller_leaves_as_well(self, open_with: Callable[..., Stage], work: Work) -> None:
+    def test_a_polling_waiter_leaves_too(self, open_with: Callable[..., Stage], work: Work) -> None:
         stage = open_with(poll_s=4)
         hold(stage, work)
         stopped = stage.start(ENTITY, function="next")
@@ -175,7 +175,7 @@ class TestAStoppedHolder:
         assert stage.machine.wait(waiter).status == "SUCCEEDED"
         assert stage.is_free(ENTITY)
 
-    def test_a_function_runs_on_and_nobody_comes_in_before_its_lease_is_over(
+    def test_its_function_continues_and_the_lock_is_not_granted_before_its_lease_ends(
         self, open_with: Callable[..., Stage], work: Work, after: Work
     ) -> None:
         stage = open_with(hand_over=CALLBACK)
@@ -192,7 +192,7 @@ class TestAStoppedHolder:
 
 
 class TestAcrossAContinuation:
-    def test_the_wait_of_a_stopped_execution_ends_where_it_went_on(
+    def test_the_wait_of_a_stopped_execution_ends_in_its_continuation(
         self, open_with: Callable[..., Stage], work: Work, after: Work
     ) -> None:
         stage = open_with(polls_an_execution=2, poll_s=3)
@@ -209,7 +209,7 @@ class TestAcrossAContinuation:
         assert after.runs == []
         assert not after.started.is_set()
 
-    def test_the_heartbeat_of_a_stopped_execution_ends_where_it_went_on(
+    def test_the_heartbeat_of_a_stopped_execution_ends_in_its_continuation(
         self, open_with: Callable[..., Stage], work: Work, after: Work
     ) -> None:
         stage = open_with(beats_an_execution=2, hand_over=CALLBACK)
@@ -227,7 +227,7 @@ class TestAcrossAContinuation:
         assert stage.continuations("hold-")[0] == continuation
         assert stage.is_free(ENTITY)
 
-    def test_a_nested_execution_whose_heartbeat_went_on_is_stopped_and_the_lock_freed(
+    def test_a_nested_execution_whose_heartbeat_was_continued_is_stopped_and_the_lock_freed(
         self, open_with: Callable[..., Stage]
     ) -> None:
         stage = open_with(beats_an_execution=2, hand_over=CALLBACK)
@@ -242,7 +242,7 @@ class TestAcrossAContinuation:
 
 
 class TestAnExecutionThatFailedByItself:
-    def test_one_that_gave_up_waiting_takes_nothing_from_the_others(
+    def test_an_execution_that_gave_up_waiting_does_not_affect_the_others(
         self, open_with: Callable[..., Stage], work: Work
     ) -> None:
         stage = open_with(hand_over=CALLBACK)

@@ -22,7 +22,7 @@ EVENTS_PER_LOOK = {True: budget.EVENTS_PER_PARKED_LOOK, False: budget.EVENTS_PER
 """At most, of a waiter that is called, and of one that polls."""
 
 
-def test_a_wait_goes_on_over_10_continuations_in_the_same_place(open_stage: Open) -> None:
+def test_a_wait_keeps_its_position_over_10_continuations(open_stage: Open) -> None:
     work = Work(seconds=60)
     stage = open_stage({"work": work, "next": Work(), "last": Work()}, polls_an_execution=3)
     holder = stage.start("order-42")
@@ -44,7 +44,7 @@ def test_a_wait_goes_on_over_10_continuations_in_the_same_place(open_stage: Open
 
 
 @pytest.mark.always("the way that most executions take")
-def test_a_called_wait_goes_on_over_a_continuation(open_stage: Open) -> None:
+def test_a_parked_wait_continues_in_a_continuation(open_stage: Open) -> None:
     stage, work, holder, waiter = with_a_waiter(open_stage, polls_an_execution=2, parks=1, hand_over=HandOver.CALLBACK)
     stage.machine.wait_until_entered(waiter, "ContinueWaiting", 3 * LEASE_S)
     (child,) = stage.continuations("wait-")
@@ -67,7 +67,7 @@ def test_a_record_wait_ends_across_a_continuation(open_stage: Open) -> None:
     stage.machine.wait(holder)
 
 
-def test_a_wait_whose_continuation_is_stopped_goes_on_by_itself(open_stage: Open) -> None:
+def test_a_wait_whose_continuation_is_stopped_continues_by_itself(open_stage: Open) -> None:
     stage, work, holder, waiter = with_a_waiter(open_stage, polls_an_execution=2)
     stage.machine.wait_until_entered(waiter, "ContinueWaiting")
     child = until(lambda: stage.continuations("wait-"), 10, lambda: "a continuation")[0]
@@ -79,7 +79,7 @@ def test_a_wait_whose_continuation_is_stopped_goes_on_by_itself(open_stage: Open
     assert stage.machine.wait(waiter).status == "SUCCEEDED"
 
 
-def test_a_hold_goes_on_over_continuations_and_keeps_the_lock(open_stage: Open) -> None:
+def test_a_hold_keeps_the_lock_over_continuations(open_stage: Open) -> None:
     work = Work(seconds=60)
     stage = open_stage({"work": work, "next": Work()}, beats_an_execution=2)
     holder = stage.start("order-42")
@@ -109,7 +109,7 @@ def test_a_hold_that_is_lost_across_a_continuation_stops_the_work_by_name(open_s
     work.finish.set()
 
 
-def test_a_hold_whose_continuation_is_stopped_goes_on_by_itself(open_stage: Open) -> None:
+def test_a_hold_whose_continuation_is_stopped_continues_by_itself(open_stage: Open) -> None:
     work = Work(seconds=60)
     stage = open_stage(work, beats_an_execution=2)
     holder = stage.start("order-42")
@@ -150,7 +150,7 @@ class TestEventBudget:
             print_row("a poll", events)
             assert events == budget.EVENTS_PER_POLL
 
-    def test_a_parked_look_costs_what_the_budget_counts(self, open_stage: Open, print_row: Any) -> None:
+    def test_a_poll_after_parking_costs_what_the_budget_counts(self, open_stage: Open, print_row: Any) -> None:
         with waiting(open_stage, hand_over=HandOver.CALLBACK, parks=2) as (stage, waiter, _):
             stage.machine.wait_until_entered(waiter, "CheckPosition", 60, more_than=2)
             events = round_of(stage.machine.history(waiter), "MyTurn?")
@@ -187,7 +187,7 @@ class TestEventBudget:
         left = budget.MAX_EVENTS - budget.WAITING_EVENTS - 2 * budget.FIRST_BEATS * budget.EVENTS_PER_BEAT
         assert left / budget.EVENTS_PER_HOLDING_CONTINUATION * budget.BEATS_AN_EXECUTION > beats
 
-    def test_an_execution_that_goes_on_stays_below_the_limit(self) -> None:
+    def test_an_execution_with_continuations_stays_below_the_limit(self) -> None:
         for called in (True, False):
             spent = budget.most_polls_an_execution(called=called) * EVENTS_PER_LOOK[called]
             assert spent < budget.MAX_EVENTS

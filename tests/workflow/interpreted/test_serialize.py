@@ -94,7 +94,7 @@ def test_failing_work_fails_the_execution_with_its_own_error_and_frees_the_lock(
     assert stage.run("order-42", function="next", recordWaitSeconds=0).status == "SUCCEEDED"
 
 
-def test_a_record_wait_of_0_fails_while_somebody_holds(open_stage: Open) -> None:
+def test_a_record_wait_of_0_fails_while_the_lock_is_held(open_stage: Open) -> None:
     work = Work(seconds=20)
     stage = open_stage(work)
     first = stage.start("order-42")

@@ -51,14 +51,14 @@ def test_the_payload_arrives_at_a_chain_and_leaves_it_untouched(open_user: OpenU
     assert user.stage.is_free(ENTITY)
 
 
-def test_states_that_call_nobody_see_every_payload_untouched(open_user: OpenUser) -> None:
+def test_states_without_a_task_see_every_payload_untouched(open_user: OpenUser) -> None:
     user = open_user("passing")
     payloads = [*PAYLOADS, None]
     outcomes = [user.run(payload) for payload in payloads]
     assert [(outcome.status, outcome.output) for outcome in outcomes] == [("SUCCEEDED", each) for each in payloads]
 
 
-def test_the_payload_arrives_at_a_function_and_what_it_returns_leaves(open_user: OpenUser) -> None:
+def test_the_payload_arrives_at_a_function_and_its_result_leaves(open_user: OpenUser) -> None:
     user = open_user("function", {"work": echo})
     outcomes = [user.run(payload) for payload in PAYLOADS]
     assert [(outcome.status, outcome.output) for outcome in outcomes] == [("SUCCEEDED", each) for each in PAYLOADS]
@@ -77,7 +77,7 @@ def test_the_payload_arrives_at_a_nested_execution_and_its_output_leaves(open_us
     assert user.stage.is_free(ENTITY)
 
 
-def test_entity_namespace_and_record_wait_come_from_the_payload_and_the_lock_is_told(open_user: OpenUser) -> None:
+def test_entity_namespace_and_record_wait_come_from_the_payload_and_the_work_gets_the_lock(open_user: OpenUser) -> None:
     work = Work()
     user = open_user("by_path", work)
     payload = {"order": {"id": "tea", "size": 2}, "tenant": "shop", "patience": 5}
@@ -297,7 +297,7 @@ def test_the_output_of_a_fragment_as_one_state_is_that_of_the_fragment(open_user
     assert [outcome.output for outcome in outcomes] == PAYLOADS
 
 
-def test_a_record_wait_that_is_over_is_caught_by_name(open_user: OpenUser) -> None:
+def test_a_record_wait_that_ends_is_caught_by_name(open_user: OpenUser) -> None:
     work = Work(seconds=30)
     user = open_user("caught", work)
     first = user.start()
@@ -318,7 +318,7 @@ def test_a_fragment_that_is_repeated_enters_as_another_owner(open_user: OpenUser
     assert user.stage.is_free(ENTITY)
 
 
-def test_work_that_may_be_running_still_keeps_the_lock_until_its_lease_ends(open_user: OpenUser) -> None:
+def test_work_that_may_still_be_running_keeps_the_lock_until_its_lease_ends(open_user: OpenUser) -> None:
     work = Work(seconds=60)
     user = open_user("timing_out", work)
     outcome = user.run({})
@@ -349,7 +349,7 @@ def test_work_longer_than_the_lease_keeps_the_lock(open_user: OpenUser) -> None:
     assert len(user.stage.engine.invocations_of("Heartbeat")) >= 3
 
 
-def test_a_long_wait_and_a_long_hold_go_on_in_other_executions(open_user: OpenUser) -> None:
+def test_a_long_wait_and_a_long_hold_continue_in_other_executions(open_user: OpenUser) -> None:
     work, after = Work(seconds=60), Work()
     user = open_user("continued", {"work": work, "after": after}, hand_over=POLL)
     first = user.start("first")
@@ -391,7 +391,9 @@ def test_a_lost_lease_stops_the_protected_states_and_fails_the_fragment(open_use
 
 
 @pytest.mark.parametrize(("name", "hand_over", "state"), [("chain", CALLBACK, "Call"), ("polled_chain", POLL, "Turn")])
-def test_a_waiter_waits_as_the_lock_hands_over(open_user: OpenUser, name: str, hand_over: HandOver, state: str) -> None:
+def test_a_waiter_parks_or_polls_as_the_hand_over_says(
+    open_user: OpenUser, name: str, hand_over: HandOver, state: str
+) -> None:
     work = Work(seconds=30)
     user = open_user(name, work, hand_over=hand_over)
     first = user.start()

@@ -94,7 +94,7 @@ def test_as_many_run_at_once_as_there_are_permits_and_the_next_after_one_of_them
     assert stage.is_free(ENTITY)
 
 
-def test_readers_behind_a_writer_are_all_called_when_it_is_done(
+def test_readers_behind_a_writer_are_all_woken_when_it_is_done(
     open_with: Callable[..., Stage], works: dict[str, Work]
 ) -> None:
     stage = open_with(hand_over=HandOver.CALLBACK)
@@ -160,7 +160,7 @@ def test_another_number_than_the_lock_has_fails_by_name_and_leaves_nothing_behin
     [(HandOver.CALLBACK, 100), (HandOver.POLL, 100), (HandOver.POLL, 2)],
     ids=["called", "polling", "in another execution"],
 )
-def test_a_number_that_changes_while_it_waits_fails_by_name_and_the_queue_is_left(
+def test_a_number_that_changes_while_it_waits_fails_by_name_and_it_leaves_the_queue(
     open_with: Callable[..., Stage], works: dict[str, Work], hand_over: HandOver, polls: int
 ) -> None:
     """As when the lock item was deleted by hand, and made anew by somebody else."""
