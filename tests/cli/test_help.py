@@ -1,4 +1,4 @@
-"""`--help`: whole, with an example that is one, and with the exit codes."""
+"""`--help`: complete, with a valid example, and with the exit codes."""
 
 import shlex
 

@@ -1,4 +1,4 @@
-"""`ticketlock ls` and `show`: what stands in the table, for people and for programs."""
+"""`ticketlock ls` and `show`: the content of the table, for people and for programs."""
 
 import json
 from typing import Any

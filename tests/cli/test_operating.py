@@ -91,7 +91,7 @@ def test_a_waiter_is_removed_after_a_question_that_names_it(command: Command, lo
         ended = command.run("remove-waiter", entity, ticket, text="y\n")
         assert (ended.exit_code, ended.out) == (0, f"removed {row.owner}, ticket {ticket}\n")
         assert f"{row.owner}, ticket {ticket}: has waited " in ended.err
-        # It lives, and comes again.
+        # It still runs, and joins again.
         until(lambda: [each.ticket > row.ticket for each in locks.inspect(entity).rows] == [True])
     assert waiter.end().exit_code == 0
 

@@ -1,4 +1,4 @@
-"""What goes wrong before a lock is reached: one line on stderr, an exit code, no traceback."""
+"""Errors before a lock is acquired: one line on stderr, an exit code, no traceback."""
 
 import subprocess
 import sys
@@ -52,7 +52,7 @@ def test_an_error_is_one_line_that_begins_with_ticketlock(
     ended = command.run(*words, text="")
     assert (ended.exit_code, ended.out) == (exit_code, "")
     *_, last = ended.err.splitlines()
-    # Behind a question that nobody has answered, there is no new line.
+    # An unanswered question has no line break after it.
     assert last.partition("[y/N]: ")[2 * ("[y/N]" in last)].startswith("ticketlock: ")
     assert "Error:" not in ended.err
     assert ("Usage: ticketlock" in ended.err) == (exit_code == 2)

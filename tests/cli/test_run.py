@@ -1,4 +1,4 @@
-"""`ticketlock run` from start to end: what the command gets, what comes back, and when the lock goes free."""
+"""`ticketlock run` from start to end: the command's environment, its result, and when the lock is freed."""
 
 import sys
 from functools import partial

@@ -1,4 +1,4 @@
-"""docs/runbook.md says what is true: its commands are run on locks as the page has them, in this process."""
+"""docs/runbook.md is correct: its commands are run on locks as in the page, in this process."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""`ticketlock run` and signals: whose they are, and what they leave."""
+"""`ticketlock run` and signals: which process gets them, and what they leave."""
 
 import signal
 import sys

@@ -1,4 +1,4 @@
-"""A command under the lock on a terminal: the live line, and whose the terminal is."""
+"""A command under the lock on a terminal: the live line, and which process owns the terminal."""
 
 import os
 import pty
@@ -47,7 +47,7 @@ print("the job has ended:", os.waitstatus_to_exitcode(status), flush=True)
 
 
 class Session:
-    """A session with a terminal of its own, which the test sees and types on."""
+    """A session with its own terminal, which the test reads and types on."""
 
     def __init__(self, arguments: tuple[str, ...], environment: dict[str, str]) -> None:
         self._screen, terminal = pty.openpty()
@@ -72,7 +72,7 @@ class Session:
         os.write(self._screen, text.encode())
 
     def shows(self, pattern: str) -> str:
-        """Wait until the pattern is seen; forgets all up to its end."""
+        """Wait until the pattern is printed; forget everything up to its end."""
         found: list[re.Match[str]] = []
 
         def look() -> bool:
@@ -97,7 +97,7 @@ class Session:
         os.close(self._screen)
 
 
-# The leader of a session gets its terminal, then becomes the program.
+# A session leader gets its terminal, then executes the program.
 _LEADER = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
 
 Open = Callable[..., Session]

@@ -1,4 +1,4 @@
-"""`ticketlock units`: what crashed processes have left is shown, settled, rolled back and repaired."""
+"""`ticketlock units`: units of crashed processes are listed, settled, rolled back and repaired."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""Taking a lock, and giving it back."""
+"""Acquiring a lock, and releasing it."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What is broken off leaves nothing behind, and takes nothing away from others."""
+"""Interrupted operations leave nothing in the table, and take nothing away from other clients."""
 
 import pytest
 from kit.places import Emulated, Moved, until
@@ -15,7 +15,7 @@ from ticketlock.testing import Fault, ManualClock, MemoryDynamoDB
 
 
 class Sleep:
-    """How a client waits between the repeats of a request: once, where a test says so, by being interrupted."""
+    """How a client waits between retries: once, if a test says so, by being interrupted."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.is_interrupted = False
@@ -35,7 +35,7 @@ def sleep(clock: ManualClock) -> Sleep:
 
 @pytest.fixture
 def mine(memory: MemoryDynamoDB, clock: ManualClock, sleep: Sleep) -> LockClient:
-    """A client that can be interrupted, of leases that nobody renews."""
+    """A client that can be interrupted; its leases are not renewed."""
     return LockClient("locks", client=memory.client, clocks=clock, heartbeat=False, sleep=sleep)
 
 
@@ -112,7 +112,7 @@ def test_data_for_the_next_holder_survives_grants_that_were_never_used(mine: Loc
 def test_a_count_with_a_crashed_waiter_is_healed_though_the_lock_is_busy(
     memory: MemoryDynamoDB, clock: ManualClock, theirs: LockClient
 ) -> None:
-    # Two numbers whose owners died before their rows.
+    # Two tickets whose owners crashed before they wrote their rows.
     held = theirs.acquire("e")
     for number in range(2):
         item = memory.items()[0]

@@ -1,4 +1,6 @@
-"""Clocks that are wrong, are set, or stand still: none of it lets a lock be counted on for too long, or be stolen."""
+"""Clocks that are wrong, are set, or stop: none of it makes a holder rely on a lock for too long, or lets another take
+it early.
+"""
 
 from functools import partial
 from typing import Any
@@ -120,7 +122,7 @@ def test_a_lease_that_was_renewed_is_held_though_the_wall_clock_was_set_meanwhil
 ) -> None:
     wire = Wire()
     locks = moved.client(wire=wire, clocks=machine, heartbeat=False)
-    # Replies around the turn of a second tell the table's time to a few milliseconds, and what follows to a second.
+    # Replies around the turn of a second show table time to a few milliseconds, later ones to a second.
     for _ in range(100):
         machine.advance(0.01)
         locks.inspect(entity)

@@ -1,4 +1,4 @@
-"""The end of a client: what it holds is freed, its waiters are woken, nothing of it lives on."""
+"""Closing a client: its locks are released, its waiters are woken, and no thread or task is left."""
 
 import threading
 import time
@@ -224,7 +224,7 @@ def _is_closed(locks: LockClient) -> bool:
 
 
 class TestThreads:
-    """Of the client for threads."""
+    """The threads of the client for threads."""
 
     @pytest.fixture(params=["threads"])
     def kind(self, request: pytest.FixtureRequest) -> object:
@@ -254,7 +254,7 @@ class TestThreads:
                 lease.detach()
             began_s = time.monotonic()
             leases[-1].detach()
-            # A twentieth of a second for each of them would be five.
+            # A twentieth of a second for each would be five seconds.
             assert time.monotonic() - began_s < 2.5
 
     def test_one_thread_watches_any_number_of_leases(self, locks: LockClient, entity: str) -> None:

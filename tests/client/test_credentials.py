@@ -24,12 +24,12 @@ DENIED = ClientError({"Error": {"Code": "AccessDenied", "Message": "not yours"}}
 
 
 class Provider:
-    """Hands out credentials that are to be refreshed before each request.
+    """Provides credentials that must be refreshed before each request.
 
     Attributes:
-        fails_with: what it raises from now on; None for nothing.
+        fails_with: the error that it raises from now on; None for none.
         times: how often it does.
-        asked_in_vain: how often it has.
+        asked_in_vain: how often it raised one.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Provider:
         if self.fails_with is not None and self.asked_in_vain < self.times:
             self.asked_in_vain += 1
             raise self.fails_with
-        # botocore refreshes what ends within ten minutes.
+        # botocore refreshes credentials that expire within ten minutes.
         soon = datetime.datetime.now(datetime.UTC) + datetime.timedelta(minutes=1)
         return {"access_key": "test", "secret_key": "test", "token": "test", "expiry_time": soon.isoformat()}
 
@@ -53,13 +53,13 @@ class Provider:
 def provider() -> Iterator[Provider]:
     provider = Provider()
     yield provider
-    # Whatever a test has left is released.
+    # Locks that a test has left are released.
     provider.fails_with = None
 
 
 @pytest.fixture
 def dynamodb(place: Emulated, kind: Kind, loop: Loop, provider: Provider) -> Any:
-    """A client of the SDK that asks the provider before each request."""
+    """An SDK client that asks the provider before each request."""
     settings: dict[str, Any] = {**CLIENT_SETTINGS, "read_timeout": SHORT_S / 4}
     session: Any
     if kind == "tasks":

@@ -1,4 +1,4 @@
-"""What stands beside a holder, what it leaves, and how another process goes on with its lock."""
+"""Data beside a holder, data for the next one, and a lock that another process resumes."""
 
 import pytest
 from kit.places import Emulated, Moved, Wire

@@ -1,4 +1,4 @@
-"""The ends of processes: forked, interrupted, told to stop, frozen between two invocations."""
+"""The ends of processes: forked, interrupted, terminated, frozen between two invocations."""
 
 import importlib.util
 import json
@@ -63,7 +63,7 @@ def said(program: subprocess.Popen[str]) -> str:
 
 
 def said_until(program: subprocess.Popen[str], what: str) -> bool:
-    """Whether the program comes to say it."""
+    """Whether the program prints it."""
     while said(program) != what:
         pass
     return True
@@ -124,7 +124,7 @@ class TestFork:
 
     @pytest.fixture
     def told(self, place: Emulated, start: Any, entity: str) -> dict[str, dict[str, Any]]:
-        """What the child found, and the parent after the child's end; who else holds the lock at that moment."""
+        """What the child found, and the parent after the child's end; and whether another owner holds the lock then."""
         program = start(PROGRAM, "fork", place.table_name, entity)
         assert said(program) == '"held"'
         child, parent = json.loads(said(program)), json.loads(said(program))
@@ -146,7 +146,7 @@ class TestFork:
             assert "make another one here" in str(told["child"][verb]), verb
 
     def test_it_cannot_reach_the_table_in_any_other_way(self, told: dict[str, Any]) -> None:
-        """Parent and child have one connection: each could be told what the other has asked."""
+        """Parent and child share one connection: each could get the reply to the other's request."""
         roads = {**told["child"]["tables"], "acquire of a task": told["child"]["tasks"]["acquire"]}
         assert [each for each, said in roads.items() if "ClientClosed: the client was made in" not in str(said)] == []
 

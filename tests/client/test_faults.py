@@ -1,4 +1,4 @@
-"""Replies that get lost, requests that do: no theft, no second grant, nothing left behind."""
+"""Lost replies and lost requests: no lock is taken early, none is granted twice, and no row is left."""
 
 import math
 from typing import Any
@@ -167,7 +167,7 @@ def test_with_every_third_request_lost_a_counter_loses_nothing(moved: Moved, ent
 
 
 class Repeats:
-    """Whether a request of a kind is not the first one."""
+    """Whether a request is not the first one of its kind."""
 
     def __init__(self, is_meant: Any) -> None:
         self._is_meant = is_meant

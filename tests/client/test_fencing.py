@@ -1,4 +1,4 @@
-"""The fencing token in a user's own writes: what refuses a holder that is none any more."""
+"""The fencing token in a user's own writes: it refuses a former holder's."""
 
 import math
 import threading
@@ -206,7 +206,7 @@ def test_an_invalid_patience_is_refused(moved: Moved, entity: str, patience: flo
 
 @pytest.fixture
 def older_and_newer(place: Emulated, locks: LockClient, others: LockClient, entity: str) -> tuple[Any, Any]:
-    """Two leases of one lock, of which the second is held."""
+    """Two leases of one lock, the second of which is held."""
     older = locks.acquire(entity)
     place.lose(entity)
     return older, others.acquire(entity)
@@ -270,7 +270,7 @@ def test_a_users_own_condition_does_not_let_an_older_token_through(
 ) -> None:
     older, newer = older_and_newer
     orders.native.put_item(**newer.fenced_put({"id": "7", "state": "new"}, native=True, TableName=orders.name))
-    # An OR of the user's must not reach past the token.
+    # An OR in the user's condition must not bypass the token.
     condition = {"ConditionExpression": "attribute_exists(id) OR attribute_not_exists(id)"}
     refused = older.fenced_put({"id": "7", "state": "old"}, native=True, TableName=orders.name, **condition)
     with pytest.raises(ClientError, match="ConditionalCheckFailed"):

@@ -1,4 +1,4 @@
-"""A grant that goes back unused: nobody has worked under it, and others may."""
+"""A grant that is given up unused: no work was done under it, and another process may use it."""
 
 import threading
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from ticketlock import ClientClosed, Lease, LockClient, RecordWaitExceeded
 from ticketlock.testing import MemoryDynamoDB
 
 TOO_MUCH = 1 << 47
-"""A stack for which no address space has room."""
+"""A stack size for which no address space has room."""
 
 
 @contextmanager
@@ -46,7 +46,7 @@ def test_a_group_that_cannot_be_acquired_keeps_the_grant_of_another_process_with
     with pytest.raises(RecordWaitExceeded):
         locks.acquire_all([entity, f"{entity}, taken"], owner="build-7", record_wait=0)
     lease.renew()
-    # Nor does the end of the client free it.
+    # Nor does closing the client free it.
     locks.close()
     lease.renew()
 

@@ -13,13 +13,13 @@ from ticketlock.testing import Fault, ManualClock
 from ticketlock.wire._table_time import Reading
 
 SHORT_S = 2.0
-"""Long enough for a machine that is busy."""
+"""Long enough for a busy machine."""
 MANY = 300
 MORE_THAN_RENEW_AT_ONCE = 160
 
 
 class Told:
-    """What a lease's owner is told, in its order."""
+    """What a lease's callbacks were told, in order."""
 
     def __init__(self) -> None:
         self.news: list[str] = []
@@ -57,7 +57,7 @@ def test_each_lease_is_renewed_at_its_own_half_life(place: Emulated, entity: str
     until(lambda: wire.renewals(slow) > settled[1])
     passed_s = time.monotonic() - began
     assert all(lease.is_held() for lease in leases)
-    # Never much before half-life: what a renewal costs is money.
+    # Never much before half-life: each renewal costs money.
     assert 2 <= wire.renewals(entity) - settled[0] <= passed_s / (0.4 * SHORT_S)
     assert passed_s >= 0.4 * 3 * SHORT_S
 
@@ -326,7 +326,7 @@ def test_the_repr_of_a_lease_shows_its_remaining_time(moved: Moved, entity: str)
 
 
 def _witness(locks: Any, entity: str) -> str:
-    """Take another lock, whose renewals show that time has passed."""
+    """Acquire another lock, whose renewals show that time has passed."""
     locks.acquire(f"{entity}, witness")
     return "a renewal of the witness"
 

@@ -1,4 +1,4 @@
-"""Histories of real processes that are suspended and killed, checked: what a pause can spoil, and what it cannot."""
+"""Checked histories of real processes that are suspended and killed: what a pause can spoil, and what it cannot."""
 
 import signal
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Whoever holds a lock already, and asks for it once more."""
+"""A holder that asks for its lock again."""
 
 import pytest
 from kit.places import Emulated, meanwhile, outcome, until

@@ -1,4 +1,4 @@
-"""The end of a lease that nobody wanted: who finds out, and when; and releases that do not reach the table."""
+"""Leases that end unexpectedly: who learns of it, and when; and releases that do not reach the table."""
 
 import pytest
 from kit.places import Emulated, Moved, Wire, meanwhile, outcome

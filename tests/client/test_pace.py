@@ -1,4 +1,4 @@
-"""When a waiter looks: in time, not too often, and about as often at any depth."""
+"""When a waiter polls: in time, not too often, and about as often at any depth of the queue."""
 
 import heapq
 import random
@@ -122,7 +122,7 @@ def test_then_it_polls_at_growing_intervals() -> None:
 
 @given(st.integers(0, LONGEST_MS - 10), jitters)
 def test_the_first_in_line_polls_when_the_lease_of_a_crashed_holder_has_ended(over_in_ms: int, jitter: float) -> None:
-    """Neither before, in vain, nor with the next of its polls, up to 0.4 s later."""
+    """Neither before, when it could not take it, nor with its next poll, up to 0.4 s later."""
     overdue = seen(0, free_in_ms=-10_000, mean_hold_ms=50)
     lease_over_ms = overdue.now.earliest_ms - EXPIRY_MARGIN_MS + over_in_ms
     ms = sleep_ms(replace(overdue, lease_over_ms=lease_over_ms), jitter=jitter)
@@ -162,7 +162,7 @@ def test_waiters_that_may_hold_together_are_one_turn() -> None:
     assert third(5) == pytest.approx(third(1))
 
 
-# A whole line of them.
+# A whole queue of them.
 
 
 @dataclass
@@ -170,9 +170,9 @@ class Line:
     """Clients that take one lock again and again: each request takes 4 ms, and is applied in the middle.
 
     Attributes:
-        hold_ms: how long the holder works that came at that time.
-        idle_ms: for each grant from the line when it came, and how long the lock had stood idle.
-        looks: for each of them.
+        hold_ms: how long the holder works that got the lock at that time.
+        idle_ms: for each grant from the queue: when it came, and how long the lock had been free.
+        looks: the number of polls of each.
     """
 
     clients: int
@@ -190,7 +190,7 @@ class Line:
         self._issued = self._token = 0
 
     def run(self, seconds: float) -> None:
-        """Let them begin within half a second, and run."""
+        """Start them within half a second, and run."""
         clients = [self._client() for _ in range(self.clients)]
         due = [(self._random.uniform(0, 500), number) for number in range(self.clients)]
         heapq.heapify(due)
@@ -256,7 +256,7 @@ def line(clients: int, hold_ms: Callable[[float], float], seconds: float) -> Lin
 def test_a_queue_of_fifty_hands_the_lock_over_at_once_with_few_polls(hold_ms: int, seconds: int) -> None:
     fifty = line(50, lambda _: hold_ms, seconds)
     assert statistics.mean(fifty.idle_after(5_000)) < 15
-    # Five further requests: a refused try, a number, a row, the grant, the release.
+    # Five further requests: a refused try, a ticket, a row, the grant, the release.
     assert fifty.looks_after(5_000) <= 5.1
 
 
@@ -302,7 +302,7 @@ def test_the_first_in_line_polls_a_closed_lock_more_and_more_rarely() -> None:
 
 
 def test_the_first_in_line_polls_again_at_once_if_its_poll_did_not_read_the_lock() -> None:
-    """Others came in between five times: what a closed lock tells is not told by that."""
+    """Other owners were faster five times: that says nothing about whether the lock is closed."""
     pace = Pace(Bounds())
     sleep_ms(seen(0), pace=pace)
     unseen = seen(0, free_in_ms=None, mean_hold_ms=None, token=None, at_ms=20_000)

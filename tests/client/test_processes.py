@@ -1,4 +1,4 @@
-"""Many operating-system processes that count in one item, with the lock and without it."""
+"""Many operating-system processes that increment a counter, with the lock and without it."""
 
 import pytest
 from kit.kept import Kept

@@ -1,4 +1,4 @@
-"""A lock table that is made by hand."""
+"""Creating a lock table without the CDK."""
 
 from collections.abc import Iterator
 from typing import Any

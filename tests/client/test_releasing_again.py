@@ -1,4 +1,4 @@
-"""Releases that are repeated: after an outage, by the end of a client, and what a signal handler has broken off."""
+"""Retried releases: after an outage, when the client closes, and after an interrupt by a signal handler."""
 
 import sys
 from collections.abc import Callable
@@ -39,7 +39,7 @@ def test_a_release_that_certainly_was_not_applied_does_not_count_as_an_earlier_t
 
 
 class Struck:
-    """A client of the SDK; what is given happens in the middle of its next release."""
+    """An SDK client that calls the given function in the middle of its next release."""
 
     def __init__(self, memory: MemoryDynamoDB) -> None:
         self._memory = memory
@@ -75,7 +75,7 @@ def test_the_end_of_the_interpreter_completes_a_release_that_a_handler_with_clos
 
 
 class Unset:
-    """A client of the SDK: the replies of a transaction are lost until it looks again, and then an operator comes."""
+    """An SDK client: the replies of a transaction are lost until it polls again, and then an operator acts."""
 
     def __init__(self, memory: MemoryDynamoDB, comes: Callable[[], object]) -> None:
         self._memory, self._comes = memory, comes

@@ -1,4 +1,6 @@
-"""What may be decorated: work that is over when the lock is released. Anything else is refused before it has begun."""
+"""Functions that may be decorated: their work has ended when the lock is released. Others are refused before they
+begin.
+"""
 
 import asyncio
 import functools
@@ -22,7 +24,7 @@ def locks(moved: Moved) -> LockClient:
 
 @pytest.fixture
 def begun() -> list[str]:
-    """What has run of the work."""
+    """What the work has done."""
     return []
 
 
@@ -32,7 +34,7 @@ def behind(work: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def held(moved: Moved) -> bool:
-    """Whether the lock is held at this moment; of the memory, which is reached from everywhere."""
+    """Whether the lock is held now; only in memory, which can be read from anywhere."""
     return moved.holders_of("order-42") == 1
 
 

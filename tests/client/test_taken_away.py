@@ -1,4 +1,6 @@
-"""A lock that is freed under its holder, before the lease ends: whichever call learns of it, all know."""
+"""A lock that is freed under its holder before the lease ends: once one call learns of it, all users of the lease
+know.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +17,7 @@ def write_something(lease: Any) -> None:
 
 
 class Loss:
-    """A held lock that nobody renews, and what its owner is told."""
+    """A held lock that is not renewed, and what its callbacks were told."""
 
     def __init__(self, moved: Moved, entity: str) -> None:
         self.told: list[object] = []

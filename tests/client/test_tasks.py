@@ -1,4 +1,4 @@
-"""What is peculiar to tasks: cancellation, ``async with``, one event loop."""
+"""The parts that only tasks have: cancellation, ``async with``, one event loop."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -107,7 +107,7 @@ def test_each_await_of_an_acquisition_is_a_separate_one(place: Emulated, loop: L
                 inside += 1
                 most = max(most, inside)
                 tokens.append(lease.fencing_token)
-                # Whoever comes second has waited when it comes in.
+                # The second one has waited when it gets the lock.
                 await waits.wait()
                 inside -= 1
                 await lease.release()
@@ -230,7 +230,7 @@ def test_a_time_out_around_an_acquisition_leaves_the_queue(place: Emulated, run:
 def test_a_waiter_that_is_cancelled_at_any_moment_leaves_no_row_and_no_grant(
     place: Emulated, run: Any, requests: int
 ) -> None:
-    """Cancelled when it has passed the loop's queue of callbacks so many times."""
+    """Cancelled after the loop has run this many rounds of callbacks."""
 
     async def work(locks: aio.LockClient) -> None:
         for turns in range(requests * 8, requests * 8 + 8):
@@ -261,7 +261,7 @@ def test_a_group_whose_task_is_cancelled_at_its_end_frees_every_lock(place: Emul
             task = asyncio.create_task(hold())
             with pytest.raises(asyncio.CancelledError):
                 await task
-            # To its end, though nobody waits for it any more.
+            # To its end, although no one waits for it any more.
             await locks.close()
 
     loop.do(lambda: work())

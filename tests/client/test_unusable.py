@@ -1,4 +1,4 @@
-"""What a client cannot be made with: no Region, or no client of the SDK."""
+"""Clients that cannot be created: without a Region, or with something other than an SDK client."""
 
 import asyncio
 from collections.abc import Callable

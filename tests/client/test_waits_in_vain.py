@@ -1,4 +1,4 @@
-"""How a wait ends that was in vain, and what its error says."""
+"""Waits that end without the lock: what their error says."""
 
 import pytest
 from kit.places import Moved, meanwhile, outcome, until

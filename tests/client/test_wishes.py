@@ -1,4 +1,4 @@
-"""What a client may be asked for: anything else is refused, and nothing is written."""
+"""The arguments of a client and an acquisition: invalid ones are refused, and nothing is written."""
 
 import math
 from datetime import timedelta

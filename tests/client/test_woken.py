@@ -1,4 +1,4 @@
-"""A release wakes the next waiter of its own process: a hint, and no more."""
+"""A release wakes the next waiter of its own process; this is only a hint."""
 
 import asyncio
 import os
@@ -17,12 +17,14 @@ from ticketlock.client._lines import lines_of_this_process
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 
 LATE_S = 100
-"""Between two polls: whoever enters before has been woken. It leaves the lease's quarter that a row must have."""
+"""Between two polls: a waiter that gets the lock earlier was woken. It leaves the quarter of the lease that a row
+needs.
+"""
 SLOW: dict[str, Any] = {"check_every": (LATE_S, LATE_S), "lease": 600}
 
 
 class Naps:
-    """How a client sleeps: it does at once, each time, what a test has for that; then nothing."""
+    """How a client sleeps: each time it calls the next function of the test at once; then it does nothing."""
 
     def __init__(self, memory: MemoryDynamoDB, *naps: Callable[[], object]) -> None:
         self._memory = memory
@@ -60,7 +62,7 @@ def test_a_waiter_of_the_same_process_is_woken_by_the_release(moved: Moved, enti
     assert outcome(waiting).is_held()
     assert [sent.operation for sent in wire.sent[before:]] in (
         ["Query", "TransactWriteItems"],
-        # It was put at this moment, and polled before it slept.
+        # Its row was written at this moment, and it polled before it slept.
         ["PutItem", "Query", "TransactWriteItems"],
     )
 
@@ -122,7 +124,7 @@ def test_a_release_of_another_lock_or_table_wakes_no_one(memory: MemoryDynamoDB,
 
 
 def test_a_waiter_of_another_process_goes_first(memory: MemoryDynamoDB, clock: ManualClock) -> None:
-    """This one is not woken by the release: it polls by its pace, as ever."""
+    """This one is not woken by the release: it polls at its usual pace."""
     holder, elsewhere = client(memory, clock), LockTable("locks", client=memory.client, clocks=clock)
     lease, theirs = holder.acquire("e"), Claim(LockName("e"), "elsewhere", 60_000)
     place = elsewhere.take_ticket(theirs, None)
@@ -145,7 +147,7 @@ def test_a_waiter_of_another_process_goes_first(memory: MemoryDynamoDB, clock: M
 
 
 def test_a_hint_that_comes_too_late_costs_one_poll(memory: MemoryDynamoDB, clock: ManualClock) -> None:
-    """As where the machine stood still while a waiter of another process, with a row that came late, took the lock."""
+    """As if the machine stopped while a waiter of another process, whose row came late, took the lock."""
     holder, elsewhere = client(memory, clock), LockTable("locks", client=memory.client, clocks=clock)
     lease, theirs = holder.acquire("e"), Claim(LockName("e"), "elsewhere", 60_000)
     held: list[Grant] = []
@@ -159,7 +161,7 @@ def test_a_hint_that_comes_too_late_costs_one_poll(memory: MemoryDynamoDB, clock
         held.append(grant)
 
     def they_release() -> None:
-        # It was refused, has polled, and has joined anew.
+        # It was refused, has polled, and has joined again.
         assert [sent.operation for sent in memory.sent if is_grant(sent)] == ["TransactWriteItems"]
         elsewhere.release(theirs, held[0])
 
@@ -203,7 +205,7 @@ def test_tasks_of_loops_in_several_threads_wake_each_other(memory: MemoryDynamoD
     holding = meanwhile(lambda: asyncio.run(hold()))
     until(stands.is_set, "a holder")
     waiting = meanwhile(lambda: asyncio.run(wait()))
-    # A row, and beside it the lock item.
+    # A row, and the lock item.
     until(lambda: len(memory.items()) == 2, "a waiter")
     release.set()
     outcome(holding)
@@ -211,7 +213,7 @@ def test_tasks_of_loops_in_several_threads_wake_each_other(memory: MemoryDynamoD
 
 
 def test_a_forked_child_has_no_waiters_of_its_parent(memory: MemoryDynamoDB, clock: ManualClock) -> None:
-    """Their threads do not run there: whoever releases there would call one that is not there."""
+    """Their threads do not run there: a release there would wake a waiter that does not exist."""
     lease = client(memory, clock).acquire("e")
     parents = lines_of_this_process()
 

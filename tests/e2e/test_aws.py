@@ -1,4 +1,4 @@
-"""`make aws`, with the endpoint of an emulator: the same command that looks at AWS, and what is no pass there."""
+"""`make aws` against an emulator: the same command that checks AWS, and what does not pass there."""
 
 import os
 import re
@@ -32,7 +32,7 @@ _LINE = re.compile(r"\[\d+/\d+\] (?P<sentence>[^:]+): (?P<verdict>as assumed|oth
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Emulator]:
-    """Of its own: it enforces no roles, and nobody else has stacks in it."""
+    """An emulator of its own: it enforces no roles, and has no other stacks."""
     with Emulator() as emulator:
         yield emulator
 

@@ -1,4 +1,4 @@
-"""A hundred state machines with one lock, deployed. The emulator holds nobody to IAM's sizes; they are looked up."""
+"""A hundred state machines with one lock, deployed. The emulator does not enforce IAM's sizes; the test checks them."""
 
 import json
 from pathlib import Path

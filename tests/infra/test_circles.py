@@ -1,4 +1,6 @@
-"""What is granted to a target, or to what a fragment runs, closes no circle: the CDK itself looks for them at synth."""
+"""Grants to targets, and to what a fragment runs, create no dependency cycle: the CDK itself would find one at
+synth.
+"""
 
 import pytest
 from aws_cdk import App, Stack

@@ -32,7 +32,7 @@ def test_the_queue_becomes_a_destination_only_after_the_function_may_send_to_it(
 
 
 def waits_for(resources, resource):
-    """What CloudFormation makes before it, as the template says: directly, or by another."""
+    """The resources that CloudFormation creates before it, as the template says: directly or indirectly."""
     found: set[str] = set()
     left = [resource]
     while left:

@@ -1,4 +1,4 @@
-"""What the definition's states have in common."""
+"""Properties that all states of the definition share."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -70,13 +70,13 @@ ASLEEP = [*NOT_STARTED, "Lambda.SnapStartTimeoutException"]
 OWN = ["TakeTicket", "CheckPosition", "Release", "ReleaseAfterFailure", "Heartbeat"]
 
 
-# What is restored may have begun: of the protected work only what surely did not start is repeated.
+# A restored function may have begun: protected work is retried only if it certainly did not start.
 @pytest.mark.parametrize(("name", "errors"), [*((name, ASLEEP) for name in OWN), ("InvokeFunction", NOT_STARTED)])
 def test_a_function_that_was_idle_for_weeks_has_two_minutes_to_wake(name: str, errors: list[str]) -> None:
     """https://docs.aws.amazon.com/lambda/latest/dg/functions-states.html"""
     [retrier] = [each for each in STATES[name]["Retry"] if each["ErrorEquals"] == errors]
     waits = [retrier["IntervalSeconds"] * retrier["BackoffRate"] ** number for number in range(retrier["MaxAttempts"])]
-    # Without jitter, by which it might be half of that.
+    # Without jitter, which could halve it.
     assert "JitterStrategy" not in retrier
     assert sum(min(wait, retrier.get("MaxDelaySeconds", wait)) for wait in waits) >= 120
 

@@ -1,4 +1,4 @@
-"""A key of the user's: it encrypts all that is kept, and whoever needs it may use it."""
+"""A key of the user's: it encrypts everything that is stored, and all principals that need it may use it."""
 
 import pytest
 from aws_cdk import Stack

@@ -1,4 +1,4 @@
-"""What is in another account or Region is refused by name: no nested execution is followed or stopped there."""
+"""Resources of another account or Region are refused by name: no nested execution is followed or stopped there."""
 
 from typing import Any
 

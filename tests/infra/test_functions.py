@@ -62,7 +62,7 @@ def test_no_function_outlives_its_state(step, typical):
 
 
 def test_the_function_that_parks_ends_before_a_parking_does(typical):
-    """Not before a brief one: a cold start may take longer than that, and a late copy parks nobody."""
+    """Not before a brief parking ends: a cold start may take longer than that, and a late copy would park in vain."""
     parked_for = typical.definition["States"]["WaitForCall"]["TimeoutSeconds"]
     assert typical.synthesised.function(typical.lock.wait_for_call)["Timeout"] < parked_for
 
@@ -162,5 +162,5 @@ def test_all_but_the_clean_up_start_from_snapshots(stack, synthesise):
     called = Called(stack, synthesise, snap_start=True)
     for function in called.stepping:
         assert called.found.function(function)["SnapStart"] == {"ApplyOn": "PublishedVersions"}
-    # Nobody waits for it.
+    # No one waits for it.
     assert "SnapStart" not in called.found.function(called.lock.clean_up)

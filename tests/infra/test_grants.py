@@ -1,4 +1,4 @@
-"""What a principal is given: what it needs, and nothing that would let it do another's part."""
+"""What each grant allows: what the principal needs, and nothing that belongs to another role."""
 
 import pytest
 from aws_cdk import aws_dynamodb as dynamodb
@@ -23,7 +23,7 @@ def as_list(value):
 
 
 def granted(found, role):
-    """Action to the statement that allows it; of several, the first."""
+    """Each action with the statement that allows it; the first, if there are several."""
     return {action: one for one in reversed(list(found.statements(role))) for action in as_list(one["Action"])}
 
 
@@ -64,7 +64,7 @@ def test_a_client_cannot_read_or_write_sessions_by_their_keys(everything, found)
     for condition in conditions:
         assert condition == {
             "ForAllValues:StringNotLike": {"dynamodb:LeadingKeys": ["session#*"]},
-            # Of a request without keys ForAllValues is true.
+            # ForAllValues is true for a request without keys.
             "Null": {"dynamodb:LeadingKeys": "false"},
         }
 
@@ -112,7 +112,7 @@ def test_an_operator_may_read_and_list_and_write_nothing(everything, found, tabl
 def test_an_operator_cannot_read_sessions_by_their_keys(action, everything, found):
     assert granted(found, everything.operator)[action]["Condition"] == {
         "ForAllValues:StringNotLike": {"dynamodb:LeadingKeys": ["session#*"]},
-        # Of a request without keys ForAllValues is true.
+        # ForAllValues is true for a request without keys.
         "Null": {"dynamodb:LeadingKeys": "false"},
     }
 

@@ -1,4 +1,4 @@
-"""Alarms and the dashboard: what is watched, from what value on, and who hears of it."""
+"""Alarms and the dashboard: what is watched, the thresholds, and who is notified."""
 
 import json
 from dataclasses import fields

@@ -1,4 +1,4 @@
-"""Who may do what: everything a step uses, and nothing else."""
+"""Permissions: everything that a step uses, and nothing else."""
 
 import pytest
 
@@ -19,7 +19,7 @@ ANSWERS = {"states:SendTaskFailure", "states:SendTaskSuccess"}
 # These have no resources that a policy could name, and so AWS demands "*":
 XRAY = "https://docs.aws.amazon.com/xray/latest/devguide/security_iam_service-with-iam.html"
 LOG_DELIVERY = "https://docs.aws.amazon.com/step-functions/latest/dg/cw-logs.html"
-# DescribeNetworkInterfaces works on all resources only; an interface has no name before it is made.
+# DescribeNetworkInterfaces works only on all resources; an interface has no name before it is created.
 INTERFACES = "https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc.html#configuration-vpc-permissions"
 ON_EVERYTHING = {
     "ec2:AssignPrivateIpAddresses": INTERFACES,
@@ -41,7 +41,7 @@ ON_EVERYTHING = {
     "xray:PutTelemetryRecords": XRAY,
     "xray:PutTraceSegments": XRAY,
 }
-# The names of executions that are still to be started: these of a target, with the prefix of a TicketLock's own.
+# The names of executions that are not started yet: those of a target, with the prefix of a TicketLock's own.
 ON_A_PATTERN = {"states:DescribeExecution", "states:StopExecution"}
 
 
@@ -185,7 +185,7 @@ def test_the_only_other_wildcard_is_that_of_the_nested_executions(whole):
         machine, _, names = pattern.rpartition(":")
         assert ":execution:" in machine
         assert "*" not in machine
-        # Of a target only those that a TicketLock started; of its own machines all, which anybody may name.
+        # Of a target only executions that a TicketLock started; of its own machines all, whose names are free.
         assert names == "lock-*" or (names == "*" and "Serialize" in machine)
 
 
@@ -199,7 +199,7 @@ def test_the_machine_invokes_its_functions_and_the_targets_only(typical):
 
 
 def test_only_the_rule_of_the_clean_up_may_invoke_a_function_beside_the_machine(typical):
-    """Whoever may invoke one may forge the turn that it is given."""
+    """A principal that may invoke a function may forge the turn that it passes."""
     (let_in,) = typical.synthesised.of_type("AWS::Lambda::Permission").values()
     assert let_in["Principal"] == "events.amazonaws.com"
     (rule,) = typical.synthesised.of_type("AWS::Events::Rule")
@@ -211,7 +211,7 @@ def test_the_machine_starts_the_target_and_its_own_continuation_only(typical, ma
     [start] = [one for one in typical.synthesised.statements() if one["Action"] == "states:StartExecution"]
     started = {each["Ref"] for each in start["Resource"]} - machines
     assert started == {typical.synthesised.id_of(typical.target_machine)}
-    # Itself never: an execution could start others without end.
+    # Never itself: an execution could start others without end.
     assert typical.synthesised.id_of(typical.lock.state_machine) not in {each["Ref"] for each in start["Resource"]}
 
 

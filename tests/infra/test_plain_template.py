@@ -1,4 +1,4 @@
-"""The template of `make template`: what it becomes with its parameters is what the construct makes of the settings."""
+"""The template of `make template`: with its parameters it equals the construct's template for the settings."""
 
 import copy
 import json
@@ -31,7 +31,7 @@ many = pytest.mark.verify("a dozen syntheses; check lints what the construct mak
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `make template` writes."""
+    """The files that `make template` writes."""
     written = tmp_path_factory.mktemp("plain") / "template"
     write_to(written)
     return written
@@ -58,7 +58,7 @@ def packaged(folder: Path) -> Path:
 
 
 class Resolved:
-    """A template as CloudFormation resolves it, but for what only a deployment knows."""
+    """A template as CloudFormation resolves it, except values that only a deployment knows."""
 
     def __init__(self, template: Mapping[str, Any], **given: str) -> None:
         self._template = template

@@ -1,4 +1,4 @@
-"""A fragment as it stands in somebody's own state machine, and what attaching that machine lets whom do."""
+"""A fragment in a user's own state machine, and the permissions that attaching that machine grants."""
 
 import json
 from typing import Any
@@ -155,7 +155,7 @@ def test_how_many_may_hold_and_whether_they_share_is_asked_for(arguments, asked,
     found = dict(states(synthesise(stack).definition(machine)))
     request = found["Ship.Enter"]["Parameters"]["lock"]["request"]
     assert request == {"entity.$": ENTITY, "namespace": "default", **asked}
-    # For a request that does not say so.
+    # For a request without a value.
     assert found["Ship.TakeTicket"]["Parameters"]["Payload"]["defaultPermits"] == 7
 
 
@@ -315,7 +315,7 @@ def test_without_heartbeat_the_work_has_the_time_out_that_the_lease_bounds(stack
     assert not [name for name in found if "Heartbeat" in name or "Hold" in name]
 
 
-# What attaching lets whom do.
+# The permissions that attaching grants.
 
 
 def as_list(value):

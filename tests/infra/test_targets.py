@@ -1,4 +1,4 @@
-"""What may be run under the lock."""
+"""The targets that may run under the lock."""
 
 from typing import Any, cast
 
@@ -26,7 +26,7 @@ def machine(stack, kind):
 
 
 def allowed(found, lock):
-    """What the definition allows, and on what the machine's role may invoke and start."""
+    """The targets that the definition allows, and those that the machine's role may invoke and start."""
     targets = found.definition(lock.state_machine)["States"]["TakeTicket"]["Parameters"]["Payload"]["targets"]
     granted = {
         action: [

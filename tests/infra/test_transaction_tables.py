@@ -1,4 +1,4 @@
-"""TransactionTables: the units' own table, its sweeper, who may do what, and that a lock knows nothing of it."""
+"""TransactionTables: the units' own table, its sweeper, its permissions, and that a lock is unaffected by it."""
 
 import json
 from dataclasses import fields
@@ -57,7 +57,7 @@ def as_list(value):
 
 
 class Whole:
-    """Everything that can be asked for, with a table of the user's, and principals of each role."""
+    """Every optional resource, with a table of the user's, and principals of each role."""
 
     def __init__(self, outdir, synthesise):
         stack = Stack(App(outdir=outdir), "Whole")

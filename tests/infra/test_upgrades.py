@@ -55,7 +55,7 @@ class Deployed:
 
 @pytest.fixture(scope="module")
 def before(outdir, synthesise):
-    """As the executions found it that are running still."""
+    """The permissions as executions that still run expect them."""
     return Deployed(outdir, synthesise)
 
 

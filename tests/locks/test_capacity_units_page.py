@@ -1,4 +1,4 @@
-"""The table of capacity units in ``docs/engines.md`` is what the rules count: for that no engine has to count."""
+"""The table of capacity units in ``docs/engines.md`` agrees with the rules; no engine is needed for that."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Everything that is stored carries the moment, in whole seconds, from which the table may delete it."""
+"""Every stored item has the second from which time to live may delete it."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Crashes between any two requests, repeated requests, late requests, lost replies."""
+"""Crashes between any two requests, duplicate requests, late requests, lost replies."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -119,7 +119,7 @@ def test_a_transaction_is_repeated_under_the_token_that_it_was_sent_with(
 
 
 def test_throttling_and_conflicts_are_waited_out(alice: Process, lock: LockName) -> None:
-    # The hook raises after the engine has applied the write, so the repeat finds the grant: what counts is the way out.
+    # The hook raises after the engine has applied the write, so the retry finds the grant: the test is about the end.
     alice.faults = [refused_with("ThrottlingException"), refused_with("TransactionConflictException")]
     assert isinstance(alice.take(alice.claim(lock)), Grant)
 
@@ -187,7 +187,7 @@ def test_a_ticket_that_was_minted_with_its_row_is_too_young_to_be_declared_void(
 def test_a_table_whose_requests_take_over_a_second_lets_newcomers_in_and_counts_them_once(
     world: World, alice: Process, bob: Process, lock: LockName, takes_ms: int
 ) -> None:
-    """A number that no row can follow in time: the next one is taken together with its row."""
+    """A ticket that no row can follow in time: the next one is minted together with its row."""
     first, claims = alice.claim(lock), [bob.claim(lock) for _ in range(3)]
     grant = alice.granted(first)
     bob.faults = [lambda _: world.advance(takes_ms)] * 100
@@ -310,7 +310,7 @@ def test_a_row_that_arrives_after_its_ticket_was_declared_void_is_ignored(
     healed = carol.granted(third)
     row = stalled.next_request
     assert isinstance(row, Write)
-    # Sent in time, and late on the way: the sender's own deadline did not see it.
+    # Sent in time, but late on the way: the sender's own deadline did not stop it.
     stalled.next_request = replace(row, not_after_local_ms=None)
     position = stalled.to_the_end()
     assert isinstance(position, Position)
@@ -421,7 +421,7 @@ def test_crashed_waiters_do_not_make_newcomers_after_the_next_grant_sleep_longer
     first, second = alice.claim(lock), bob.claim(lock)
     held = alice.granted(first)
     for _ in range(3):
-        # After the refused try and the number.
+        # After the refused try and the ticket.
         world.process().crash_after(2, carol.claim(lock), lambda me: me.take_ticket(None))
     behind_the_dead = bob.queued(second)
     alice.table.release(first, held)
@@ -433,7 +433,9 @@ def test_crashed_waiters_do_not_make_newcomers_after_the_next_grant_sleep_longer
 def test_a_crash_after_any_request_of_an_acquisition_blocks_the_lock_for_one_lease_at_most(
     world: World, alice: Process, bob: Process, carol: Process, lock: LockName, requests: int
 ) -> None:
-    """Refused try, number, row, look, turn: bob dies after each; carol gets the lock within a lease and the margin."""
+    """Refused try, ticket, row, poll, turn: bob crashes after each; carol gets the lock within a lease and the
+    margin.
+    """
     first, dead, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
     grant = alice.granted(first)
     joining = bob.steps(dead, lambda me: me.take_ticket(None))

@@ -1,4 +1,4 @@
-"""A lock that was just freed, taken by what the last poll and the release tell, without a poll between the two."""
+"""Taking a lock that was just freed without another poll, by what the last poll and the release tell."""
 
 from kit.world import Process
 
@@ -8,14 +8,14 @@ from ticketlock.locks._writes import mint_ticket, put_row
 
 
 def freed(holder: Process, claim: Claim, grant: Grant, data_left: str | None = None) -> LockItem:
-    """Release: the lock item as that has left it."""
+    """Release; return the lock item after it."""
     left = holder.table.release(claim, grant, data_left=data_left).left
     assert left is not None
     return left
 
 
 def next_in_line(waiter: Process, claim: Claim) -> Position:
-    """Stand in the queue and poll: the first one there."""
+    """Join the queue and poll: the first in line."""
     found = waiter.look(claim, waiter.queued(claim))
     assert isinstance(found, Position)
     return found
@@ -52,7 +52,7 @@ def test_the_grant_is_as_by_a_poll(alice: Process, bob: Process, carol: Process,
 
 
 def test_a_lock_that_was_already_taken_is_found_by_a_poll(alice: Process, bob: Process, lock: LockName) -> None:
-    """As where the reply was lost."""
+    """As if the reply was lost."""
     held, waiting = alice.claim(lock), bob.claim(lock)
     grant = alice.granted(held)
     seen = next_in_line(bob, waiting)
@@ -77,7 +77,7 @@ def test_a_waiter_behind_others_sends_nothing(alice: Process, bob: Process, caro
 def test_a_waiter_that_has_not_polled_since_it_joined_sends_nothing(
     alice: Process, bob: Process, lock: LockName
 ) -> None:
-    """A join whose reply was lost may have left another row, which a poll finds."""
+    """A join whose reply was lost may have written another row, which a poll finds."""
     held, waiting = alice.claim(lock), bob.claim(lock)
     grant = alice.granted(held)
     seen = bob.queued(waiting)
@@ -86,7 +86,7 @@ def test_a_waiter_that_has_not_polled_since_it_joined_sends_nothing(
 
 
 def test_after_another_grant_it_sends_nothing(alice: Process, bob: Process, carol: Process, lock: LockName) -> None:
-    """Else a row that was put since the poll could be overtaken by both grants."""
+    """Otherwise two grants could overtake a row that was written since the poll."""
     held, waiting, other = alice.claim(lock), bob.claim(lock), carol.claim(lock)
     grant = alice.granted(held)
     seen = next_in_line(bob, waiting)
@@ -152,7 +152,7 @@ def test_a_lock_that_got_a_holder_since_is_not_taken(
     grant = alice.granted(held)
     seen = next_in_line(bob, waiting)
     left = freed(alice, held, grant)
-    # As one whose late row stands before bob's: the count says that nobody waits.
+    # Like an owner whose late row is before bob's: the count says that there are no waiters.
     bob.table.remove_waiter(lock, seen.place.ticket)
     assert carol.granted(other).fencing_token == grant.fencing_token + 1
     assert takes(bob, waiting, seen, left) is None

@@ -79,7 +79,7 @@ def test_a_renewal_gives_a_full_lease(world: World, alice: Process, lock: LockNa
     grant = alice.granted(claim)
     world.advance(LEASE_MS // 2)
     renewed = alice.table.renew(claim, grant.fencing_token)
-    # Less what a slow clock may lose meanwhile.
+    # Less what a slow clock may lose in between.
     assert 0.999 * LEASE_MS <= renewed.deadline_ms - alice.read().local_ms <= LEASE_MS
 
 
@@ -154,7 +154,7 @@ def test_with_several_permits_the_waiters_ahead_keep_their_permits(world: World,
     first_claim, second_claim = first.claim(lock, permits=2), second.claim(lock, permits=2)
     first_place, second_place = first.queued(first_claim), second.queued(second_claim)
     holders[0].table.release(claims[0], grants[0])
-    # One permit is free, and it is the first waiter's, whoever looks first.
+    # One permit is free, and it is the first waiter's, whichever polls first.
     assert isinstance(second.look(second_claim, second_place), Position)
     assert isinstance(first.look(first_claim, first_place), Grant)
 

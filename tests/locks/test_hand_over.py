@@ -1,4 +1,4 @@
-"""Hand-over by call: whom a release calls, and what a call is worth. It is a hint and no more."""
+"""Hand-over by callback: whom a release wakes. A wake-up is only a hint."""
 
 import pytest
 from kit.step_functions import Callback
@@ -46,7 +46,7 @@ class TestAWakeUpIsAHint:
         line.service.gone.add(first.token)
         line.releases().run()
         assert line.service.called == [second.token]
-        # It is not its turn: it looks, and parks again.
+        # It is not its turn: it polls, and parks again.
         assert isinstance(second.looks(), Position)
         assert isinstance(first.looks(), Grant)
 
@@ -150,7 +150,7 @@ class TestWhoIsWoken:
         assert (calling.result, line.service.answers) == (0, [])
 
     def test_a_waiter_is_woken_if_the_holder_has_expired(self, world: World, line: Line) -> None:
-        """Whoever comes by calls: the lease is over, and the dead call nobody."""
+        """Any client may wake it: the lease has ended, and a crashed holder wakes no one."""
         waiter = line.held().waiter()
         world.advance(LEASE_MS // 2)
         waiter.looks()
@@ -233,7 +233,7 @@ class TestTheCostOfAWakeUp:
         assert process.operations(lambda: process.table.release(claim, grant)) == ["UpdateItem"]
 
     def test_a_wake_up_is_given_up_soon(self, line: Line) -> None:
-        """A work that has ended does not wait for the sake of a hint."""
+        """Work that has ended does not wait for a hint."""
         line.held().waiter().parks().run()
         releasing = line.releases()
         releasing.step()

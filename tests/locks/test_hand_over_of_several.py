@@ -1,4 +1,4 @@
-"""Hand-over by call where more than one may come in: readers behind a writer, and the places of a limit."""
+"""Hand-over by callback to several at once: readers behind a writer, and permits of a limit."""
 
 import pytest
 from kit.world import World
@@ -13,12 +13,12 @@ def park(*waiters: Waiter) -> None:
 
 
 def come_in_as_called(waiters: list[Waiter]) -> list[Waiter]:
-    """Each that has word looks, and calls on; those that came in, in order."""
+    """Each woken waiter polls, and wakes the next; returns the new holders, in order."""
     looked: list[Waiter] = []
     inside: list[Waiter] = []
     while called := [waiter for waiter in waiters if waiter.has_word() and waiter not in looked]:
         looked.append(called[0])
-        # A call is a hint: past one that was called and has not looked yet, others are called as well.
+        # A wake-up is a hint: beyond a waiter that was woken and has not polled yet, others are woken too.
         if isinstance(called[0].comes_in().to_the_end(), Grant):
             inside.append(called[0])
     return inside

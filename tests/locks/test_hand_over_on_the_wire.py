@@ -1,4 +1,4 @@
-"""Hand-over by call with real clients, whose requests to Step Functions are answered over the wire."""
+"""Hand-over by callback with real clients, whose requests to Step Functions are answered over the wire."""
 
 from typing import Any
 
@@ -78,7 +78,7 @@ def test_a_record_wait_that_ends_in_python_wakes_the_next_if_a_permit_is_free(li
         process.table.release(claim, grant)
 
     table = line.service.table(first.process)
-    # It asks for the time, which comes before the first look otherwise.
+    # It reads the time, which otherwise comes before the first poll.
     table.now()
     first.process.faults = [freed_after_the_look]
     with pytest.raises(RecordWaitExceeded):
@@ -91,7 +91,7 @@ def test_a_record_wait_that_ends_in_python_wakes_the_next_if_a_permit_is_free(li
     ("earlier", "later"),
     [
         ((0, 0), (0, 1)),
-        # Entered anew: after a look, or after the continuation in which it parked has failed.
+        # The state was entered again: after a poll, or after the continuation in which it parked has failed.
         ((0, 10), (1, 0)),
         ((0, 99_999_999), (1, 0)),
     ],

@@ -116,7 +116,7 @@ def test_a_holders_deadline_comes_before_any_other_process_may_take_its_lease_as
 
 
 def test_a_grants_deadline_is_the_same_moment_on_both_clocks(world: World, alice: Process, lock: LockName) -> None:
-    """Found by a random schedule: a machine was frozen after its grant, while it called the next one in line."""
+    """Found by a random schedule: a machine was frozen after its grant, while it woke the next one in line."""
     claim = alice.claim(lock)
     for grant in (alice.granted(claim), alice.granted(claim)):
         reading = alice.read()

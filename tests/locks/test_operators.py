@@ -1,4 +1,4 @@
-"""What operators do to locks that are not theirs: waiters are removed, limits unset; late copies do no harm."""
+"""Operators' commands on locks that others hold: remove waiters, unset limits; late copies do no harm."""
 
 import pytest
 from botocore.exceptions import ClientError
@@ -8,7 +8,7 @@ from ticketlock import Grant, InvalidLockRequest, LockName, PermitsMismatch, Pos
 from ticketlock.locks._items import LockItem
 
 SETTLED_MS = 10_000
-"""After which no late copy of a row is to be expected."""
+"""After this no late copy of a row is expected."""
 
 
 def item_of(process: Process, lock: LockName) -> LockItem:
@@ -65,7 +65,7 @@ class TestAWaiterIsRemoved:
     def test_that_has_crashed_stays_counted_as_after_a_sweep(
         self, world: World, alice: Process, bob: Process, lock: LockName
     ) -> None:
-        """The row may be a late copy of one that was counted off: too high a count costs a look, too low a turn."""
+        """The row may be a late copy of one not counted any more: too high a count costs a poll, too low a turn."""
         claim = alice.claim(lock, lease_ms=10 * LEASE_MS)
         alice.granted(claim)
         place = bob.queued(bob.claim(lock))

@@ -1,4 +1,4 @@
-"""Parking: whoever frees a place looks for the next in line, whoever parks looks for a free place.
+"""Parking: a client that frees a permit polls for the next in line, and a waiter that parks polls for a free permit.
 
 So one of the two sees the other, in whatever order their requests arrive.
 """
@@ -34,7 +34,7 @@ class TestNoWakeUpIsLost:
             assert line.waiters[0].has_word(), order
             told_by.add(parking.result is None)
             assert isinstance(line.waiters[0].looks(), Grant), order
-        # It ended its task by itself, or was called.
+        # It ended its task by itself, or was woken.
         assert told_by == {True, False}
 
     def test_in_every_order_of_an_arrival_and_a_release(self, world: World, processes: list[Process]) -> None:

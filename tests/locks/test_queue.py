@@ -1,4 +1,4 @@
-"""Standing in line."""
+"""Waiting in the queue."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -159,7 +159,7 @@ def test_a_waiter_that_sleeps_as_long_as_advised_and_polls_late_keeps_its_place(
     first, sleeper, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
     grant = alice.granted(first)
     joined = bob.queued(sleeper)
-    # Just before the half-life of its row: whatever this look leaves has to last for the sleep and the delay.
+    # Just before the half-life of its row: what this poll leaves of the lease must last for the sleep and the delay.
     world.advance(LEASE_MS // 2 - 500)
     slept = bob.look(sleeper, joined)
     assert isinstance(slept, Position)
@@ -175,7 +175,7 @@ def test_a_waiter_that_sleeps_as_long_as_advised_and_polls_late_keeps_its_place(
 def test_a_row_that_is_extended_while_it_is_swept_is_not_overtaken(
     world: World, alice: Process, bob: Process, carol: Process, lock: LockName
 ) -> None:
-    """Found by a random schedule: a refused sweep means that the look was wrong."""
+    """Found by a random schedule: a refused sweep means that the poll is out of date."""
     first, sleeper, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
     grant = alice.granted(first)
     slept = bob.queued(sleeper)

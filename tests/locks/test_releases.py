@@ -1,4 +1,4 @@
-"""A release tells its own, whose reply was lost, from that of somebody else."""
+"""A release whose reply was lost is distinguished from a release by another client."""
 
 from collections.abc import Callable
 

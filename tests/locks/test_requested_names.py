@@ -1,4 +1,4 @@
-"""What a caller may ask for, and how it is told what it may not."""
+"""The arguments that a caller may pass, and how others are refused."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whoever comes to a lock that the dead hold takes it, however many they are."""
+"""A lock whose holders have all expired is taken at once, however many they are."""
 
 import re
 from typing import Any

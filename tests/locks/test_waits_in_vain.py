@@ -1,4 +1,4 @@
-"""A record wait that has ended names who was in the way: owner, since when, until when."""
+"""The error of a record wait that ended names the holders: owner, since when, until when."""
 
 import datetime
 
@@ -16,7 +16,7 @@ def moment(ms: int) -> datetime.datetime:
 
 
 def in_vain(process: Process, lock: LockName, *, waits: bool) -> RecordWaitExceeded:
-    """What is raised at once, or after a wait."""
+    """The error of a try without a wait, or after one."""
     claim = process.claim(lock)
     if not waits:
         with pytest.raises(RecordWaitExceeded) as at_once:

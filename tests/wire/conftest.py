@@ -59,7 +59,7 @@ def proxy(the_proxy: Proxy) -> Iterator[Proxy]:
 
 @pytest.fixture(params=range(_WEATHERS))
 def bad_weather(proxy: Proxy, request: pytest.FixtureRequest) -> None:
-    """Each test has its own, and always the same: the seed is the test's name."""
+    """Each test has its own proxy with a fixed seed: the test's name."""
     proxy.weather = Weather(request.node.name)
 
 
@@ -82,7 +82,7 @@ def place(
     near = Emulated(kind, loop, emulator.endpoint, lock_table, sdk_clients)
     far = Far(kind, loop, proxy, near, far_sdk_clients)
     yield far
-    # Whatever a test has left is released in fair weather.
+    # Locks that a test has left are released without faults.
     proxy.clear_up()
     far.close()
     near.close()

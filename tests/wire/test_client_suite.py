@@ -1,4 +1,4 @@
-"""What is true of the client in fair weather is true of it in bad."""
+"""The tests of the client pass with fault injection too."""
 
 import pytest
 from kit.sentences.acquiring import *  # noqa: F403 -- pytest collects the tests that it brings

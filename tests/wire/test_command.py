@@ -1,4 +1,4 @@
-"""`ticketlock run` when the way to its table is cut, silent, or its process is."""
+"""`ticketlock run` when the connection to its table is cut, its table is silent, or its process is suspended."""
 
 import os
 import signal

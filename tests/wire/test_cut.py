@@ -1,4 +1,4 @@
-"""What is cut, broken off or doubled on the way: it is done once, and its sender finds that out."""
+"""Requests and replies that are lost, cut off or duplicated: each takes effect once, and its sender learns that."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Every exception of the libraries between a client and its table: what can have happened before it was raised."""
+"""Every exception of the libraries between a client and its table: what may have happened before it was raised."""
 
 import inspect
 import socket
@@ -31,13 +31,13 @@ from ticketlock import TableRefused
 from ticketlock.wire._departure import of_no_library
 from ticketlock.wire._sdk import TryAgain, meaning
 
-# What each library's exception says of the request, where the SDK has it inside an error of its own. The sources say
-# where it is raised; what is raised in several places counts as the latest.
+# What each library's exception says about the request, if the SDK wraps it in an error of its own. The sources say
+# where it is raised; one that is raised in several places counts as the latest.
 
 URLLIB3 = {
     # While a connection is made: no socket is connected yet.
     "before it left": ("ConnectTimeoutError", "NameResolutionError", "NewConnectionError"),
-    # A read times out, TLS fails and a connection breaks at any time; behind a proxy all of it may be a ProxyError.
+    # A read time-out, a TLS failure and a broken connection come at any time; behind a proxy each may be a ProxyError.
     "at any time": (
         "ConnectionError",
         "HTTPError",
@@ -71,7 +71,7 @@ URLLIB3 = {
     ),
 }
 AIOHTTP = {
-    # Raised by connectors alone, and what waits for them.
+    # Raised only by connectors, and by code that waits for them.
     "before it left": (
         "ClientConnectorCertificateError",
         "ClientConnectorDNSError",
@@ -126,10 +126,10 @@ AIOHTTP = {
         "WSServerHandshakeError",
     ),
 }
-# The SDK's own, without one of another library inside.
+# The SDK's own errors, without one of another library inside.
 BOTOCORE = {
     "before it left": ("ConnectTimeoutError", "EndpointConnectionError"),
-    # Its request was never made: to repeat it helps nobody.
+    # Its request was never made: a retry would not help.
     "refused": (
         "BaseEndpointResolverError",
         "AliasConflictParameterError",
@@ -188,7 +188,7 @@ BOTOCORE = {
         "SSLError",
     ),
     "afterwards": ("ChecksumError", "FlexibleChecksumError", "IncompleteReadError", "ResponseStreamingError"),
-    # Of other services, of making a client, of waiters and pages: no request of ours meets them.
+    # Of other services, of client creation, of waiters and paginators: none of our requests meets them.
     "not told apart": (
         "ApiVersionNotFoundError",
         "AwsChunkedWrapperError",
@@ -237,7 +237,7 @@ AROUND = (
     ReadTimeoutError,
     SSLError,
 )
-"""The SDK's errors that have another library's inside."""
+"""The SDK's errors that wrap another library's error."""
 
 
 def classes(root: type[BaseException], *modules: ModuleType) -> dict[str, type[Any]]:
@@ -272,7 +272,7 @@ def listed(table: dict[str, tuple[str, ...]], kinds: dict[str, type[Any]]) -> li
 
 
 def around(kind: type[BotoCoreError], inner: BaseException | None) -> BotoCoreError:
-    """An error of the SDK with another library's inside."""
+    """An error of the SDK with another library's error inside."""
     fields = {name: "it" for _, name, _, _ in string.Formatter().parse(kind.fmt) if name}
     if kind is WaiterError:
         fields["last_response"] = "it"
@@ -310,7 +310,7 @@ def test_each_error_of_the_sdk_itself_is_classified(kind: type[BotoCoreError], w
 
 @pytest.mark.parametrize(("inner", "when"), listed(URLLIB3, OF_URLLIB3))
 def test_behind_a_proxy_the_error_that_the_proxys_error_wraps_decides(inner: type[Exception], when: str) -> None:
-    """urllib3 makes one of whatever happens on a connection that it has closed by then."""
+    """urllib3 raises one for anything that happens on a connection that it has closed by then."""
     wrapping = urllib3.exceptions.ProxyError("Unable to connect to proxy", inner.__new__(inner))
     told = meaning(around(ProxyConnectionError, wrapping))
     assert told == TryAgain(perhaps_applied=when != "before it left")
@@ -326,7 +326,7 @@ def test_an_unreadable_answer_means_that_the_request_arrived(error: Any) -> None
 
 
 def caught_by_a_library(what: Callable[[], object]) -> Exception:
-    """The exception that it raises, with the traceback that it has where a library catches it."""
+    """The exception that it raises, with the traceback as of where a library catches it."""
     with ThreadPoolExecutor(1) as pool:
         error = pool.submit(what).exception()
     assert isinstance(error, Exception)
@@ -346,7 +346,7 @@ def test_a_signal_handlers_error_is_found_inside_the_error_that_urllib3_makes_of
 
 
 def test_an_error_that_was_caught_before_the_request_is_not_mistaken_for_a_signal_handlers() -> None:
-    """As where a hook for what threads raise uses a lock."""
+    """As when a hook for errors of threads uses a lock."""
 
     def work() -> None:
         raise ValueError

@@ -34,7 +34,7 @@ def test_a_request_with_a_last_moment_is_not_retried_after_it() -> None:
     actions = Driver("locks", TIME_CHECK, clock, 8_000, jitter=lambda: 0.5).perform(write)
     next(actions)
     assert isinstance(actions.throw(THROTTLED), Sleep)
-    # The machine stands still for longer than it wanted to.
+    # The machine stops for longer than it meant to sleep.
     clock.advance(70)
     with pytest.raises(RequestNotApplied):
         next(actions)
@@ -47,7 +47,7 @@ def dated(clock: ManualClock, **more: Any) -> dict[str, Any]:
 
 
 def drive(actions: Actions[T], clock: ManualClock, answer: Callable[[Call], Any]) -> T:
-    """Perform actions: time passes in sleeps, and calls are answered, or fail with what was answered."""
+    """Perform actions: time passes in sleeps, and calls return or raise the given answers."""
     outcome: Any = None
     try:
         while True:
@@ -63,7 +63,7 @@ def drive(actions: Actions[T], clock: ManualClock, answer: Callable[[Call], Any]
 
 
 class Leaving:
-    """A service that applies one request, on whose way the wall clock is set, and is out of reach afterwards."""
+    """A service that applies one request, during which the wall clock is set, and then is unreachable."""
 
     def __init__(self, clock: ManualClock, *before: Exception, **reply: Any) -> None:
         self._clock = clock
@@ -232,7 +232,7 @@ TRANSACTIONS = pytest.mark.parametrize(
 
 
 class Silent:
-    """A service that applies a transaction unless it knows its token, and whose replies are all lost."""
+    """A service that applies a transaction unless it recognises its token, and whose replies are all lost."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
@@ -267,18 +267,18 @@ def goes_on(clock: ManualClock, ms: int) -> None:
 
 
 def is_frozen(clock: ManualClock, ms: int) -> None:
-    """Its local clock stands still."""
+    """Its local clock stops."""
     clock.freeze(ms / 1_000)
 
 
 def is_set_back(clock: ManualClock, ms: int) -> None:
-    """Its wall clock tells nothing."""
+    """Its wall clock shows nothing."""
     clock.advance(ms / 1_000)
     clock.set_wall(clock.wall_ms - 86_400_000)
 
 
 def second_attempt(transaction: Request, clock: ManualClock, after: Callable[[ManualClock, int], None], ms: int) -> Any:
-    """What the driver does so long after an attempt whose reply was lost."""
+    """What the driver does this long after an attempt whose reply was lost."""
     actions = Driver("locks", TIME_CHECK, clock, PATIENCE_MS, jitter=lambda: 0).send(transaction)
     assert isinstance(next(actions), Call)
     assert isinstance(actions.throw(REPLY_LOST), Sleep)

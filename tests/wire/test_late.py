@@ -1,4 +1,4 @@
-"""Requests that arrive long after they were given up and sent again: they change nothing any more."""
+"""Requests that arrive long after they were given up and sent again have no effect."""
 
 from collections.abc import Callable, Iterator
 
@@ -25,7 +25,7 @@ def late() -> Iterator[Late]:
 
 @pytest.fixture
 def impatient(place: Far) -> LockClient:
-    """A client that soon sends again what is not answered."""
+    """A client that soon retries unanswered requests."""
     return place.client(shortest_lease=LEASE_S)
 
 

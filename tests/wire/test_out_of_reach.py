@@ -1,4 +1,4 @@
-"""A table that does not answer: shorter than a lease, longer than a lease, and from the beginning."""
+"""A table that does not answer: for less than a lease, for more than a lease, and from the beginning."""
 
 import threading
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""Many operating-system processes that count in one item in bad weather."""
+"""Many operating-system processes that increment a counter under fault injection."""
 
 import pytest
 from kit.kept import Kept
@@ -12,7 +12,7 @@ PROCESSES = 3
 
 
 def is_healed(locks: LockClient, entity: str) -> bool:
-    """Whether nobody is counted who is not there, once the lock has been taken and left."""
+    """Whether only waiters that exist are counted, once the lock has been taken and released."""
     locks.acquire(entity).release()
     item = locks.inspect(entity).item
     return item is not None and item.waiting == 0

@@ -1,4 +1,4 @@
-"""What rests on the wire has tables and keys of its own: requests name them, on every engine."""
+"""Requests to tables with keys of their own, on every engine: the wire package is not limited to lock tables."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,13 +10,13 @@ from ticketlock.wire._item_requests import GetMany
 from ticketlock.wire._performer import Performer
 from ticketlock.wire._requests import Read, TimeCheck, TransactWrite, Write
 
-# Names that are DynamoDB's own words, which an expression may not use as they are.
+# Reserved words of DynamoDB, which an expression may not use directly.
 KEYS = {"orders": ("name", "date"), "stock": ("key", "range")}
 NEW = "attribute_not_exists(#first)"
 
 
 class AnyTable(Performer):
-    """A table whose time is told by an item that nobody has."""
+    """A table whose time is read through the key of an item that does not exist."""
 
     _time_check = TimeCheck({"key": {"S": "none"}, "range": {"S": "none"}})
 
@@ -111,7 +111,7 @@ def test_items_that_were_not_read_because_of_throttling_are_read_again(performer
 def test_items_that_do_not_fit_into_one_reply_are_read_with_another_request(
     performer: AnyTable, tables: dict[str, str]
 ) -> None:
-    """DynamoDB returns at most 16 MB: to ask for all of them anew would never come to an end."""
+    """DynamoDB returns at most 16 MB: asking for all items again would never end."""
     wanted = [(tables[use], put(use, "ada", day).key) for use in KEYS for day in ("2026-11-01", "2026-11-02")]
     for use in KEYS:
         performer.perform(put(use, "ada", "2026-11-02", tables[use]))

@@ -1,4 +1,4 @@
-"""What an error of the SDK says about the request: refused, surely not applied, unknown, or of no use to repeat."""
+"""What an error of the SDK says about the request: refused, not applied, unknown, or not worth a retry."""
 
 import threading
 from collections.abc import Iterator
@@ -220,7 +220,7 @@ def test_a_reply_without_a_date_says_nothing_of_the_time(reply: Any) -> None:
 
 
 class Answers(BaseHTTPRequestHandler):
-    """Answers each request with so many bytes of a reply, and closes the connection."""
+    """Answers each request with this many bytes of a reply, and closes the connection."""
 
     status: int
     announced: int
@@ -257,7 +257,7 @@ def table_that_answers(status: int, sent: bytes, announced: int) -> Iterator[Loc
             serving.join()
 
 
-# The SDK passes a reply that broke off on: an empty one, or an error without a name.
+# The SDK returns a reply that broke off: as an empty one, or as an error without a name.
 BROKEN_OFF = [(200, b"{"), (400, b""), (400, b'{"__type": "ConditionalCheckFailedExc')]
 
 

@@ -1,4 +1,4 @@
-"""Table time: bounds that hold the truth, whatever this machine's clocks do."""
+"""Table time: the bounds contain the true time, whatever this machine's clocks do."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -143,7 +143,7 @@ def test_the_local_moment_of_a_table_time_is_the_first_at_which_it_may_have_come
     moment = at(told())
     assert moment.local_of(moment.latest_ms) == moment.local_ms
     assert moment.local_of(moment.latest_ms - 5_000) < moment.local_ms
-    # Sooner by as much as a slow clock may have lost by then.
+    # Sooner by what a slow clock may have lost by then.
     assert moment.local_of(moment.latest_ms + HOUR_MS) == moment.local_ms + HOUR_MS - 3_597
 
 
@@ -159,13 +159,13 @@ def test_the_likely_time_is_the_wall_clocks_as_far_as_the_bounds_allow(wall_is_o
 
 @dataclass(frozen=True)
 class Exchange:
-    """One request and its reply, from the view of the local clock.
+    """One request and its reply, by the local clock.
 
     Attributes:
-        pause_ms: since the reply before.
-        wall_jump_ms: how far somebody set the wall clock in that pause.
-        there_ms, back_ms: how long the request and the reply were under way.
-        dated_early_ms: how long before the service's work its Date was taken.
+        pause_ms: the time since the reply before.
+        wall_jump_ms: by how much the wall clock is set in that pause.
+        there_ms, back_ms: how long the request and the reply travel.
+        dated_early_ms: how long before the service's work its Date is taken.
     """
 
     pause_ms: int
@@ -222,7 +222,9 @@ def test_the_true_table_time_always_lies_within_the_bounds(
 @settings(deadline=None)
 @given(history=st.lists(exchanges, min_size=2, max_size=20))
 def test_a_lease_that_one_process_wrote_is_not_taken_as_expired_early_by_another(history: list[Exchange]) -> None:
-    """Upper bound for writing, lower bound for judging: whatever the two know, the lease lasts its whole length."""
+    """Leases are written by the upper bound and judged by the lower: whatever the two processes know, a lease lasts its
+    length.
+    """
     writer, judge = TableTime(), TableTime()
     local_ms = LOCAL_MS
     for index, exchange in enumerate(history):
@@ -234,7 +236,7 @@ def test_a_lease_that_one_process_wrote_is_not_taken_as_expired_early_by_another
     now = Reading(local_ms, local_ms + WALL_MS)
     lease_ms = 60_000
     written, judged = writer.at(now), judge.at(Reading(local_ms + lease_ms - 1, local_ms + lease_ms - 1 + WALL_MS))
-    # Whoever has forgotten asks the table first.
+    # A process that has forgotten the bounds asks the table first.
     assert written is None or judged is None or judged.earliest_ms <= written.latest_ms + lease_ms
 
 

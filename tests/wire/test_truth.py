@@ -1,6 +1,6 @@
-"""What a request is told to have become, and what it has become: asked of the table after every single one.
+"""What a request is reported to have done, and what it did: the table is read after every single one.
 
-``RequestNotApplied`` is true where the table has not changed, and will not by this request; *applied*, where it has;
+``RequestNotApplied`` is true if the table has not changed, and will not change by this request; *applied*, if it has;
 ``OutcomeUnknown`` always is.
 """
 
@@ -59,7 +59,7 @@ def form(request: pytest.FixtureRequest) -> Callable[[Write], Request]:
 
 @pytest.fixture(params=WAYS)
 def way(ways: dict[str, Proxy], request: pytest.FixtureRequest) -> Iterator[Proxy]:
-    """The proxy on the way to the table."""
+    """The proxy before the table."""
     proxy = ways[request.param]
     yield proxy
     proxy.clear_up()
@@ -77,10 +77,10 @@ def near_client(emulator: Emulator) -> Any:
 
 @dataclass
 class Scales:
-    """Sends requests, and weighs what is told of each against the table.
+    """Sends requests, and compares what is reported of each with the table.
 
     Attributes:
-        proxy: on the way.
+        proxy: the proxy before the table.
     """
 
     proxy: Proxy
@@ -89,7 +89,7 @@ class Scales:
     table_name: str
 
     def send(self, form: Callable[[Write], Request], patience_ms: int = 0) -> tuple[Told, int]:
-        """Send one that counts an item up: what it is told to have become, and how often it was counted."""
+        """Send a request that increments an item: the reported outcome, and how often it was incremented."""
         key = {"pk": {"S": f"counted by {some_entity()}"}, "sk": {"S": "-"}}
         count = "SET #seen = if_not_exists(#seen, :none) + :one"
         values = {":none": {"N": "0"}, ":one": {"N": "1"}}
@@ -151,7 +151,7 @@ THROUGH_A_PROXY = pytest.mark.parametrize("way", WAYS[1:], indirect=True)
 
 
 def received(scales: Scales, form: Callable[[Write], Request], reception: Reception) -> tuple[Told, int]:
-    """Send one whose CONNECT is received so."""
+    """Send one whose CONNECT is answered like this."""
     # It needs a connection of its own.
     scales.proxy.keeps_alive = False
     assert scales.send(form, PATIENCE_MS) == (APPLIED, 1)

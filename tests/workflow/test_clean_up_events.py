@@ -1,4 +1,4 @@
-"""What the workflow makes of a status event, over real clients; Step Functions is answered over the wire."""
+"""How the workflow handles a status event, with real clients; Step Functions is answered over the wire."""
 
 import json
 import uuid
@@ -33,7 +33,7 @@ def test_a_holders_work_is_stopped_and_its_lock_freed(
 def test_a_work_that_was_never_started_leaves_the_lock_to_its_lease(
     workflow: Workflow, alice: Process, lock: LockName
 ) -> None:
-    """It may be under way: nobody knows an execution of that name yet."""
+    """Its start may be in progress: there is no execution of that name yet."""
     execution = execution_arn()
     take(workflow, execution, lock)
     step = workflow.clean_up(event(alice, execution, request(lock)), state_machine=MACHINE, lease_ms=LEASE_MS)
@@ -175,7 +175,7 @@ def test_an_execution_that_left_nothing_costs_one_request_and_no_call_of_step_fu
         workflow.heartbeat(step_event("Heartbeat", turn, "beat"))
         failure = {"Error": "Declined", "Cause": '{"errorType": "Declined"}'}
         workflow.release({"turn": turn, "kind": "function", "work": "", "failure": failure})
-    # A warm function does not ask for the time.
+    # A warm function does not read the time.
     workflow.clean_up(event(alice, execution_arn(), request(lock)), state_machine=MACHINE, lease_ms=LEASE_MS)
     alice.sent.clear()
     service.asked.clear()
@@ -195,13 +195,13 @@ def test_a_row_is_deleted_by_its_key_however_long_the_queue_is(
     step = workflow.clean_up(event(alice, executions[-1], request(lock)), state_machine=MACHINE, lease_ms=LEASE_MS)
     assert step.metrics == {"CleanedUpPlaces": 1}
     queries = [sent for sent in alice.sent if sent.operation == "Query"]
-    # But for the look at the front, whether somebody is to be called.
+    # Except the poll of the front, whether a waiter must be woken.
     assert max(len(sent.response["Items"]) for sent in queries) <= 3
     assert len(alice.table.inspect(lock).rows) == 11
 
 
 def test_a_ticket_is_recorded_before_its_row_is_written(workflow: Workflow, alice: Process, lock: LockName) -> None:
-    """Whoever crashes between the two has left nothing that nobody finds."""
+    """A crash between the two leaves no row that the clean-up cannot find."""
     alice.granted(alice.claim(lock))
     execution = execution_arn()
     alice.sent.clear()
@@ -242,7 +242,7 @@ def test_a_description_that_is_throttled_for_minutes_is_waited_for(
 def test_a_description_that_is_throttled_for_longer_than_the_patience_fails_the_event(
     workflow: Workflow, alice: Process, service: TaskService, lock: LockName
 ) -> None:
-    """Lambda gives it again, and at last to the dead-letter queue."""
+    """Lambda repeats it, and finally sends it to the dead-letter queue."""
     alice.granted(alice.claim(lock))
     execution = execution_arn()
     take(workflow, execution, lock)
@@ -257,7 +257,7 @@ def test_a_description_that_is_throttled_for_longer_than_the_patience_fails_the_
 def test_a_nested_execution_is_waited_for_while_step_functions_throttles(
     workflow: Workflow, alice: Process, service: TaskService, lock: LockName
 ) -> None:
-    """Left to the end of the lease it would run on beside the next one's work."""
+    """Otherwise it would keep running, and after its lease run beside the next one's work."""
     execution = execution_arn()
     turn = take(workflow, execution, lock)
     work = f"{CHILD.replace('stateMachine', 'execution')}:{turn['workName']}"

@@ -1,4 +1,4 @@
-"""Cleaning up, in every order of its requests and of what the stopped execution had under way."""
+"""Cleaning up, in every order of its requests and those that the stopped execution had in progress."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +18,7 @@ Steppers = Sequence[Stepper[Any]]
 
 @ON_ONE_ENGINE
 class TestInEveryOrder:
-    """Of the requests of a clean-up, and of what the stopped execution had under way."""
+    """Of the requests of a clean-up, and those that the stopped execution had in progress."""
 
     def test_a_release_in_progress_and_the_clean_up_free_the_lock_once(
         self, world: World, processes: list[Process]
@@ -54,7 +54,7 @@ class TestInEveryOrder:
     def test_a_heartbeat_in_progress_does_not_revive_a_lock_that_the_clean_up_freed(
         self, world: World, processes: list[Process], held_ms: int
     ) -> None:
-        """A beat of a fresh lease, and one that renews."""
+        """A beat with a fresh lease, and one that renews."""
 
         def start() -> tuple[tuple[Execution, Execution, Callback[Grant]], Steppers]:
             dead, successor = self.a_holder_and_a_waiter(world, processes, nested=True)
@@ -90,7 +90,7 @@ class TestInEveryOrder:
     def test_a_poll_in_progress_neither_blocks_the_lock_nor_holds_it_past_a_lease(
         self, world: World, processes: list[Process], nested: bool
     ) -> None:
-        """The dead one's turn has come; a third stands behind it."""
+        """The stopped execution's turn has come; a third waits behind it."""
         bob = world.process()
 
         def start() -> tuple[tuple[Execution, Execution, Callback[Grant | Position]], Steppers]:
@@ -112,7 +112,7 @@ class TestInEveryOrder:
                 left += 1
             found = successor.looks()
             if isinstance(found, Position):
-                # By a function that may run, or by a look that came after the clean-up.
+                # By a function that may be running, or by a poll that came after the clean-up.
                 assert dead.holder() is not None or dead.rows(), order
                 world.advance(LEASE_MS // 2)
                 successor.looks()
@@ -155,7 +155,7 @@ class TestInEveryOrder:
             assert exclusion_held(processes), order
 
     def test_a_successor_that_takes_the_lock_over_is_not_affected(self, world: World, processes: list[Process]) -> None:
-        """The event is as late as the lease is long: the next one's look and the clean-up meet."""
+        """The event is as late as the lease is long: the next one's poll and the clean-up meet."""
         stopped_at_ms = world.now_ms
 
         def start() -> tuple[tuple[Execution, Execution, Callback[Grant | Position]], Steppers]:

@@ -1,7 +1,7 @@
 """Cleaning up after executions that were stopped while they held the lock.
 
-Best effort, and never more than that: whatever is late, repeated or refused, at most one holds, and a dead one no
-longer than its lease.
+Best effort, and safe: whatever is late, duplicated or refused, at most one owner holds, and a stopped one no longer
+than its lease.
 """
 
 import pytest
@@ -21,7 +21,7 @@ class TestAHolder:
         cleaning = dead.cleans_up()
         while not isinstance(cleaning.next_request, Closing):
             cleaning.step()
-        # Before that: whatever beats gives up, and the lock is held.
+        # Before that: any heartbeat gives up, and the lock is held.
         assert dead.holder() is not None
         assert dead.is_stopped()
         assert cleaning.to_the_end() == CleanedUp(freed=True)
@@ -70,7 +70,7 @@ class TestAHolder:
 
     @pytest.mark.parametrize("nested", [True, False])
     def test_a_heartbeat_that_still_runs_ends(self, dead: Execution, nested: bool) -> None:
-        """In a continuation, or in a redriven execution whose lock is gone."""
+        """In a continuation, or in a redriven execution that has lost the lock."""
         dead.nested = nested
         dead.holds().beats(0, "parked").run()
         dead.cleaned_up()
@@ -202,7 +202,7 @@ class TestAHolder:
         assert not dead.is_stopped()
 
     def test_a_clean_up_lengthens_no_lease(self, world: World, dead: Execution, bob: Process) -> None:
-        """Half of it is over, and a row of its own stands beside the grant: a waiter would renew first."""
+        """Half of it has passed, and it has a row beside its grant: a waiter would renew first."""
         dead.nested = False
         dead.holds()
         bob.steps(dead.claim, lambda me: me.join()).to_the_end()
@@ -222,7 +222,7 @@ class TestAHolder:
     def test_its_own_row_beside_the_grant_is_deleted_and_the_count_stays_safe(
         self, dead: Execution, bob: Process, successor: Execution
     ) -> None:
-        """A first step that ran twice: one copy took the lock, the other a place behind it."""
+        """A first step that ran twice: one copy took the lock, the other joined the queue behind it."""
         dead.holds()
         joined = bob.steps(dead.claim, lambda me: me.join()).to_the_end()
         successor.waits().parks()

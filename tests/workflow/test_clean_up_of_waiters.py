@@ -1,6 +1,6 @@
 """Cleaning up after executions that were stopped while they waited.
 
-Best effort, and never more than that: whatever is late, repeated or refused, at most one holds.
+Best effort, and safe: whatever is late, duplicated or refused, at most one owner holds.
 """
 
 import pytest
@@ -181,7 +181,7 @@ class TestAWaiter:
     def test_a_late_copy_of_the_row_of_a_former_holder_does_not_lower_the_count(
         self, dead: Execution, successor: Execution, bob: Process
     ) -> None:
-        """Who is in the queue and not counted is not called, and a newcomer overtakes it."""
+        """A waiter in the queue that is not counted is not woken, and a newcomer overtakes it."""
         claim = bob.claim(dead.claim.lock)
         grant = bob.granted(claim)
         joining = bob.steps(dead.claim, lambda me: me.take_ticket(None))

@@ -1,4 +1,4 @@
-"""What the ARNs and names of executions say, and when one counts as closed."""
+"""The ARNs and names of executions, and when an execution counts as closed."""
 
 import re
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ OWNER = "arn:aws:states:eu-central-1:123456789012:execution:serialize:" + 80 * "
 
 
 class Service:
-    """Step Functions, as the SDK's own stub has it: says these things in this order, and nothing else."""
+    """Step Functions as the SDK's own stub: gives these answers in this order, and no others."""
 
     def __init__(self) -> None:
         self.client = boto3.client("stepfunctions", region_name="eu-central-1")
@@ -92,7 +92,7 @@ def table_over(service: Service, give_up_after_ms: int) -> LockTable:
 
 
 class TestClosing:
-    """Driven by a lock table, which repeats what may pass."""
+    """Driven by a lock table, which retries transient errors."""
 
     @pytest.mark.parametrize("status", ["SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"])
     def test_a_closed_execution_is_not_stopped_again(self, service: Service, table: LockTable, status: str) -> None:

@@ -1,4 +1,4 @@
-"""What a failed task says about the work; the shapes are those of AWS's documentation."""
+"""What a failed task says about the work; the errors are those of AWS's documentation."""
 
 import json
 
@@ -25,7 +25,7 @@ def function_failed(error: str) -> Failure:
 
 
 def failures(*each: Failure) -> pytest.MarkDecorator:
-    """A test of each of them, by names that tell them apart."""
+    """Parametrise a test over all of them, with distinct ids."""
     return pytest.mark.parametrize("failure", each, ids=lambda one: f"{one.kind} {one.error} {one.cause[:8]}")
 
 

@@ -53,7 +53,7 @@ def test_a_snapshot_is_taken_without_connections_and_connects_again_after_a_rest
 
 
 def imported(before: str, told: str = "_observed.workflow.cache_info().currsize == 1") -> str:
-    """What a process tells after it has imported a handler."""
+    """The output of a process after it has imported a handler."""
     program = "\n".join(
         [
             "import os, sys",

@@ -1,4 +1,4 @@
-"""Several at once, and readers beside each other, as the steps of the workflow drive it."""
+"""Several holders at once, and readers together, driven by the steps of the workflow."""
 
 import json
 from typing import Any
@@ -16,7 +16,7 @@ CHILD = "arn:aws:states:us-east-1:123456789012:stateMachine:child"
 
 
 def take(workflow: Workflow, lock: LockName, default_permits: int = 1, place: str | None = None, **asked: Any) -> Any:
-    """The turn of a new execution; with a place, of one with a fragment in it."""
+    """The turn of a new execution; with ``place``, of one with a fragment."""
     request = {"entity": lock.entity, **asked, **({} if place else {"task": {"stateMachineArn": CHILD}})}
     more = {"place": place, "workMachine": CHILD} if place else {}
     return turn_of(workflow, execution_arn(), request, targets=[CHILD], defaultPermits=default_permits, **more)
@@ -43,7 +43,7 @@ def stored(process: Process, lock: LockName) -> Any:
 
 
 def write_permits(process: Process, lock: LockName, permits: int) -> None:
-    """What somebody would find who was waiting while the lock was made anew with another number."""
+    """What a waiter would find if the lock was created again with another number of permits."""
     process.client.update_item(
         TableName=process.world.engine.table_name,
         Key=lock_key(lock),

@@ -1,4 +1,4 @@
-"""When a waiter looks again."""
+"""When a waiter of a workflow polls."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,7 +64,7 @@ POLL_MS = 5_000
 def parking(
     lease_over_in_ms: int | None = LEASE_MS, *, ahead: int = 0, rest_ms: int | None = None, slack_ms: int = 0
 ) -> Sleep:
-    """How one that is called waits, behind a holder whose lease ends then."""
+    """How a waiter that can be woken waits, behind a holder whose lease ends then."""
     position = Position(
         place=Place(1, NOW_MS + LEASE_MS),
         ahead=ahead,
@@ -96,7 +96,7 @@ def polling(waited_ms: int = 0, *, lease_ms: int = LEASE_MS, rest_ms: int | None
 
 class TestAWaiterThatIsWoken:
     def test_it_parks_while_the_holder_renews(self) -> None:
-        """A holder that lives renews at half its lease."""
+        """A running holder renews at half its lease."""
         assert [parking(left_ms).status for left_ms in (LEASE_MS, LEASE_MS // 2)] == ["parked", "parked"]
 
     def test_it_parks_briefly_when_the_holder_is_late_with_its_renewal(self) -> None:
@@ -117,7 +117,7 @@ class TestAWaiterThatIsWoken:
         assert statuses == ["parkedBriefly", "parkedBriefly", "parked"]
 
     def test_a_parked_waiter_is_not_woken_because_two_clocks_differ(self) -> None:
-        """What the last look decided is seen once more by another function, with a clock of its own."""
+        """Another function, with a clock of its own, repeats the decision of the last poll."""
         late_ms, rest_ms = LEASE_MS * 4 // 10 - 1_000, LEASE_MS // 2 - 1_000
         assert [parking(late_ms, slack_ms=slack_ms).status for slack_ms in (0, 3_000)] == ["parkedBriefly", "parked"]
         assert [parking(rest_ms=rest_ms, slack_ms=slack_ms).status for slack_ms in (0, 3_000)] == [

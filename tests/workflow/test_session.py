@@ -1,4 +1,4 @@
-"""What heartbeat and release tell each other: the newest token, the newest lease, and whether the work has ended."""
+"""What heartbeat and release exchange: the newest token, the newest lease, and whether the work has ended."""
 
 import pytest
 from kit.events import step_event
@@ -132,7 +132,7 @@ def test_the_last_beat_of_an_execution_whose_work_has_ended_ends_the_heartbeat(w
     [
         ((0, 0), (0, 1)),
         ((0, 1), (0, 2)),
-        # Redriven, or entered anew after a continuation failed: the retries begin at 0 again.
+        # Redriven, or entered again after a continuation failed: the retries begin at 0 again.
         ((0, 70_000), (1, 0)),
         ((0, 99_999_999), (1, 0)),
     ],
@@ -192,7 +192,9 @@ def test_a_beat_that_is_not_the_newest_still_answers_its_own_task(world: World, 
 
 
 def test_the_retry_of_a_crashed_release_succeeds_despite_a_beat_in_between(world: World, lock: LockName) -> None:
-    """A hold longer than one lease: the beat's own renewal fails, and the lease that the release judges by stays."""
+    """A hold longer than one lease: the beat's own renewal fails, and the lease that the release compares with is
+    kept.
+    """
     hold = Hold(world, lock)
     hold.beat(0).run()
     for beat_number in range(1, 4):

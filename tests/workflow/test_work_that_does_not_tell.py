@@ -1,4 +1,4 @@
-"""A nested execution whose failure does not say whether it has ended: it is asked for before the lock is freed."""
+"""A nested execution whose failure does not say whether it has ended: it is described before the lock is freed."""
 
 from typing import Any
 

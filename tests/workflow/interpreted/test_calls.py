@@ -1,4 +1,4 @@
-"""Hand-over by call: waiters park as callback tasks, and whoever frees the lock calls the next."""
+"""Hand-over by callback: waiters park as callback tasks, and an execution that frees the lock wakes the next."""
 
 from itertools import pairwise
 
@@ -17,7 +17,7 @@ CALLBACK = HandOver.CALLBACK
 
 
 def queue_up(stage: Stage, work: Work, waiters: int) -> tuple[str, list[str]]:
-    """One holder, and so many waiters behind it, parked in the order of their tickets."""
+    """One holder, and this many waiters behind it, parked in the order of their tickets."""
     holder = stage.start("order-42")
     assert work.started.wait(10)
     waiting = []
@@ -35,7 +35,7 @@ def test_the_next_in_line_runs_as_soon_as_it_is_woken(open_stage: Open) -> None:
     looks = stage.machine.entered(waiting[0])["CheckPosition"]
     work.finish.set()
     assert {stage.machine.wait(arn).status for arn in (holder, *waiting)} == {"SUCCEEDED"}
-    # Called, each looked once and took the lock.
+    # Woken, each polled once and took the lock.
     assert stage.machine.entered(waiting[0])["CheckPosition"] == looks + 1
     assert len(after.runs) == 3
     assert [run.event["lock"]["owner"] for run in after.runs] == waiting
@@ -67,7 +67,9 @@ def test_a_lost_wake_up_costs_time_only(open_stage: Open) -> None:
 
 
 def test_a_stale_token_is_skipped_and_the_next_waiter_woken(open_stage: Open) -> None:
-    """The first in line was stopped: its task is gone. The second is called, and sweeps it when its lease is over."""
+    """The first in line was stopped: its task is gone. The second is woken, and sweeps the first's row when it has
+    expired.
+    """
     work = Work(seconds=60)
     stage = open_stage({"work": work, "next": Work()}, hand_over=CALLBACK)
     holder, (stopped, waiter) = queue_up(stage, work, 2)

@@ -1,4 +1,4 @@
-"""What happens after an execution was stopped, or failed: the event that EventBridge sends, and what comes of it."""
+"""The clean-up after an execution was stopped or failed: EventBridge's event, and its effects."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,7 +21,7 @@ ENTITY = "order-42"
 
 @pytest.fixture
 def work() -> Iterator[Work]:
-    """Runs until the test lets it go."""
+    """Runs until the test releases it."""
     running = Work(seconds=60)
     yield running
     running.finish.set()
@@ -29,7 +29,7 @@ def work() -> Iterator[Work]:
 
 @pytest.fixture
 def after() -> Iterator[Work]:
-    """The next one's; runs as long too, so that its grant can be looked at."""
+    """The next execution's; it runs as long too, so that its grant can be inspected."""
     running = Work(seconds=60)
     yield running
     running.finish.set()
@@ -69,7 +69,7 @@ def park(stage: Stage, **more: Any) -> str:
 
 
 def beating_on(stage: Stage) -> str:
-    """The execution in which a hold goes on, once its first heartbeat is parked there."""
+    """The continuation of a hold, once its first heartbeat is parked there."""
     continuation: str = until(lambda: stage.continuations("hold-"), 30, lambda: "a continuation")[0]
     until(
         lambda: any(event["type"] == "TaskSubmitted" for event in stage.continues.history(continuation)),
@@ -96,7 +96,7 @@ def row_of(stage: Stage, owner: str) -> Row:
 
 
 def slept_through(stage: Stage, waiter: str) -> int:
-    """How many parkings of a waiter ended without a call."""
+    """How many parkings of a waiter ended without a wake-up."""
     return sum(event["type"] == "TaskTimedOut" for event in stage.machine.history(waiter))
 
 
@@ -135,7 +135,7 @@ class TestAStoppedWaiter:
         token = call_token(stage, behind)
         work.finish.set()
         assert stage.machine.wait(holder).status == "SUCCEEDED"
-        # Called in the place of the stopped one, it looks in vain and parks again.
+        # Woken in place of the stopped one, it polls before its turn and parks again.
         until(lambda: call_token(stage, behind) != token, LEASE_S, lambda: "another parking")
         before = slept_through(stage, behind)
         stage.clean_up(stopped)
@@ -215,7 +215,7 @@ class TestAcrossAContinuation:
         stage = open_with(beats_an_execution=2, hand_over=CALLBACK)
         holder = hold(stage, work)
         waiter = park(stage)
-        # A beat that has just begun is the one that the clean-up ends.
+        # If a beat has just begun, the clean-up ends that one.
         continuation = beating_on(stage)
         stage.machine.stop(holder)
         stage.clean_up(holder)

@@ -1,4 +1,4 @@
-"""Waits and holds without end: each goes on in executions of its own, and the first one sees it through."""
+"""Unlimited waits and holds: each continues in executions of its own, and the first execution completes it."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.verify(
 )
 
 EVENTS_PER_LOOK = {True: budget.EVENTS_PER_PARKED_LOOK, False: budget.EVENTS_PER_POLL}
-"""At most, of a waiter that is called, and of one that polls."""
+"""The most polls of an execution, for a waiter that parks, and for one that polls."""
 
 
 def test_a_wait_keeps_its_position_over_10_continuations(open_stage: Open) -> None:
@@ -195,7 +195,7 @@ class TestEventBudget:
 
 
 def with_a_waiter(open_stage: Open, **settings: Any) -> tuple[Stage, Work, str, str]:
-    """A stage, the work of a holder that keeps the lock until a test lets it go, the holder, and a waiter."""
+    """A stage, the work of a holder that keeps the lock until a test releases it, the holder, and a waiter."""
     work = Work(seconds=60)
     stage = open_stage({"work": work, "next": Work()}, **settings)
     holder = stage.start("order-42")
@@ -212,7 +212,7 @@ def waiting(open_stage: Open, **settings: Any) -> Iterator[tuple[Stage, str, str
 
 
 def round_of(history: list[dict[str, Any]], state: str) -> int:
-    """The events from one entry of a state to the next, those of other branches left out."""
+    """The events from one entry of a state to the next, without those of other branches."""
     branch = branch_of(history, state)
     entries = [
         index for index, event in enumerate(branch) if event.get("stateEnteredEventDetails", {}).get("name") == state
@@ -222,7 +222,7 @@ def round_of(history: list[dict[str, Any]], state: str) -> int:
 
 
 def branch_of(history: list[dict[str, Any]], state: str) -> list[dict[str, Any]]:
-    """The events of one line of states: each event names the one before it."""
+    """The events of one sequence of states: each event names the one before it."""
     by_id = {event["id"]: event for event in history}
     last = max(event["id"] for event in history if event.get("stateEnteredEventDetails", {}).get("name") == state)
     line = []

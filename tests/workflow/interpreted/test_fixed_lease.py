@@ -1,4 +1,4 @@
-"""Without heartbeat: work that always ends within its lease needs no renewal, and is stopped when it does not."""
+"""Without a heartbeat: work that always ends within its lease needs no renewal, and is stopped otherwise."""
 
 import time
 from typing import Any
@@ -27,7 +27,7 @@ def test_an_uncontended_execution_makes_4_transitions_beside_the_works_own_and_3
     entered = stage.machine.entered(arn)
     assert entered.pop("InvokeFunction") == 1
     assert entered == {"TakeTicket": 1, "MyTurn?": 1, "ChooseWork": 1, "Release": 1}
-    # Acquire; say that the work has ended; release.
+    # Acquire; record that the work has ended; release.
     assert stage.requests.count("UpdateItem") == 3
     assert stage.engine.invocations_of("Heartbeat") == []
     assert stage.is_free(ENTITY)
@@ -85,7 +85,7 @@ def test_work_past_its_time_out_fails_and_keeps_the_lock_until_its_lease_ends(op
     assert not stage.is_free(ENTITY)
     assert stage.run(ENTITY, function="after", recordWaitSeconds=0).error == "RecordWaitExceeded"
     assert stage.run(ENTITY, function="after", timeout=LEASE_S + 10).status == "SUCCEEDED"
-    # The function itself cannot be stopped: its own time-out has to be no longer.
+    # The function itself cannot be stopped: its own time-out must not be longer.
     assert after.runs[0].started - began >= LEASE_S
     work.finish.set()
 

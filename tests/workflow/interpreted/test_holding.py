@@ -1,4 +1,4 @@
-"""What happens while an execution holds the lock: heartbeats, lost leases, stops, repeats, nested executions."""
+"""Executions that hold the lock: heartbeats, lost leases, stops, duplicates, nested executions."""
 
 import json
 import threading
@@ -42,7 +42,7 @@ def test_a_lost_lease_stops_the_work_within_one_heartbeat(open_stage: Open) -> N
     outcome = stage.machine.wait(arn, LEASE_S + 20)
     assert (outcome.status, outcome.error) == ("FAILED", "LockLost")
     assert "not held with fencing token" in (outcome.cause or "")
-    # The first beat may be under way when the lock is taken away: it only leaves its token.
+    # The first beat may be in progress when the lock is freed by force: it only stores its token.
     assert len(stage.engine.invocations_of("Heartbeat")) <= max(1, beats) + 1
     work.finish.set()
 
@@ -50,7 +50,7 @@ def test_a_lost_lease_stops_the_work_within_one_heartbeat(open_stage: Open) -> N
 def test_work_that_ends_after_the_lock_was_lost_fails(open_stage: Open) -> None:
     work = Work(seconds=60)
     stage = open_stage(work)
-    # The heartbeat's function hangs, so that the release is the first to see the loss.
+    # The heartbeat's function hangs, so that the release notices the loss first.
     beats = threading.Event()
 
     def hang(_event: object) -> None:
@@ -104,7 +104,7 @@ def test_every_function_may_run_twice(open_stage: Open, mode: Twice) -> None:
     assert {stage.machine.wait(arn, 90).status for arn in arns} == {"SUCCEEDED"}
     assert work.overlaps() == []
     assert len(work.runs) == 4
-    # A copy that starts after its execution has ended may take or queue for the lock once more, for one lease.
+    # A copy that starts after its execution has ended may take the lock, or join the queue, once more for one lease.
     stage.wait_until_free("order-42")
 
 
@@ -253,7 +253,7 @@ def test_a_poll_and_a_beat_cost_the_events_that_the_budget_counts(open_stage: Op
 
 
 def events_between_beats(history: list[dict[str, Any]]) -> int:
-    """The events from one scheduling of the heartbeat's task to the next, the work's own left out."""
+    """The events from one scheduling of the heartbeat's task to the next, without the work's own."""
     beat_types = {"TaskScheduled", "TaskStarted", "TaskSubmitted", "TaskTimedOut"}
     beats = [
         event["type"]

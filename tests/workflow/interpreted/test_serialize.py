@@ -1,4 +1,4 @@
-"""The serialised workflow, executed: its definition interpreted, its handlers and its table for real."""
+"""The serialised workflow, executed: its definition is interpreted, with real handlers and a real table."""
 
 import json
 from typing import Any
@@ -31,7 +31,7 @@ def served_order(work: Work) -> list[str]:
 
 
 def tickets(stage: Any) -> dict[str, int]:
-    """Each owner's ticket, as its grant names it."""
+    """Each owner's ticket, from its grant."""
     return {
         invocation.event["turn"]["claim"]["owner"]: invocation.event["turn"]["grant"]["ticket"]
         for invocation in stage.engine.invocations_of("Release")
@@ -76,7 +76,7 @@ def test_an_uncontended_execution_makes_6_transitions_beside_the_works_own_and_4
     entered = stage.machine.entered(arn)
     assert entered.pop("InvokeFunction") == 1
     assert entered.total() == 6
-    # A cold process asks the table for the time once, by a read.
+    # A cold process reads the table's time once.
     assert stage.requests == ["GetItem", *["UpdateItem"] * 4]
 
 

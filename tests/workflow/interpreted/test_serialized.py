@@ -1,4 +1,4 @@
-"""Fragments in a state machine of somebody's own, executed: the CDK's definition, the handlers and a table for real."""
+"""Fragments in a user's own state machine, executed: the CDK's definition, with real handlers and a real table."""
 
 import json
 import time
@@ -28,7 +28,7 @@ def echo(event: Any, _context: Any) -> Any:
     return event
 
 
-# No null among them: the interpreter invokes a function with nothing then.
+# No null among them: the interpreter would invoke the function without an event.
 PAYLOADS: list[Any] = [
     {"order": 42, "lines": [{"sku": "tea"}], "none": None},
     {"lock": "mine", "payload": [1], "failure": {"Error": "E"}, "task": {}, "ignored": 1, "seam": 2},
@@ -130,7 +130,7 @@ def releases(user: UserStage) -> list[Any]:
         ("function", {"Locked.InvokeFunction", "After"}, 6),
         # The Parallel in which a chain's failures are caught.
         ("chain", {"Look", "Work", "LookAgain", "After"}, 7),
-        # The state that tells the lock.
+        # The state that returns the lock.
         ("by_path", {"Work"}, 8),
     ],
 )
@@ -142,7 +142,7 @@ def test_an_uncontended_entry_makes_few_transitions_beside_the_works_own_and_5_w
     assert user.machine.wait(arn).status == "SUCCEEDED"
     entered = user.machine.entered(arn)
     assert sum(count for state, count in entered.items() if state not in own) == transitions
-    # One more than the serialised workflow: the entry is written down for a clean-up, which has only the ARN.
+    # One more than the serialised workflow: the entry is recorded for a clean-up, which has only the ARN.
     assert user.stage.requests.count("UpdateItem") == 5
 
 
@@ -405,7 +405,7 @@ def test_a_waiter_parks_or_polls_as_the_hand_over_says(
     began = time.monotonic()
     work.finish.set()
     assert {user.machine.wait(arn).status for arn in (first, second)} == {"SUCCEEDED"}
-    # Half a lease, had it not been called.
+    # Half a lease, if it had not been woken.
     assert time.monotonic() - began < USER_LEASE_S / 2
     assert work.overlaps() == []
 
@@ -437,7 +437,7 @@ def test_every_entry_of_a_stopped_execution_is_cleaned_up(open_user: OpenUser) -
     user.wait_until_parked(arn)
     user.stop(arn)
     state = user.stage.lock(ENTITY)
-    # The waiting branch has left; the function of the other may be running still, until the lease ends.
+    # The waiting branch has left; the function of the other may still be running, until the lease ends.
     assert (len(state.rows), len(state.item.holders if state.item else ())) == (0, 1)
     work.finish.set()
 
