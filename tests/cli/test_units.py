@@ -220,7 +220,7 @@ class TestRepairing:
         assert [(each["record"], each["action"]) for each in told["marks"]] == [("missing", "unmarked")]
         assert MARK not in (books.raw("accounts", {"id": "a"}) or {})
 
-    def test_tells_keys_in_the_form_of_the_low_level_api(self, ask: Any, books: Books) -> None:
+    def test_prints_keys_in_the_form_of_the_low_level_api(self, ask: Any, books: Books) -> None:
         books.write("lines", {"pk": "order", "sk": 7, MARK: "a secret"})
         ended = ask("repair", books.tables["lines"], "--json")
         (told,) = json.loads(ended.out)["marks"]

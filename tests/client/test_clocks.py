@@ -117,7 +117,7 @@ def test_a_holder_that_lost_the_lock_in_a_freeze_joins_the_queue_for_it(
         locks.acquire(entity, reentrant=True, record_wait=0)
 
 
-def test_a_lease_that_was_renewed_is_held_though_the_wall_clock_was_set_meanwhile(
+def test_a_renewed_lease_is_held_though_the_wall_clock_was_set_during_the_renewal(
     moved: Moved, machine: ManualClock, entity: str
 ) -> None:
     wire = Wire()

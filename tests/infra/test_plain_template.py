@@ -286,7 +286,7 @@ def test_a_derived_number_is_in_a_mapping() -> None:
         (("a", 1), ("b", 1), "/Resources/Machine/Type differs by LeaseSeconds in more than numbers"),
         ((["a"], 1), ([], 1), "/Resources/Machine/Type differs by .'LeaseSeconds'. in more than numbers"),
         (("30 30", 1), ("60 90", 1), "/Resources/Machine/Type is another number by LeaseSeconds"),
-        (("a", 30), ("a", 60), "Function depends on a parameter, and Version would not be published anew"),
+        (("a", 30), ("a", 60), "Function depends on a parameter, and Version would not be published again"),
     ],
 )
 def test_a_setting_that_cannot_be_a_parameter_is_refused(one: Any, other: Any, what: str) -> None:

@@ -131,7 +131,7 @@ def test_a_service_that_stays_silent_is_an_unknown_outcome(alice: Process, lock:
 
 
 @pytest.mark.parametrize("code", ["ProvisionedThroughputExceededException", "TransactionConflictException"])
-def test_a_service_that_keeps_refusing_is_surely_not_applied(alice: Process, lock: LockName, code: str) -> None:
+def test_a_request_that_the_service_keeps_refusing_is_not_applied(alice: Process, lock: LockName, code: str) -> None:
     alice.faults = [refused_with(code)] * 1_000
     with pytest.raises(RequestNotApplied):
         alice.take(alice.claim(lock))

@@ -104,7 +104,7 @@ class TestAWaiterIsRemoved:
         assert removed is not None
         assert item_of(alice, lock).waiting == 1
 
-    def test_that_was_granted_the_lock_meanwhile_keeps_it(self, alice: Process, bob: Process, lock: LockName) -> None:
+    def test_that_was_granted_the_lock_in_between_keeps_it(self, alice: Process, bob: Process, lock: LockName) -> None:
         claim, waits = alice.claim(lock), bob.claim(lock)
         grant = alice.granted(claim)
         place = bob.queued(waits)

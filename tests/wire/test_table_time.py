@@ -57,7 +57,7 @@ def test_a_slow_reply_widens_the_bounds_by_its_delay() -> None:
     assert DATE_MS + 2_700 <= moment.latest_ms <= DATE_MS + 2_701
 
 
-def test_a_reply_that_took_longer_than_five_seconds_tells_nothing() -> None:
+def test_a_reply_that_took_longer_than_five_seconds_is_not_used() -> None:
     assert told(received_ms=5_000).at(reading(5_000)) is not None
     assert told(received_ms=5_001).at(reading(5_001)) is None
 
@@ -240,7 +240,7 @@ def test_a_lease_that_one_process_wrote_is_not_taken_as_expired_early_by_another
     assert written is None or judged is None or judged.earliest_ms <= written.latest_ms + lease_ms
 
 
-def test_a_reply_to_a_machine_that_was_frozen_on_the_way_tells_nothing() -> None:
+def test_a_reply_to_a_machine_that_was_frozen_during_the_request_is_not_used() -> None:
     time = TableTime()
     sent = Reading(local_ms=1_000, wall_ms=1_700_000_000_000)
     received = Reading(local_ms=1_010, wall_ms=1_700_000_070_000)

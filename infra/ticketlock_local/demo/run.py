@@ -131,7 +131,7 @@ def _tell(verdict: Verdict) -> None:
     for failure in verdict.failures:
         print(f"FAILED: {failure}")
     if verdict.passed:
-        order = "that of the tickets but for these slips" if verdict.slips else "that of the tickets"
+        order = "that of the tickets except these slips" if verdict.slips else "that of the tickets"
         print(
             "Checked: no two works of one entity overlapped, fencing tokens rose with every hold, the order was "
             f"{order}, every execution succeeded, and neither a holder nor a queue row is left."

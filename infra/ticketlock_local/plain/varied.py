@@ -134,4 +134,4 @@ def _check_versions(base: Template, merged: Template) -> None:
         if resource["Type"] == "AWS::Lambda::Version":
             function = resource["Properties"]["FunctionName"]["Ref"]
             if merged["Resources"][function] != base["Resources"][function]:
-                raise TemplateError(f"{function} depends on a parameter, and {name} would not be published anew")
+                raise TemplateError(f"{function} depends on a parameter, and {name} would not be published again")

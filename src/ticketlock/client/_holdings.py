@@ -253,7 +253,7 @@ class Holdings(Generic[L]):
     def waits(self, terms: Terms, on_wait: Callable[[Position], object] | None) -> Waits:
         """The state of a new wait, with what earlier waits have taught."""
         lock = terms.claim.lock
-        # Then trying to acquire at once would be in vain; but an owner that may have asked before must find its grant
+        # Then trying to acquire at once would fail; but an owner that may have asked before must find its grant
         # or row.
         expects_others = terms.has_own_identity and self.known.others_wait(lock, self._clocks.read().local_ms)
         return Waits(lock, on_wait, self.known.pace(lock), expects_others=expects_others)

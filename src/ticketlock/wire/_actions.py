@@ -64,8 +64,8 @@ class NoAnswer(BaseException):
 class Course(Generic[T]):
     """A generator of actions that is being performed: passes it the outcome of each action until it ends.
 
-    Anything raised meanwhile, including an interrupt or a cancellation, is thrown into the generator, which then cleans
-    up. So no interrupt leaves a release half done.
+    Anything raised in between, including an interrupt or a cancellation, is thrown into the generator, which then
+    cleans up. So no interrupt leaves a release half done.
 
     Attributes:
         answer: the return value of the last call.

@@ -108,8 +108,8 @@ class Workflow:
         Args:
             event: ``request`` (the execution's input), ``execution`` (its ARN, which is the owner), ``targets``,
                 ``defaultRecordWaitSeconds``, ``defaultPermits``, ``leaseSeconds``, ``pollSeconds``, ``handOver``,
-                ``continueMachine``, ``pollsAnExecution``, ``beatsAnExecution``. In the middle of somebody's own
-                workflow also ``place``, which with the execution is the owner; its request names no task.
+                ``continueMachine``, ``pollsAnExecution``, ``beatsAnExecution``. In a fragment also
+                ``place``, which with the execution is the owner; its request names no task.
         """
         asked, place = event["request"], event.get("place")
         defaults: dict[str, Any] = {
