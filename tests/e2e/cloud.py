@@ -24,7 +24,7 @@ LEASE_S = 60
 SHORT_LEASE_S = 10
 
 _LONGEST_RUN_S = 120.0
-_LOOK_EVERY_S = 0.1
+_POLL_EVERY_S = 0.1
 # At most ten cold executions a second: each starts a process for every function on the emulator.
 _BETWEEN_STARTS_S = 0.1
 
@@ -263,7 +263,7 @@ class Cloud:
         while not condition():
             assert time.monotonic() < deadline, f"waited {_LONGEST_RUN_S:g} s for {what}"
             # Executions do not report what they do: it is polled.
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(_POLL_EVERY_S)
 
     def _ticket(self, arn: str) -> int | None:
         pages = self.step_functions.get_paginator("get_execution_history").paginate(executionArn=arn)

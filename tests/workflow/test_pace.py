@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from ticketlock import Place, Position
 from ticketlock.locks._items import Holder
 from ticketlock.wire._table_time import Moment
-from ticketlock.workflow._pace import Sleep, next_look, next_look_ms, next_sleep
+from ticketlock.workflow._pace import Sleep, next_poll, next_poll_ms, next_sleep
 
 LEASE_MS, SHORTEST_MS, LONGEST_MS = 60_000, 1_000, 5_000
 NOW_MS = 1_800_000_000_000
@@ -23,7 +23,7 @@ def sleep_ms(ahead: int, leaves_in_ms: int | None, mean_hold_ms: int | None, jit
         holders=(HOLDER,),
         now=Moment(0, NOW_MS, NOW_MS, NOW_MS),
     )
-    return next_look_ms(position, lease_ms=LEASE_MS, shortest_ms=SHORTEST_MS, longest_ms=LONGEST_MS, jitter=jitter)
+    return next_poll_ms(position, lease_ms=LEASE_MS, shortest_ms=SHORTEST_MS, longest_ms=LONGEST_MS, jitter=jitter)
 
 
 def test_the_front_waiter_polls_when_the_holder_is_expected_to_leave() -> None:
@@ -89,7 +89,7 @@ def polling(waited_ms: int = 0, *, lease_ms: int = LEASE_MS, rest_ms: int | None
         holders=(HOLDER,),
         now=Moment(0, NOW_MS, NOW_MS, NOW_MS),
     )
-    sleep = next_look(position, lease_ms=lease_ms, poll_ms=POLL_MS, waited_ms=waited_ms, rest_ms=rest_ms, jitter=0.5)
+    sleep = next_poll(position, lease_ms=lease_ms, poll_ms=POLL_MS, waited_ms=waited_ms, rest_ms=rest_ms, jitter=0.5)
     assert sleep.status == "waiting"
     return sleep.ms
 

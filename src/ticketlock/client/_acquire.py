@@ -53,11 +53,11 @@ def acquire(
             raise wait_is_over(found)
         on_wait(found)
         yield from me.send(Pause(pace.sleep_ms(found, lease_ms=me.claim.lease_ms, rest_ms=rest_ms, jitter=jitter())))
-        found = yield from _next_look(me, found, freed(), began_ms, record_wait_ms, jitter() * pace.longest_ms)
+        found = yield from _next_poll(me, found, freed(), began_ms, record_wait_ms, jitter() * pace.longest_ms)
     return found
 
 
-def _next_look(
+def _next_poll(
     me: Contender,
     seen: Position,
     freed: LockItem | None,

@@ -13,7 +13,7 @@ from ticketlock.wire._actions import Actions, T
 _ACQUISITION_LEAVES_WITHIN_S = 2.0
 # More than the time for which one request is retried.
 _RELEASE_ENDS_WITHIN_S = 10.0
-_LOOKS_EVERY_S = 0.005
+_CHECKS_EVERY_S = 0.005
 
 
 class UnderWay:
@@ -46,7 +46,7 @@ class UnderWay:
         """Wait until everything that other threads have begun has ended, or its time limit has passed."""
         began_s = time.monotonic()
         while any(time.monotonic() < began_s + within_s for within_s in self._of_others()):
-            time.sleep(_LOOKS_EVERY_S)
+            time.sleep(_CHECKS_EVERY_S)
 
     def _followed(self, actions: Actions[T], within_s: float) -> Actions[T]:
         with self._mutex:

@@ -78,7 +78,7 @@ class _Exclusive(Mode):
 
     @property
     def as_granted(self) -> str:
-        return only_if.I_SHARE_WITH_NOBODY
+        return only_if.I_DO_NOT_SHARE
 
     def capacity(self, permits: int) -> int:
         return permits

@@ -38,7 +38,7 @@ def set_limit(lock: LockName, permits: int, now: Moment, contender: type[Contend
         # Its own earlier attempt or another operator's may have refused it: unless the item has this limit, try again.
         if not reply.applied and not (item.permits_are_set and item.permits == permits):
             continue
-        yield from _call(lock, item, now, contender)
+        yield from _wake_next(lock, item, now, contender)
         return item
     raise RequestNotApplied(f"another process changed the limit during each of {_TRIES} tries")
 
@@ -62,7 +62,7 @@ def unset_limit(lock: LockName, permits: int | None, now: Moment, contender: typ
         seen = (yield from inspect(lock, now)).item
         if seen is None or not seen.permits_are_set:
             if seen is not None and attempt:
-                yield from _call(lock, seen, now, contender)
+                yield from _wake_next(lock, seen, now, contender)
             return seen
         wanted = permits if permits is not None else seen.permits_of_users
         if wanted is None:
@@ -72,7 +72,7 @@ def unset_limit(lock: LockName, permits: int | None, now: Moment, contender: typ
         now = reply.now
         if reply.applied and reply.item is not None:
             item = LockItem.parse(reply.item)
-            yield from _call(lock, item, now, contender)
+            yield from _wake_next(lock, item, now, contender)
             return item
     raise RequestNotApplied(f"another process changed the limit during each of {_TRIES} tries")
 
@@ -105,7 +105,7 @@ def remove_waiter(lock: LockName, ticket: int, now: Moment, contender: type[Cont
         now = reply.now
         if reply.applied:
             if item is not None:
-                yield from _call(lock, item, now, contender)
+                yield from _wake_next(lock, item, now, contender)
             return row
     raise RequestNotApplied(f"another process changed the row of ticket {ticket} during each of {_TRIES} tries")
 
@@ -121,7 +121,7 @@ def _is_counted(row: Row, item: LockItem | None, now: Moment) -> bool:
     return not is_young and not is_over(row.lease_until_ms, now) and item.holder(row.owner) is None
 
 
-def _call(lock: LockName, item: LockItem, now: Moment, contender: type[Contender]) -> Steps[None]:
+def _wake_next(lock: LockName, item: LockItem, now: Moment, contender: type[Contender]) -> Steps[None]:
     """Wake the waiters that may take the lock now."""
     if item.permits > 0 and item.waiting > 0:
         yield from contender(Claim(lock, "operator", MIN_LEASE_MS, permits=item.permits), now).call_next()

@@ -78,7 +78,7 @@ class Heartbeat(Generic[L]):
         # The watching thread: any other thread in the loop ends. A thread that was not started does not count.
         self._watcher: threading.Thread | None = None
         # When the watcher checks again at the latest; whether it stays although there is nothing to watch.
-        self._looks_at_ms = 0.0
+        self._checks_at_ms = 0.0
         self._lingers = False
         # How many leases in a row began within 50 ms of the end of the one before.
         self._in_a_row = 0
@@ -93,7 +93,7 @@ class Heartbeat(Generic[L]):
         with self._mutex:
             follows = self._clocks.read().local_ms - self._left_at_ms < _LINGERS_S * 1_000
             self._in_a_row = self._in_a_row + 1 if follows else 0
-            self._look_at(lease)
+            self._schedule(lease)
             self._ensure_a_watcher()
 
     def forget(self, lease: L) -> None:
@@ -213,7 +213,7 @@ class Heartbeat(Generic[L]):
             self._tend_safely(lease, "renew")
             with self._mutex:
                 if lease in self._leases:
-                    self._look_at(lease)
+                    self._schedule(lease)
 
     def _tend_safely(self, lease: L, due: Due) -> None:
         try:
@@ -239,15 +239,15 @@ class Heartbeat(Generic[L]):
                     if due is None:
                         continue
                     return lease, due
-                self._looks_at_ms = due_ms
+                self._checks_at_ms = due_ms
                 self._changed.wait(min((due_ms - reading.local_ms) / 1_000, _LONGEST_WAIT_S))
             if self._watcher is threading.current_thread():
                 self._watcher = None
             return None
 
-    def _look_at(self, lease: L) -> None:
+    def _schedule(self, lease: L) -> None:
         self._leases[lease] = due_ms = lease._due_ms(self._clocks.read())
-        if due_ms < self._looks_at_ms:
+        if due_ms < self._checks_at_ms:
             self._changed.notify_all()
 
     def _ask_all_if_the_clocks_parted(self, reading: Reading) -> None:
@@ -264,7 +264,7 @@ class Heartbeat(Generic[L]):
         if (before := self._in_a_row) < _MANY_IN_A_ROW:
             return False
         self._lingers = True
-        self._looks_at_ms = self._clocks.read().local_ms + _LINGERS_S * 1_000
+        self._checks_at_ms = self._clocks.read().local_ms + _LINGERS_S * 1_000
         self._changed.wait(_LINGERS_S)
         self._lingers = False
         return bool(self._leases) or self._in_a_row > before

@@ -110,7 +110,7 @@ def is_anything_left(me: Contender, session: Session, stopped_at_ms: int) -> Ste
     does.
     """
     left = yield from find(me, session, stopped_at_ms)
-    if not left and _somebody_may_enter(left.item, me):
+    if not left and _a_waiter_may_enter(left.item, me):
         yield from me.call_next()
     return bool(left)
 
@@ -143,7 +143,7 @@ def clean_up(me: Contender, session: Session, stopped_at_ms: int, work_of: WorkO
     item, freed, held = state.item, False, False
     if item is not None and state.holder is not None:
         freed, held = yield from _free(me, session, _held(me, state.holder, item), work_of)
-    if left or freed or _somebody_may_enter(item, me):
+    if left or freed or _a_waiter_may_enter(item, me):
         yield from me.call_next()
     return CleanedUp(left=left, freed=freed, left_to_lease=held)
 
@@ -176,7 +176,7 @@ def close(me: Contender, execution: str, *, was_refused: bool = False) -> Steps[
     return reply.applied or was_refused
 
 
-def _somebody_may_enter(item: LockItem | None, me: Contender) -> bool:
+def _a_waiter_may_enter(item: LockItem | None, me: Contender) -> bool:
     """Whether ``waiting`` counts a waiter, and there is room."""
     if item is None or item.waiting == 0:
         return False

@@ -44,7 +44,7 @@ BEATS_AN_EXECUTION = 2_000
 """How many heartbeats a continuation sends."""
 
 
-def events_of_a_look(since_ms: int, lease_ms: int, *, called: bool) -> int:
+def events_of_a_poll(since_ms: int, lease_ms: int, *, called: bool) -> int:
     """How many events a poll has cost a waiter, this long after the one before."""
     if not called:
         return EVENTS_PER_POLL

@@ -50,7 +50,7 @@ def next_sleep(position: Position, *, lease_ms: int, poll_ms: int, rest_ms: int 
     return Sleep("parked", poll_ms)
 
 
-def next_look(
+def next_poll(
     position: Position, *, lease_ms: int, poll_ms: int, waited_ms: int, rest_ms: int | None, jitter: float
 ) -> Sleep:
     """How a waiter that polls waits for its next poll.
@@ -64,11 +64,11 @@ def next_look(
         jitter: a random number in [0, 1), so that waiters do not poll in step.
     """
     longest_ms = max(poll_ms, min(lease_ms // 2, waited_ms // _WAITED_SHARE))
-    ms = next_look_ms(position, lease_ms=lease_ms, shortest_ms=_SHORTEST_MS, longest_ms=longest_ms, jitter=jitter)
+    ms = next_poll_ms(position, lease_ms=lease_ms, shortest_ms=_SHORTEST_MS, longest_ms=longest_ms, jitter=jitter)
     return Sleep("waiting", ms if rest_ms is None else min(ms, max(0, rest_ms)))
 
 
-def next_look_ms(position: Position, *, lease_ms: int, shortest_ms: int, longest_ms: int, jitter: float) -> int:
+def next_poll_ms(position: Position, *, lease_ms: int, shortest_ms: int, longest_ms: int, jitter: float) -> int:
     """How long to sleep before the next poll, in milliseconds.
 
     Args:

@@ -34,7 +34,7 @@ from ticketlock.workflow._clean_up import CleanedUp, WorkOf, clean_up, close, is
 from ticketlock.workflow._executions import execution_arn, holding_name, redriven_since, waiting_name, work_name
 from ticketlock.workflow._failures import Failure
 from ticketlock.workflow._lock_request import LockRequest
-from ticketlock.workflow._pace import Sleep, next_look, next_sleep
+from ticketlock.workflow._pace import Sleep, next_poll, next_sleep
 from ticketlock.workflow._patience import Patience
 from ticketlock.workflow._session import (
     LastBeat,
@@ -194,7 +194,7 @@ class Workflow:
         if is_first:
             most = min(most, budget.FIRST_POLLS)
             looked_ms = found.now.likely_ms if isinstance(found, Position) else found.since_ms
-            turn["events"] += budget.events_of_a_look(
+            turn["events"] += budget.events_of_a_poll(
                 looked_ms - turn["lookedMs"], claim.lease_ms, called=turns.is_called(turn)
             )
             turn["lookedMs"] = looked_ms
@@ -302,7 +302,7 @@ class Workflow:
                 return Step({}, {}, keys)
             described = self._table.run(lambda now: patience.run(_describe(execution), now))
             asked = described.get("input")
-        left = [claimed for claimed in claims(asked) if run(claimed[1], _looking(claimed[0], stopped_ms))]
+        left = [claimed for claimed in claims(asked) if run(claimed[1], _checking(claimed[0], stopped_ms))]
         if not left:
             return Step({}, {}, keys)
         if described is None:
@@ -344,7 +344,7 @@ class Workflow:
             return next_sleep(
                 found, lease_ms=claim.lease_ms, poll_ms=turn["pollMs"], rest_ms=rest_ms, slack_ms=slack_ms
             )
-        return next_look(
+        return next_poll(
             found,
             lease_ms=claim.lease_ms,
             poll_ms=turn["pollMs"],
@@ -393,7 +393,7 @@ def _age(turn: Turn, found: Position) -> Mapping[str, float]:
     return {"OldestWaiterAge": max(0, found.now.likely_ms - turn["arrivedMs"])} if found.ahead == 0 else {}
 
 
-def _looking(session: Session, stopped_at_ms: int) -> Callable[[Contender], Steps[bool]]:
+def _checking(session: Session, stopped_at_ms: int) -> Callable[[Contender], Steps[bool]]:
     return lambda me: is_anything_left(me, session, stopped_at_ms)
 
 
