@@ -41,7 +41,7 @@ def test_an_element_of_an_aborted_transaction_must_not_be_seen() -> None:
     assert kinds(aborted, one("b", reads={"x": []})) == []
 
 
-def test_whoever_aborts_may_have_seen_its_own_element() -> None:
+def test_an_aborted_transaction_may_have_read_its_own_element() -> None:
     assert kinds(one("a", outcome="aborted", appends={"x": 1}, reads={"x": [1]}, reads_own="x")) == []
 
 
@@ -101,11 +101,11 @@ def test_an_element_is_seen_once() -> None:
     assert kinds(one("a", appends={"x": 1}), one("b", reads={"x": [1, 1]})) == ["duplicate element"]
 
 
-def test_an_element_that_nobody_appended_is_none() -> None:
+def test_an_element_that_was_never_appended_is_an_anomaly() -> None:
     assert kinds(one("b", reads={"x": [7]})) == ["element of nobody"]
 
 
-def test_what_was_committed_is_seen_by_whoever_comes_later() -> None:
+def test_a_committed_element_is_read_by_every_later_transaction() -> None:
     wrote = one("a", 0, 10, appends={"x": 1})
     assert kinds(wrote, one("b", 11, 20, reads={"x": []})) == ["lost append"]
     assert kinds(wrote, one("b", 10, 20, reads={"x": []})) == []
@@ -146,19 +146,19 @@ def test_readers_that_see_two_others_in_opposite_orders_are_g2() -> None:
     assert kinds(*writers, *readers) == ["G2"]
 
 
-def test_whoever_begins_later_does_not_see_less() -> None:
+def test_a_transaction_that_begins_later_does_not_read_less() -> None:
     wrote = one("a", appends={"x": 1})
     first, then = one("b", 10, 20, reads={"x": [1]}), one("c", 30, 40, reads={"x": []})
     assert kinds(wrote, first, then) == ["G-single in real time"]
     assert kinds(wrote, first, replace(then, begin=15)) == []
 
 
-def test_whoever_begins_later_appends_behind() -> None:
+def test_a_transaction_that_begins_later_appends_behind() -> None:
     writers = [one("a", 0, 10, appends={"x": 1}), one("b", 20, 30, appends={"x": 2})]
     assert kinds(*writers, one("c", reads={"x": [2, 1]})) == ["G0 in real time"]
 
 
-def test_nobody_sees_what_begins_after_its_end() -> None:
+def test_no_transaction_reads_what_begins_after_its_end() -> None:
     assert kinds(one("a", 20, 30, appends={"x": 1}), one("b", 0, 10, reads={"x": [1]})) == ["G1c in real time"]
 
 
@@ -177,7 +177,7 @@ def test_circles_without_a_transaction_in_common_are_named_each() -> None:
     assert kinds(*halves, *readers) == ["G-single"] * 3
 
 
-def test_an_anomaly_tells_who_saw_what() -> None:
+def test_an_anomaly_names_the_transactions_and_what_they_read() -> None:
     (found,) = anomalies([one("a", appends={"x": 1, "y": 1}), one("b", reads={"x": [1], "y": []})])
     assert str(found) == "G-single: b did not see 1 of a in y, b saw 1 of a in x"
     assert found.transactions == ("b", "a")

@@ -17,6 +17,7 @@ DATA_BYTES = 256
 @dataclass(frozen=True, slots=True)
 class Claim:
     """The parameters of one acquisition.
+
     Attributes:
         lock: the lock's name.
         owner: the identity of this acquisition, chosen before the first request; every retry carries it.
