@@ -3,7 +3,7 @@
 The rules, in rank order:
 
 1. **The queue decides whose turn it is; one conditional write on the lock item decides who holds.** A process that
-   stalls anywhere, for any time, can lose its turn, but never becomes a second holder.
+   stalls anywhere, for any time, can be late, but never becomes a second holder.
 2. Every granting write mints the fencing token, and requires that its owner is not a holder yet: a retry grants
    nothing twice.
 3. The end of a lease is computed from the upper bound of table time, and compared with the lower bound, less a margin.
