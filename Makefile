@@ -84,6 +84,8 @@ bench: install ## what a lock costs, how fast it is handed over, under load, bes
 	PYTHONPATH=tests:functions POWERTOOLS_LOG_LEVEL=CRITICAL POWERTOOLS_METRICS_DISABLED=true \
 	JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=18,20 JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION=true \
 	$(BIN) benchmarks/cost.py
+	JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=18,20 JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION=true \
+	PYTHONPATH=tests $(BIN) benchmarks/hour_of_waiting.py
 	PYTHONPATH=tests:functions POWERTOOLS_LOG_LEVEL=CRITICAL $(BIN) benchmarks/mass_failure.py
 	$(BIN) benchmarks/cold_start.py
 	$(BIN) benchmarks/hand_over.py

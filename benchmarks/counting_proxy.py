@@ -1,10 +1,11 @@
-"""A proxy in a process of its own: counts what passes, asks for capacity units, and delays as a network would.
+"""A proxy in a process of its own: counts and records what passes, asks for capacity units, delays as a network would.
 
     with counting_proxy("http://127.0.0.1:8000") as proxy:
         client = boto3.client("dynamodb", endpoint_url=proxy.url)
         proxy.delay(0.005)
         ...
         proxy.counts()
+        proxy.passed()
 
 It reads commands from its standard input, answers each with one line, and ends with its standard input. aiohttp speaks
 HTTP on both sides.
@@ -14,6 +15,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -52,6 +54,14 @@ class Counts:
 
 
 @dataclass(frozen=True)
+class Passed:
+    """One request: when it came, in milliseconds since the epoch, and its operation."""
+
+    at_ms: int
+    operation: str
+
+
+@dataclass(frozen=True)
 class CountingProxy:
     """One that runs."""
 
@@ -67,6 +77,14 @@ class CountingProxy:
         told = self._say("counts")
         return Counts(told["requests"], told["write_units"], told["read_units"])
 
+    def passed(self) -> list[Passed]:
+        """Each request since the last counts, in the order in which they came."""
+        return [Passed(*each) for each in self._say("passed")]
+
+    def lead_to(self, engine_url: str) -> None:
+        """From now on its requests go on to this engine."""
+        self._say(f"lead to {engine_url}")
+
     def _say(self, command: str) -> Any:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -75,8 +93,8 @@ class CountingProxy:
 
 
 @contextmanager
-def counting_proxy(engine_url: str) -> Iterator[CountingProxy]:
-    """Start one before an engine, and end it."""
+def counting_proxy(engine_url: str = "") -> Iterator[CountingProxy]:
+    """Start one before an engine, and end it; of an engine that starts later it is told with ``lead_to``."""
     command = [sys.executable, str(Path(__file__)), engine_url]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
@@ -95,12 +113,14 @@ class _Passing:
     session: aiohttp.ClientSession
     delay_s: float = 0
     requests: Counter[str] = field(default_factory=Counter)
+    passed: list[tuple[int, str]] = field(default_factory=list)
     units: dict[bool, float | None] = field(default_factory=lambda: {True: None, False: None})
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """One request, and its answer."""
         body, operation = await request.read(), request.headers.get("x-amz-target", "").rpartition(".")[2]
         self.requests[operation] += 1
+        self.passed.append((time.time_ns() // 1_000_000, operation))
         if operation in WRITES | _READS:
             # No engine here asks whether the signature is that of the body.
             body = json.dumps({**json.loads(body), "ReturnConsumedCapacity": "TOTAL"}).encode()
@@ -127,12 +147,17 @@ class _Passing:
         if line.startswith("delay "):
             self.delay_s = float(line.removeprefix("delay "))
             return None
+        if line.startswith("lead to "):
+            self.engine_url = line.removeprefix("lead to ")
+            return None
+        if line == "passed":
+            return self.passed
         told = {
             "requests": dict(self.requests),
             "write_units": self.units[True],
             "read_units": self.units[False],
         }
-        self.requests, self.units = Counter(), {True: None, False: None}
+        self.requests, self.passed, self.units = Counter(), [], {True: None, False: None}
         return told
 
 

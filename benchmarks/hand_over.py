@@ -6,8 +6,12 @@ and are not measured:
 - gaps: ten executions on one entity; from one task's end to the next one's start, as the tasks themselves return them;
 - burst: ten more, started 50 ms apart; from the first start to the last task's end;
 - wait: one that waits for a minute; the transitions that it makes meanwhile, retries included, as AWS bills them.
+
+``--save`` measures nothing: it records three executions of each way, with every request, and writes the recording for
+the picture in the docs: ``python -m ticketlock_local diagrams``.
 """
 
+import argparse
 import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +19,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
+from hand_over_recorded import recorded
 from rich.console import Console
 from rich.table import Table
 from rounds import (
@@ -32,6 +37,7 @@ from rounds import (
 )
 from ticketlock_local.demo.checks import overlaps
 from ticketlock_local.demo.executions import Execution, start, wait_for_all
+from ticketlock_local.diagrams.files import HAND_OVER
 from ticketlock_local.engines.processes import wait_until
 from ticketlock_local.errors import LocalCloudError
 
@@ -147,7 +153,16 @@ def _is_the_hold(event: Mapping[str, Any]) -> bool:
 
 def main() -> int:
     """Measure and print; 1 when the hand-over is slower than it should be or a promise was broken."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--save", action="store_true", help="write docs/figures/recorded/hand-over.json")
+    chosen = options.parse_args()
     try:
+        if chosen.save:
+            recording = recorded()
+            recording.save(HAND_OVER)
+            for run in recording.runs:
+                print(f"{run.way}: from task to task {run.gaps} ms")
+            return 0
         figures = [measure(way) for way in LIMITS]
     except LocalCloudError as error:
         print(error, file=sys.stderr)

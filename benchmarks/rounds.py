@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import boto3
+from counting_proxy import CountingProxy
 from ticketlock_local.cloud.deploy import client_arguments, deploy
 from ticketlock_local.demo.checks import by_entity, overtakings, unsuccessful
 from ticketlock_local.demo.executions import Execution, observe, start, wait_for_all
@@ -26,9 +27,21 @@ _LOOK_EVERY_S = 0.1
 
 
 @contextmanager
-def deployed(way: str, *, poll_s: int) -> Iterator[tuple["SFNClient", Mapping[str, str]]]:
-    """Our stack in a cloud of its own, with one way to hand over: Step Functions, and the stack's outputs."""
-    with Emulator() as emulator:
+def deployed(
+    way: str, *, poll_s: int, proxy: CountingProxy | None = None
+) -> Iterator[tuple["SFNClient", Mapping[str, str]]]:
+    """Our stack in a cloud of its own, with one way to hand over: Step Functions, and the stack's outputs.
+
+    Args:
+        way: ``callback`` or ``poll``.
+        poll_s: the longest sleep of the first in line.
+        proxy: where the requests of the lock's functions pass.
+    """
+    # The functions have the emulator's environment.
+    environment = {} if proxy is None else {f"AWS_ENDPOINT_URL_{name}": proxy.url for name in ("DYNAMODB", "SFN")}
+    with Emulator(env=environment) as emulator:
+        if proxy is not None:
+            proxy.lead_to(emulator.endpoint)
         outputs = deploy(emulator, context={"hand_over": way, "poll": f"{poll_s}", "removal_policy": "destroy"})
         yield boto3.client("stepfunctions", **client_arguments(emulator.endpoint)), outputs
 

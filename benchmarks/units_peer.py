@@ -346,11 +346,11 @@ def rivals(console: Console, engine_name: str, sides: Sequence[Side], seconds: i
 def chart(engine_name: str, results: Mapping[int, Mapping[str, Found]]) -> Figures:
     """The times with a network, for a picture."""
     groups = [
-        Group(f"N = {many}", [Bar(name, round(each.median_ms(DELAYS_S[1]), 1)) for name, each in found.items()])
+        Group(f"N = {many}", "ms", [Bar(name, round(each.median_ms(DELAYS_S[1]), 1)) for name, each in found.items()])
         for many, found in results.items()
     ]
-    note = f"Median time on {engine_name}, with 5 ms before each request; less is better; each N has its own scale"
-    return Figures("A transaction that reads and updates N items", note, "ms", groups)
+    note = f"Median time on {engine_name}, with 5 ms before each request. Less is better. Each N has its own scale."
+    return Figures("A transaction that reads and updates N items", note, groups)
 
 
 def judged(console: Console, results: Mapping[int, Mapping[str, Found]]) -> bool:

@@ -7,7 +7,7 @@ import pytest
 from kit.places import Moved, Wire, meanwhile, outcome, until
 from kit.sent import is_release, is_renewal
 
-from ticketlock import LockName, Position
+from ticketlock import Claim, Grant, LockName, Position
 from ticketlock.testing import Fault, Sent
 
 PASSING = [Fault.REQUEST_LOST, Fault.REPLY_LOST, Fault.THROTTLED, Fault.CONFLICT]
@@ -57,15 +57,38 @@ def test_a_fault_while_a_waiter_joins_the_queue_leaves_one_row_at_most(
 
 @pytest.mark.parametrize("fault", PASSING)
 def test_a_fault_in_the_grant_of_a_turn_grants_it_once(moved: Moved, entity: str, fault: Fault) -> None:
-    holder = moved.client().acquire(entity)
+    elsewhere = Claim(LockName(entity), "another process", 60_000)
+    held = moved.table.take_ticket(elsewhere, 0)
+    assert isinstance(held, Grant)
     wire = Wire()
     locks = moved.client(wire=wire)
     with wire.held_back(lambda sent: sent.operation == "TransactWriteItems") as turn:
         waiting = meanwhile(lambda: locks.acquire(entity))
         until(lambda: moved.queue_of(entity) == 1)
-        holder.release()
+        moved.table.release(elsewhere, held)
         assert turn.reached.wait(30)
         moved.memory.faults.append(fault)
+    lease = outcome(waiting)
+    item = moved.table.inspect(LockName(entity)).item
+    assert item is not None
+    assert (item.held, item.waiting, item.fencing_token) == (1, 0, lease.fencing_token)
+    assert lease.fencing_token == held.fencing_token + 1
+
+
+@pytest.mark.parametrize("fault", PASSING)
+def test_a_fault_in_a_release_that_grants_the_lock_to_the_next_grants_it_once(
+    moved: Moved, entity: str, fault: Fault
+) -> None:
+    wire = Wire()
+    holder = moved.client(wire=wire).acquire(entity)
+    seen: list[Position] = []
+    waiting = meanwhile(lambda: moved.client(check_every=(0.05, 60)).acquire(entity, on_wait=seen.append))
+    until(lambda: any(each.is_next for each in seen))
+    with wire.held_back(lambda sent: sent.operation in ("TransactWriteItems", "UpdateItem")) as turn:
+        releasing = meanwhile(holder.release)
+        assert turn.reached.wait(30)
+        moved.memory.faults.append(fault)
+    outcome(releasing)
     lease = outcome(waiting)
     item = moved.table.inspect(LockName(entity)).item
     assert item is not None

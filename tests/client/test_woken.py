@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from kit.awaited import Awaited
 from kit.places import Moved, Wire, meanwhile, outcome, until
-from kit.sent import is_grant
 
 from ticketlock import Claim, ClientClosed, Grant, LockClient, LockName, LockTable, Position, aio
 from ticketlock.client._lines import lines_of_this_process
@@ -106,21 +105,74 @@ def test_closing_the_client_ends_the_sleep(moved: Moved, entity: str) -> None:
     assert moved.queue_of(entity) == 0
 
 
-def test_a_waiter_that_is_next_by_its_last_poll_takes_the_lock_without_another_poll(
+def test_a_release_grants_the_lock_to_the_next_by_its_last_poll(memory: MemoryDynamoDB, clock: ManualClock) -> None:
+    lease = client(memory, clock).acquire("e")
+
+    def release() -> None:
+        memory.sent.clear()
+        lease.release(data_left="done")
+        assert operations(memory) == ["TransactWriteItems"]
+
+    taken = client(memory, clock, nothing, release).acquire("e")
+    assert operations(memory) == []
+    assert (taken.data_left, taken.fencing_token, taken.is_held()) == ("done", lease.fencing_token + 1, True)
+
+
+class Meeting:
+    """An SDK client that holds transactions back until they may be sent, and runs a function once after a query."""
+
+    def __init__(self, memory: MemoryDynamoDB) -> None:
+        self._memory = memory
+        self.asked, self.may_be_sent = threading.Event(), threading.Event()
+        self.after_query: list[Callable[[], object]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._memory.client, name)
+
+    def transact_write_items(self, **parameters: Any) -> Any:
+        self.asked.set()
+        assert self.may_be_sent.wait(30)
+        return self._memory.client.transact_write_items(**parameters)
+
+    def query(self, **parameters: Any) -> Any:
+        reply = self._memory.client.query(**parameters)
+        while self.after_query:
+            self.after_query.pop()()
+        return reply
+
+
+def test_a_waiter_that_is_granted_the_lock_while_it_leaves_releases_it_too(
     memory: MemoryDynamoDB, clock: ManualClock
 ) -> None:
-    lease = client(memory, clock).acquire("e")
-    waiter = client(memory, clock, nothing, lambda: lease.release(data_left="done"))
-    taken = waiter.acquire("e")
-    assert operations(memory) == ["TransactWriteItems"]
-    assert taken.data_left == "done"
+    """While it leaves, its poll precedes the release and its withdrawal follows it."""
+    theirs: Any = Meeting(memory)
+    its: Any = Meeting(memory)
+    its.may_be_sent.set()
+    lease = LockClient("locks", client=theirs, clocks=clock, heartbeat=False).acquire("e")
+
+    def interrupted() -> None:
+        releasing = meanwhile(lease.release)
+        assert theirs.asked.wait(30)
+        its.after_query += [lambda: outcome(releasing), theirs.may_be_sent.set]
+        raise KeyboardInterrupt
+
+    naps = Naps(memory, nothing, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        LockClient("locks", client=its, clocks=clock, heartbeat=False, sleep=naps).acquire("e")
+    item = LockTable("locks", client=memory.client, clocks=clock).inspect(LockName("e")).item
+    assert item is not None
+    assert (item.fencing_token, item.holders) == (lease.fencing_token + 1, ())
 
 
 def test_a_release_of_another_lock_or_table_wakes_no_one(memory: MemoryDynamoDB, clock: ManualClock) -> None:
     lease, other = client(memory, clock).acquire("e"), client(memory, clock).acquire("e", namespace="other")
-    waiter = client(memory, clock, nothing, other.release, lease.release)
-    waiter.acquire("e")
-    assert operations(memory) == ["TransactWriteItems"]
+
+    def releases_the_other() -> None:
+        memory.sent.clear()
+        other.release()
+        assert operations(memory) == ["UpdateItem"]
+
+    assert client(memory, clock, nothing, releases_the_other, lease.release).acquire("e").is_held()
 
 
 def test_a_waiter_of_another_process_goes_first(memory: MemoryDynamoDB, clock: ManualClock) -> None:
@@ -146,27 +198,17 @@ def test_a_waiter_of_another_process_goes_first(memory: MemoryDynamoDB, clock: M
     assert operations(memory) == ["Query", "TransactWriteItems"]
 
 
-def test_a_hint_that_comes_too_late_costs_one_poll(memory: MemoryDynamoDB, clock: ManualClock) -> None:
-    """As if the machine stopped while a waiter of another process, whose row came late, took the lock."""
-    holder, elsewhere = client(memory, clock), LockTable("locks", client=memory.client, clocks=clock)
-    lease, theirs = holder.acquire("e"), Claim(LockName("e"), "elsewhere", 60_000)
-    held: list[Grant] = []
+def test_a_waiter_whose_row_was_removed_is_woken_and_joins_again(memory: MemoryDynamoDB, clock: ManualClock) -> None:
+    lease, operator = client(memory, clock).acquire("e"), LockTable("locks", client=memory.client, clocks=clock)
 
-    def released_and_taken() -> None:
-        row = elsewhere.inspect(LockName("e")).rows[0]
+    def removed_and_released() -> None:
+        operator.remove_waiter(LockName("e"), operator.inspect(LockName("e")).rows[0].ticket)
+        memory.sent.clear()
         lease.release()
-        elsewhere.remove_waiter(LockName("e"), row.ticket)
-        grant = elsewhere.take_ticket(theirs, 0)
-        assert isinstance(grant, Grant)
-        held.append(grant)
+        assert operations(memory) == ["TransactWriteItems", "UpdateItem"]
 
-    def they_release() -> None:
-        # It was refused, has polled, and has joined again.
-        assert [sent.operation for sent in memory.sent if is_grant(sent)] == ["TransactWriteItems"]
-        elsewhere.release(theirs, held[0])
-
-    waiter = client(memory, clock, nothing, released_and_taken, they_release)
-    assert waiter.acquire("e").fencing_token == held[0].fencing_token + 1
+    taken = client(memory, clock, nothing, removed_and_released, nothing).acquire("e")
+    assert taken.fencing_token == lease.fencing_token + 1
 
 
 def test_an_interrupted_acquisition_is_not_woken(memory: MemoryDynamoDB, clock: ManualClock) -> None:
@@ -226,4 +268,4 @@ def test_a_forked_child_has_no_waiters_of_its_parent(memory: MemoryDynamoDB, clo
         lease.release()
 
     client(memory, clock, nothing, in_a_fork).acquire("e")
-    assert operations(memory) == ["TransactWriteItems"]
+    assert operations(memory) == []

@@ -79,7 +79,11 @@ def at_once(
     """Acquire as the Python client does; where nobody is called, as one of the same process as the others."""
     pace = Pace(bounds)
 
-    waits = Waits(world.lock, None, pace, expects_others=others_wait)
+    def remembers(seen: Position) -> None:
+        if seen.is_next and seen.fencing_token is not None:
+            world.next_looks.setdefault((seen.place.ticket, seen.fencing_token), machine.looked)
+
+    waits = Waits(claim, remembers, pace, expects_others=others_wait)
     waits.wake = partial(_wakes, machine, waits)
 
     def steps(now: Moment) -> Steps[Grant]:
@@ -90,7 +94,7 @@ def at_once(
             on_wait=waits,
             jitter=lambda: 0.5,
             others_wait=others_wait,
-            freed=waits.freed,
+            wakes=waits.wakes,
         )
 
     line = Line(TABLE, world.lock)

@@ -349,6 +349,8 @@ class Witness:
     def _ends(self, holder: Holder, step: int, by: str, *, is_taken: bool) -> None:
         token, is_own = holder.fencing_token, is_of(holder.owner, by)
         may = by in self.may_free.get(token, ()) or self._may_release(holder.owner, by)
+        # Its own release may grant the lock to the next in line, too.
+        is_taken = is_taken and (self.item is None or self.item.freed_by(token) is None)
         self.ends[token] = Ending(step, self.time.now_ms, by, is_taken, may and not is_taken)
         if not is_own:
             self.log.append(f"{step}: {by or 'time to live'} {'frees' if may else 'removes'} {token} of {holder.owner}")

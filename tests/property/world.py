@@ -12,7 +12,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, ReadTimeoutError
 from property.caps import REAL, Caps
 from property.chance import Chance
-from property.clocks import Look, Machine, Pending, TrueTime
+from property.clocks import NO_LOOK, Look, Machine, Pending, TrueTime
 from property.faults import (
     JUMPS_MS,
     LATEST_MS,
@@ -72,6 +72,8 @@ class World:
         late: copies of requests that are still to arrive.
         tasks: the callback tasks that wait for their answers.
         lines: who waits, and is woken by a release where machines are as those of one process.
+        next_looks: the first look of a waiter that found it next in line, by its ticket and the fencing token: a
+            release that grants the lock to it rests on that one.
     """
 
     chance: Chance
@@ -92,6 +94,7 @@ class World:
         self.tasks: dict[str, Machine] = {}
         self.steps = 0
         self.lines = Lines()
+        self.next_looks: dict[tuple[int, int], Look] = {}
 
     def add(
         self,
@@ -314,6 +317,14 @@ class World:
         if is_look or (asked.get("Key") == lock_key(self.lock) and "Item" in refusal):
             machine.looked = Look(pending.began or self.steps, pending.began is None)
 
+    def _of_the_next(self, call: Call) -> Look | None:
+        """The look of the waiter to which a release grants the lock; None of all other requests."""
+        grant = call.parameters.get("TransactItems", [{}])[0].get("Update", {})
+        if "#last" not in grant.get("ExpressionAttributeNames", ()):
+            return None
+        values = grant["ExpressionAttributeValues"]
+        return self.next_looks.get((int(values[":ticket"]["N"]), int(values[":seen_token"]["N"])), NO_LOOK)
+
     def _perform(self, pending: Pending, sender: Machine, looked: Look) -> None:
         if pending.call.service == "stepfunctions":
             self._answer(pending)
@@ -326,7 +337,7 @@ class World:
         if pending.first is not None and pending.error is None:
             pending.answer = self._torn(pending.first, pending.answer)
         if pending.call.operation not in READS:
-            self.witness.sees_write(self.steps, sender, looked)
+            self.witness.sees_write(self.steps, sender, self._of_the_next(pending.call) or looked)
 
     def _torn(self, first: Any, then: Any) -> Any:
         """A reply of which each item is as it was at first, or as it became."""

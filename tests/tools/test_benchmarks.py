@@ -12,8 +12,11 @@ import pytest
 from capacity_units import verdict
 from counting_proxy import counting_proxy
 from differences import Subject, answer, exact_limit, same_token, write_units
+from hour_of_waiting import chart, counted
 from kit.capacity_units import Billed, MeteredWorld, life_of_a_lock
 from kit.engines import Engine, engine_named
+from ticketlock_local.diagrams.bars import Figures
+from ticketlock_local.diagrams.files import FIGURES
 from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock import LockClient, create_table
@@ -97,3 +100,7 @@ def test_the_race_of_locks_runs_to_its_end_with_ours_alone() -> None:
     assert "PASS   a cycle of ours is 2 requests" in done.stdout
     assert "PASS   50 ms of work: nobody of ours is overtaken twice" in done.stdout
     assert "a killed holder" in done.stdout
+
+
+def test_an_hour_of_waiting_costs_what_the_picture_in_the_docs_shows() -> None:
+    assert chart(counted()) == Figures.load(FIGURES / "hour-of-waiting.json")

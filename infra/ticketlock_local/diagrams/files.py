@@ -5,12 +5,15 @@ from collections.abc import Mapping
 from ticketlock_local.checkout import ROOT
 from ticketlock_local.diagrams.bars import Figures, bars
 from ticketlock_local.diagrams.drawing import drawing
+from ticketlock_local.diagrams.hand_over import Recording, hand_overs
 from ticketlock_local.diagrams.machine import graphs_of
 from ticketlock_local.diagrams.ticket import LIFE
 
 DEFINITION = ROOT / "statemachines" / "serialize.asl.json"
 FIGURES = ROOT / "docs" / "figures"
 """The figures for the charts: a benchmark's ``--save`` writes them."""
+HAND_OVER = FIGURES / "recorded" / "hand-over.json"
+"""The recording that ``benchmarks/hand_over.py --save`` writes."""
 
 
 def files() -> Mapping[str, str]:
@@ -19,6 +22,7 @@ def files() -> Mapping[str, str]:
     names = ", ".join(node.name for node in machine[0].nodes)
     charts = {f"{path.stem}.svg": bars(Figures.load(path)) for path in sorted(FIGURES.glob("*.json"))}
     return charts | {
+        "hand-over.svg": hand_overs(Recording.load(HAND_OVER)),
         "life-of-a-ticket.svg": drawing(
             "The life of a ticket",
             "From no ticket to holding at once or by way of numbered and waiting, and how each state ends.",

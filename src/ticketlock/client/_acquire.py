@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from ticketlock.client._pace import Pace
 from ticketlock.errors import OutcomeUnknown, PermitsMismatch, RequestNotApplied, TableRefused
-from ticketlock.locks._items import LockItem
-from ticketlock.locks._outcomes import Grant, Position, wait_is_over
+from ticketlock.locks._handing import take_handed
+from ticketlock.locks._outcomes import Grant, HandedOver, Position, wait_is_over
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire._requests import Pause, Steps
 
@@ -21,7 +21,7 @@ def acquire(
     on_wait: Callable[[Position], object],
     jitter: Callable[[], float],
     others_wait: bool = False,
-    freed: Callable[[], LockItem | None] = lambda: None,
+    wakes: Callable[[], HandedOver | None] = lambda: None,
 ) -> Steps[Grant]:
     """Wait for the lock and take it.
 
@@ -32,7 +32,8 @@ def acquire(
         on_wait: called with the position after each poll that found that it is not the turn.
         jitter: random numbers in [0, 1).
         others_wait: as in ``Contender.take_ticket``.
-        freed: returns the lock item of a release in this process since the last poll; None if there was none.
+        wakes: called when a sleep ends; returns the grant that a release in this process has written for this
+            waiter, or None.
 
     Raises:
         RecordWaitExceeded: the record wait has ended; the contender has left the queue.
@@ -53,14 +54,14 @@ def acquire(
             raise wait_is_over(found)
         on_wait(found)
         yield from me.send(Pause(pace.sleep_ms(found, lease_ms=me.claim.lease_ms, rest_ms=rest_ms, jitter=jitter())))
-        found = yield from _next_poll(me, found, freed(), began_ms, record_wait_ms, jitter() * pace.longest_ms)
+        found = yield from _next_poll(me, found, wakes(), began_ms, record_wait_ms, jitter() * pace.longest_ms)
     return found
 
 
 def _next_poll(
     me: Contender,
     seen: Position,
-    freed: LockItem | None,
+    handed: HandedOver | None,
     began_ms: int,
     record_wait_ms: int | None,
     pause_ms: float,
@@ -72,7 +73,7 @@ def _next_poll(
     """
     while True:
         try:
-            if freed is not None and (won := (yield from me.take_freed(seen, freed))) is not None:
+            if handed is not None and (won := (yield from take_handed(me, seen, handed))) is not None:
                 return won
             return (yield from me.check_turn(seen.place, None))
         except PermitsMismatch as mismatch:
@@ -98,7 +99,10 @@ def leave(me: Contender, *, only_the_place: bool = False) -> Steps[None]:
     """
     queue = yield from me.look(lambda seen: bool(seen.mine), _PATIENCE_MS)
     for row in queue.mine:
-        yield from me.withdraw(row.ticket)
+        won = yield from me.withdraw(row.ticket)
+        # A release in this process may have granted the lock since the poll.
+        if won is not None and not only_the_place:
+            yield from me.release(won, data_left=won.data_left)
     holder = queue.item.holder(me.claim.owner) if queue.item is not None else None
     if queue.item is not None and holder is not None and not only_the_place:
         held = yield from me.renew(holder.fencing_token)

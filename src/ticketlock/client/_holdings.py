@@ -37,12 +37,15 @@ from ticketlock.errors import (
 )
 from ticketlock.locks._claim import DATA_BYTES, MAX_LEASE_MS, Claim
 from ticketlock.locks._fencing import FencedTransaction
+from ticketlock.locks._handing import release_to
 from ticketlock.locks._names import LockName
-from ticketlock.locks._outcomes import Grant, Position
+from ticketlock.locks._outcomes import Grant, Position, Released
+from ticketlock.locks._protocol import Contender
 from ticketlock.wire import _sdk
 from ticketlock.wire._actions import Actions
 from ticketlock.wire._clocks import Clocks
 from ticketlock.wire._process import OwnProcess
+from ticketlock.wire._requests import Steps
 from ticketlock.wire._table_time import Reading
 
 L = TypeVar("L", bound=BaseLease)
@@ -256,7 +259,7 @@ class Holdings(Generic[L]):
         # Then trying to acquire at once would fail; but an owner that may have asked before must find its grant
         # or row.
         expects_others = terms.has_own_identity and self.known.others_wait(lock, self._clocks.read().local_ms)
-        return Waits(lock, on_wait, self.known.pace(lock), expects_others=expects_others)
+        return Waits(terms.claim, on_wait, self.known.pace(lock), expects_others=expects_others)
 
     def acquire(self, terms: Terms, waits: Waits) -> Actions[Grant]:
         """Wait for the lock and take it. After any error except ``HAS_LEFT``, call ``leave`` to clean up."""
@@ -272,7 +275,7 @@ class Holdings(Generic[L]):
                         on_wait=waits,
                         jitter=random.random,
                         others_wait=waits.expects_others,
-                        freed=waits.freed,
+                        wakes=waits.wakes,
                     ),
                 )
         finally:
@@ -312,8 +315,8 @@ class Holdings(Generic[L]):
                 lease._not_renewed(self._clocks.read())
 
     def come_near_its_end(self, lease: L) -> None:
-        """Report that renewals have failed for long and the lease is about to end."""
-        _log.warning("%r is about to end: its renewals have failed", lease)
+        """Report that the lease is about to end, because it was not renewed."""
+        _log.warning("%r is about to end: it was not renewed", lease)
         self._heart.tell(lease, "danger")
 
     def lose(self, lease: L, why: str) -> None:
@@ -442,13 +445,17 @@ class Holdings(Generic[L]):
         releasing = lease._releasing
         # From now on this try may be interrupted anywhere, and may have been applied.
         lease._releasing = replace(releasing, tried_before=True)
+        waits = self._lines.first(self._line(lease.lock))
+        following = waits.following if waits is not None else None
+
+        def free(me: Contender) -> Steps[Released]:
+            held, finished_ms = lease._grant, lease._finished_by(me.now)
+            if following is None:
+                return me.release(held, finished_ms, data_left=data_left, releasing=releasing)
+            return release_to(me, held, following, finished_ms, data_left=data_left, releasing=releasing)
+
         try:
-            released = yield from self._table.contending(
-                lease._claim,
-                lambda me: me.release(
-                    lease._grant, lease._finished_by(me.now), data_left=data_left, releasing=releasing
-                ),
-            )
+            released = yield from self._table.contending(lease._claim, free)
         except LockLost as lost:
             self._drop(lease)
             if was != "lost":
@@ -464,8 +471,10 @@ class Holdings(Generic[L]):
             self._drop_what_is_over(self._clocks.read())
             raise
         self._drop(lease)
-        if released.left is not None:
-            self._lines.has_room(self._line(lease.lock), released.left.fencing_token, released.left)
+        if released.handed is not None and waits is not None:
+            waits.is_granted(released.handed)
+        elif released.fencing_token is not None:
+            self._lines.has_room(self._line(lease.lock), released.fencing_token)
         self.known.released(lease.lock, released, self._clocks.read().local_ms)
         if was == "lost" or released.lease_was_over:
             raise lease._lost()

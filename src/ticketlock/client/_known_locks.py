@@ -65,7 +65,8 @@ class KnownLocks:
         """Learn from a release whether there are other waiters."""
         known = self._of(lock)
         known.crowded_until_ms = -math.inf
-        if local_ms >= known.distrusted_until_ms and released.waiting is not None and released.waiting > 1:
+        counted = local_ms >= known.distrusted_until_ms and released.waiting is not None and released.waiting > 1
+        if counted or released.handed is not None:
             known.crowded_until_ms = local_ms + min(released.held_ms, _CROWDED_MS)
 
     def _of(self, lock: LockName) -> _Known:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from weakref import ReferenceType, ref
 
 from ticketlock.client._wait import Waits
-from ticketlock.locks._items import LockItem
 from ticketlock.locks._names import LockName
 from ticketlock.wire._process import OwnProcess
 
@@ -65,21 +64,24 @@ class Lines:
             else:
                 self._waiting.pop(line, None)
 
-    def has_room(self, line: Line, fencing_token: int, left: LockItem | None = None) -> None:
+    def first(self, line: Line) -> Waits | None:
+        """The waiter of this process with the lowest ticket; None if no waiter is known to have one."""
+        with self._mutex:
+            waiting = [each() for each in self._waiting.get(line, ())]
+        return min(
+            (each for each in waiting if each is not None and each.ticket is not None), key=_ticket, default=None
+        )
+
+    def has_room(self, line: Line, fencing_token: int) -> None:
         """Tell the first waiter that the lock was released, or granted with room for another holder.
 
         Args:
             line: the lock.
             fencing_token: that of its last grant.
-            left: the lock item after the release; None after a grant.
         """
-        with self._mutex:
-            waiting = [each() for each in self._waiting.get(line, ())]
-        first = min(
-            (each for each in waiting if each is not None and each.ticket is not None), key=_ticket, default=None
-        )
+        first = self.first(line)
         if first is not None:
-            first.hears_of(fencing_token, left)
+            first.hears_of(fencing_token)
 
 
 def _ticket(waits: Waits) -> int:

@@ -4,9 +4,10 @@ import logging
 from collections.abc import Callable
 
 from ticketlock.client._pace import Pace
-from ticketlock.locks._items import LockItem
+from ticketlock.locks._claim import Claim
+from ticketlock.locks._handing import Next
 from ticketlock.locks._names import LockName
-from ticketlock.locks._outcomes import Position
+from ticketlock.locks._outcomes import HandedOver, Position
 
 _log = logging.getLogger("ticketlock")
 
@@ -30,7 +31,7 @@ class Waits:
         on_wait: the caller's; called after each poll that found the lock taken.
 
     Attributes:
-        lock: the lock that is waited for.
+        claim: the claim that waits.
         pace: decides when to poll.
         expects_others: whether other waiters are assumed from the start.
         saw_others: whether a poll found a holder, or a waiter before this one.
@@ -41,13 +42,13 @@ class Waits:
 
     def __init__(
         self,
-        lock: LockName,
+        claim: Claim,
         on_wait: Callable[[Position], object] | None,
         pace: Pace,
         *,
         expects_others: bool,
     ) -> None:
-        self.lock = lock
+        self.claim = claim
         self.pace = pace
         self.expects_others = expects_others
         self.saw_others = self.is_over = self.sleeps = False
@@ -56,7 +57,7 @@ class Waits:
         self._looks = 0
         self._seen: Position | None = None
         self._token: int | None = None
-        self._left: LockItem | None = None
+        self._handed: HandedOver | None = None
 
     def __call__(self, seen: Position) -> None:
         _log.debug("waiting for %r: ticket %s, %s ahead", self.lock.entity, seen.place.ticket, seen.ahead)
@@ -72,6 +73,11 @@ class Waits:
         self.sleeps = True
 
     @property
+    def lock(self) -> LockName:
+        """The lock that is waited for."""
+        return self.claim.lock
+
+    @property
     def ticket(self) -> int | None:
         """Its ticket, by the last poll; None before the first one."""
         return self._seen.place.ticket if self._seen is not None else None
@@ -84,21 +90,33 @@ class Waits:
         queue; in the latter case it polls once too early.
         """
         seen, token = self._seen, self._token
+        if self._handed is not None:
+            return True
         if seen is None or token is None or seen.fencing_token is None:
             return False
         return seen.turns <= token - seen.fencing_token
 
-    def hears_of(self, fencing_token: int, left: LockItem | None) -> None:
-        """Learn of a grant after which there is room; ``left`` is the lock item if the grant was released."""
-        self._token, self._left = fencing_token, left
+    def hears_of(self, fencing_token: int) -> None:
+        """Learn of a grant after which there is room."""
+        self._token = fencing_token
         if self.is_called:
             self.wake()
 
-    def freed(self) -> LockItem | None:
-        """End a sleep; return the lock item of a release that this wait has learned of since the last poll."""
+    @property
+    def following(self) -> Next | None:
+        """What a release needs to grant it the lock; None if it is polling, or not known to be the next."""
+        return Next(self.claim, self._seen) if self.sleeps and self._seen is not None and self._seen.is_next else None
+
+    def is_granted(self, handed: HandedOver) -> None:
+        """Learn that a release has granted it the lock."""
+        self._handed = handed
+        self.wake()
+
+    def wakes(self) -> HandedOver | None:
+        """End a sleep; return the grant that a release has written for this waiter, or None."""
         self.sleeps = False
-        left, self._token, self._left = self._left, None, None
-        return left
+        handed, self._token, self._handed = self._handed, None, None
+        return handed
 
 
 def _nobody_sleeps() -> None:

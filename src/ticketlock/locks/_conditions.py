@@ -1,7 +1,7 @@
 """Every condition of the protocol. Its name states what it requires.
 
-``#me`` and ``#my_token`` are the two attributes of the caller's own grant; ``#x0``, ``#x1`` ... those of expired
-holders.
+``#me`` and ``#my_token`` are the two attributes of the caller's own grant; ``#last`` and ``#last_token`` those of the
+holder whose release grants it; ``#x0``, ``#x1`` ... those of expired holders.
 """
 
 # On the lock item.
@@ -32,6 +32,10 @@ I_DO_NOT_SHARE = "attribute_not_exists(#me.#shared)"
 MY_LEASE_IS_NOT_OVER = "#me.leaseUntilMs > :now"
 MY_LEASE_GROWS = "#me.leaseUntilMs < :lease_until"
 MY_LEASE_IS_AS_I_SAW = "#me.leaseUntilMs = :seen_lease"
+
+THE_LAST_HOLDS_WITH_ITS_TOKEN = "#last_token = :token"
+ONE_HOLDS = "held = :one"
+NO_MORE_HOLD_THAN_MAY = "held <= permits"
 
 # On a queue row.
 NO_SUCH_ROW = "attribute_not_exists(pk)"

@@ -10,7 +10,8 @@ from ticketlock.locks import _conditions as only_if
 from ticketlock.locks import _writes as write
 from ticketlock.locks._claim import Claim
 from ticketlock.locks._items import Holder, LockItem, holder_attribute, lock_key, token_attribute
-from ticketlock.locks._modes import MAX_HOLDERS
+from ticketlock.locks._modes import MAX_HOLDERS, Mode
+from ticketlock.locks._outcomes import Hold, Releasing
 from ticketlock.wire._attributes import number
 from ticketlock.wire._conditions import either, every
 from ticketlock.wire._requests import TransactWrite, Write
@@ -98,6 +99,71 @@ def take_my_turn(claim: Claim, now: Moment, ticket: int, seen: LockItem, expired
             *_capacity(expired),
             only_if.NOT_A_HOLDER_YET,
         ),
+    )
+    return TransactWrite((grant, write.delete_my_row(claim, ticket)))
+
+
+def hand_over(
+    claim: Claim,
+    now: Moment,
+    ticket: int,
+    seen_token: int,
+    held: Hold,
+    mode: Mode,
+    releasing: Releasing,
+    mean_hold_ms: int,
+    data_left: str | None,
+) -> TransactWrite:
+    """Release the lock and grant it to the next in line: replace the holder, delete the row, together.
+
+    Args:
+        claim: that of the next waiter.
+        ticket, seen_token: its ticket, and the fencing token of the last grant, as its last poll found them.
+        held, mode, releasing: the hold that ends, its mode, and who ends it.
+        mean_hold_ms, data_left: their values after the release.
+    """
+    left = {} if data_left is None else {":data_left": {"S": data_left}}
+    sign = "" if mode is claim.mode else "+" if claim.shared else "-"
+    last_mode = only_if.ALL_HOLDERS_SHARE if mode.shared else only_if.NOBODY_SHARES
+    # With other holders, only a waiter in the same mode can follow.
+    room = (only_if.ONE_HOLDS, only_if.NOT_CLOSED) if sign else (only_if.NO_MORE_HOLD_THAN_MAY,)
+    changes = [
+        *_NEXT_TOKEN,
+        "nowServing = :ticket",
+        "waiting = waiting - :one",
+        "#me = :holder",
+        "meanHoldMs = :mean_hold",
+        "lastRelease = :last_release",
+        *([f"heldShared = heldShared {sign} :one"] if sign else []),
+        write.LOCK_EXPIRES,
+        *(["dataLeft = :data_left"] if left else []),
+    ]
+    last = {"#last": holder_attribute(held.owner), "#last_token": token_attribute(held.owner)}
+    grant = Write(
+        "Update",
+        lock_key(claim.lock),
+        update=f"SET {', '.join(changes)} REMOVE #last, #last_token" + ("" if left else ", dataLeft"),
+        condition=every(
+            only_if.THE_LAST_HOLDS_WITH_ITS_TOKEN,
+            only_if.NO_GRANT_SINCE_I_LOOKED,
+            only_if.MY_TICKET_IS_NOT_VOID,
+            only_if.SOMEBODY_IS_COUNTED,
+            only_if.PERMITS_AS_ASKED,
+            last_mode,
+            *room,
+            only_if.NOT_A_HOLDER_YET,
+        ),
+        names=write.my_names(claim) | last,
+        values=write.lock_values(claim, now)
+        | left
+        | {
+            ":holder": {"M": _holder(claim, now)},
+            ":ticket": number(ticket),
+            ":seen_token": number(seen_token),
+            ":token": number(held.fencing_token),
+            ":mean_hold": number(mean_hold_ms),
+            ":last_release": write.release_trace(held, releasing),
+        },
     )
     return TransactWrite((grant, write.delete_my_row(claim, ticket)))
 

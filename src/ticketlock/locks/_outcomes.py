@@ -122,20 +122,37 @@ BY_THE_OWNER = Releasing()
 
 
 @dataclass(frozen=True, slots=True)
+class HandedOver:
+    """A grant that a release has written for the next waiter in line.
+
+    Attributes:
+        holder: the waiter, as a holder in the lock item.
+        mean_hold_ms, data_left: their values after the release.
+    """
+
+    holder: Holder
+    mean_hold_ms: int | None
+    data_left: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Released:
     """The lock is free.
 
     Attributes:
         held_ms: about how long it was held.
         lease_was_over: True if the lease had ended before the release, although no other owner had taken the lock yet.
-        waiting: the count of waiters; None if an earlier try had freed the lock already.
-        left: the lock item after this release; None likewise.
+        waiting: the count of waiters; None if an earlier try had freed the lock already, or if the release granted the
+            lock to the next in line.
+        fencing_token: that of the last grant of this lock, whichever owner had it; None likewise.
+        handed: the grant that the release has written for the next in line; None if it has written none.
     """
 
     held_ms: int
     lease_was_over: bool
     waiting: int | None = None
-    left: LockItem | None = None
+    fencing_token: int | None = None
+    handed: HandedOver | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,11 +39,12 @@ from ticketlock.errors import (
 from ticketlock.locks import _grants as grants
 from ticketlock.locks import _writes as write
 from ticketlock.locks._claim import DATA_BYTES
-from ticketlock.locks._items import Holder, LastRelease, LockItem, Row
+from ticketlock.locks._items import Holder, LockItem, Row
 from ticketlock.locks._joiner import Joiner
 from ticketlock.locks._outcomes import (
     BY_THE_OWNER,
     Grant,
+    HandedOver,
     Hold,
     Place,
     Position,
@@ -131,7 +132,7 @@ class Contender(Joiner):
                 continue
             item = self.checked_item(reply.item)
             if item is not None and (mine := item.holder(self.claim.owner)) is not None:
-                return (yield from self._won_earlier(item, mine, None))
+                return (yield from self.report(item, mine, None))
             take, expired = at_once, expired_holders(item, self.now)
             if item is None:
                 continue
@@ -164,7 +165,7 @@ class Contender(Joiner):
             queue = yield from self.look(until=the_turn_is_told)
             item = queue.item
             if item is not None and (holder := item.holder(self.claim.owner)) is not None:
-                won = yield from self._won_earlier(item, holder, place.ticket)
+                won = yield from self.report(item, holder, place.ticket)
                 if won is not None:
                     for row in queue.mine:
                         yield from self.send(write.delete_my_row(self.claim, row.ticket))
@@ -192,31 +193,6 @@ class Contender(Joiner):
             return position_of(item, kept, self.now, ahead, turns, is_next=is_next)
         return position_of(None, place, self.now, ahead=0)
 
-    def take_freed(self, seen: Position, freed: LockItem) -> Steps[Grant | None]:
-        """Take a lock that was just freed without a poll, if the last poll showed that it is my turn.
-
-        The queue is known from the last poll, the lock item from the release. Equal fencing tokens show that there was
-        no grant between the two, and the write requires that there is none before this one. So a row that was written
-        since the poll is overtaken by no other grant that did not see it.
-
-        Args:
-            seen: the position from the last poll.
-            freed: the lock item after the release.
-
-        Returns:
-            The grant; None if this does not show whose turn it is, or another owner was faster: poll.
-        """
-        is_as_asked = freed.permits_are_set or freed.permits == self.claim.permits
-        # With another holder, which may have left since, the data for the next holder would not be known.
-        is_known = seen.is_next and seen.fencing_token == freed.fencing_token and not freed.holders
-        if not (is_known and is_as_asked and freed.room(self.claim.mode) > 0):
-            return None
-        built, ticket = self.now, seen.place.ticket
-        reply = yield from self.send(grants.take_my_turn(self.claim, built, ticket, freed, ()))
-        if not reply.applied:
-            return None
-        return (yield from self._granted(built, None, 0, seen=freed, ticket=ticket))
-
     def withdraw(self, ticket: int) -> Steps[Grant | None]:
         """Leave the queue.
 
@@ -229,7 +205,7 @@ class Contender(Joiner):
         item = self.checked_item(reply.items[0])
         won = None
         if item is not None and (holder := item.holder(self.claim.owner)) is not None:
-            won = yield from self._won_earlier(item, holder, ticket)
+            won = yield from self.report(item, holder, ticket)
         yield from self.send(write.delete_my_row(self.claim, ticket))
         return won
 
@@ -300,13 +276,8 @@ class Contender(Joiner):
                 an operator or another process of the owner, or the lock item was deleted.
             InvalidLockRequest: the claim and the grant differ in whether the lock is shared.
         """
-        if data_left is not None:
-            text("data_left", data_left, DATA_BYTES)
-        held_ms = max(0, self.now.likely_ms - held.since_ms)
-        # Down at once, up slowly: too short a mean costs a waiter one more poll, too long a mean makes it poll late.
-        mean_hold_ms = held_ms
-        if held.mean_hold_ms is not None:
-            mean_hold_ms = min(held_ms, (3 * held.mean_hold_ms + held_ms) // 4)
+        check_data_left(data_left)
+        held_ms, mean_hold_ms = hold_times(held, self.now)
         by_ms = finished_at_ms if finished_at_ms is not None else self.now.latest_ms
         reply = yield from self.send(write.release(self.claim, held, releasing, mean_hold_ms, self.now, data_left))
         if not reply.applied:
@@ -334,15 +305,7 @@ class Contender(Joiner):
         lease_was_over = holder is not None and holder.lease_until_ms <= by_ms
         if was is None:
             return Released(held_ms, lease_was_over)
-        left = replace(
-            was,
-            held=was.held - 1,
-            holders=tuple(each for each in was.holders if each is not holder),
-            mean_hold_ms=mean_hold_ms,
-            data_left=data_left,
-            last_release=LastRelease(held.fencing_token, releasing.by or held.owner),
-        )
-        return Released(held_ms, lease_was_over, was.waiting, left)
+        return Released(held_ms, lease_was_over, was.waiting, was.fencing_token)
 
     def call_next(self) -> Steps[int]:
         """Wake the waiters that may take the lock now. This contender wakes none: the waiters poll.
@@ -440,12 +403,12 @@ class Contender(Joiner):
         deadline_wall_ms = min(grant.deadline_wall_ms, self.now.wall_ms + deadline_ms - self.now.local_ms)
         return replace(grant, deadline_ms=deadline_ms, deadline_wall_ms=deadline_wall_ms)
 
-    def _won_earlier(self, item: LockItem, holder: Holder, ticket: int | None) -> Steps[Grant | None]:
-        """Report a grant of an earlier try of mine, with a full lease."""
+    def report(self, item: LockItem | HandedOver, holder: Holder, ticket: int | None) -> Steps[Grant | None]:
+        """Report a grant that an earlier try, or another holder's release, has written for me, with a full lease."""
         return (yield from self._with_whole_lease(self.now, item, holder, ticket))
 
     def _with_whole_lease(
-        self, built: Moment, item: LockItem, holder: Holder, ticket: int | None
+        self, built: Moment, item: LockItem | HandedOver, holder: Holder, ticket: int | None
     ) -> Steps[Grant | None]:
         """Report a grant with at least three quarters of its lease left; renew it first if it has less.
 
@@ -480,3 +443,21 @@ class Contender(Joiner):
                 if held is None or held.lease_until_ms != until_ms:
                     return None
         return None
+
+
+def hold_times(held: Hold, now: Moment) -> tuple[int, int]:
+    """How long the lock was held, and the new mean, in milliseconds.
+
+    The mean goes down at once, up slowly: too short a mean costs a waiter one more poll, too long a mean makes it poll
+    late.
+    """
+    held_ms = max(0, now.likely_ms - held.since_ms)
+    if held.mean_hold_ms is None:
+        return held_ms, held_ms
+    return held_ms, min(held_ms, (3 * held.mean_hold_ms + held_ms) // 4)
+
+
+def check_data_left(data_left: str | None) -> None:
+    """Check that the data for the next holder is text of at most 256 bytes."""
+    if data_left is not None:
+        text("data_left", data_left, DATA_BYTES)

@@ -208,7 +208,7 @@ def release(
     values = lock_values(claim, now) | {
         ":token": number(held.fencing_token),
         ":mean_hold": number(mean_hold_ms),
-        ":last_release": _trace(held, releasing),
+        ":last_release": release_trace(held, releasing),
     }
     if data_left is None:
         removed.append("dataLeft")
@@ -218,7 +218,7 @@ def release(
     if releasing.by_force is not None:
         over = [each.attribute for each in releasing.by_force.forced if each.lease_until_ms < now.earliest_ms]
         names |= {"#forced": forced_attribute(held.owner)} | {f"#x{place}": each for place, each in enumerate(over)}
-        values |= {":forced": _trace(held, releasing, leaseUntilMs=number(held.lease_until_ms))}
+        values |= {":forced": release_trace(held, releasing, leaseUntilMs=number(held.lease_until_ms))}
         changed.append("#forced = :forced")
         removed += [f"#x{place}" for place, each in enumerate(over) if each != names["#forced"]]
     return Write(
@@ -376,7 +376,8 @@ def _row(claim: Claim, ticket: int, now: Moment) -> Write:
     )
 
 
-def _trace(held: Hold, releasing: Releasing, **more: Any) -> dict[str, Any]:
+def release_trace(held: Hold, releasing: Releasing, **more: Any) -> dict[str, Any]:
+    """The record of a release: the grant, and who freed it."""
     return {"M": {"token": number(held.fencing_token), "by": {"S": releasing.by or held.owner}, **more}}
 
 

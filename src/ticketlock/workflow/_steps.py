@@ -359,7 +359,7 @@ class Workflow:
             won = self._table.withdraw(claim, found.place.ticket)
             if won is not None:
                 return self._found(turn, claim, won)
-            over = EventBudgetExceeded(f"not the turn after {turn['polls']:,}  polls: the event history is full")
+            over = EventBudgetExceeded(f"not the turn after {turn['polls']:,} polls: the event history is full")
             return Step(turns.refusal(over), {}, keys | {"refused": str(over)})
         continuation = turn["seams"] + 1
         name = waiting_name(claim.owner, continuation)

@@ -13,7 +13,9 @@ from property import scripts
 from property.broken.lock import ALWAYS, BrokenLock, without
 
 from ticketlock.client._acquire import acquire
+from ticketlock.client._wait import Waits
 from ticketlock.locks import _conditions, _grants, _queue, _writes
+from ticketlock.locks._handing import Next
 from ticketlock.locks._items import Holder, LockItem, Row, lock_key
 from ticketlock.locks._modes import Mode
 from ticketlock.locks._names import LockName
@@ -25,6 +27,7 @@ from ticketlock.wire._attributes import number
 from ticketlock.wire._requests import Steps, TransactWrite, Write
 from ticketlock.wire._table_time import Moment
 
+_hand_over = _grants.hand_over
 _take_my_turn = _grants.take_my_turn
 _take_past_the_count = _grants.take_past_the_count
 _delete_dead_row = _writes.delete_dead_row
@@ -33,6 +36,15 @@ _look = Contender.look
 _room = LockItem.room
 _with_whole_lease = Contender._with_whole_lease
 _TAKES = ("take_at_once", "take_over", "take_past_the_count")
+
+
+def _handed_without_the_row(*args: Any) -> TransactWrite:
+    grant, _ = _hand_over(*args).writes
+    return TransactWrite((grant,))
+
+
+def _anybody(waits: Waits) -> Next | None:
+    return Next(waits.claim, replace(waits._seen, is_next=True)) if waits.sleeps and waits._seen is not None else None
 
 
 def _turn_clears_the_flag(*args: Any, **kwargs: Any) -> TransactWrite:
@@ -225,6 +237,18 @@ BROKEN_MODELS = (
         "the queue never looks empty again: nobody takes the lock with one write",
         frozenset({"counts"}),
         ((_grants, "take_my_turn", _turn_leaves_the_count),),
+    ),
+    BrokenLock(
+        "a release that grants the lock to one that has left",
+        "nobody asks for its row: the lock is held for a lease, and nobody works",
+        frozenset({"nothing left", "counts", "no eviction", "liveness", "idle"}),
+        ((_grants, "hand_over", _handed_without_the_row),),
+    ),
+    BrokenLock(
+        "a release that grants the lock to any that waits",
+        "a waiter of its process passes those of others",
+        frozenset({"no overtaking"}),
+        ((Waits, "following", property(_anybody)),),
     ),
     BrokenLock(
         "a record wait of a millisecond",
