@@ -46,7 +46,7 @@ class TestAWaiterIsRemoved:
             "TransactWriteItems",
         ]
 
-    def test_one_that_still_runs_joins_again_at_the_end(
+    def test_that_still_runs_joins_again_at_the_end(
         self, world: World, alice: Process, bob: Process, carol: Process, lock: LockName
     ) -> None:
         claim = alice.claim(lock)

@@ -58,7 +58,7 @@ def test_an_element_of_unknown_outcome_may_come_late_but_does_not_go_again() -> 
     assert kinds(unknown, replace(none, id="d", begin=60, end=70), seen) == ["G-single in real time"]
 
 
-def test_what_an_unknown_transaction_read_counts_once_somebody_has_seen_that_it_was_applied() -> None:
+def test_reads_of_an_unknown_transaction_count_once_another_one_has_read_its_element() -> None:
     unknown = one("u", outcome="unknown", reads={"y": []}, appends={"x": 1})
     wrote, sees = one("w", reads={"x": []}, appends={"y": 2}), one("s", reads={"x": [1]})
     assert kinds(unknown, wrote) == []
@@ -134,7 +134,7 @@ def test_write_skew_is_g2() -> None:
     ) == ["G2"]
 
 
-def test_whoever_reads_its_own_element_alone_comes_before_those_whose_nobody_sees() -> None:
+def test_a_reader_of_its_own_element_alone_comes_before_transactions_that_no_one_has_read() -> None:
     own = one("a", reads={"y": [1]}, appends={"x": 1, "y": 1}, reads_own="y")
     assert kinds(own, one("b", reads={"x": []}, appends={"y": 2})) == ["G2"]
     assert kinds(own, one("b", reads={"x": [1]}, appends={"y": 2})) == []
@@ -162,7 +162,7 @@ def test_no_transaction_reads_what_begins_after_its_end() -> None:
     assert kinds(one("a", 20, 30, appends={"x": 1}), one("b", 0, 10, reads={"x": [1]})) == ["G1c in real time"]
 
 
-def test_whoever_overlaps_with_two_does_not_come_before_the_first_and_after_the_second() -> None:
+def test_a_transaction_that_overlaps_with_two_is_not_both_before_the_first_and_after_the_second() -> None:
     first = one("a", 0, 10, appends={"x": 1})
     overlaps = one("c", 0, 40, reads={"x": []}, appends={"y": 1})
     assert kinds(first, one("b", 20, 30, reads={"y": []}), overlaps) == ["G2 in real time"]

@@ -69,7 +69,7 @@ STEADY = Used(threads=20, files=30, traced_kib=9_000, rss_kib=90_000, remembered
 WELL = Lived(cycles=9_000, gave_up=100, failed=[], first=STEADY, last=STEADY, closed=replace(STEADY, threads=1))
 
 
-def test_a_client_that_neither_fails_nor_grows_lives_well() -> None:
+def test_a_client_that_neither_fails_nor_grows_passes() -> None:
     assert broken(judged_life("threads", WELL, seconds=60)) == []
 
 

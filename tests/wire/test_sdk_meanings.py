@@ -161,7 +161,7 @@ def test_a_refusal_by_the_service_has_its_code_and_message(code: str) -> None:
 @pytest.mark.parametrize(
     "error", [NoCredentialsError(), NoRegionError(), PartialCredentialsError(provider="env", cred_var="secret")]
 )
-def test_a_process_without_credentials_or_region_is_told_to_configure_them(error: BotoCoreError) -> None:
+def test_an_error_for_missing_credentials_or_region_says_to_configure_them(error: BotoCoreError) -> None:
     found = meaning(error)
     assert isinstance(found, TableRefused)
     assert "configure the AWS credentials and Region" in str(found)
@@ -180,7 +180,7 @@ def client(config: Config) -> Any:
 ONE_ATTEMPT: Any = {"total_max_attempts": 1}
 
 
-def test_the_client_that_ticketlock_makes_is_one_that_it_accepts() -> None:
+def test_ticketlock_accepts_the_client_that_it_creates() -> None:
     made = make_client(region_name="us-east-1")
     check_client(made)
     check_lease(8_000, made)
