@@ -114,4 +114,4 @@ def test_another_number_of_permits_names_both() -> None:
 def test_a_newer_format_names_both_and_says_what_to_do() -> None:
     error = UnsupportedFormat(stored=2, known=1)
     assert error.stored == 2
-    assert str(error) == "the lock is in data format 2, this version knows 1: upgrade ticketlock"
+    assert str(error) == "the lock is in data format 2, but this version only knows 1: upgrade ticketlock"

@@ -1,4 +1,4 @@
-"""What can go wrong with the local cloud."""
+"""The errors of the local cloud."""
 
 
 class LocalCloudError(Exception):

@@ -1,4 +1,4 @@
-"""What decorators of functions share: for which entity or name a call is, and whether its work is over when it returns.
+"""Shared by decorators of functions: the entity or name of a call, and whether its work has ended when it returns.
 
 No I/O.
 """
@@ -23,15 +23,15 @@ _DEEPEST = 50
 
 @dataclass(frozen=True, slots=True)
 class Decorator:
-    """A decorator, as messages name it and what is to be used in its place.
+    """A decorator: how messages name it, and what they suggest instead.
 
     Attributes:
-        name: the method.
-        key: its argument that a key is given as.
-        refused: what a key is refused with that can be none.
-        for_threads, for_tasks: the classes that have it.
+        name: the decorating method.
+        key: its argument that takes the key.
+        refused: the error for an invalid key.
+        for_threads, for_tasks: the classes that have the method.
         by_hand: what does the same without a decorator.
-        run: how work would run that begins after the call.
+        run: how work that begins after the call would run.
     """
 
     name: str
@@ -43,13 +43,13 @@ class Decorator:
     run: str
 
     def check_key(self, key: Any) -> None:
-        """Refuse what is no key; called by what the decorator itself calls, to see where it stands.
+        """Refuse an invalid key. The decorating method itself must call it, since it inspects the stack.
 
         Raises:
-            Malformed: names the argument, and says what to give instead.
+            Malformed: names the argument, and says what to pass instead.
         """
         if not isinstance(key, str) and not callable(key):
-            allowed = "a template of text, or a callable that is given the call's arguments"
+            allowed = "a template of text, or a callable that gets the call's arguments"
             raise self.refused(self.key, key, allowed)
         if callable(key) and _is_decorated(key, _caller_of_decorator()):
             allowed = f'a key: write @{self.name}("order-{{order_id}}"), with the name of a parameter'
@@ -68,10 +68,10 @@ class Decorator:
             raise TypeError(f"{_name_of(function)} is a coroutine function: use {self.for_tasks}")
 
     def check_is_awaited(self, function: Callable[..., Any]) -> None:
-        """Refuse a function that has nothing to await.
+        """Refuse a function that is not a coroutine function.
 
         Raises:
-            TypeError: it is no coroutine function, and none is behind it.
+            TypeError: it is not one, and does not wrap one.
         """
         self._check_is_no_generator(function)
         if not any(inspect.iscoroutinefunction(each) for each in _called(function, wrapped=True)):
@@ -84,14 +84,15 @@ class Decorator:
             )
 
     def check_is_over(self, function: Callable[..., Any], result: Any) -> None:
-        """Refuse what a function has returned if it is work that has yet to run.
+        """Refuse the result of a function if it is work that has yet to run.
 
-        The lock would be free by then, or the unit committed.
+        By the time it ran the lock would be free, or the unit committed.
 
-        Nothing of it has run, and a coroutine or a generator is closed.
+        None of it has run, and a coroutine or a generator is closed.
 
         Raises:
-            TypeError: it is awaitable, an iterator, or a context manager over a generator; says what to do.
+            TypeError: it is awaitable, an iterator, or a context manager around a generator; the message says what to
+                do.
         """
         if inspect.isawaitable(result):
             what, instead = "an awaitable", f"await it inside, or use {self.for_tasks} for a coroutine function"
@@ -106,7 +107,7 @@ class Decorator:
 
 
 def _caller_of_decorator() -> FrameType | None:
-    """Where the decorator was called; None where Python does not tell."""
+    """The line where the decorator was called; None if Python does not say."""
     frame = inspect.currentframe()
     for _ in ("check_key", "check_arguments", "the decorator", "its caller"):
         frame = frame.f_back if frame is not None else None
@@ -114,10 +115,10 @@ def _caller_of_decorator() -> FrameType | None:
 
 
 def _is_decorated(key: Callable[..., Any], caller: FrameType | None) -> bool:
-    """Whether a key is the function itself, decorated without brackets.
+    """Whether a key is the function itself, because the decorator was written without brackets.
 
-    Python calls a decorator from a line of the function's own, before the function has its name; a function that is
-    meant as a key has its name by then, or is a lambda.
+    Python calls a decorator from the function's own first lines, before the function's name is bound. A function that
+    is meant as a key is bound by then, or is a lambda.
     """
     code = getattr(inspect.unwrap(key), "__code__", None)
     if caller is None or code is None or code is caller.f_code or code.co_name == "<lambda>":
@@ -129,10 +130,10 @@ def _is_decorated(key: Callable[..., Any], caller: FrameType | None) -> bool:
 
 
 def _called(function: Any, *, wrapped: bool = False) -> Iterator[Any]:
-    """A function, and what is called by its call: of a partial its function, of an object its ``__call__``.
+    """A function, and the function that its call calls: of a partial its function, of an object its ``__call__``.
 
     Args:
-        wrapped: also what it says that it wraps, which it may call in a way of its own.
+        wrapped: whether to include the function that it says it wraps, which it may call differently.
     """
     for _ in range(_DEEPEST):
         yield function
@@ -147,14 +148,14 @@ def _called(function: Any, *, wrapped: bool = False) -> Iterator[Any]:
 
 
 def _is_made_of_a_generator(result: Any) -> bool:
-    """Whether it is what a function under ``contextlib.contextmanager`` returns."""
+    """Whether it is the result of a function under ``contextlib.contextmanager``."""
     is_manager = isinstance(result, AbstractContextManager | AbstractAsyncContextManager)
     generator = getattr(result, "gen", None) if is_manager else None
     return inspect.isgenerator(generator) or inspect.isasyncgen(generator)
 
 
 def _discard(result: Any) -> None:
-    """See that nothing of it runs, and that Python does not complain of a coroutine that nobody awaits."""
+    """Make sure that none of it runs, and that Python does not warn about a coroutine that was never awaited."""
     if isinstance(result, Coroutine | Generator):
         result.close()
     elif inspect.isawaitable(result) and hasattr(result, "cancel"):
@@ -162,16 +163,16 @@ def _discard(result: Any) -> None:
 
 
 class KeyOf:
-    """The key of a call of a function: the name of its entity, for example.
+    """Computes the key of a function's call: the name of its entity, for example.
 
     Args:
-        decorator: of the function.
-        key: a callable that is given the call's arguments, or a template with the names of the function's parameters.
-        function: what is called.
-        given: the argument that its caller does not give.
+        decorator: the decorator of the function.
+        key: a callable that gets the call's arguments, or a template with the names of the function's parameters.
+        function: the decorated function.
+        given: the argument that the decorator passes itself.
 
     Raises:
-        Malformed: the template names what is no parameter.
+        Malformed: the template names something that is not a parameter.
     """
 
     def __init__(self, decorator: Decorator, key: Key, function: Callable[..., Any], given: str | None) -> None:
@@ -183,11 +184,11 @@ class KeyOf:
             self._check_template(key, list(self._signature.parameters), _name_of(function))
 
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-        """The key.
+        """The key of a call.
 
         Raises:
             Malformed: the key is neither text nor a whole number.
-            TypeError: an argument of the call is missing, or one too many.
+            TypeError: the call lacks an argument, or has one too many.
         """
         if isinstance(self._key, str):
             bound = self._signature.bind(*args, **kwargs)
@@ -214,7 +215,7 @@ class KeyOf:
         try:
             return str(number)
         except ValueError as error:
-            # Python writes no number of more than some thousand digits.
+            # Python does not write numbers of more than some thousand digits.
             allowed = f"a whole number that can be written ({error})"
             raise self._decorator.refused(self._decorator.key, number, allowed) from None
 
@@ -227,7 +228,7 @@ def _names_in(template: str) -> Iterator[str]:
 
 
 class _Template(string.Formatter):
-    """Fills in text and whole numbers, and nothing else: what an object looks like may tell each call another."""
+    """Fills in text and whole numbers only: the text form of any other object may differ from call to call."""
 
     def __init__(self, decorator: Decorator) -> None:
         super().__init__()
@@ -251,11 +252,11 @@ class _Template(string.Formatter):
         try:
             return super().format_field(value, format_spec)
         except ValueError as error:
-            raise self._refused(f":{format_spec}", value, f"a form that fits it ({error})") from None
+            raise self._refused(f":{format_spec}", value, f"a valid format for it ({error})") from None
 
 
 def _plain(key: Any) -> str | int | None:
-    """A key as it is compared, however its class, such as an Enum's, shows it; None if it can be none."""
+    """A key as it is compared, without its class's own text form, such as an Enum's; None if it is not a valid key."""
     if isinstance(key, str):
         return str.__str__(key)
     if isinstance(key, int) and not isinstance(key, bool):
@@ -264,6 +265,6 @@ def _plain(key: Any) -> str | int | None:
 
 
 def _name_of(function: Any) -> str:
-    """What a reader calls it; a partial, or an object that is called, has no name of its own."""
+    """The name of a function in messages; a partial, or an object with ``__call__``, has no name of its own."""
     name: str = getattr(function, "__qualname__", None) or f"{type(function).__qualname__} object"
     return name

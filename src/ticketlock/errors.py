@@ -8,16 +8,16 @@
     ├── RecordWaitExceeded (TimeoutError)   the record wait ended before the caller got the lock
     ├── EventBudgetExceeded                 an execution came near the end of its event history
     ├── LockLost                            the lease ended, or another owner holds the lock
-    ├── AlreadyHeld (RuntimeError)          the caller holds the lock already, and would wait for itself
+    ├── AlreadyHeld (RuntimeError)          the caller already holds the lock, and would wait for itself
     ├── ClientClosed (RuntimeError)         the client was closed, or belongs to another process
     ├── UnitError                           an error of a unit of work
     │   ├── InvalidUnitRequest (ValueError)  a statement, a key or a setting is malformed; nothing was written
     │   ├── ConditionFailed                 a statement's condition does not hold
     │   ├── UnitConflict                    what the unit has read has changed: run it again
-    │   ├── UnitContended (TimeoutError)    another unit was in the way until the time-out: run it again
+    │   ├── UnitContended (TimeoutError)    another unit held an item until the time-out: run it again
     │   ├── UnitRolledBack                  another process has rolled it back: run it again
     │   ├── UnitTooLarge                    more statements or data than a unit may have
-    │   ├── ItemTooLarge                    an item would be larger than DynamoDB takes
+    │   ├── ItemTooLarge                    an item would be larger than DynamoDB allows
     │   ├── UnitFinished (RuntimeError)     the unit was used after its end
     │   ├── UnitChanged                     another process has resumed the saved unit since
     │   └── UnitForgotten                   another process has ended it, and its record is gone
@@ -128,7 +128,9 @@ class UnsupportedFormat(TicketLockError):
 
     def __init__(self, stored: int, known: int) -> None:
         self.stored = stored
-        super().__init__(f"the lock is in data format {stored}, this version knows {known}: upgrade ticketlock")
+        super().__init__(
+            f"the lock is in data format {stored}, but this version only knows {known}: upgrade ticketlock"
+        )
 
 
 class RecordWaitExceeded(TicketLockError, TimeoutError):
@@ -137,7 +139,7 @@ class RecordWaitExceeded(TicketLockError, TimeoutError):
     Attributes:
         holders: who held the lock at the last poll: owner, since when, and until when the lease runs, by table time
             in UTC. Empty if there was no holder, or the item was not read.
-        is_closed: whether the lock is closed: an operator has set its limit to 0.
+        is_closed: whether an operator has closed the lock by setting its limit to 0.
     """
 
     def __init__(
@@ -160,7 +162,7 @@ class RecordWaitExceeded(TicketLockError, TimeoutError):
 
 
 class EventBudgetExceeded(TicketLockError):
-    """An execution is about to reach the limit of its event history, where Step Functions would fail it."""
+    """An execution is about to reach the limit of its event history, at which Step Functions would fail it."""
 
 
 class LockLost(TicketLockError):
@@ -168,7 +170,7 @@ class LockLost(TicketLockError):
 
 
 class AlreadyHeld(TicketLockError, RuntimeError):
-    """This thread or task holds the lock already, and would wait for itself: pass ``reentrant=True``."""
+    """This thread or task already holds the lock, and would wait for itself: pass ``reentrant=True``."""
 
 
 class ClientClosed(TicketLockError, RuntimeError):
@@ -194,7 +196,7 @@ class InvalidUnitRequest(UnitError, ValueError):
 
 
 class ConditionFailed(UnitError):
-    """A statement's condition does not hold; nothing of the statement is in the unit, which may go on.
+    """A statement's condition does not hold. The statement was not added to the unit, which may continue.
 
     Attributes:
         table: the name of the item's table.
@@ -208,11 +210,11 @@ class ConditionFailed(UnitError):
 
 
 class UnitConflict(UnitError):
-    """Others have changed what the unit has read; nothing was written. Run it again.
+    """Items that the unit has read have changed; nothing was written. Run it again.
 
     Attributes:
-        keys: which items, as far as is known: each the name of a table, and a key in Python values. Of a guarded table
-            also the guard of a partition, which is a row of the units' own table.
+        keys: the changed items that are known: for each the name of its table, and its key in Python values. For a
+            guarded table also the guard of a partition, which is a row of the units table.
     """
 
     def __init__(
@@ -227,13 +229,16 @@ class UnitConflict(UnitError):
         named = [_named(table, key) for table, key in items[:_ITEMS_NAMED]]
         more = len(items) - len(named)
         told = ", ".join([*named, *([f"and {more} more"] if more else [])])
-        why = [f"changed what the unit has read: {told}"] if items or not tables else []
-        why += [f"inserted into a partition of {each} that the unit has queried or inserts into" for each in tables]
-        super().__init__(f"others have {', and '.join(why)}; nothing was written, run it again")
+        why = [f"items that the unit has read have changed: {told}"] if items or not tables else []
+        why += [
+            f"another unit inserted into a partition of {each} that this one has queried or inserts into"
+            for each in tables
+        ]
+        super().__init__(f"{'; '.join(why)}; nothing was written, run it again")
 
 
 class UnitContended(UnitError, TimeoutError):
-    """Another unit was in the way until the time-out; nothing was written. Run it again."""
+    """Another unit held an item until the time-out; nothing was written. Run it again."""
 
 
 class UnitRolledBack(UnitError):
@@ -253,7 +258,7 @@ class UnitTooLarge(UnitError):
 
 
 class ItemTooLarge(UnitError):
-    """An item would be larger than DynamoDB takes; nothing was written.
+    """An item would be larger than DynamoDB allows; nothing was written.
 
     Attributes:
         phase: ``statement``: its new value is too large; ``mark``: a unit's mark does not fit in it.
@@ -265,15 +270,15 @@ class ItemTooLarge(UnitError):
 
 
 class UnitFinished(UnitError, RuntimeError):
-    """The unit was used after its end: begin another."""
+    """The unit was used after its end: begin another one."""
 
 
 class UnitChanged(UnitError):
-    """Another process has resumed the saved unit since this one did; nothing of this one was written."""
+    """Another process has resumed the saved unit since this process did; nothing that this one did was written."""
 
 
 class UnitForgotten(UnitError):
-    """Another process has ended the unit, and its record is gone: it is not known whether it was committed."""
+    """Another process has ended the unit and its record was deleted: whether it was committed is unknown."""
 
 
 class TableError(TicketLockError):

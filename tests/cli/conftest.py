@@ -1,4 +1,4 @@
-"""Services that do not let the command work."""
+"""Services for which the command fails."""
 
 import json
 import socket
@@ -36,8 +36,8 @@ class _Service(ThreadingHTTPServer):
     """That service.
 
     Args:
-        code: of the error that it answers.
-        ahead_s: how far its clock is ahead of ours.
+        code: the error code of its answers.
+        ahead_s: by how much its clock is ahead of ours.
     """
 
     def __init__(self, code: str, ahead_s: int) -> None:
@@ -102,14 +102,14 @@ class _WebPage(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def web_page() -> Iterator[str]:
-    """The URL of a server that is no DynamoDB."""
+    """The URL of a server that is not DynamoDB."""
     with ThreadingHTTPServer(("127.0.0.1", 0), _WebPage) as server, _serving(server) as url:
         yield url
 
 
 @pytest.fixture
 def closed_port() -> int:
-    """A port that nobody listens on."""
+    """A port on which no process listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

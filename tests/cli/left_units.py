@@ -18,10 +18,10 @@ AGO_S = 300
 
 
 def left(books: Books, names: Sequence[str], *, is_committed: bool = False, ago_s: int | None = None) -> str:
-    """The id of a unit that sets balances to nought, and died before its decision or after it.
+    """The id of a unit that sets balances to nought, whose process crashed before its decision or after it.
 
     Args:
-        ago_s: how long ago; None for just now, with a lease of minutes where it is pending: the machine may be busy.
+        ago_s: how long ago; None for just now, if pending with a lease of minutes, since the machine may be busy.
     """
     if ago_s is None:
         ago_s = 0 if is_committed else -AGO_S
@@ -41,7 +41,7 @@ def left(books: Books, names: Sequence[str], *, is_committed: bool = False, ago_
 
 @contextmanager
 def books_on(engine: Engine, client: Any, names: dict[str, str]) -> Iterator[Books]:
-    """Tables for units, gone afterwards."""
+    """Tables for units, deleted afterwards."""
     for use, name in names.items():
         make_table(client, name, KEYS[use])
     yield Books(engine, client, names)

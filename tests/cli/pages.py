@@ -20,7 +20,7 @@ def examples(block: str) -> list[Example]:
 
 
 def comparable(printed: str) -> str:
-    """What is left of a text when times, tokens, ports and versions, and the width of a table, are of no account."""
+    """A text without times, tokens, ports and versions, and without the width of a table."""
     one_number = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z|\d+(\.\d+)+|\d{4,}|\d+(?= s\b)", "0", printed)
     one_space = re.sub(r" *$", "", re.sub(r" +", " ", one_number), flags=re.MULTILINE)
     return re.sub(r"─+", "─", one_space).strip()

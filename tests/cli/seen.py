@@ -1,4 +1,4 @@
-"""What a test sees of a lock in the table."""
+"""What tests read of a lock in the table."""
 
 from ticketlock import LockClient
 

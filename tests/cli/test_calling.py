@@ -1,4 +1,4 @@
-"""Workflows that wait are called by the command as by anybody else who frees a lock."""
+"""The command wakes waiting workflows like any other client that frees a lock."""
 
 from kit.command import Command
 
@@ -8,7 +8,7 @@ from ticketlock.locks._items import Session
 
 
 def park(locks: LockClient, entity: str) -> None:
-    """Stand in line as a workflow does that waits to be called."""
+    """Join the queue like a workflow that waits to be woken."""
     session = Session(f"arn:aws:states:us-east-1:000000000000:execution:orders:{entity}", "Serialize")
     claim = Claim(locks.lock(entity), owner=session.execution, lease_ms=60_000, session=session)
     found = locks.table.take_ticket(claim, None)
@@ -19,7 +19,7 @@ def park(locks: LockClient, entity: str) -> None:
     assert parked is not None
 
 
-def test_a_parked_workflow_is_called_when_the_command_has_ended(
+def test_a_parked_workflow_is_woken_when_the_command_has_ended(
     command: Command, locks: LockClient, entity: str
 ) -> None:
     run = command.start("-vv", "run", entity, "--", "sh", "-c", "echo inside; read go")
@@ -27,11 +27,11 @@ def test_a_parked_workflow_is_called_when_the_command_has_ended(
     park(locks, entity)
     ended = run.end("on\n")
     assert ended.exit_code == 0
-    # Nobody knows that token there: a call that goes wrong is no error.
+    # The token is unknown there: a wake-up that fails is no error.
     assert "OperationModel(name=SendTaskSuccess)" in ended.err
 
 
-def test_nobody_is_called_by_a_command_that_is_told_so(command: Command, locks: LockClient, entity: str) -> None:
+def test_a_command_wakes_no_one_if_told_so(command: Command, locks: LockClient, entity: str) -> None:
     run = command.start("-vv", "run", entity, "--no-call", "--", "sh", "-c", "echo inside; read go")
     assert run.line() == "inside"
     park(locks, entity)

@@ -7,7 +7,7 @@ from ticketlock.cli._run import _released
 from ticketlock.testing import Fault, ManualClock, MemoryDynamoDB
 
 
-def test_what_cannot_be_released_is_said_and_not_tried_again_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failed_release_is_reported_and_not_retried_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
     clock = ManualClock()
     memory = MemoryDynamoDB(clock=clock)
     with LockClient("locks", client=memory.client, clocks=clock, sleep=clock.sleep) as locks:

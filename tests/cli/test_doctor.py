@@ -71,7 +71,7 @@ def test_a_clock_that_is_far_off_is_found(command: Command, an_hour_ahead: str) 
     assert "behind the table's" in line
 
 
-def test_an_endpoint_that_does_not_answer_is_not_in_order_and_nothing_else_is_asked(
+def test_an_endpoint_that_does_not_answer_is_not_in_order_and_nothing_else_is_checked(
     command: Command, closed_port: int
 ) -> None:
     ended = command.run("doctor", "--endpoint-url", f"http://127.0.0.1:{closed_port}")
@@ -100,11 +100,11 @@ def test_an_endpoint_is_not_asked_without_credentials(command: Command) -> None:
 
 
 @pytest.mark.verify("each look is a process")
-def test_a_table_that_is_not_there_is_found(command: Command) -> None:
+def test_a_missing_table_is_found(command: Command) -> None:
     ended = command.run("doctor", "--table", "none")
     assert ended.exit_code == 78
     assert "there is no table 'none'" in ended.err
 
 
-def test_the_time_may_be_asked_for_by_an_operator_who_may_not_read_sessions() -> None:
+def test_an_operator_without_access_to_sessions_may_read_the_time() -> None:
     assert not TIME_CHECK.key["pk"]["S"].startswith("session#")

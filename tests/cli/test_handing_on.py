@@ -44,12 +44,12 @@ def test_the_same_owner_gets_the_same_grant(command: Command, entity: str) -> No
     assert (first["fencingToken"], first["owner"]) == (second["fencingToken"], "build-7")
 
 
-def test_without_an_owner_it_makes_one_and_tells_it(command: Command, locks: LockClient, entity: str) -> None:
+def test_without_an_owner_it_generates_one_and_prints_it(command: Command, locks: LockClient, entity: str) -> None:
     assert [told(command, "acquire", entity)["owner"]] == holders(locks, entity)
 
 
 @pytest.mark.parametrize("verb", ["renew", "release"])
-def test_what_is_not_held_is_told_as_lost(command: Command, entity: str, verb: str) -> None:
+def test_a_lock_that_is_not_held_is_reported_as_lost(command: Command, entity: str, verb: str) -> None:
     ended = command.run(verb, entity, "--owner", "build-7")
     assert (ended.exit_code, ended.out) == (76, "")
     assert ended.err.startswith("ticketlock: ")

@@ -1,4 +1,4 @@
-"""`--help`: whole, with an example that is one, and with the exit codes."""
+"""`--help`: complete, with a valid example, and with the exit codes."""
 
 import shlex
 
@@ -28,7 +28,7 @@ def help_of(command: click.Command, width: int = 80) -> str:
 
 @pytest.mark.parametrize("width", [NARROW, 80, 100])
 @pytest.mark.parametrize("group", [GROUP, UNITS])
-def test_the_list_of_commands_says_whole_sentences(group: click.Group, width: int) -> None:
+def test_the_list_of_commands_has_whole_sentences(group: click.Group, width: int) -> None:
     listed = " ".join(help_of(group, width).split())
     assert "..." not in listed.partition("Commands:")[2]
     for command in group.commands.values():
@@ -50,7 +50,7 @@ def test_each_command_has_an_example_that_its_parser_takes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_each_command_says_how_it_ends(name: str) -> None:
+def test_each_command_lists_its_exit_codes(name: str) -> None:
     command = COMMANDS[name]
     assert isinstance(command, Explained)
     _, _, ends = help_of(command).partition("Exit codes:\n")
@@ -63,21 +63,21 @@ def test_each_command_says_how_it_ends(name: str) -> None:
     ("typed", "seconds"),
     [("90", 90), ("1.5", 1.5), ("90s", 90), ("5m", 300), ("1h30m", 5_400), ("2d", 172_800), ("1m500ms", 60.5)],
 )
-def test_a_time_is_typed_as_people_say_it(typed: str, seconds: float) -> None:
+def test_a_time_may_be_seconds_or_numbers_with_units(typed: str, seconds: float) -> None:
     assert Duration().convert(typed, None, None) == seconds
 
 
 @pytest.mark.parametrize("typed", ["", "soon", "5 m", "m", "-5", "-5m", "5mm", "nan", "inf", "forever", "0.5s", "8d"])
-def test_what_is_no_time_or_out_of_bounds_is_refused_with_examples(typed: str) -> None:
+def test_an_invalid_time_is_refused_with_examples(typed: str) -> None:
     with pytest.raises(click.BadParameter, match=r"is not a time from 1s to 7d, such as 90, 1\.5s, 5m or 1h30m"):
         Duration("1s", "7d").convert(typed, None, None)
 
 
-def test_a_wait_may_be_for_ever() -> None:
+def test_a_wait_may_be_unlimited() -> None:
     assert Duration(forever=True).convert("forever", None, None) == float("inf")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_no_command_asks_for_a_time_in_another_way(name: str) -> None:
+def test_every_command_takes_a_time_in_this_form(name: str) -> None:
     asked = [each for each in COMMANDS[name].params if "seconds" in (each.metavar or "").lower()]
     assert asked == []

@@ -1,4 +1,4 @@
-"""`ticketlock local`: a table for trying things, gone with the command."""
+"""`ticketlock local`: a table for trials, deleted when the command ends."""
 
 import signal
 import urllib.error

@@ -1,4 +1,4 @@
-"""`ticketlock ls` and `show`: what stands in the table, for people and for programs."""
+"""`ticketlock ls` and `show`: the content of the table, for people and for programs."""
 
 import json
 from typing import Any
@@ -19,7 +19,9 @@ def test_a_list_has_the_locks_by_name(command: Command, locks: LockClient, entit
         assert [(lock["namespace"], lock["held"], lock["shared"]) for lock in mine] == [("a", 1, True), ("b", 1, False)]
 
 
-def test_a_list_for_people_is_a_line_a_lock_as_wide_as_it_is(command: Command, locks: LockClient, entity: str) -> None:
+def test_a_list_for_people_has_a_line_for_each_lock_of_any_width(
+    command: Command, locks: LockClient, entity: str
+) -> None:
     long = entity + "x" * 200
     with locks.acquire(long, owner="build-7"):
         lines = command.run("ls", COLUMNS="80").out.splitlines()
@@ -43,7 +45,7 @@ def test_a_list_has_the_holders_and_the_oldest_waiter(command: Command, locks: L
     assert waiter.end().exit_code == 0
 
 
-def test_a_dead_waiter_is_not_the_oldest(command: Command, locks: LockClient, entity: str) -> None:
+def test_an_expired_waiter_is_not_the_oldest(command: Command, locks: LockClient, entity: str) -> None:
     with locks.acquire(entity):
         dead, alive = Claim(LockName(entity), "dead", 8_000), Claim(LockName(entity), "alive", 600_000)
         locks.table.take_ticket(dead, None)
@@ -55,7 +57,7 @@ def test_a_dead_waiter_is_not_the_oldest(command: Command, locks: LockClient, en
         locks.table.withdraw(alive, found.place.ticket)
 
 
-def test_a_list_may_be_of_the_entities_with_a_prefix(command: Command, locks: LockClient, entity: str) -> None:
+def test_a_list_can_be_limited_to_entities_with_a_prefix(command: Command, locks: LockClient, entity: str) -> None:
     for name in (f"{entity}-a", f"{entity}-b", f"other-{entity}"):
         locks.acquire(name).release()
     listed = json.loads(command.run("ls", "--prefix", f"{entity}-", "--json").out)
@@ -83,7 +85,7 @@ def test_a_closed_lock_is_shown_and_listed_as_closed(command: Command, locks: Lo
     assert command.run("ls", "--prefix", entity).out.split()[-1] == "closed"
 
 
-def test_a_list_of_what_is_busy_leaves_out_what_is_free(command: Command, locks: LockClient, entity: str) -> None:
+def test_a_list_of_busy_locks_leaves_out_free_ones(command: Command, locks: LockClient, entity: str) -> None:
     with locks.acquire(entity, namespace="held"):
         locks.acquire(entity, namespace="free").release()
         listed = json.loads(command.run("ls", "--busy", "--json").out)
@@ -105,7 +107,7 @@ def test_a_waiter_that_is_counted_and_has_left_is_not_listed(command: Command, l
     assert json.loads(command.run("ls", "--busy", "--prefix", entity, "--json").out) == []
 
 
-def test_a_list_may_be_of_one_namespace(command: Command, locks: LockClient, entity: str) -> None:
+def test_a_list_can_be_limited_to_one_namespace(command: Command, locks: LockClient, entity: str) -> None:
     locks.acquire(entity, namespace=entity).release()
     locks.acquire(entity).release()
     assert [lock["namespace"] for lock in json.loads(command.run("ls", "--namespace", entity, "--json").out)] == [
@@ -135,7 +137,7 @@ def test_a_lock_is_shown_with_its_holder_and_its_queue(command: Command, locks: 
     assert "waiting for" in people
 
 
-def test_a_lock_that_nobody_has_used_is_shown_as_such(command: Command, entity: str) -> None:
+def test_an_unused_lock_is_shown_as_such(command: Command, entity: str) -> None:
     ended = command.run("show", entity)
     assert (ended.exit_code, ended.out.splitlines()[1]) == (0, "Never used, or not for weeks.")
 
@@ -157,7 +159,9 @@ def test_a_name_from_the_table_cannot_command_the_terminal(command: Command, loc
     assert {"\x1b", "\x07"}.isdisjoint(listed + shown)
 
 
-def test_a_watched_lock_is_told_a_line_a_look_until_a_signal(command: Command, locks: LockClient, entity: str) -> None:
+def test_a_watched_lock_is_printed_a_line_a_poll_until_a_signal(
+    command: Command, locks: LockClient, entity: str
+) -> None:
     watch = command.start("show", entity, "--json", "--watch", "--every", "0.1")
     assert json.loads(watch.line())["holders"] == []
     with locks.acquire(entity, owner="the holder"):
@@ -170,7 +174,7 @@ def test_a_watched_lock_is_told_a_line_a_look_until_a_signal(command: Command, l
 
 
 @pytest.mark.parametrize("arguments", [("show",), ("ls", "--every", "2"), ("run",), ("show", "")])
-def test_a_wrong_command_line_is_told_its_usage(command: Command, arguments: tuple[str, ...]) -> None:
+def test_a_wrong_command_line_prints_the_usage(command: Command, arguments: tuple[str, ...]) -> None:
     ended = command.run(*arguments)
     assert ended.exit_code == 2
     assert "Traceback" not in ended.err

@@ -25,7 +25,7 @@ def test_a_lost_lease_stops_the_command(command: Command, locks: LockClient, ent
     ]
 
 
-def test_a_command_that_ends_before_the_heartbeat_finds_its_lock_freed_is_told_by_its_exit_code(
+def test_a_command_that_ends_before_the_heartbeat_finds_its_lock_freed_has_an_exit_code_of_its_own(
     command: Command, locks: LockClient, entity: str
 ) -> None:
     run = command.start("run", entity, "--", "sh", "-c", "echo $TICKETLOCK_FENCING_TOKEN; read go")
@@ -55,7 +55,9 @@ def test_a_command_that_does_not_stop_for_a_lost_lease_is_killed_with_all_that_i
     until(lambda: not any(lives(int(pid)) for pid in pids))
 
 
-def test_what_a_stopped_command_leaves_behind_is_killed_too(command: Command, locks: LockClient, entity: str) -> None:
+def test_processes_that_a_stopped_command_leaves_behind_are_killed_too(
+    command: Command, locks: LockClient, entity: str
+) -> None:
     script = "(trap '' TERM; sleep 1000) & echo $TICKETLOCK_FENCING_TOKEN $!; wait"
     run = command.start("run", entity, "--lease", "3", "--kill-after", "0.3", "--", "bash", "-c", script)
     token, left = run.line().split()
@@ -85,7 +87,7 @@ def test_the_lock_is_renewed_past_its_lease(command: Command, locks: LockClient,
     assert run.end("on\n").exit_code == 0
 
 
-def test_a_holder_that_died_is_followed_after_its_lease(command: Command, entity: str) -> None:
+def test_a_crashed_holder_is_replaced_after_its_lease(command: Command, entity: str) -> None:
     run = command.start("run", entity, "--lease", "3", "--", "sh", "-c", "echo $$; read go")
     child = int(run.line())
     run.send(signal.SIGKILL)

@@ -19,7 +19,7 @@ def held(locks: LockClient, entity: str) -> int:
     return item.held
 
 
-def test_a_lock_is_taken_away_after_a_question_that_names_its_holder(
+def test_a_lock_is_freed_by_force_after_a_question_that_names_its_holder(
     command: Command, locks: LockClient, entity: str
 ) -> None:
     lease = locks.acquire(entity, owner="the holder")
@@ -29,7 +29,7 @@ def test_a_lock_is_taken_away_after_a_question_that_names_its_holder(
     assert held(locks, entity) == 0
 
 
-def test_whoever_says_no_leaves_it_where_it_is(command: Command, locks: LockClient, entity: str) -> None:
+def test_a_declined_confirmation_changes_nothing(command: Command, locks: LockClient, entity: str) -> None:
     with locks.acquire(entity):
         assert command.run("release", entity, "--force", text="n\n").exit_code == 1
         assert held(locks, entity) == 1
@@ -43,7 +43,7 @@ def test_one_holder_of_several_is_named_by_its_token(command: Command, locks: Lo
     first.release()
 
 
-def test_what_nobody_holds_cannot_be_taken_away(command: Command, entity: str) -> None:
+def test_a_lock_without_a_holder_cannot_be_freed_by_force(command: Command, entity: str) -> None:
     ended = command.run("release", entity, "--force", "--yes")
     assert (ended.exit_code, ended.err) == (76, f"ticketlock: no one holds the lock on '{entity}'\n")
 
@@ -56,7 +56,7 @@ def test_a_limit_holds_whatever_the_users_ask_for(command: Command, locks: LockC
         assert held(locks, entity) == 2
 
 
-def test_a_closed_lock_lets_nobody_in_until_it_is_opened(command: Command, entity: str) -> None:
+def test_a_closed_lock_is_not_granted_until_it_is_opened(command: Command, entity: str) -> None:
     assert command.run("limit", entity, "0", "--yes").exit_code == 0
     assert command.run("run", entity, "--no-wait", "--", "true").exit_code == 75
     assert command.run("limit", entity, "1", "--yes").exit_code == 0
@@ -72,7 +72,7 @@ def test_a_limit_is_unset_after_a_question(command: Command, locks: LockClient, 
     assert command.run("run", entity, "--permits", "3", "--no-wait", "--", "true").exit_code == 0
 
 
-def test_a_limit_of_a_lock_that_nobody_had_used_is_unset_to_a_number(command: Command, entity: str) -> None:
+def test_a_limit_of_a_lock_without_earlier_users_is_unset_to_a_number(command: Command, entity: str) -> None:
     command.run("limit", entity, "5", "--yes")
     ended = command.run("limit", entity, "--unset", "--yes")
     assert ended.exit_code == 2
@@ -93,13 +93,13 @@ def test_a_waiter_is_removed_after_a_question_that_names_it(command: Command, lo
         ended = command.run("remove-waiter", entity, ticket, text="y\n")
         assert (ended.exit_code, ended.out) == (0, f"removed {row.owner}, ticket {ticket}\n")
         assert f"{row.owner}, ticket {ticket}: has waited " in ended.err
-        # It lives, and comes again.
+        # It still runs, and joins again.
         until(lambda: [each.ticket > row.ticket for each in locks.inspect(entity).rows] == [True])
     assert waiter.end().exit_code == 0
 
 
 @pytest.mark.parametrize("more", [(), ("--yes",)])
-def test_a_waiter_who_does_not_wait_cannot_be_removed(command: Command, entity: str, more: tuple[str, ...]) -> None:
+def test_an_unknown_waiter_cannot_be_removed(command: Command, entity: str, more: tuple[str, ...]) -> None:
     ended = command.run("remove-waiter", entity, "7", *more)
     assert (ended.exit_code, ended.err) == (
         76,
@@ -107,7 +107,7 @@ def test_a_waiter_who_does_not_wait_cannot_be_removed(command: Command, entity: 
     )
 
 
-def test_somebody_elses_table_is_left_alone_and_said_to_be_none(command: Command, emulator: Emulator) -> None:
+def test_a_table_of_another_kind_is_refused_and_unchanged(command: Command, emulator: Emulator) -> None:
     name = f"other-{uuid.uuid4().hex[:8]}"
     client = boto3.client("dynamodb", **client_arguments(emulator.endpoint))
     client.create_table(
@@ -122,7 +122,7 @@ def test_somebody_elses_table_is_left_alone_and_said_to_be_none(command: Command
     client.delete_table(TableName=name)
 
 
-def test_a_table_is_made_once(command: Command, emulator: Emulator, entity: str) -> None:
+def test_a_table_is_created_once(command: Command, emulator: Emulator, entity: str) -> None:
     name = f"locks-{uuid.uuid4().hex[:8]}"
     missing = command.run("run", entity, "--table", name, "--", "true")
     assert missing.exit_code == 78

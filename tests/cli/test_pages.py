@@ -34,7 +34,7 @@ PROGRAM = '#!/bin/sh\necho "migrating under fencing token $TICKETLOCK_FENCING_TO
 
 @pytest.fixture
 def here(environment: dict[str, str]) -> Iterator[dict[str, str]]:
-    """The environment of a shell with a table of its own to be."""
+    """The environment of a shell whose table does not exist yet."""
     with serving(MemoryDynamoDB(lock_table=None), port=0) as endpoint:
         yield {**environment, "AWS_ENDPOINT_URL": endpoint, "TICKETLOCK_TABLE": "locks"}
 
@@ -50,7 +50,7 @@ def folder(tmp_path: Path) -> Path:
 def in_a_shell(commands: list[str], environment: dict[str, str], folder: Path) -> list[str]:
     """What each of the commands prints, one after the other in one shell."""
     mark = f"-- {uuid.uuid4().hex} --"
-    # The next one may ask for the exit code.
+    # The next command may print the exit code.
     script = "\n".join(f"{command}\nlast=$?; echo '{mark}'; (exit $last)" for command in commands)
     done = subprocess.run(
         ["bash", "-c", script],
@@ -67,14 +67,14 @@ def in_a_shell(commands: list[str], environment: dict[str, str], folder: Path) -
 
 
 def commands_and_groups() -> dict[str, click.Command]:
-    """All but those of units, which have a page of their own."""
+    """All except those of units, which have a page of their own."""
     group = _commands._ticketlock
     return {"": group, **{name: command for name, command in group.commands.items() if name != "units"}}
 
 
 def test_each_example_prints_what_the_page_says(here: dict[str, str], folder: Path) -> None:
     listed = [example for block in blocks("docs/command.md", "console") for example in examples(block)]
-    # That one goes on until a signal; it has tests of its own.
+    # It runs until a signal; it has tests of its own.
     listed = [example for example in listed if example.command != "ticketlock local"]
     printed = in_a_shell([example.command for example in listed], here, folder)
     for example, each in zip(listed, printed, strict=True):
@@ -90,7 +90,7 @@ def test_the_lines_of_local_are_those_of_the_page(command: Command) -> None:
     assert comparable(printed) == comparable(said.prints)
 
 
-def test_the_steps_of_the_job_run_one_after_the_other(here: dict[str, str], folder: Path) -> None:
+def test_the_steps_of_the_job_run_in_sequence(here: dict[str, str], folder: Path) -> None:
     (job,) = blocks("docs/command.md", "yaml")
     build = {**here, "GITHUB_RUN_ID": "4711", "GITHUB_RUN_ATTEMPT": "1"}
     steps = ["ticketlock init --yes", *(step["run"] for step in yaml.safe_load(job))]
@@ -168,7 +168,7 @@ def test_the_template_is_deployed_and_the_doctor_finds_nothing_that_init_does_no
     client.delete_stack(StackName=name)
 
 
-def test_terraform_says_the_same() -> None:
+def test_the_terraform_example_agrees_with_the_template() -> None:
     (body,) = blocks("docs/table.md", "hcl")
     said = set(re.findall(r'(\w+)\s*=\s*"([^"]*)"', body))
     assert {("hash_key", "pk"), ("range_key", "sk"), ("attribute_name", TIME_TO_LIVE)} <= said

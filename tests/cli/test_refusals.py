@@ -1,4 +1,4 @@
-"""What goes wrong before a lock is reached: one line on stderr, an exit code, no traceback."""
+"""Errors before a lock is acquired: one line on stderr, an exit code, no traceback."""
 
 import subprocess
 import sys
@@ -46,13 +46,13 @@ def test_no_table_named_at_all(command: Command) -> None:
         (("run", "order-42", "no-such-program"), 127),
     ],
 )
-def test_what_is_wrong_is_said_in_a_line_that_begins_with_our_name(
+def test_an_error_is_one_line_that_begins_with_ticketlock(
     command: Command, words: tuple[str, ...], exit_code: int
 ) -> None:
     ended = command.run(*words, text="")
     assert (ended.exit_code, ended.out) == (exit_code, "")
     *_, last = ended.err.splitlines()
-    # Behind a question that nobody has answered, there is no new line.
+    # An unanswered question has no line break after it.
     assert last.partition("[y/N]: ")[2 * ("[y/N]" in last)].startswith("ticketlock: ")
     assert "Error:" not in ended.err
     assert ("Usage: ticketlock" in ended.err) == (exit_code == 2)
@@ -67,7 +67,7 @@ def test_what_is_wrong_is_said_in_a_line_that_begins_with_our_name(
         (("--data", ""), '--data is ""; allowed: text of 1 to 256 bytes'),
     ],
 )
-def test_what_is_wrong_is_called_as_it_was_typed(command: Command, words: tuple[str, ...], told: str) -> None:
+def test_an_error_names_the_option_as_it_was_typed(command: Command, words: tuple[str, ...], told: str) -> None:
     ended = command.run("run", "order-42", *words, "true")
     assert ended.exit_code == 2
     assert ended.err.splitlines()[0].startswith("Usage: ticketlock run ")
@@ -91,7 +91,7 @@ def test_an_endpoint_that_is_no_url(command: Command) -> None:
     is_one_line(command.run("ls", "--endpoint-url", "nonsense"), 78, "nonsense")
 
 
-def test_nobody_answers(command: Command, closed_port: int) -> None:
+def test_no_answer(command: Command, closed_port: int) -> None:
     endpoint = f"http://127.0.0.1:{closed_port}"
     is_one_line(command.run("run", "order-42", "--endpoint-url", endpoint, "--", "true"), 69, endpoint)
 
@@ -109,7 +109,7 @@ def test_options_stand_before_the_commands_name_too(command: Command, table_name
     assert command.run("--table", "none", "ls", "--table", table_name).exit_code == 0
 
 
-def test_what_happens_is_told_if_asked_for(command: Command, entity: str) -> None:
+def test_what_happens_is_logged_if_asked_for(command: Command, entity: str) -> None:
     ended = command.run("-v", "run", entity, "--", "true")
     assert "ticketlock DEBUG acquired" in ended.err
 

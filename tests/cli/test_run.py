@@ -1,4 +1,4 @@
-"""`ticketlock run` from start to end: what the command gets, what comes back, and when the lock goes free."""
+"""`ticketlock run` from start to end: the command's environment, its result, and when the lock is freed."""
 
 import sys
 from functools import partial
@@ -36,7 +36,7 @@ def test_the_command_knows_its_lock(command: Command, locks: LockClient, entity:
     }
 
 
-def test_the_programs_options_are_the_programs_without_two_dashes_too(
+def test_options_after_the_program_belong_to_it_even_without_two_dashes(
     command: Command, locks: LockClient, entity: str
 ) -> None:
     ended = command.run("run", entity, "--wait", "5m", "echo", "--namespace", "prod", "--", "-q")
@@ -46,7 +46,7 @@ def test_the_programs_options_are_the_programs_without_two_dashes_too(
 
 
 @pytest.mark.verify("each run is a process")
-def test_ours_may_stand_on_both_sides_of_the_entity(command: Command, locks: LockClient, entity: str) -> None:
+def test_our_options_may_be_on_both_sides_of_the_entity(command: Command, locks: LockClient, entity: str) -> None:
     ended = command.run("run", "--namespace", "billing", entity, "--lease", "1h30m", "sh", "-c", "echo inside")
     assert (ended.exit_code, ended.out) == (0, "inside\n")
     assert locks.inspect(entity, namespace="billing").item is not None
@@ -82,14 +82,14 @@ def test_the_exit_code_is_the_commands_own(command: Command, entity: str, code: 
     assert command.run("run", entity, "--", "sh", "-c", f"exit {code}").exit_code == code
 
 
-def test_what_is_not_there_is_said_before_the_wait(command: Command, locks: LockClient, entity: str) -> None:
+def test_a_missing_program_is_reported_before_the_wait(command: Command, locks: LockClient, entity: str) -> None:
     with locks.acquire(entity):
         ended = command.run("run", entity, "--", "no-such-command")
     assert ended.exit_code == 127
     assert ended.err == "ticketlock: cannot run 'no-such-command': there is no such command\n"
 
 
-def test_what_may_not_be_executed_is_said_before_the_wait(
+def test_a_program_without_execute_permission_is_reported_before_the_wait(
     command: Command, locks: LockClient, entity: str, tmp_path: Path
 ) -> None:
     (tmp_path / "data").write_text("no program")
@@ -99,7 +99,7 @@ def test_what_may_not_be_executed_is_said_before_the_wait(
 
 
 @pytest.mark.verify("each run is a process")
-def test_what_cannot_be_executed_frees_the_lock(
+def test_a_program_that_cannot_be_executed_frees_the_lock(
     command: Command, locks: LockClient, entity: str, tmp_path: Path
 ) -> None:
     broken = tmp_path / "broken"
@@ -111,7 +111,7 @@ def test_what_cannot_be_executed_frees_the_lock(
     assert not is_held(locks, entity)
 
 
-def test_a_held_lock_ends_it_at_once_if_it_may_not_wait(command: Command, locks: LockClient, entity: str) -> None:
+def test_a_held_lock_ends_it_at_once_with_a_wait_of_0(command: Command, locks: LockClient, entity: str) -> None:
     with locks.acquire(entity, owner="build-7"):
         ended = command.run("run", entity, "--no-wait", "--", "echo", "inside")
         assert (ended.exit_code, ended.out) == (75, "")
@@ -121,7 +121,7 @@ def test_a_held_lock_ends_it_at_once_if_it_may_not_wait(command: Command, locks:
 
 
 @pytest.mark.verify("each run is a process")
-def test_a_wait_in_vain_leaves_the_queue_with_an_exit_code_of_ones_own(
+def test_a_wait_that_ends_leaves_the_queue_with_a_given_exit_code(
     command: Command, locks: LockClient, entity: str
 ) -> None:
     with locks.acquire(entity):
@@ -130,7 +130,7 @@ def test_a_wait_in_vain_leaves_the_queue_with_an_exit_code_of_ones_own(
         assert waiters(locks, entity) == 0
 
 
-def test_a_closed_lock_is_said_to_be_closed(command: Command, locks: LockClient, entity: str) -> None:
+def test_a_closed_lock_is_reported_as_closed(command: Command, locks: LockClient, entity: str) -> None:
     locks.table.set_limit(locks.lock(entity), 0)
     ended = command.run("run", entity, "--wait", "500ms", "--", "true")
     assert ended.exit_code == 75

@@ -1,4 +1,4 @@
-"""docs/runbook.md says what is true: its commands are run on locks as the page has them, in this process."""
+"""docs/runbook.md is correct: its commands are run on locks as in the page, in this process."""
 
 import re
 from collections.abc import Iterator
@@ -65,6 +65,6 @@ def test_each_command_that_the_page_names_is_there() -> None:
     assert named <= set(_commands._ticketlock.commands) | {"import"}
 
 
-def test_the_history_of_a_waiting_execution_is_told_as_it_is_counted() -> None:
+def test_the_history_of_a_waiting_execution_has_the_counted_events() -> None:
     assert PARKS_A_LOOK == 10
     assert "After ten times the execution passes" in " ".join(text(PAGE).split())

@@ -1,4 +1,4 @@
-"""A signal that comes together with the grant: the lock is not wanted any more."""
+"""A signal that arrives together with the grant: the lock is not needed any more."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ def settings(
 
 
 def stand_in_line_after_a_signal(settings: Settings, entity: str, owner: str | None = None) -> int:
-    """Nobody is waited for, so the signal is seen only when the lock is there."""
+    """There is no wait, so the signal is noticed only once the lock is held."""
     wish = Wish(
         entity=entity,
         namespace="default",

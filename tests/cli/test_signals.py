@@ -1,4 +1,4 @@
-"""`ticketlock run` and signals: whose they are, and what they leave."""
+"""`ticketlock run` and signals: which process gets them, and what they leave."""
 
 import signal
 import sys
@@ -12,7 +12,7 @@ from ticketlock import LockClient
 pytestmark = pytest.mark.verify("each signal is sent to processes")
 
 
-def test_a_command_that_a_signal_has_ended_ends_it_as_a_shell_says(command: Command, entity: str) -> None:
+def test_a_command_that_a_signal_ended_gives_the_exit_code_of_a_shell(command: Command, entity: str) -> None:
     assert command.run("run", entity, "--", "sh", "-c", "kill -KILL $$").exit_code == 128 + signal.SIGKILL
 
 

@@ -1,4 +1,4 @@
-"""A command under the lock on a terminal: the live line, and whose the terminal is."""
+"""A command under the lock on a terminal: the live line, and which process owns the terminal."""
 
 import os
 import pty
@@ -47,7 +47,7 @@ print("the job has ended:", os.waitstatus_to_exitcode(status), flush=True)
 
 
 class Session:
-    """A session with a terminal of its own, which the test sees and types on."""
+    """A session with its own terminal, which the test reads and types on."""
 
     def __init__(self, arguments: tuple[str, ...], environment: dict[str, str]) -> None:
         self._screen, terminal = pty.openpty()
@@ -72,7 +72,7 @@ class Session:
         os.write(self._screen, text.encode())
 
     def shows(self, pattern: str) -> str:
-        """Wait until the pattern is seen; forgets all up to its end."""
+        """Wait until the pattern is printed; forget everything up to its end."""
         found: list[re.Match[str]] = []
 
         def look() -> bool:
@@ -97,7 +97,7 @@ class Session:
         os.close(self._screen)
 
 
-# The leader of a session gets its terminal, then becomes the program.
+# A session leader gets its terminal, then executes the program.
 _LEADER = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
 
 Open = Callable[..., Session]
@@ -130,7 +130,7 @@ def test_a_waiter_shows_how_many_are_ahead_how_long_it_has_waited_and_who_holds(
     session.shows("\r\x1b\\[Kinside\r\n")
 
 
-def test_the_next_in_line_is_not_told_that_nobody_is_ahead(on_a_terminal: Open, locks: LockClient, entity: str) -> None:
+def test_the_next_in_line_is_shown_no_number_ahead(on_a_terminal: Open, locks: LockClient, entity: str) -> None:
     with locks.acquire(entity, owner="build-7"):
         session = on_a_terminal("ticketlock", "run", entity, "--", "echo", "inside")
         session.shows(rf"\r{entity}: next in line, \d+ s; held for .* by build-7\x1b")
@@ -199,7 +199,7 @@ def test_the_terminal_is_given_back(on_a_terminal: Open, entity: str) -> None:
     session.shows("the shell got typed")
 
 
-def test_a_job_that_is_stopped_from_the_terminal_goes_on_with_it(on_a_terminal: Open, entity: str) -> None:
+def test_a_job_that_is_stopped_from_the_terminal_continues_with_its_lock(on_a_terminal: Open, entity: str) -> None:
     job = ("ticketlock", "run", entity, "--", "sh", "-c", "echo ready; read a; echo got $a; exit 5")
     session = on_a_terminal(sys.executable, "-c", JOB_SHELL, *job)
     session.shows("ready")
@@ -211,7 +211,7 @@ def test_a_job_that_is_stopped_from_the_terminal_goes_on_with_it(on_a_terminal: 
     session.shows("the job has ended: 5")
 
 
-def test_a_job_that_is_stopped_for_longer_than_its_lease_does_not_go_on(
+def test_a_job_that_is_stopped_for_longer_than_its_lease_does_not_continue(
     on_a_terminal: Open, locks: LockClient, entity: str
 ) -> None:
     work = ("sh", "-c", "echo ready; read a; echo got $a")
@@ -231,7 +231,7 @@ def test_a_command_before_a_pipe_gets_the_terminal_when_it_asks(on_a_terminal: O
     session.shows("got typed")
 
 
-def test_where_stderr_is_no_terminal_no_line_is_shown(
+def test_no_live_line_is_shown_if_stderr_is_no_terminal(
     on_a_terminal: Open, locks: LockClient, entity: str, tmp_path: Path
 ) -> None:
     errors = tmp_path / "errors"

@@ -1,4 +1,4 @@
-"""`ticketlock units`: what crashed processes have left is shown, settled, rolled back and repaired."""
+"""`ticketlock units`: units of crashed processes are listed, settled, rolled back and repaired."""
 
 import json
 import time
@@ -144,11 +144,11 @@ class TestSettling:
         assert json.loads(ask("settle", unit, "--json").out)["outcome"] == "pending"
         assert books.everything() == before
 
-    def test_of_one_without_a_record_tells_so(self, ask: Any) -> None:
+    def test_of_one_without_a_record_says_so(self, ask: Any) -> None:
         ended = ask("settle", NOBODYS, "--json")
         assert (ended.exit_code, json.loads(ended.out)["outcome"]) == (76, "forgotten")
 
-    def test_tells_what_keeps_it_from_finishing_and_not_with_which_value(self, ask: Any, books: Books) -> None:
+    def test_says_what_keeps_it_from_finishing_without_values(self, ask: Any, books: Books) -> None:
         unit = left(books, ["a", "b"], is_committed=True)
         marked(books, "a", "a secret")
         ended = ask("settle", unit)
@@ -186,7 +186,7 @@ class TestRollingBack:
 
 
 class TestRepairing:
-    def test_writes_nothing_until_it_is_told_to_and_asks_then(self, ask: Any, books: Books) -> None:
+    def test_writes_nothing_without_the_option_and_asks_first(self, ask: Any, books: Books) -> None:
         left(books, ["a"], is_committed=True)
         marked(books, "b", {"unit": NOBODYS, "kind": "write"})
         before, table = books.everything(), books.tables["accounts"]
@@ -211,7 +211,7 @@ class TestRepairing:
         assert [(each["record"], each["action"]) for each in told["marks"]] == [("pending", "left")]
         assert books.everything() == before
 
-    def test_ends_with_78_while_a_mark_needs_somebody(self, ask: Any, books: Books) -> None:
+    def test_ends_with_78_while_a_mark_needs_an_operator(self, ask: Any, books: Books) -> None:
         marked(books, "a", {"unit": new_id(int(time.time() * 1_000)), "kind": "write"})
         table = books.tables["accounts"]
         ended = ask("repair", table, "--write", "--yes")
@@ -220,7 +220,7 @@ class TestRepairing:
         assert [(each["record"], each["action"]) for each in told["marks"]] == [("missing", "unmarked")]
         assert MARK not in (books.raw("accounts", {"id": "a"}) or {})
 
-    def test_tells_keys_in_the_form_of_the_low_level_api(self, ask: Any, books: Books) -> None:
+    def test_prints_keys_in_the_form_of_the_low_level_api(self, ask: Any, books: Books) -> None:
         books.write("lines", {"pk": "order", "sk": 7, MARK: "a secret"})
         ended = ask("repair", books.tables["lines"], "--json")
         (told,) = json.loads(ended.out)["marks"]
@@ -240,7 +240,7 @@ class TestBadInput:
         assert books.everything() == before
 
     @pytest.mark.parametrize("word", ["show", "settle", "rollback"])
-    def test_what_is_no_id(self, ask: Any, word: str) -> None:
+    def test_an_invalid_id(self, ask: Any, word: str) -> None:
         ended = ask(word, "unit-42")
         assert ended.exit_code == 2
         assert last_line(ended).startswith('ticketlock: UNIT is "unit-42"; allowed: the `id` of a unit')
@@ -259,7 +259,7 @@ class TestBadInput:
         assert ended.err.startswith("ticketlock: there is no table 'none' in this account and Region: us-east-1 (http")
 
     @pytest.mark.parametrize("word", ["ls", "settle", "repair"])
-    def test_a_table_of_locks_in_its_place(self, ask: Any, books: Books, table_name: str, word: str) -> None:
+    def test_a_lock_table_instead(self, ask: Any, books: Books, table_name: str, word: str) -> None:
         more = {
             "ls": (),
             "settle": (NOBODYS,),
@@ -269,17 +269,17 @@ class TestBadInput:
         assert (ended.exit_code, ended.out) == (78, "")
         assert last_line(ended).endswith(f"is '{table_name}' a units table, and not a lock table?")
 
-    def test_a_table_of_yours_that_is_not_there(self, ask: Any) -> None:
+    def test_a_missing_table_of_yours(self, ask: Any) -> None:
         ended = ask("repair", "none", "--write", "--yes")
         assert (ended.exit_code, ended.out) == (78, "")
         assert "there is no table 'none'" in ended.err
 
-    def test_the_units_own_table_in_the_place_of_yours(self, ask: Any, books: Books) -> None:
+    def test_the_units_own_table_instead_of_yours(self, ask: Any, books: Books) -> None:
         ended = ask("repair", books.tables["units"], "--write", "--yes")
         assert ended.exit_code == 2
         assert last_line(ended).startswith(f'ticketlock: TABLE is "{books.tables["units"]}"; allowed: a table of yours')
 
-    def test_a_prefix_that_is_none(self, ask: Any, books: Books) -> None:
+    def test_an_invalid_prefix(self, ask: Any, books: Books) -> None:
         ended = ask("repair", books.tables["accounts"], "--write", "--yes", "--prefix", "a.b")
         assert ended.exit_code == 2
         assert last_line(ended).startswith('ticketlock: --prefix is "a.b"; allowed: ')

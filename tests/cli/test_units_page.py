@@ -1,4 +1,4 @@
-"""docs/units-command.md says what is true: its examples are run, its policy compared with what is sent."""
+"""docs/units-command.md is correct: its examples are run, its policy is compared with the requests."""
 
 import json
 import re
@@ -42,7 +42,7 @@ def books(memory: MemoryDynamoDB) -> Iterator[Books]:
 
 
 def lives(books: Books, unit: str) -> None:
-    """Let a unit look as if it had begun just now, if it is pending: the machine may be busy."""
+    """Make a pending unit look as if it had just begun: the machine may be busy."""
     head, now_ms = {"unit": unit, "row": "head"}, int(time.time() * 1_000)
     row = books.raw("units", head) or {}
     if row["state"] == "pending":
@@ -95,7 +95,7 @@ def test_the_page_has_each_exit_code() -> None:
     assert told == {code for command in commands if isinstance(command, Explained) for code in command.ends}
 
 
-def test_the_page_has_what_a_record_may_say_and_what_may_stand_in_an_item() -> None:
+def test_the_page_has_every_state_of_a_record_and_of_a_mark() -> None:
     told = {cells[0].strip("`") for cells in rows(PAGE, "Marks that no sweep finds: `repair`")[2:]}
     assert told == {record.value for record in Record}
     assert all(f"`{standing.value}`" in text(PAGE) for standing in Standing)
@@ -107,7 +107,7 @@ def test_the_page_is_found() -> None:
 
 
 def test_the_policy_is_what_is_used(books: Books) -> None:
-    """But for the actions that no unit here needs: one that puts whole items, or has rows of its own."""
+    """Except the actions that no unit here needs: those of a unit that puts whole items, or has rows of its own."""
     (policy,) = blocks(PAGE, "json")
     granted = {each["Sid"]: {action.partition(":")[2] for action in each["Action"]} for each in json.loads(policy)}
     assert granted.keys() == {"OperateUnits", "EndMarks"}

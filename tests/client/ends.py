@@ -52,7 +52,7 @@ def tables(locks: LockClient, mine: LockTable, lease: Lease) -> dict[str, Callab
 
 
 def tasks(locks: aio.LockClient, entity: str) -> dict[str, str | None]:
-    """What becomes of the parent's client for tasks."""
+    """What the parent's client for tasks does in the child."""
     return {
         "acquire": error_of(lambda: asyncio.run(locks.try_acquire(entity + "x"))),
         "close": error_of(lambda: asyncio.run(locks.close())),
@@ -60,7 +60,7 @@ def tasks(locks: aio.LockClient, entity: str) -> dict[str, str | None]:
 
 
 def fork(locks: LockClient, lease: Lease, entity: str) -> None:
-    """In the child, say what becomes of the parent's client and lease; then end as any program does."""
+    """In the child, report what the parent's client and lease do; then end as any program does."""
     mine = LockTable(locks.table.table_name, client=locks.table.client)
     mine.now()
     loop = asyncio.new_event_loop()
@@ -104,7 +104,7 @@ def fork(locks: LockClient, lease: Lease, entity: str) -> None:
 
 
 def wait_in_the_background(locks: LockClient, entity: str) -> None:
-    """As daemon threads do, for which nobody waits at the end."""
+    """As daemon threads do, which the interpreter does not wait for."""
     waits = threading.Event()
 
     def wait() -> None:
@@ -115,7 +115,7 @@ def wait_in_the_background(locks: LockClient, entity: str) -> None:
 
 
 def release_in_the_background(locks: LockClient, lease: Lease) -> None:
-    """As a daemon thread does, which is still at it when the program ends."""
+    """As a daemon thread does that is still waiting when the program ends."""
     begun = threading.Event()
 
     def slowly(**_: Any) -> None:

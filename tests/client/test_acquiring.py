@@ -1,4 +1,4 @@
-"""Taking a lock, and giving it back."""
+"""Acquiring a lock, and releasing it."""
 
 import math
 
@@ -8,7 +8,7 @@ from kit.sentences.acquiring import *  # noqa: F403 -- pytest collects the tests
 from ticketlock import Position
 
 
-def test_try_acquire_takes_a_lock_whose_holder_died_long_ago(moved: Moved, entity: str) -> None:
+def test_try_acquire_takes_a_lock_whose_holder_crashed_long_ago(moved: Moved, entity: str) -> None:
     moved.client(heartbeat=False).acquire(entity)
     moved.clock.advance(3_600)
     lease = moved.client().try_acquire(entity)

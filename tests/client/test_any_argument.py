@@ -1,6 +1,6 @@
-"""Whatever the public API is given, of whatever type: it is done, or refused by an error of ticketlock's own.
+"""Any argument of any type that the public API gets is accepted, or refused by an error of ticketlock's own.
 
-What is refused as an invalid request has sent nothing, and a lock that was taken is counted as it is stored.
+An invalid request has sent nothing, and a lock that was taken has the counts that are stored.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.verify(
 
 
 class Shapeless:
-    """Something that cannot even be shown."""
+    """An object that cannot even be shown."""
 
     def __repr__(self) -> str:
         raise RuntimeError("not shown")
@@ -49,7 +49,7 @@ ANYTHING = st.one_of(
     st.timedeltas(),
     st.sampled_from([Shapeless(), object(), print, LockName("order-42"), {}, [], ["a", "b"], ("a", 1), {"a": 1}, {1}]),
 )
-# What passes, so that the arguments beside it are reached.
+# Valid values, so that the arguments beside them are reached.
 RIGHT: dict[str, Any] = {
     "entity": "order-42",
     "entities": ["order-42", "order-43"],
@@ -63,9 +63,9 @@ RIGHT: dict[str, Any] = {
     "update": "SET a = :a",
     "item": {"id": "42"},
 }
-# What stands in it is judged by the SDK's own validator, which the client in memory has not.
+# Its content is checked by the SDK's own validator, which the client in memory does not have.
 OWN_WRITE = {"Put": {"TableName": "locks", "Item": {"pk": {"S": "own"}, "sk": {"S": "own"}}}}
-# Of other makes; or values of ticketlock's own, which nobody makes by hand.
+# Created elsewhere; or ticketlock's own values, which no caller creates by hand.
 NOT_GIVEN = {"client", "step_functions", "clocks", "sleep", "session"}
 
 
@@ -117,7 +117,7 @@ VERBS: dict[str, Callable[[Here], Callable[..., Any]]] = {
 
 
 def arguments_of(verb: Callable[..., Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """Anything for each argument, or what is right, or nothing where it need not be given."""
+    """Anything for each argument, or a valid value, or nothing if it is optional."""
     asked = [
         each
         for each in signature(verb).parameters.values()

@@ -1,4 +1,4 @@
-"""What is broken off leaves nothing behind, and takes nothing away from others."""
+"""Interrupted operations leave nothing in the table, and take nothing away from other clients."""
 
 import pytest
 from kit.places import Emulated, Moved, until
@@ -15,7 +15,7 @@ from ticketlock.testing import Fault, ManualClock, MemoryDynamoDB
 
 
 class Sleep:
-    """How a client waits between the repeats of a request: once, where a test says so, by being interrupted."""
+    """How a client waits between retries: once, if a test says so, by being interrupted."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.is_interrupted = False
@@ -35,7 +35,7 @@ def sleep(clock: ManualClock) -> Sleep:
 
 @pytest.fixture
 def mine(memory: MemoryDynamoDB, clock: ManualClock, sleep: Sleep) -> LockClient:
-    """A client that can be interrupted, of leases that nobody renews."""
+    """A client that can be interrupted; its leases are not renewed."""
     return LockClient("locks", client=memory.client, clocks=clock, heartbeat=False, sleep=sleep)
 
 
@@ -47,7 +47,7 @@ def theirs(memory: MemoryDynamoDB, clock: ManualClock) -> LockClient:
 @pytest.mark.parametrize(
     "error", [KeyError(), RecordWaitExceeded(), InvalidLockRequest("field", 1, "2"), KeyboardInterrupt()], ids=repr
 )
-def test_whatever_on_wait_raises_ends_the_wait_and_leaves_the_queue(
+def test_any_error_of_on_wait_ends_the_wait_and_leaves_the_queue(
     mine: LockClient, theirs: LockClient, error: BaseException
 ) -> None:
     def waits(_: object) -> None:
@@ -60,7 +60,7 @@ def test_whatever_on_wait_raises_ends_the_wait_and_leaves_the_queue(
     lease.release()
 
 
-def test_a_second_acquisition_of_one_owner_that_is_broken_off_leaves_the_first_ones_grant(
+def test_an_interrupted_second_acquisition_of_an_owner_keeps_the_first_ones_grant(
     memory: MemoryDynamoDB, mine: LockClient, theirs: LockClient, sleep: Sleep
 ) -> None:
     lease = theirs.acquire("e", owner="job-1")
@@ -73,7 +73,7 @@ def test_a_second_acquisition_of_one_owner_that_is_broken_off_leaves_the_first_o
     assert mine.try_acquire("e") is None
 
 
-def test_a_release_that_is_interrupted_may_be_tried_again(
+def test_an_interrupted_release_may_be_retried(
     memory: MemoryDynamoDB, mine: LockClient, theirs: LockClient, sleep: Sleep
 ) -> None:
     lease = mine.acquire("e")
@@ -97,7 +97,7 @@ def test_a_group_whose_end_is_interrupted_frees_the_other_locks(
     assert [theirs.try_acquire(each) is not None for each in "abc"] == [True, True, False]
 
 
-def test_what_was_left_for_the_next_survives_those_who_never_worked(mine: LockClient, theirs: LockClient) -> None:
+def test_data_for_the_next_holder_survives_grants_that_were_never_used(mine: LockClient, theirs: LockClient) -> None:
     mine.acquire("a").release(data_left="checkpoint 7")
     busy = theirs.acquire("b")
     for _ in range(3):
@@ -109,10 +109,10 @@ def test_what_was_left_for_the_next_survives_those_who_never_worked(mine: LockCl
     assert theirs.acquire("a").data_left == "checkpoint 7"
 
 
-def test_a_count_that_a_dead_waiter_left_is_healed_though_the_lock_is_busy(
+def test_a_count_with_a_crashed_waiter_is_healed_though_the_lock_is_busy(
     memory: MemoryDynamoDB, clock: ManualClock, theirs: LockClient
 ) -> None:
-    # Two numbers whose owners died before their rows.
+    # Two tickets whose owners crashed before they wrote their rows.
     held = theirs.acquire("e")
     for number in range(2):
         item = memory.items()[0]
@@ -127,7 +127,7 @@ def test_a_count_that_a_dead_waiter_left_is_healed_though_the_lock_is_busy(
     assert len(memory.sent) - before == 2
 
 
-def test_one_that_saw_others_wait_at_its_release_stands_in_line_without_a_try(
+def test_an_owner_that_saw_waiters_at_its_release_joins_the_queue_without_a_try(
     memory: MemoryDynamoDB, clock: ManualClock, theirs: LockClient
 ) -> None:
     lease = theirs.acquire("e", lease=60)
@@ -141,7 +141,7 @@ def test_one_that_saw_others_wait_at_its_release_stands_in_line_without_a_try(
     assert [sent.operation for sent in memory.sent[before:]][:2] == ["UpdateItem", "PutItem"]
 
 
-def test_the_thread_of_many_leases_in_a_row_is_gone_a_moment_after_the_last(memory: MemoryDynamoDB) -> None:
+def test_the_thread_of_many_leases_in_a_row_ends_a_moment_after_the_last(memory: MemoryDynamoDB) -> None:
     locks = LockClient("locks", client=memory.client)
     for _ in range(10):
         locks.acquire("e").release()
@@ -151,7 +151,7 @@ def test_the_thread_of_many_leases_in_a_row_is_gone_a_moment_after_the_last(memo
 def test_a_lease_that_was_released_is_not_entered_again(locks: LockClient, entity: str) -> None:
     with locks.acquire(entity) as lease:
         pass
-    with pytest.raises(LockLost, match="is over"), lease:
+    with pytest.raises(LockLost, match="has ended"), lease:
         pytest.fail("entered")
 
 
@@ -172,7 +172,7 @@ def test_a_lease_that_was_lost_is_not_entered(place: Emulated, locks: LockClient
         pytest.fail("entered")
 
 
-def test_a_machine_that_was_frozen_asks_the_table_and_tells_the_loss(moved: Moved, entity: str) -> None:
+def test_a_machine_that_was_frozen_asks_the_table_and_reports_the_loss(moved: Moved, entity: str) -> None:
     told: list[object] = []
     lease = moved.client(lease=60).acquire(entity, on_lost=told.append)
     moved.lose(entity)

@@ -1,4 +1,6 @@
-"""Clocks that are wrong, are set, or stand still: none of it lets a lock be counted on for too long, or be stolen."""
+"""Clocks that are wrong, are set, or stop: none of it makes a holder rely on a lock for too long, or lets another take
+it early.
+"""
 
 from functools import partial
 from typing import Any
@@ -27,7 +29,7 @@ def locks(moved: Moved, machine: ManualClock) -> LockClient:
     return moved.client(clocks=machine, heartbeat=False)
 
 
-def test_a_lease_is_over_at_once_after_a_suspension_past_its_end(
+def test_a_lease_has_ended_at_once_after_a_suspension_past_its_end(
     locks: LockClient, machine: ManualClock, entity: str
 ) -> None:
     lease = locks.acquire(entity)
@@ -35,7 +37,7 @@ def test_a_lease_is_over_at_once_after_a_suspension_past_its_end(
     assert not lease.is_held()
 
 
-def test_a_lease_is_over_at_once_after_a_freeze_that_its_local_clock_did_not_see(
+def test_a_lease_has_ended_at_once_after_a_freeze_that_its_local_clock_did_not_see(
     locks: LockClient, machine: ManualClock, entity: str
 ) -> None:
     lease = locks.acquire(entity)
@@ -57,7 +59,7 @@ def test_freezes_add_up(locks: LockClient, machine: ManualClock, entity: str) ->
     assert not lease.is_held()
 
 
-def test_a_lock_that_went_on_during_a_freeze_cannot_be_renewed(
+def test_a_lock_that_another_owner_got_during_a_freeze_cannot_be_renewed(
     moved: Moved, locks: LockClient, machine: ManualClock, entity: str
 ) -> None:
     lease = locks.acquire(entity)
@@ -68,7 +70,7 @@ def test_a_lock_that_went_on_during_a_freeze_cannot_be_renewed(
     assert current.is_held()
 
 
-def test_a_release_after_a_freeze_past_the_lease_says_that_the_lock_was_lost(
+def test_a_release_after_a_freeze_past_the_lease_raises_LockLost(
     locks: LockClient, machine: ManualClock, entity: str
 ) -> None:
     lease = locks.acquire(entity)
@@ -77,7 +79,7 @@ def test_a_release_after_a_freeze_past_the_lease_says_that_the_lock_was_lost(
         lease.release()
 
 
-def test_a_wall_clock_that_is_set_forward_is_taken_for_a_freeze_until_the_table_says_otherwise(
+def test_a_wall_clock_that_is_set_forward_counts_as_a_freeze_until_the_table_is_asked(
     locks: LockClient, machine: ManualClock, entity: str
 ) -> None:
     lease = locks.acquire(entity)
@@ -105,7 +107,7 @@ def test_a_holder_whose_wall_clock_was_set_forward_holds_the_lock_once_more(
     assert lease.is_held()
 
 
-def test_one_that_has_lost_the_lock_in_a_freeze_stands_in_line_for_it(
+def test_a_holder_that_lost_the_lock_in_a_freeze_joins_the_queue_for_it(
     moved: Moved, locks: LockClient, machine: ManualClock, entity: str
 ) -> None:
     locks.acquire(entity)
@@ -115,12 +117,12 @@ def test_one_that_has_lost_the_lock_in_a_freeze_stands_in_line_for_it(
         locks.acquire(entity, reentrant=True, record_wait=0)
 
 
-def test_a_lease_that_was_renewed_is_held_though_the_wall_clock_was_set_meanwhile(
+def test_a_renewed_lease_is_held_though_the_wall_clock_was_set_during_the_renewal(
     moved: Moved, machine: ManualClock, entity: str
 ) -> None:
     wire = Wire()
     locks = moved.client(wire=wire, clocks=machine, heartbeat=False)
-    # Replies around the turn of a second tell the table's time to a few milliseconds, and what follows to a second.
+    # Replies around the turn of a second show table time to a few milliseconds, later ones to a second.
     for _ in range(100):
         machine.advance(0.01)
         locks.inspect(entity)
@@ -158,7 +160,7 @@ def test_a_client_whose_wall_clock_is_wrong_neither_steals_a_lock_nor_loses_one(
 
 
 @WRONG
-def test_a_client_whose_wall_clock_is_wrong_takes_a_lock_whose_lease_is_over(
+def test_a_client_whose_wall_clock_is_wrong_takes_a_lock_whose_lease_has_expired(
     moved: Moved, entity: str, off_s: int
 ) -> None:
     wrong = moved.client(clocks=moved.clock.another_machine(wall_is_off_s=off_s))
@@ -194,7 +196,7 @@ def test_wrong_wall_clocks_do_not_change_the_order_of_waiters(moved: Moved, enti
 
 
 @WRONG
-def test_a_record_wait_is_counted_by_no_wall_clock(moved: Moved, entity: str, off_s: int) -> None:
+def test_a_record_wait_does_not_depend_on_the_wall_clock(moved: Moved, entity: str, off_s: int) -> None:
     machine = moved.clock.another_machine()
     holder = moved.client(lease=1_000).acquire(entity)
     looks: list[Position] = []
@@ -211,7 +213,7 @@ def test_a_record_wait_is_counted_by_no_wall_clock(moved: Moved, entity: str, of
     assert moved.queue_of(entity) == 0
 
 
-def test_the_deadline_is_told_by_the_wall_clock(locks: LockClient, machine: ManualClock, entity: str) -> None:
+def test_the_deadline_is_reported_by_the_wall_clock(locks: LockClient, machine: ManualClock, entity: str) -> None:
     lease = locks.acquire(entity)
     # Sooner, by what a slow clock may lose in a minute.
     assert machine.wall_ms + 59_940 <= round(lease.deadline.timestamp() * 1_000) < machine.wall_ms + 60_000
@@ -232,7 +234,7 @@ class Slow:
         return Reading(self._began.local_ms + passed_ms, self._began.wall_ms + passed_ms)
 
 
-def test_a_long_lease_is_over_on_a_machine_whose_clock_is_slow_before_anybody_else_may_take_the_lock(
+def test_a_long_lease_has_ended_on_a_machine_with_a_slow_clock_before_another_owner_may_take_the_lock(
     moved: Moved, entity: str
 ) -> None:
     lease = moved.client(clocks=Slow(moved.clock), heartbeat=False, lease=A_WEEK_S).acquire(entity)
@@ -241,7 +243,7 @@ def test_a_long_lease_is_over_on_a_machine_whose_clock_is_slow_before_anybody_el
 
 
 @pytest.mark.parametrize("passed_s", [10, 3_600])
-def test_a_lock_that_is_acquired_after_a_freeze_has_a_whole_lease(
+def test_a_lock_that_is_acquired_after_a_freeze_has_a_full_lease(
     moved: Moved, locks: LockClient, machine: ManualClock, entity: str, passed_s: int
 ) -> None:
     locks.acquire(entity).release()

@@ -1,4 +1,4 @@
-"""The end of a client: what it holds is freed, its waiters are woken, nothing of it lives on."""
+"""Closing a client: its locks are released, its waiters are woken, and no thread or task is left."""
 
 import threading
 import time
@@ -45,7 +45,7 @@ def test_the_end_of_with_closes_the_client(place: Emulated, entity: str) -> None
         locks.acquire(entity)
 
 
-def test_closing_wakes_the_waiters_and_the_queue_is_left(
+def test_closing_wakes_the_waiters_which_leave_the_queue(
     place: Emulated, locks: LockClient, others: LockClient, entity: str
 ) -> None:
     lease = others.acquire(entity)
@@ -80,7 +80,7 @@ def test_a_client_may_be_closed_twice(locks: LockClient, entity: str) -> None:
     locks.close()
 
 
-def test_closing_lets_go_of_other_clients_locks_for_nobody(
+def test_closing_releases_no_lock_of_another_client(
     place: Emulated, locks: LockClient, others: LockClient, entity: str
 ) -> None:
     lease = others.acquire(entity)
@@ -133,7 +133,9 @@ def test_a_waiter_may_close_its_own_client(place: Emulated, locks: LockClient, o
     until(lambda: place.queue_of(entity) == 0)
 
 
-def test_what_cannot_be_released_does_not_keep_the_rest_from_being_released(place: Emulated, entity: str) -> None:
+def test_a_lease_that_cannot_be_released_does_not_keep_the_rest_from_being_released(
+    place: Emulated, entity: str
+) -> None:
     locks = place.client()
     locks.acquire(entity)
     locks.acquire(f"{entity}, lost")
@@ -144,7 +146,7 @@ def test_what_cannot_be_released_does_not_keep_the_rest_from_being_released(plac
     assert place.is_free(f"{entity}, last")
 
 
-def test_closing_does_not_try_every_lease_where_the_table_is_out_of_reach(moved: Moved, entity: str) -> None:
+def test_closing_does_not_try_every_lease_if_the_table_is_unreachable(moved: Moved, entity: str) -> None:
     locks = moved.client(lease=600)
     leases = [locks.acquire(f"{entity}{number}") for number in range(20)]
     began_ms = moved.clock.read().local_ms
@@ -155,7 +157,7 @@ def test_closing_does_not_try_every_lease_where_the_table_is_out_of_reach(moved:
     assert not any(lease.is_held() for lease in leases)
 
 
-def test_closing_tries_all_where_one_cannot_be_released(moved: Moved, entity: str) -> None:
+def test_closing_tries_all_leases_if_one_cannot_be_released(moved: Moved, entity: str) -> None:
     locks = moved.client(lease=600)
     first = locks.acquire(entity)
     leases = [locks.acquire(f"{entity}{number}") for number in range(3)]
@@ -166,7 +168,7 @@ def test_closing_tries_all_where_one_cannot_be_released(moved: Moved, entity: st
     assert all(moved.is_free(lease.entity) for lease in leases)
 
 
-def test_what_could_not_be_released_is_forgotten_when_its_lease_is_over(moved: Moved, entity: str) -> None:
+def test_a_lease_that_could_not_be_released_is_forgotten_when_it_has_ended(moved: Moved, entity: str) -> None:
     wire = Wire()
     locks = moved.client(wire=wire, lease=60, heartbeat=False)
     for number in range(3):
@@ -202,7 +204,7 @@ def test_a_lock_that_arrives_while_the_client_is_closed_is_not_kept(place: Emula
     until(lambda: place.is_free(entity))
 
 
-def test_closing_waits_for_a_release_that_is_under_way(moved: Moved, entity: str) -> None:
+def test_closing_waits_for_a_release_in_progress(moved: Moved, entity: str) -> None:
     wire = Wire()
     locks = moved.client(wire=wire)
     lease = locks.acquire(entity)
@@ -222,7 +224,7 @@ def _is_closed(locks: LockClient) -> bool:
 
 
 class TestThreads:
-    """Of the client for threads."""
+    """The threads of the client for threads."""
 
     @pytest.fixture(params=["threads"])
     def kind(self, request: pytest.FixtureRequest) -> object:
@@ -252,7 +254,7 @@ class TestThreads:
                 lease.detach()
             began_s = time.monotonic()
             leases[-1].detach()
-            # A twentieth of a second for each of them would be five.
+            # A twentieth of a second for each would be five seconds.
             assert time.monotonic() - began_s < 2.5
 
     def test_one_thread_watches_any_number_of_leases(self, locks: LockClient, entity: str) -> None:

@@ -24,12 +24,12 @@ DENIED = ClientError({"Error": {"Code": "AccessDenied", "Message": "not yours"}}
 
 
 class Provider:
-    """Hands out credentials that are to be refreshed before each request.
+    """Provides credentials that must be refreshed before each request.
 
     Attributes:
-        fails_with: what it raises from now on; None for nothing.
+        fails_with: the error that it raises from now on; None for none.
         times: how often it does.
-        asked_in_vain: how often it has.
+        asked_in_vain: how often it raised one.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Provider:
         if self.fails_with is not None and self.asked_in_vain < self.times:
             self.asked_in_vain += 1
             raise self.fails_with
-        # botocore refreshes what ends within ten minutes.
+        # botocore refreshes credentials that expire within ten minutes.
         soon = datetime.datetime.now(datetime.UTC) + datetime.timedelta(minutes=1)
         return {"access_key": "test", "secret_key": "test", "token": "test", "expiry_time": soon.isoformat()}
 
@@ -53,13 +53,13 @@ class Provider:
 def provider() -> Iterator[Provider]:
     provider = Provider()
     yield provider
-    # Whatever a test has left is released.
+    # Locks that a test has left are released.
     provider.fails_with = None
 
 
 @pytest.fixture
 def dynamodb(place: Emulated, kind: Kind, loop: Loop, provider: Provider) -> Any:
-    """A client of the SDK that asks the provider before each request."""
+    """An SDK client that asks the provider before each request."""
     settings: dict[str, Any] = {**CLIENT_SETTINGS, "read_timeout": SHORT_S / 4}
     session: Any
     if kind == "tasks":
@@ -104,7 +104,7 @@ def test_an_acquisition_without_credentials_is_refused_with_the_cause(
 
 
 @WITH_ANY_ERROR
-def test_a_release_without_credentials_is_refused_with_the_cause_and_may_be_tried_again(
+def test_a_release_without_credentials_is_refused_with_the_cause_and_may_be_retried(
     place: Emulated, locks: LockClient, provider: Provider, entity: str, error: Exception
 ) -> None:
     lease = locks.acquire(entity)
@@ -134,7 +134,7 @@ def test_a_block_that_ends_without_credentials_ends_well(
 ) -> None:
     with locks.acquire(entity):
         provider.fails_with = EXPIRED
-    assert "was not released, and ends by itself" in caplog.text
+    assert "was not released, and stays locked until its lease ends" in caplog.text
     provider.fails_with = None
     assert place.holders_of(entity) == 1
 
@@ -151,7 +151,7 @@ def test_a_block_that_fails_and_ends_without_credentials_ends_in_its_own_error(
     assert "was not released" in caplog.text
 
 
-def test_a_heartbeat_without_credentials_goes_on_trying(
+def test_a_heartbeat_without_credentials_keeps_trying(
     place: Emulated, dynamodb: Any, provider: Provider, entity: str
 ) -> None:
     lost: list[object] = []
@@ -175,7 +175,7 @@ class SoftTimeLimitExceeded(Exception):
     """What a signal handler raises, in Celery for example."""
 
 
-def test_what_a_signal_handler_raises_in_a_call_comes_out_as_it_is(
+def test_an_error_of_a_signal_handler_during_a_call_is_raised_unchanged(
     locks: LockClient, dynamodb: Any, entity: str
 ) -> None:
     def interrupt(**_: Any) -> None:

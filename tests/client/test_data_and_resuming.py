@@ -1,4 +1,4 @@
-"""What stands beside a holder, what it leaves, and how another process goes on with its lock."""
+"""Data beside a holder, data for the next one, and a lock that another process resumes."""
 
 import pytest
 from kit.places import Emulated, Moved, Wire
@@ -33,12 +33,14 @@ def test_data_of_a_lock_that_was_lost_is_not_changed(place: Emulated, locks: Loc
         lease.set_data("step 2")
 
 
-def test_the_next_holder_finds_what_the_last_one_left(locks: LockClient, others: LockClient, entity: str) -> None:
+def test_the_next_holder_gets_the_data_that_the_last_one_left(
+    locks: LockClient, others: LockClient, entity: str
+) -> None:
     locks.acquire(entity).release(data_left="page 7")
     assert others.acquire(entity).data_left == "page 7"
 
 
-def test_what_was_left_is_gone_after_the_next_holder(locks: LockClient, others: LockClient, entity: str) -> None:
+def test_data_for_the_next_holder_is_removed_after_it(locks: LockClient, others: LockClient, entity: str) -> None:
     locks.acquire(entity).release(data_left="page 7")
     others.acquire(entity).release()
     assert locks.acquire(entity).data_left is None
@@ -50,7 +52,7 @@ def test_a_detached_lock_stays_held(place: Emulated, locks: LockClient, entity: 
     assert place.holders_of(entity) == 1
 
 
-def test_another_process_goes_on_with_a_lock_by_its_owner(
+def test_another_process_continues_with_a_lock_by_its_owner(
     place: Emulated, locks: LockClient, others: LockClient, entity: str
 ) -> None:
     first = locks.acquire(entity, owner="invoice-7", data="by hand")
@@ -63,7 +65,7 @@ def test_another_process_goes_on_with_a_lock_by_its_owner(
     assert place.is_free(entity)
 
 
-def test_whoever_resumes_gives_the_lock_a_whole_lease(moved: Moved, entity: str) -> None:
+def test_resuming_gives_the_lock_a_full_lease(moved: Moved, entity: str) -> None:
     moved.client(heartbeat=False).acquire(entity, owner="invoice-7").detach()
     moved.clock.advance(50)
     assert moved.client().resume(entity, "invoice-7").remaining_s > 50
@@ -100,7 +102,7 @@ def test_resuming_with_a_lease_that_is_too_short_is_refused_and_nothing_is_sent(
     assert len(wire.sent) == sent
 
 
-def test_inspect_tells_who_holds_and_who_waits(locks: LockClient, others: LockClient, entity: str) -> None:
+def test_inspect_shows_holders_and_waiters(locks: LockClient, others: LockClient, entity: str) -> None:
     lease = locks.acquire(entity)
     state = others.inspect(entity)
     assert state.item is not None
@@ -127,7 +129,7 @@ def test_an_operator_frees_a_lock_by_force(place: Emulated, locks: LockClient, o
     assert others.acquire(entity, record_wait=0).fencing_token > lease.fencing_token
 
 
-def test_a_lock_that_went_on_is_not_freed_by_its_former_token(
+def test_a_lock_of_a_later_holder_is_not_freed_by_an_earlier_token(
     place: Emulated, locks: LockClient, others: LockClient, entity: str
 ) -> None:
     token = locks.acquire(entity).fencing_token
@@ -138,7 +140,7 @@ def test_a_lock_that_went_on_is_not_freed_by_its_former_token(
     assert place.holders_of(entity) == 1
 
 
-def test_a_lock_that_went_on_is_not_freed_by_its_former_holder(
+def test_a_lock_of_a_later_holder_is_not_freed_by_an_earlier_holder(
     place: Emulated, locks: LockClient, others: LockClient, entity: str
 ) -> None:
     lease = locks.acquire(entity)

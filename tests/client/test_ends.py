@@ -1,4 +1,4 @@
-"""The ends of processes: forked, interrupted, told to stop, frozen between two invocations."""
+"""The ends of processes: forked, interrupted, terminated, frozen between two invocations."""
 
 import importlib.util
 import json
@@ -63,7 +63,7 @@ def said(program: subprocess.Popen[str]) -> str:
 
 
 def said_until(program: subprocess.Popen[str], what: str) -> bool:
-    """Whether the program comes to say it."""
+    """Whether the program prints it."""
     while said(program) != what:
         pass
     return True
@@ -108,7 +108,7 @@ def test_an_interrupt_of_a_waiter_leaves_the_queue(place: Emulated, locks: LockC
     assert place.holders_of(entity) == 1
 
 
-def test_an_interrupt_between_two_looks_leaves_the_queue(place: Emulated, locks: LockClient, entity: str) -> None:
+def test_an_interrupt_between_two_polls_leaves_the_queue(place: Emulated, locks: LockClient, entity: str) -> None:
     def interrupt(_: object) -> None:
         raise KeyboardInterrupt
 
@@ -124,7 +124,7 @@ class TestFork:
 
     @pytest.fixture
     def told(self, place: Emulated, start: Any, entity: str) -> dict[str, dict[str, Any]]:
-        """What the child found, and the parent after the child's end; who else holds the lock at that moment."""
+        """What the child found, and the parent after the child's end; and whether another owner holds the lock then."""
         program = start(PROGRAM, "fork", place.table_name, entity)
         assert said(program) == '"held"'
         child, parent = json.loads(said(program)), json.loads(said(program))
@@ -136,23 +136,23 @@ class TestFork:
         assert (told["child"]["is_held"], told["child"]["remaining_s"]) == (False, 0)
         assert told["child"]["repr"].endswith(", of another process, not held here>")
 
-    def test_it_cannot_use_it_and_is_told_why(self, told: dict[str, Any]) -> None:
+    def test_it_cannot_use_the_lock_and_the_error_says_why(self, told: dict[str, Any]) -> None:
         conditions = ("condition_check", "fenced_put", "fenced_update")
         for verb in ("renew", "ensure", "set_data", "detach", "transact_write", *conditions, "release", "best effort"):
             assert "ClientClosed: the lease belongs to the process that this one was forked from" in str(
                 told["child"][verb]
             ), verb
 
-    def test_it_cannot_use_the_client_and_is_told_what_to_do(self, told: dict[str, Any]) -> None:
+    def test_it_cannot_use_the_client_and_the_error_says_what_to_do(self, told: dict[str, Any]) -> None:
         for verb in ("acquire", "again", "inspect"):
             assert "make another one here" in str(told["child"][verb]), verb
 
-    def test_no_other_road_leads_to_the_table(self, told: dict[str, Any]) -> None:
-        """Parent and child have one connection: each could be told what the other has asked."""
+    def test_it_cannot_reach_the_table_in_any_other_way(self, told: dict[str, Any]) -> None:
+        """Parent and child share one connection: each could get the reply to the other's request."""
         roads = {**told["child"]["tables"], "acquire of a task": told["child"]["tasks"]["acquire"]}
         assert [each for each, said in roads.items() if "ClientClosed: the client was made in" not in str(said)] == []
 
-    def test_a_client_for_tasks_is_closed_without_a_word(self, told: dict[str, Any]) -> None:
+    def test_a_client_for_tasks_is_closed_without_an_error(self, told: dict[str, Any]) -> None:
         assert told["child"]["tasks"]["close"] is None
 
     def test_its_end_leaves_the_parents_lock_alone(self, told: dict[str, Any]) -> None:
@@ -162,7 +162,7 @@ class TestFork:
         assert told["after"] == {"is free": True}
 
 
-def test_a_worker_that_is_told_to_stop_frees_its_lock(place: Emulated, start: Any, entity: str) -> None:
+def test_a_worker_frees_its_lock_on_sigterm(place: Emulated, start: Any, entity: str) -> None:
     worker = start(WORKER, LOCK_TABLE=place.table_name, JOB=entity)
     assert said_until(worker, "page 0")
     worker.send_signal(signal.SIGTERM)
@@ -170,7 +170,7 @@ def test_a_worker_that_is_told_to_stop_frees_its_lock(place: Emulated, start: An
     assert place.is_free(entity)
 
 
-def test_a_worker_that_is_told_to_stop_while_it_waits_leaves_the_queue(
+def test_a_worker_that_waits_leaves_the_queue_on_sigterm(
     place: Emulated, locks: LockClient, start: Any, entity: str
 ) -> None:
     locks.acquire(entity)
@@ -190,7 +190,7 @@ def test_of_two_workers_the_second_begins_when_the_first_one_stops(place: Emulat
     assert said_until(second, "page 0")
 
 
-def test_a_worker_that_has_done_its_job_says_so(place: Emulated, start: Any, entity: str) -> None:
+def test_a_worker_that_has_done_its_job_exits_with_0(place: Emulated, start: Any, entity: str) -> None:
     worker = start(WORKER, LOCK_TABLE=place.table_name, JOB=entity, PAGES="1")
     assert worker.wait(TIMEOUT_S) == 0
     assert place.is_free(entity)

@@ -1,4 +1,4 @@
-"""Replies that get lost, requests that do: no theft, no second grant, nothing left behind."""
+"""Lost replies and lost requests: no lock is taken early, none is granted twice, and no row is left."""
 
 import math
 from typing import Any
@@ -29,7 +29,7 @@ def test_a_fault_while_a_free_lock_is_acquired_grants_it_once(
     assert moved.is_free(entity)
 
 
-def test_a_lost_reply_to_an_acquisition_is_no_theft(moved: Moved, entity: str) -> None:
+def test_a_lost_reply_to_an_acquisition_never_replaces_another_holder(moved: Moved, entity: str) -> None:
     locks = moved.client()
     locks.acquire(f"{entity}, before").release()
     moved.memory.faults.append(Fault.REPLY_LOST)
@@ -40,7 +40,7 @@ def test_a_lost_reply_to_an_acquisition_is_no_theft(moved: Moved, entity: str) -
 
 @pytest.mark.parametrize("fault", PASSING)
 @pytest.mark.parametrize("requests_before", range(1, 5))
-def test_a_fault_while_a_waiter_joins_the_queue_leaves_one_place_at_most(
+def test_a_fault_while_a_waiter_joins_the_queue_leaves_one_row_at_most(
     moved: Moved, entity: str, fault: Fault, requests_before: int
 ) -> None:
     holder = moved.client().acquire(entity)
@@ -97,7 +97,7 @@ def test_a_fault_in_a_release_that_grants_the_lock_to_the_next_grants_it_once(
 
 
 @pytest.mark.parametrize("fault", PASSING)
-def test_a_fault_in_a_renewal_by_hand_is_no_loss(moved: Moved, entity: str, fault: Fault) -> None:
+def test_a_fault_in_a_renewal_by_hand_keeps_the_lock(moved: Moved, entity: str, fault: Fault) -> None:
     lease = moved.client(heartbeat=False).acquire(entity)
     moved.clock.advance(40)
     moved.memory.faults.append(fault)
@@ -106,7 +106,7 @@ def test_a_fault_in_a_renewal_by_hand_is_no_loss(moved: Moved, entity: str, faul
 
 
 @pytest.mark.parametrize("fault", PASSING)
-def test_a_fault_in_a_heartbeat_is_no_loss(moved: Moved, entity: str, fault: Fault) -> None:
+def test_a_fault_in_a_heartbeat_keeps_the_lock(moved: Moved, entity: str, fault: Fault) -> None:
     told: list[object] = []
     lease = moved.client(lease=4).acquire(entity, on_lost=told.append)
     moved.memory.faults.append(fault)
@@ -117,14 +117,14 @@ def test_a_fault_in_a_heartbeat_is_no_loss(moved: Moved, entity: str, fault: Fau
 
 
 @pytest.mark.parametrize("fault", PASSING)
-def test_a_fault_in_a_release_is_no_loss(moved: Moved, entity: str, fault: Fault) -> None:
+def test_a_fault_in_a_release_is_not_reported_as_a_loss(moved: Moved, entity: str, fault: Fault) -> None:
     lease = moved.client().acquire(entity)
     moved.memory.faults.append(fault)
     lease.release()
     assert moved.is_free(entity)
 
 
-def test_a_release_whose_reply_is_lost_is_no_loss_though_somebody_else_has_the_lock_by_then(
+def test_a_release_whose_reply_is_lost_succeeds_though_another_owner_has_the_lock_by_then(
     moved: Moved, entity: str
 ) -> None:
     wire, repeats = Wire(), Repeats(is_release)
@@ -139,7 +139,7 @@ def test_a_release_whose_reply_is_lost_is_no_loss_though_somebody_else_has_the_l
     assert moved.holders_of(entity) == 1
 
 
-def test_a_renewal_whose_reply_is_lost_is_no_loss_when_it_is_refused_the_second_time(moved: Moved, entity: str) -> None:
+def test_a_renewal_whose_reply_is_lost_keeps_the_lock_if_its_retry_is_refused(moved: Moved, entity: str) -> None:
     wire, repeats = Wire(), Repeats(is_renewal)
     lease = moved.client(wire=wire, heartbeat=False).acquire(entity)
     moved.clock.advance(30)
@@ -153,7 +153,7 @@ def test_a_renewal_whose_reply_is_lost_is_no_loss_when_it_is_refused_the_second_
 
 
 @pytest.mark.parametrize("fault", PASSING)
-def test_a_fault_while_a_waiter_gives_up_leaves_nothing_behind(moved: Moved, entity: str, fault: Fault) -> None:
+def test_a_fault_while_a_waiter_gives_up_leaves_no_row(moved: Moved, entity: str, fault: Fault) -> None:
     holder = moved.client(lease=600).acquire(entity)
     wire = Wire()
     locks = moved.client(wire=wire)
@@ -190,7 +190,7 @@ def test_with_every_third_request_lost_a_counter_loses_nothing(moved: Moved, ent
 
 
 class Repeats:
-    """Whether a request of a kind is not the first one."""
+    """Whether a request is not the first one of its kind."""
 
     def __init__(self, is_meant: Any) -> None:
         self._is_meant = is_meant

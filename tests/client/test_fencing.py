@@ -1,4 +1,4 @@
-"""The fencing token in a user's own writes: what refuses a holder that is none any more."""
+"""The fencing token in a user's own writes: it refuses a former holder's."""
 
 import math
 import threading
@@ -62,7 +62,7 @@ def test_a_transaction_in_python_types_with_the_holders_check_is_applied(
     assert orders.state_of("7") == "paid"
 
 
-def test_a_transaction_is_refused_after_the_lock_went_on(
+def test_a_transaction_is_refused_after_another_owner_got_the_lock(
     place: Emulated, locks: LockClient, others: LockClient, orders: Orders, entity: str
 ) -> None:
     lease = locks.acquire(entity)
@@ -73,7 +73,7 @@ def test_a_transaction_is_refused_after_the_lock_went_on(
     assert orders.state_of("7") is None
 
 
-def test_a_transaction_in_python_types_is_refused_after_the_lock_went_on(
+def test_a_transaction_in_python_types_is_refused_after_another_owner_got_the_lock(
     place: Emulated, locks: LockClient, others: LockClient, orders: Orders, entity: str
 ) -> None:
     lease = locks.acquire(entity)
@@ -106,13 +106,13 @@ def test_transact_write_writes_while_the_lock_is_held(locks: LockClient, orders:
     assert (orders.state_of("7"), orders.state_of("8")) == ("paid", "open")
 
 
-def test_transact_write_writes_what_it_can_go_through_only_once(locks: LockClient, orders: Orders, entity: str) -> None:
+def test_transact_write_accepts_an_iterator(locks: LockClient, orders: Orders, entity: str) -> None:
     once: Any = (orders.put(order, "paid") for order in ("7", "8"))
     locks.acquire(entity).transact_write(once)
     assert (orders.state_of("7"), orders.state_of("8")) == ("paid", "paid")
 
 
-def test_transact_write_refuses_items_that_are_none_by_name(place: Emulated, locks: LockClient, entity: str) -> None:
+def test_transact_write_refuses_invalid_items_by_name(place: Emulated, locks: LockClient, entity: str) -> None:
     with locks.acquire(entity) as lease, pytest.raises(InvalidLockRequest, match=r"^items is"):
         lease.transact_write([{"Put": {"TableName": "orders", "Item": {"pk": "a"}}}])
     assert place.is_free(entity)
@@ -128,7 +128,7 @@ def test_transact_write_says_that_the_lock_was_lost_and_writes_nothing(
     assert orders.state_of("7") is None
 
 
-def test_transact_write_hands_on_the_refusal_of_the_users_own_condition(
+def test_transact_write_passes_on_the_refusal_of_the_users_own_condition(
     locks: LockClient, orders: Orders, entity: str
 ) -> None:
     lease = locks.acquire(entity)
@@ -143,7 +143,7 @@ def test_transact_write_hands_on_the_refusal_of_the_users_own_condition(
     assert lease.is_held()
 
 
-def test_transact_write_gets_through_among_many_who_keep_taking_tickets(
+def test_transact_write_succeeds_while_many_waiters_keep_taking_tickets(
     place: Emulated, locks: LockClient, orders: Orders, entity: str
 ) -> None:
     lease = locks.acquire(entity)
@@ -167,14 +167,14 @@ def test_transact_write_gets_through_among_many_who_keep_taking_tickets(
     assert orders.state_of("7") == "9"
 
 
-def test_transact_write_is_repeated_while_it_conflicts_with_waiters(moved: Moved, entity: str) -> None:
+def test_transact_write_is_retried_while_it_conflicts_with_waiters(moved: Moved, entity: str) -> None:
     lease = moved.client().acquire(entity)
     moved.memory.faults.extend([Fault.CONFLICT] * 4)
     lease.transact_write([_note("7", "paid")])
     assert _noted(moved, "7") == {"S": "paid"}
 
 
-def test_transact_write_is_repeated_after_a_lost_reply_and_applied_once(moved: Moved, entity: str) -> None:
+def test_transact_write_is_retried_after_a_lost_reply_and_applied_once(moved: Moved, entity: str) -> None:
     lease = moved.client().acquire(entity)
     moved.memory.faults.append(Fault.REPLY_LOST)
     once = _note("7", "paid")
@@ -190,7 +190,7 @@ def test_transact_write_gives_up_after_its_patience(moved: Moved, entity: str) -
     assert lease.is_held()
 
 
-def test_transact_write_names_the_tables_of_which_one_is_not_there(moved: Moved, entity: str) -> None:
+def test_transact_write_names_the_tables_if_one_does_not_exist(moved: Moved, entity: str) -> None:
     lease = moved.client().acquire(entity)
     note = {"Put": {"TableName": "orders", "Item": {"pk": {"S": "7"}, "sk": {"S": "note"}}}}
     with pytest.raises(TableNotFound, match="of the name of one of 'locks', 'orders' in this account"):
@@ -198,7 +198,7 @@ def test_transact_write_names_the_tables_of_which_one_is_not_there(moved: Moved,
 
 
 @pytest.mark.parametrize("patience", [-1, math.nan, True])
-def test_a_patience_that_is_none_is_refused(moved: Moved, entity: str, patience: float) -> None:
+def test_an_invalid_patience_is_refused(moved: Moved, entity: str, patience: float) -> None:
     lease = moved.client().acquire(entity)
     with pytest.raises(ValueError, match="patience"):
         lease.transact_write([], patience=patience)
@@ -206,7 +206,7 @@ def test_a_patience_that_is_none_is_refused(moved: Moved, entity: str, patience:
 
 @pytest.fixture
 def older_and_newer(place: Emulated, locks: LockClient, others: LockClient, entity: str) -> tuple[Any, Any]:
-    """Two leases of one lock, of which the second is held."""
+    """Two leases of one lock, the second of which is held."""
     older = locks.acquire(entity)
     place.lose(entity)
     return older, others.acquire(entity)
@@ -230,7 +230,7 @@ def test_a_put_in_python_types_with_an_older_token_is_refused(older_and_newer: t
     assert orders.state_of("7") == "new"
 
 
-def test_the_same_holder_may_put_again_and_so_may_the_next(older_and_newer: tuple[Any, Any], orders: Orders) -> None:
+def test_the_same_holder_and_the_next_one_may_put_again(older_and_newer: tuple[Any, Any], orders: Orders) -> None:
     for lease, state in zip([older_and_newer[0], *older_and_newer[:1], older_and_newer[1]], "abc", strict=True):
         orders.native.put_item(**lease.fenced_put({"id": "7", "state": state}, native=True, TableName=orders.name))
     assert orders.state_of("7") == "c"
@@ -254,7 +254,7 @@ def test_an_update_in_python_types_with_an_older_token_is_refused(
     assert orders.state_of("7") == "new"
 
 
-def test_a_users_own_condition_has_to_hold_as_well(older_and_newer: tuple[Any, Any], orders: Orders) -> None:
+def test_a_users_own_condition_must_hold_too(older_and_newer: tuple[Any, Any], orders: Orders) -> None:
     _, newer = older_and_newer
     only_new = {"ConditionExpression": "attribute_not_exists(id) OR #s = :open"}
     names = {"ExpressionAttributeNames": {"#s": "state"}, "ExpressionAttributeValues": {":open": "open"}}
@@ -270,14 +270,14 @@ def test_a_users_own_condition_does_not_let_an_older_token_through(
 ) -> None:
     older, newer = older_and_newer
     orders.native.put_item(**newer.fenced_put({"id": "7", "state": "new"}, native=True, TableName=orders.name))
-    # An OR of the user's must not reach past the token.
+    # An OR in the user's condition must not bypass the token.
     condition = {"ConditionExpression": "attribute_exists(id) OR attribute_not_exists(id)"}
     refused = older.fenced_put({"id": "7", "state": "old"}, native=True, TableName=orders.name, **condition)
     with pytest.raises(ClientError, match="ConditionalCheckFailed"):
         orders.native.put_item(**refused)
 
 
-def test_the_token_may_be_kept_in_an_attribute_of_another_name(
+def test_the_token_may_be_stored_in_an_attribute_of_another_name(
     older_and_newer: tuple[Any, Any], orders: Orders
 ) -> None:
     older, newer = older_and_newer

@@ -1,4 +1,4 @@
-"""An acquisition that is forgotten to be awaited is neither silent nor true."""
+"""An acquisition that is never awaited warns, and has no truth value."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from ticketlock.aio import LockClient
 
 
 def forget(_acquisition: object) -> None:
-    """Nobody refers to it any more when this has returned."""
+    """Nothing refers to it any more when this has returned."""
 
 
 @pytest.mark.parametrize("verb", ["acquire", "try_acquire"])

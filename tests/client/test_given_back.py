@@ -1,4 +1,4 @@
-"""A grant that goes back unused: nobody has worked under it, and others may."""
+"""A grant that is given up unused: no work was done under it, and another process may use it."""
 
 import threading
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from ticketlock import ClientClosed, Lease, LockClient, RecordWaitExceeded
 from ticketlock.testing import MemoryDynamoDB
 
 TOO_MUCH = 1 << 47
-"""A stack for which no address space has room."""
+"""A stack size for which no address space has room."""
 
 
 @contextmanager
@@ -38,7 +38,7 @@ def memory() -> MemoryDynamoDB:
     return MemoryDynamoDB()
 
 
-def test_a_group_that_cannot_be_had_leaves_the_grant_that_another_has_with_the_same_owner(
+def test_a_group_that_cannot_be_acquired_keeps_the_grant_of_another_process_with_the_same_owner(
     locks: LockClient, others: LockClient, entity: str
 ) -> None:
     lease = others.acquire(entity, owner="build-7")
@@ -46,12 +46,12 @@ def test_a_group_that_cannot_be_had_leaves_the_grant_that_another_has_with_the_s
     with pytest.raises(RecordWaitExceeded):
         locks.acquire_all([entity, f"{entity}, taken"], owner="build-7", record_wait=0)
     lease.renew()
-    # Nor does the end of the client free it.
+    # Nor does closing the client free it.
     locks.close()
     lease.renew()
 
 
-def test_a_group_that_cannot_be_had_leaves_the_outer_hold_of_its_own_thread_or_task(
+def test_a_group_that_cannot_be_acquired_keeps_the_outer_hold_of_its_own_thread_or_task(
     place: Emulated, locks: LockClient, others: LockClient, entity: str
 ) -> None:
     outer = locks.acquire(entity, owner="build-7", reentrant=True)
@@ -63,7 +63,7 @@ def test_a_group_that_cannot_be_had_leaves_the_outer_hold_of_its_own_thread_or_t
     assert place.is_free(entity)
 
 
-def test_a_grant_that_arrives_while_the_client_is_closed_is_left_to_another_with_the_same_owner(
+def test_a_grant_that_arrives_while_the_client_is_closed_is_kept_for_another_process_with_the_same_owner(
     place: Emulated, others: LockClient, entity: str
 ) -> None:
     lease = others.acquire(entity, owner="build-7")
@@ -71,7 +71,7 @@ def test_a_grant_that_arrives_while_the_client_is_closed_is_left_to_another_with
     lease.renew()
 
 
-def test_a_grant_that_arrives_while_the_client_is_closed_takes_nothing_of_what_was_left(
+def test_a_grant_that_arrives_while_the_client_is_closed_keeps_the_data_for_the_next_holder(
     place: Emulated, others: LockClient, entity: str
 ) -> None:
     others.acquire(entity).release(data_left="page 7")
@@ -79,14 +79,16 @@ def test_a_grant_that_arrives_while_the_client_is_closed_takes_nothing_of_what_w
     assert others.acquire(entity).data_left == "page 7"
 
 
-def test_a_lock_that_nobody_could_renew_is_given_back_as_it_was(mine: LockClient, theirs: LockClient) -> None:
+def test_a_lock_that_could_not_be_renewed_is_released_with_the_data_that_it_came_with(
+    mine: LockClient, theirs: LockClient
+) -> None:
     theirs.acquire("e").release(data_left="page 7")
     with no_thread_can_be_started(), pytest.raises(RuntimeError, match="thread"):
         mine.acquire("e")
     assert theirs.acquire("e").data_left == "page 7"
 
 
-def test_a_lock_that_nobody_could_renew_is_left_to_another_with_the_same_owner(
+def test_a_lock_that_could_not_be_renewed_is_kept_for_another_process_with_the_same_owner(
     mine: LockClient, theirs: LockClient
 ) -> None:
     lease = theirs.acquire("e", owner="build-7")

@@ -13,13 +13,13 @@ from ticketlock.testing import Fault, ManualClock
 from ticketlock.wire._table_time import Reading
 
 SHORT_S = 2.0
-"""Long enough for a machine that is busy."""
+"""Long enough for a busy machine."""
 MANY = 300
 MORE_THAN_RENEW_AT_ONCE = 160
 
 
 class Told:
-    """What a lease's owner is told, in its order."""
+    """What a lease's callbacks were told, in order."""
 
     def __init__(self) -> None:
         self.news: list[str] = []
@@ -57,7 +57,7 @@ def test_each_lease_is_renewed_at_its_own_half_life(place: Emulated, entity: str
     until(lambda: wire.renewals(slow) > settled[1])
     passed_s = time.monotonic() - began
     assert all(lease.is_held() for lease in leases)
-    # Never much before half-life: what a renewal costs is money.
+    # Never much before half-life: each renewal costs money.
     assert 2 <= wire.renewals(entity) - settled[0] <= passed_s / (0.4 * SHORT_S)
     assert passed_s >= 0.4 * 3 * SHORT_S
 
@@ -91,7 +91,7 @@ def test_no_renewal_follows_a_release(place: Emulated, entity: str) -> None:
     assert place.is_free(entity)
 
 
-def test_a_renewal_under_way_during_the_release_neither_revives_the_lease_nor_is_repeated(
+def test_a_renewal_in_progress_during_the_release_neither_revives_the_lease_nor_is_retried(
     place: Emulated, entity: str, told: Told
 ) -> None:
     wire = Wire()
@@ -108,7 +108,7 @@ def test_a_renewal_under_way_during_the_release_neither_revives_the_lease_nor_is
     assert told.news == []
 
 
-def test_a_renewal_that_hangs_delays_no_other_leases_nor_the_news_of_its_own_loss(
+def test_a_renewal_that_hangs_delays_neither_other_renewals_nor_the_report_of_its_own_loss(
     place: Emulated, entity: str, told: Told
 ) -> None:
     wire = Wire()
@@ -139,7 +139,7 @@ def test_many_renewals_that_hang_leave_room_for_the_others(place: Emulated, enti
 
 
 @pytest.mark.parametrize("kind", ["threads"])
-def test_a_silent_table_delays_the_news_of_no_lease_of_many(moved: Moved, entity: str) -> None:
+def test_a_silent_table_delays_the_report_of_no_loss_among_many_leases(moved: Moved, entity: str) -> None:
     """More renewals hang than there are threads for them."""
     wire, told = Wire(), {"danger": set[str](), "lost": set[str]()}
     locks = moved.client(wire=wire, lease=SHORT_S)
@@ -158,7 +158,7 @@ def test_a_silent_table_delays_the_news_of_no_lease_of_many(moved: Moved, entity
         until(lambda: len(told["lost"]) == MORE_THAN_RENEW_AT_ONCE)
 
 
-def test_a_renewal_among_many_leases_asks_none_of_the_others(moved: Moved, entity: str) -> None:
+def test_a_renewal_among_many_leases_does_not_read_the_clock_for_each(moved: Moved, entity: str) -> None:
     clocks = CountingClocks(moved.clock)
     locks = moved.client(lease=SHORT_S, clocks=clocks)
     leases = [locks.acquire(f"{entity} {number}") for number in range(MANY)]
@@ -168,9 +168,7 @@ def test_a_renewal_among_many_leases_asks_none_of_the_others(moved: Moved, entit
     assert clocks.reads < 30 * MANY
 
 
-def test_renewals_that_are_throttled_are_repeated_until_one_is_let_through(
-    moved: Moved, entity: str, told: Told
-) -> None:
+def test_throttled_renewals_are_retried_until_one_succeeds(moved: Moved, entity: str, told: Told) -> None:
     wire = Wire()
     lease = moved.client(wire=wire, lease=SHORT_S).acquire(entity, **told.wishes())
     with moved.memory.outage(Fault.THROTTLED):
@@ -182,7 +180,7 @@ def test_renewals_that_are_throttled_are_repeated_until_one_is_let_through(
 
 
 @pytest.mark.parametrize("fault", [Fault.THROTTLED, Fault.REQUEST_LOST])
-def test_a_lease_that_cannot_be_renewed_is_in_danger_and_then_lost_and_each_is_told_once(
+def test_a_lease_that_cannot_be_renewed_is_in_danger_and_then_lost_and_each_is_reported_once(
     moved: Moved, entity: str, told: Told, fault: Fault
 ) -> None:
     wire = Wire()
@@ -201,14 +199,14 @@ def test_a_lease_that_cannot_be_renewed_is_in_danger_and_then_lost_and_each_is_t
     assert told.news == ["danger", "lost"]
 
 
-def test_danger_may_be_nearer_or_farther(moved: Moved, entity: str, told: Told) -> None:
+def test_the_time_of_the_danger_report_can_be_set(moved: Moved, entity: str, told: Told) -> None:
     lease = moved.client(lease=4, heartbeat=False).acquire(entity, danger=3, **told.wishes())
     moved.clock.advance(1)
     until(lambda: told.news == ["danger"])
     assert lease.is_held()
 
 
-def test_danger_is_told_once_also_after_a_recovery(moved: Moved, entity: str, told: Told) -> None:
+def test_danger_is_reported_once_even_after_a_recovery(moved: Moved, entity: str, told: Told) -> None:
     lease = moved.client(lease=SHORT_S, heartbeat=False).acquire(entity, **told.wishes())
     moved.clock.advance(0.8 * SHORT_S)
     until(lambda: told.news == ["danger"])
@@ -225,7 +223,7 @@ def test_a_lease_that_was_detached_is_held_after_its_block(moved: Moved, entity:
     assert locks.resume(entity, "somebody", lease=60).fencing_token == lease.fencing_token
 
 
-def test_nobody_is_told_of_the_end_of_a_lease_that_was_released(moved: Moved, entity: str, told: Told) -> None:
+def test_the_end_of_a_released_lease_is_not_reported(moved: Moved, entity: str, told: Told) -> None:
     lease = moved.client(lease=SHORT_S, heartbeat=False).acquire(entity, **told.wishes())
     lease.release()
     moved.clock.advance(10 * SHORT_S)
@@ -248,7 +246,7 @@ def test_an_exception_in_a_callback_is_logged_and_harmless(
     assert not lease.is_held()
 
 
-def test_the_one_who_is_told_of_a_loss_gets_the_lease(moved: Moved, entity: str) -> None:
+def test_on_lost_gets_the_lease(moved: Moved, entity: str) -> None:
     told: list[object] = []
     lease = moved.client(lease=SHORT_S, heartbeat=False).acquire(entity, on_lost=told.append)
     moved.clock.advance(SHORT_S)
@@ -334,13 +332,13 @@ def test_ensure_cannot_make_sure_of_more_than_a_lease(moved: Moved, entity: str)
         lease.ensure(61)
 
 
-def test_a_lease_shows_itself_with_what_is_left_of_it(moved: Moved, entity: str) -> None:
+def test_the_repr_of_a_lease_shows_its_remaining_time(moved: Moved, entity: str) -> None:
     lease = moved.client(heartbeat=False).acquire(entity)
     assert "held, 59.9 s left" in repr(lease)
 
 
 def _witness(locks: Any, entity: str) -> str:
-    """Take another lock, whose renewals show that time has passed."""
+    """Acquire another lock, whose renewals show that time has passed."""
     locks.acquire(f"{entity}, witness")
     return "a renewal of the witness"
 

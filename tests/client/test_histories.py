@@ -1,4 +1,4 @@
-"""Histories of real processes that are suspended and killed, checked: what a pause can spoil, and what it cannot."""
+"""Checked histories of real processes that are suspended and killed: what a pause can spoil, and what it cannot."""
 
 import signal
 from collections.abc import Callable
@@ -58,7 +58,7 @@ def test_a_fenced_write_after_a_pause_past_the_lease_is_refused_and_no_update_is
 
 
 @pytest.mark.parametrize("write", [write_unfenced, write_with_the_token_after_a_plain_read])
-def test_a_write_that_is_not_fenced_from_its_read_on_loses_an_update_and_the_history_shows_it(
+def test_a_write_whose_read_was_not_fenced_loses_an_update_and_the_history_shows_it(
     programs: Programs, shared: Shared, kept: Kept, write: Callable[[Shared], None]
 ) -> None:
     assert is_applied(programs, write) == (True, True)
@@ -67,7 +67,7 @@ def test_a_write_that_is_not_fenced_from_its_read_on_loses_an_update_and_the_his
     assert {failure.partition(":")[0] for failure in failures} == {"exclusion", "no lost update"}
 
 
-def test_processes_that_are_suspended_and_killed_at_random_keep_every_promise_to_the_others(
+def test_processes_that_are_suspended_and_killed_at_random_break_no_promise_to_the_others(
     programs: Programs, shared: Shared, kept: Kept
 ) -> None:
     crowd, lock = Crowd(shared, programs, kept), alone(shared.entity)

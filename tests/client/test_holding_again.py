@@ -1,4 +1,4 @@
-"""Whoever holds a lock already, and asks for it once more."""
+"""A holder that asks for its lock again."""
 
 import pytest
 from kit.places import Emulated, meanwhile, outcome, until
@@ -52,7 +52,7 @@ def test_holding_it_again_sends_nothing(place: Emulated, entity: str) -> None:
     assert len(wire.sent) == before
 
 
-def test_a_shared_lock_is_not_held_again_alone(locks: LockClient, entity: str) -> None:
+def test_a_shared_lock_is_not_held_again_exclusively(locks: LockClient, entity: str) -> None:
     locks.acquire(entity, shared=True)
     with pytest.raises(AlreadyHeld):
         locks.acquire(entity, reentrant=True)

@@ -1,7 +1,7 @@
-"""An exception that a signal handler raises anywhere in the client, or a handler that closes it, leaves nothing taken.
+"""An exception of a signal handler anywhere in the client, or a handler that closes it, leaves no lock and no row.
 
-Celery's soft time limit and ``signal.alarm`` raise wherever the main thread is. Each test has it raised at one opcode
-of the client's own after the other: every 29th, or some. A step of 1 asks all of them.
+Celery's soft time limit and ``signal.alarm`` raise wherever the main thread is. Each test raises at one opcode of the
+client's own code after the other: every 29th, or so. A step of 1 runs all of them.
 """
 
 import gc
@@ -18,7 +18,7 @@ from ticketlock.client._lines import lines_of_this_process
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 
 pytestmark = [
-    # What is raised while a generator is thrown away, Python reports and forgets.
+    # Python reports and ignores an exception that is raised while a generator is destroyed.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.timeout(1_200),
 ]
@@ -46,11 +46,11 @@ class Scene:
         self.theirs: Lease | None = None
 
     def _sleep(self, seconds: float) -> None:
-        """Whoever holds the lock that is waited for releases it meanwhile."""
+        """The holder releases the lock that is waited for in between."""
         self.clock.advance(seconds)
         if self.theirs is not None:
             theirs, self.theirs = self.theirs, None
-            # On another thread: what is raised here is raised in the client that waits.
+            # On another thread: an exception raised here would be raised in the waiting client.
             outcome(meanwhile(theirs.release))
 
     def is_free(self) -> bool:
@@ -128,7 +128,7 @@ def step(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture(autouse=True)
 def no_wait_is_remembered() -> Iterator[None]:
-    """Else a release would wake a wait that has ended, in place of the next waiter."""
+    """Otherwise a release would wake a wait that has ended, instead of the next waiter."""
     waiting = lines_of_this_process()._waiting
     before = {each for waits in waiting.values() for each in waits}
     yield
@@ -139,7 +139,7 @@ def no_wait_is_remembered() -> Iterator[None]:
 def scenes(
     begin: Callable[[Scene], Callable[[], object]], do: Callable[[Scene], Any], step: int
 ) -> Iterator[tuple[int, Scene]]:
-    """Each with something done at a later opcode of the work than the one before; with the opcode's number."""
+    """Runs the work again and again, each time with the given act at a later opcode; yields the opcode's number."""
     number = 1 + step // 2
     while True:
         scene = Scene()
@@ -179,7 +179,7 @@ def test_an_acquisition_in_which_an_exception_is_raised_gives_back_what_it_took_
         scene.locks.close()
 
 
-def test_an_exception_raised_while_a_lock_is_held_once_more_leaves_the_outer_hold_the_last(step: int) -> None:
+def test_an_exception_during_a_reentrant_acquisition_keeps_the_outer_hold(step: int) -> None:
     outer: list[Lease] = []
 
     def begin(scene: Scene) -> Callable[[], object]:

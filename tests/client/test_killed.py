@@ -1,4 +1,4 @@
-"""Holders that are killed or suspended: how soon somebody else has the lock, and what they find out themselves."""
+"""Holders that are killed or suspended: how soon another owner gets the lock, and what they learn themselves."""
 
 import inspect
 import os
@@ -16,13 +16,13 @@ from ticketlock.wire import _table_time as _time
 pytestmark = pytest.mark.verify("processes that are killed, whose leases are waited for")
 
 SURELY_OVER_MS = EXPIRY_MARGIN_MS + _time._DATE_RESOLUTION_MS
-"""How long after a lease's end in the table everybody who asks for the time takes it for over."""
+"""How long after a lease's end in the table every process that reads the time takes it as expired."""
 LONGEST_REPLY_MS = int(LEASE_S / 4 * 1_000)
-"""What these clients wait for."""
+"""The pause between polls of these clients."""
 
 
 def lease_until_ms(shared: Shared) -> int:
-    """As it stands in the table, seen by a client that is not used again."""
+    """The lock in the table, read by a client that is not used again."""
     with shared.locks() as locks:
         item = locks.inspect(shared.entity).item
     assert item is not None
@@ -50,7 +50,7 @@ def longest_look_ms() -> int:
 
 
 @pytest.mark.always("the way that most crashes take")
-def test_a_lock_of_a_killed_process_is_taken_soon_after_its_lease_as_the_guarantees_have_it(
+def test_a_lock_of_a_killed_process_is_taken_soon_after_its_lease_as_guaranteed(
     programs: Programs, shared: Shared
 ) -> None:
     token = killed_holder(programs)
@@ -58,7 +58,7 @@ def test_a_lock_of_a_killed_process_is_taken_soon_after_its_lease_as_the_guarant
     with shared.locks() as locks, locks.acquire(shared.entity) as lease:
         taken_ms = time.time() * 1_000
         assert lease.fencing_token > token
-    # The reply that told the time; on top, the look that finds it over, and the transaction.
+    # The reply that told the time; plus the poll that finds the lease expired, and the transaction.
     assert until_ms < taken_ms <= until_ms + SURELY_OVER_MS + longest_look_ms() + 3 * LONGEST_REPLY_MS
 
 
@@ -71,7 +71,7 @@ def do_not_wait(locks: LockClient, entity: str) -> Lease | None:
 
 
 @pytest.mark.parametrize("ask", [try_it, do_not_wait, LockClient.acquire])
-def test_whoever_has_never_seen_a_stale_lock_takes_it_at_the_first_try(
+def test_an_expired_lock_is_taken_at_the_first_try_without_an_earlier_observation(
     programs: Programs, shared: Shared, ask: Callable[[LockClient, str], Lease | None]
 ) -> None:
     token = killed_holder(programs)
@@ -82,7 +82,7 @@ def test_whoever_has_never_seen_a_stale_lock_takes_it_at_the_first_try(
     client.meta.events.register("provide-client-params.dynamodb", lambda model, **_: sent.append(model.name))
     with LockClient(shared.table, client=client, lease=LEASE_S) as locks:
         lease = ask(locks, shared.entity)
-        # The time, a try that the stale holder refuses, and one that takes its place.
+        # The time, a try that the expired holder refuses, and one that replaces it.
         assert sent == ["GetItem", "UpdateItem", "UpdateItem"]
         assert lease is not None
         assert lease.fencing_token > token

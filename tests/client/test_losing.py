@@ -1,4 +1,4 @@
-"""The end of a lease that nobody wanted: who finds out, and when; and releases that do not reach the table."""
+"""Leases that end unexpectedly: who learns of it, and when; and releases that do not reach the table."""
 
 import pytest
 from kit.places import Emulated, Moved, Wire, meanwhile, outcome
@@ -7,7 +7,7 @@ from ticketlock import LockClient, LockLost, OutcomeUnknown, RequestNotApplied, 
 from ticketlock.testing import Fault
 
 
-def test_a_lease_is_over_at_its_deadline_without_any_event(moved: Moved, entity: str) -> None:
+def test_a_lease_has_ended_at_its_deadline_without_any_event(moved: Moved, entity: str) -> None:
     lease = moved.client(heartbeat=False).acquire(entity)
     moved.clock.advance(59.9)
     assert lease.is_held()
@@ -16,7 +16,7 @@ def test_a_lease_is_over_at_its_deadline_without_any_event(moved: Moved, entity:
     assert lease.remaining_s == 0
 
 
-def test_a_release_after_the_end_of_the_lease_says_that_the_lock_was_lost(moved: Moved, entity: str) -> None:
+def test_a_release_after_the_end_of_the_lease_raises_LockLost(moved: Moved, entity: str) -> None:
     lease = moved.client(heartbeat=False).acquire(entity)
     moved.clock.advance(61)
     with pytest.raises(LockLost):
@@ -24,7 +24,7 @@ def test_a_release_after_the_end_of_the_lease_says_that_the_lock_was_lost(moved:
     assert moved.is_free(entity)
 
 
-def test_a_late_release_leaves_the_next_holder_alone(moved: Moved, entity: str) -> None:
+def test_a_late_release_does_not_affect_the_next_holder(moved: Moved, entity: str) -> None:
     lease = moved.client(heartbeat=False).acquire(entity)
     moved.clock.advance(65)
     moved.client().acquire(entity)
@@ -33,7 +33,7 @@ def test_a_late_release_leaves_the_next_holder_alone(moved: Moved, entity: str) 
     assert moved.holders_of(entity) == 1
 
 
-def test_a_block_that_went_well_under_a_lost_lease_ends_in_lock_lost(moved: Moved, entity: str) -> None:
+def test_a_block_without_an_error_under_a_lost_lease_ends_in_lock_lost(moved: Moved, entity: str) -> None:
     locks = moved.client(heartbeat=False)
     with pytest.raises(LockLost), locks.acquire(entity):
         moved.clock.advance(61)
@@ -59,25 +59,25 @@ def test_a_best_effort_release_of_a_lost_lock_is_logged(
     assert "was not released" in caplog.text
 
 
-def test_the_table_may_be_out_of_reach_at_the_end_of_a_block(
+def test_the_table_may_be_unreachable_at_the_end_of_a_block(
     moved: Moved, entity: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     lease = moved.client().acquire(entity)
     with moved.time_flies(), moved.memory.outage(Fault.REQUEST_LOST), lease:
         pass
-    assert "was not released, and ends by itself" in caplog.text
+    assert "was not released, and stays locked until its lease ends" in caplog.text
     assert not lease.is_held()
     moved.clock.advance(65)
     assert moved.client().acquire(entity, record_wait=0).is_held()
 
 
-def test_a_release_that_cannot_reach_the_table_says_so(moved: Moved, entity: str) -> None:
+def test_a_release_that_cannot_reach_the_table_raises_an_error(moved: Moved, entity: str) -> None:
     lease = moved.client().acquire(entity)
     with moved.time_flies(), moved.memory.outage(Fault.REQUEST_LOST), pytest.raises(RequestNotApplied):
         lease.release()
 
 
-def test_a_release_of_which_nobody_knows_the_outcome_is_an_error_and_the_lock_is_not_counted_on(
+def test_a_release_with_an_unknown_outcome_is_an_error_and_the_lock_does_not_count_as_held(
     moved: Moved, entity: str
 ) -> None:
     lease = moved.client().acquire(entity)
@@ -88,7 +88,7 @@ def test_a_release_of_which_nobody_knows_the_outcome_is_an_error_and_the_lock_is
         lease.renew()
 
 
-def test_a_release_that_failed_may_be_tried_again(moved: Moved, entity: str) -> None:
+def test_a_failed_release_may_be_retried(moved: Moved, entity: str) -> None:
     lease = moved.client().acquire(entity)
     with moved.time_flies(), moved.memory.outage(Fault.REQUEST_LOST), pytest.raises(TableError):
         lease.release()
@@ -106,7 +106,7 @@ def test_a_best_effort_release_that_cannot_reach_the_table_is_logged(
 
 
 @pytest.mark.leaves_a_promise_broken("there is no table to ask", error=KeyError)
-def test_a_table_that_is_not_there_is_an_error_of_its_own_and_is_named(moved: Moved, entity: str) -> None:
+def test_a_missing_table_is_an_error_of_its_own_that_names_it(moved: Moved, entity: str) -> None:
     locks = moved.client()
     moved.memory.delete_table(TableName="locks")
     with pytest.raises(TableNotFound, match="there is no table 'locks' in this account and Region"):
@@ -114,14 +114,14 @@ def test_a_table_that_is_not_there_is_an_error_of_its_own_and_is_named(moved: Mo
 
 
 @pytest.mark.parametrize("fault", [Fault.REQUEST_LOST, Fault.THROTTLED, Fault.CONFLICT])
-def test_a_lock_that_cannot_be_asked_for_is_not_acquired(moved: Moved, entity: str, fault: Fault) -> None:
+def test_a_lock_in_an_unreachable_table_is_not_acquired(moved: Moved, entity: str, fault: Fault) -> None:
     locks = moved.client()
     with moved.time_flies(), moved.memory.outage(fault), pytest.raises(RequestNotApplied):
         locks.acquire(entity)
     assert moved.is_free(entity)
 
 
-def test_a_lock_of_which_nobody_knows_whether_it_was_acquired_is_freed_as_soon_as_that_is_known(
+def test_a_lock_from_an_acquisition_with_an_unknown_outcome_is_freed_as_soon_as_the_outcome_is_known(
     moved: Moved, entity: str
 ) -> None:
     wire = Wire()
@@ -137,7 +137,7 @@ def test_a_lock_of_which_nobody_knows_whether_it_was_acquired_is_freed_as_soon_a
     assert moved.is_free(entity)
 
 
-def test_a_lock_that_was_forced_free_is_said_to_be_lost_by_a_renewal(
+def test_a_renewal_of_a_lock_that_was_freed_by_force_raises_LockLost(
     place: Emulated, locks: LockClient, entity: str
 ) -> None:
     lease = locks.acquire(entity)

@@ -1,4 +1,4 @@
-"""When a waiter looks: in time, not too often, and about as often at any depth."""
+"""When a waiter polls: in time, not too often, and about as often at any depth of the queue."""
 
 import heapq
 import random
@@ -58,7 +58,7 @@ jitters = st.floats(0, 1, exclude_max=True)
 
 
 @given(turns, free_in_ms, holds_ms, jitters, st.integers(-LEASE_MS, LEASE_MS))
-def test_a_waiter_always_sleeps_a_little_and_keeps_its_row_alive(
+def test_a_waiter_always_sleeps_a_little_and_wakes_in_time_to_extend_its_row(
     turns: int, free_in_ms: int | None, hold_ms: int | None, jitter: float, row_ms: int
 ) -> None:
     position = seen(turns, free_in_ms=free_in_ms, mean_hold_ms=hold_ms, row_ms=row_ms)
@@ -67,14 +67,14 @@ def test_a_waiter_always_sleeps_a_little_and_keeps_its_row_alive(
 
 
 @given(free_in_ms, holds_ms, jitters)
-def test_the_first_in_line_looks_every_0_4_seconds_whatever_it_expects(
+def test_the_first_in_line_polls_every_0_4_seconds_whatever_it_expects(
     free_in_ms: int | None, hold_ms: int | None, jitter: float
 ) -> None:
     assert sleep_ms(seen(0, free_in_ms=free_in_ms, mean_hold_ms=hold_ms), jitter=jitter) <= LONGEST_MS
 
 
 @given(turns, free_in_ms, holds_ms, jitters, st.floats(0, 100_000))
-def test_nobody_sleeps_past_the_end_of_the_record_wait(
+def test_no_waiter_sleeps_past_the_end_of_the_record_wait(
     turns: int, free_in_ms: int | None, hold_ms: int | None, jitter: float, rest_ms: float
 ) -> None:
     position = seen(turns, free_in_ms=free_in_ms, mean_hold_ms=hold_ms)
@@ -82,21 +82,21 @@ def test_nobody_sleeps_past_the_end_of_the_record_wait(
 
 
 @given(st.integers(1, 1_000), holds_ms, jitters)
-def test_nobody_sleeps_through_many_holds_that_are_suddenly_short(
+def test_no_waiter_sleeps_through_many_holds_that_are_suddenly_short(
     turns: int, hold_ms: int | None, jitter: float
 ) -> None:
     assert sleep_ms(seen(turns, mean_hold_ms=hold_ms, free_in_ms=hold_ms), jitter=jitter) <= 2 * LONGEST_MS * turns
 
 
 @given(st.integers(1, 1_000), free_in_ms, holds_ms, jitters)
-def test_nobody_sleeps_for_longer_than_eight_seconds_since_all_before_it_may_give_up(
+def test_no_waiter_sleeps_for_longer_than_eight_seconds_since_all_before_it_may_give_up(
     turns: int, free_in_ms: int | None, hold_ms: int | None, jitter: float
 ) -> None:
     assert sleep_ms(seen(turns, free_in_ms=free_in_ms, mean_hold_ms=hold_ms), jitter=jitter) <= 20 * LONGEST_MS
 
 
 @given(st.integers(1, 1_000), st.integers(0, 400), jitters)
-def test_whoever_stands_behind_wakes_before_its_turn_comes_without_a_hand_over(
+def test_a_waiter_behind_others_wakes_before_its_turn_would_come_without_hand_overs(
     turns: int, hold_ms: int, jitter: float
 ) -> None:
     ms = sleep_ms(seen(turns, mean_hold_ms=hold_ms, free_in_ms=hold_ms), jitter=jitter)
@@ -104,12 +104,12 @@ def test_whoever_stands_behind_wakes_before_its_turn_comes_without_a_hand_over(
 
 
 @given(st.integers(50, 300), jitters)
-def test_the_first_in_line_looks_when_the_holder_is_expected_to_leave(free_in_ms: int, jitter: float) -> None:
+def test_the_first_in_line_polls_when_the_holder_is_expected_to_leave(free_in_ms: int, jitter: float) -> None:
     ms = sleep_ms(seen(0, free_in_ms=free_in_ms, mean_hold_ms=500), jitter=jitter)
     assert free_in_ms < ms <= free_in_ms + 8
 
 
-def test_then_it_looks_at_growing_distances() -> None:
+def test_then_it_polls_at_growing_intervals() -> None:
     pace, at_ms, sleeps = Pace(Bounds()), 0.0, []
     while at_ms < 10_000:
         sleeps.append(sleep_ms(seen(0, free_in_ms=-int(at_ms), at_ms=int(at_ms), mean_hold_ms=50), pace=pace))
@@ -121,15 +121,15 @@ def test_then_it_looks_at_growing_distances() -> None:
 
 
 @given(st.integers(0, LONGEST_MS - 10), jitters)
-def test_the_first_in_line_polls_when_the_lease_of_a_dead_holder_is_over(over_in_ms: int, jitter: float) -> None:
-    """Neither before, in vain, nor with the next of its polls, up to 0.4 s later."""
+def test_the_first_in_line_polls_when_the_lease_of_a_crashed_holder_has_ended(over_in_ms: int, jitter: float) -> None:
+    """Neither before, when it could not take it, nor with its next poll, up to 0.4 s later."""
     overdue = seen(0, free_in_ms=-10_000, mean_hold_ms=50)
     lease_over_ms = overdue.now.earliest_ms - EXPIRY_MARGIN_MS + over_in_ms
     ms = sleep_ms(replace(overdue, lease_over_ms=lease_over_ms), jitter=jitter)
     assert over_in_ms < ms <= over_in_ms + Bounds().shortest_ms
 
 
-def test_the_end_of_a_lease_that_is_far_off_or_long_gone_is_no_reason_to_poll() -> None:
+def test_the_end_of_a_lease_far_in_the_future_or_the_past_is_no_reason_to_poll() -> None:
     overdue = seen(0, free_in_ms=-10_000, mean_hold_ms=50)
     for over_in_ms in (LEASE_MS // 2, -60_000):
         lease_over_ms = overdue.now.earliest_ms - EXPIRY_MARGIN_MS + over_in_ms
@@ -145,13 +145,13 @@ def test_one_slow_request_does_not_make_a_waiter_sleep_long() -> None:
     assert second(3_000) <= second(REQUEST_MS) * 1.1
 
 
-def test_what_the_wait_before_has_learned_counts_half() -> None:
+def test_what_the_last_wait_measured_counts_half() -> None:
     remembered = Pace(Bounds(), hand_over_ms=400)
     assert remembered.hand_over_ms == 200
     assert Pace(Bounds()).hand_over_ms == Pace(Bounds(), hand_over_ms=1).hand_over_ms == 10
 
 
-def test_those_who_enter_together_are_one_turn() -> None:
+def test_waiters_that_may_hold_together_are_one_turn() -> None:
     def third(grants_a_turn: int) -> float:
         pace, ahead = Pace(Bounds()), grants_a_turn * 8
         sleep_ms(seen(20), pace=pace)
@@ -162,7 +162,7 @@ def test_those_who_enter_together_are_one_turn() -> None:
     assert third(5) == pytest.approx(third(1))
 
 
-# A whole line of them.
+# A whole queue of them.
 
 
 @dataclass
@@ -170,9 +170,9 @@ class Line:
     """Clients that take one lock again and again: each request takes 4 ms, and is applied in the middle.
 
     Attributes:
-        hold_ms: how long the holder works that came at that time.
-        idle_ms: for each grant from the line when it came, and how long the lock had stood idle.
-        looks: for each of them.
+        hold_ms: how long the holder works that got the lock at that time.
+        idle_ms: for each grant from the queue: when it came, and how long the lock had been free.
+        looks: the number of polls of each.
     """
 
     clients: int
@@ -190,7 +190,7 @@ class Line:
         self._issued = self._token = 0
 
     def run(self, seconds: float) -> None:
-        """Let them begin within half a second, and run."""
+        """Start them within half a second, and run."""
         clients = [self._client() for _ in range(self.clients)]
         due = [(self._random.uniform(0, 500), number) for number in range(self.clients)]
         heapq.heapify(due)
@@ -253,14 +253,14 @@ def line(clients: int, hold_ms: Callable[[float], float], seconds: float) -> Lin
 
 
 @pytest.mark.parametrize(("hold_ms", "seconds"), [(50, 15), (500, 60)])
-def test_a_line_of_fifty_hands_the_lock_over_at_once_for_few_looks(hold_ms: int, seconds: int) -> None:
+def test_a_queue_of_fifty_hands_the_lock_over_at_once_with_few_polls(hold_ms: int, seconds: int) -> None:
     fifty = line(50, lambda _: hold_ms, seconds)
     assert statistics.mean(fifty.idle_after(5_000)) < 15
-    # Five further requests: a refused try, a number, a row, the grant, the release.
+    # Five further requests: a refused try, a ticket, a row, the grant, the release.
     assert fifty.looks_after(5_000) <= 5.1
 
 
-def test_a_waiter_looks_about_as_often_behind_two_hundred_as_behind_ten() -> None:
+def test_a_waiter_polls_about_as_often_behind_two_hundred_as_behind_ten() -> None:
     ten, many = (line(clients, lambda _: 50, 40) for clients in (11, 201))
     assert 5 + many.looks_after(14_000) < 1.3 * (5 + ten.looks_after(14_000))
 
@@ -283,7 +283,7 @@ def test_after_long_holds_short_ones_are_found_soon() -> None:
     assert statistics.mean(changing.idle_after(80_000)) < 20
 
 
-def test_after_short_holds_a_long_one_is_not_asked_for_all_the_time() -> None:
+def test_after_short_holds_a_long_one_is_not_polled_all_the_time() -> None:
     def suddenly(at_ms: float) -> float:
         return 50 if at_ms < 20_000 else 10_000
 
@@ -292,7 +292,7 @@ def test_after_short_holds_a_long_one_is_not_asked_for_all_the_time() -> None:
     assert changing.looks_after(40_000) < 150
 
 
-def test_the_first_in_line_at_a_closed_lock_looks_more_and_more_rarely() -> None:
+def test_the_first_in_line_polls_a_closed_lock_more_and_more_rarely() -> None:
     """Found by a random schedule: an operator had closed the lock, and the first in line asked 70 times a second."""
     pace, at_ms, looks = Pace(Bounds()), 0.0, 0
     while at_ms < 20_000:
@@ -301,8 +301,8 @@ def test_the_first_in_line_at_a_closed_lock_looks_more_and_more_rarely() -> None
     assert looks < 150
 
 
-def test_the_first_in_line_looks_at_once_again_when_its_look_did_not_see_the_lock() -> None:
-    """Others came in between five times: what a closed lock tells is not told by that."""
+def test_the_first_in_line_polls_again_at_once_if_its_poll_did_not_read_the_lock() -> None:
+    """Other owners were faster five times: that says nothing about whether the lock is closed."""
     pace = Pace(Bounds())
     sleep_ms(seen(0), pace=pace)
     unseen = seen(0, free_in_ms=None, mean_hold_ms=None, token=None, at_ms=20_000)

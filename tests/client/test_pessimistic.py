@@ -1,4 +1,4 @@
-"""Pessimistic locking as the article has it, by the test cases of the article."""
+"""Pessimistic locking as in the article, with the article's test cases."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Many operating-system processes that count in one item, with the lock and without it."""
+"""Many operating-system processes that increment a counter, with the lock and without it."""
 
 import pytest
 from kit.kept import Kept
@@ -9,7 +9,7 @@ pytestmark = pytest.mark.verify("eight processes; the simulated world asks the s
 PROCESSES = 8
 
 
-def test_eight_processes_lose_none_of_their_increments_under_the_lock_and_take_turns(
+def test_eight_processes_under_the_lock_lose_no_increment_and_take_turns(
     programs: Programs, shared: Shared, kept: Kept
 ) -> None:
     programs.all_at_once(count_under_the_lock, PROCESSES)
@@ -19,6 +19,6 @@ def test_eight_processes_lose_none_of_their_increments_under_the_lock_and_take_t
         kept.check({shared.entity: locks.inspect(shared.entity)}, {shared.entity: counted})
 
 
-def test_the_same_without_the_lock_loses_some(programs: Programs, shared: Shared) -> None:
+def test_the_same_processes_without_the_lock_lose_increments(programs: Programs, shared: Shared) -> None:
     programs.all_at_once(count_without_the_lock, PROCESSES)
     assert 0 < Counter(shared).read() < PROCESSES * INCREMENTS

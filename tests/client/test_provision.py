@@ -1,4 +1,4 @@
-"""A lock table that is made by hand."""
+"""Creating a lock table without the CDK."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -35,13 +35,13 @@ def test_a_table_has_the_keys_of_a_lock_table(dynamodb: Any, name: str) -> None:
     }
 
 
-def test_a_table_cleans_itself(dynamodb: Any, name: str) -> None:
+def test_a_table_has_time_to_live(dynamodb: Any, name: str) -> None:
     create_table(name, client=dynamodb)
     found = dynamodb.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
     assert (found["TimeToLiveStatus"], found["AttributeName"]) == ("ENABLED", "expiresAt")
 
 
-def test_making_it_twice_is_harmless(dynamodb: Any, name: str, emulator: Emulator) -> None:
+def test_creating_it_twice_does_no_harm(dynamodb: Any, name: str, emulator: Emulator) -> None:
     create_table(name, client=dynamodb)
     locks = LockClient(name, client=make_client(endpoint_url=emulator.endpoint))
     lease = locks.acquire("order-42")
@@ -50,7 +50,7 @@ def test_making_it_twice_is_harmless(dynamodb: Any, name: str, emulator: Emulato
     lease.release()
 
 
-def test_time_to_live_is_put_right_on_a_table_that_lacks_it(dynamodb: Any, name: str) -> None:
+def test_time_to_live_is_turned_on_if_a_table_lacks_it(dynamodb: Any, name: str) -> None:
     dynamodb.create_table(
         TableName=name,
         BillingMode="PAY_PER_REQUEST",
@@ -67,13 +67,13 @@ def test_locks_work_on_it(dynamodb: Any, name: str, emulator: Emulator) -> None:
         assert locks.acquire("order-42").is_held()
 
 
-def test_further_settings_are_handed_on(dynamodb: Any, name: str) -> None:
+def test_further_settings_are_passed_on(dynamodb: Any, name: str) -> None:
     create_table(name, client=dynamodb, Tags=[{"Key": "team", "Value": "billing"}])
     arn = dynamodb.describe_table(TableName=name)["Table"]["TableArn"]
     assert dynamodb.list_tags_of_resource(ResourceArn=arn)["Tags"] == [{"Key": "team", "Value": "billing"}]
 
 
-def test_a_table_with_other_keys_is_refused_and_its_time_to_live_left_alone(dynamodb: Any, name: str) -> None:
+def test_a_table_with_other_keys_is_refused_and_its_time_to_live_unchanged(dynamodb: Any, name: str) -> None:
     dynamodb.create_table(
         TableName=name,
         BillingMode="PAY_PER_REQUEST",
@@ -86,7 +86,7 @@ def test_a_table_with_other_keys_is_refused_and_its_time_to_live_left_alone(dyna
     assert found["TimeToLiveStatus"] == "DISABLED"
 
 
-def test_a_table_whose_time_to_live_is_elsewhere_is_refused(dynamodb: Any, name: str) -> None:
+def test_a_table_whose_time_to_live_uses_another_attribute_is_refused(dynamodb: Any, name: str) -> None:
     create_table(name, client=dynamodb)
     elsewhere = {"Enabled": True, "AttributeName": "deleteAfter"}
     dynamodb.update_time_to_live(TableName=name, TimeToLiveSpecification=elsewhere)

@@ -1,4 +1,4 @@
-"""Releases that are repeated: after an outage, by the end of a client, and what a signal handler has broken off."""
+"""Retried releases: after an outage, when the client closes, and after an interrupt by a signal handler."""
 
 import sys
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from ticketlock.client import _client
 from ticketlock.testing import Fault, ManualClock, MemoryDynamoDB
 
 
-def test_a_release_in_time_whose_reply_was_lost_is_no_loss_when_it_is_repeated_past_the_lease(
+def test_a_release_in_time_whose_reply_was_lost_succeeds_if_it_is_retried_past_the_lease(
     moved: Moved, entity: str
 ) -> None:
     told: list[object] = []
@@ -26,7 +26,7 @@ def test_a_release_in_time_whose_reply_was_lost_is_no_loss_when_it_is_repeated_p
     assert not told
 
 
-def test_a_release_that_surely_was_not_applied_is_no_earlier_try(moved: Moved, entity: str) -> None:
+def test_a_release_that_certainly_was_not_applied_does_not_count_as_an_earlier_try(moved: Moved, entity: str) -> None:
     told: list[object] = []
     lease = moved.client(heartbeat=False).acquire(entity, owner="nightly", on_lost=told.append)
     with moved.time_flies(), moved.memory.outage(Fault.THROTTLED), pytest.raises(RequestNotApplied):
@@ -39,7 +39,7 @@ def test_a_release_that_surely_was_not_applied_is_no_earlier_try(moved: Moved, e
 
 
 class Struck:
-    """A client of the SDK; what is given happens in the middle of its next release."""
+    """An SDK client that calls the given function in the middle of its next release."""
 
     def __init__(self, memory: MemoryDynamoDB) -> None:
         self._memory = memory
@@ -55,7 +55,7 @@ class Struck:
         return self._memory.client.update_item(**parameters)
 
 
-def test_the_end_of_the_interpreter_releases_what_a_handler_that_closes_and_exits_has_broken_off(
+def test_the_end_of_the_interpreter_completes_a_release_that_a_handler_with_close_and_exit_interrupted(
     memory: MemoryDynamoDB, clock: ManualClock
 ) -> None:
     struck: Any = Struck(memory)
@@ -75,7 +75,7 @@ def test_the_end_of_the_interpreter_releases_what_a_handler_that_closes_and_exit
 
 
 class Unset:
-    """A client of the SDK: the replies of a transaction are lost until it looks again, and then an operator comes."""
+    """An SDK client: the replies of a transaction are lost until it polls again, and then an operator acts."""
 
     def __init__(self, memory: MemoryDynamoDB, comes: Callable[[], object]) -> None:
         self._memory, self._comes = memory, comes
@@ -98,7 +98,7 @@ class Unset:
         return self._memory.client.query(**parameters)
 
 
-def test_a_waiter_that_leaves_for_another_number_of_permits_leaves_its_grant_too(
+def test_a_waiter_that_leaves_because_of_another_number_of_permits_releases_its_grant_too(
     memory: MemoryDynamoDB, clock: ManualClock
 ) -> None:
     lock, users = LockName("order-42"), LockClient("locks", client=memory.client, clocks=clock, heartbeat=False)
@@ -119,7 +119,7 @@ def test_a_waiter_that_leaves_for_another_number_of_permits_leaves_its_grant_too
     assert (state.item.holders, state.rows) == ((), ())
 
 
-def test_the_clients_locks_are_entered_by_no_method_of_pythons_within_which_a_handler_could_raise(
+def test_the_clients_mutexes_are_entered_only_by_methods_in_which_no_handler_can_raise(
     memory: MemoryDynamoDB, clock: ManualClock
 ) -> None:
     entered: list[str] = []

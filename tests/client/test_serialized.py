@@ -69,7 +69,7 @@ def test_the_lock_is_held_while_the_function_runs_and_free_afterwards(
     assert place.is_free(entity)
 
 
-def test_what_the_function_raises_passes_through_and_the_lock_is_freed(
+def test_an_error_of_the_function_passes_through_and_the_lock_is_freed(
     place: Emulated, serialize: Serialize, entity: str
 ) -> None:
     def fails(order: str) -> None:
@@ -105,7 +105,7 @@ def test_a_template_reaches_into_an_event(place: Emulated, serialize: Serialize,
     assert serialize(handler, "order-{event[orderId]}")({"orderId": entity}, None) == 1
 
 
-def test_the_function_gets_its_lease_if_it_wants_it(serialize: Serialize, entity: str) -> None:
+def test_the_function_gets_its_lease_if_asked_for(serialize: Serialize, entity: str) -> None:
     def work(order: str, *, lease: Any) -> bool:
         return lease.is_held() and bool(lease.entity == order)
 
@@ -120,7 +120,7 @@ def test_a_call_without_its_arguments_is_a_type_error_and_takes_no_lock(place: E
     assert len(list(place.table.list_locks())) == before
 
 
-def test_wishes_are_those_of_acquire(place: Emulated, serialize: Serialize, entity: str) -> None:
+def test_the_options_are_those_of_acquire(place: Emulated, serialize: Serialize, entity: str) -> None:
     place.client().acquire(entity)
     serialized = serialize(lambda order: order, "{order}", record_wait=0)
     with pytest.raises(RecordWaitExceeded):

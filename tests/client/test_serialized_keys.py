@@ -1,4 +1,4 @@
-"""What the key of a decorated function may be: two calls for one thing have one lock, or are refused."""
+"""Keys of a decorated function: two calls for one entity get the same lock, or are refused."""
 
 import enum
 import re
@@ -34,7 +34,7 @@ def locks(moved: Moved) -> LockClient:
 
 @pytest.fixture
 def entity_of(moved: Moved, locks: LockClient) -> Call:
-    """Calls a function that takes what it is given, and tells which locks were taken."""
+    """Calls a function with the given key, and returns the locks that were taken."""
 
     def entity_of(key: Any, given: Any) -> list[str]:
         async def of_tasks(order: Any) -> None: ...
@@ -163,7 +163,7 @@ def test_an_owner_for_all_calls_is_refused_at_once(locks: LockClient) -> None:
 
 
 def test_without_brackets_it_is_refused_at_once_by_name(locks: LockClient) -> None:
-    # Of the client for tasks its own: the one in a loop is called from elsewhere.
+    # For the client for tasks its own class: the one in a loop is called from elsewhere.
     own: Any = getattr(locks, "_inner", locks)
     serialized: Callable[[Any], Callable[..., None]] = own.serialized
     with pytest.raises(InvalidLockRequest, match=r"ship.*write @serialized\(\"order-{order_id}\"\)"):
@@ -196,7 +196,7 @@ def test_a_function_that_has_its_name_may_be_a_key_wherever_it_is_written(moved:
         return locks.serialized(key)(lambda order: moved.holders_of(order))
 
     assert nested()("order-42") == 1
-    # As a prompt of Python's does, to which each statement is the first line.
+    # As in Python's prompt, in which every statement is on the first line.
     names: dict[str, Any] = {"locks": locks, "SimpleNamespace": SimpleNamespace}
     exec(compile("def key_of(order): return order.id", "<stdin>", "exec"), names)
     exec(compile("ship = locks.serialized(key_of)(lambda order: order.id)", "<stdin>", "exec"), names)

@@ -1,4 +1,6 @@
-"""What may be decorated: work that is over when the lock is released. Anything else is refused before it has begun."""
+"""Functions that may be decorated: their work has ended when the lock is released. Others are refused before they
+begin.
+"""
 
 import asyncio
 import functools
@@ -22,7 +24,7 @@ def locks(moved: Moved) -> LockClient:
 
 @pytest.fixture
 def begun() -> list[str]:
-    """What has run of the work."""
+    """What the work has done."""
     return []
 
 
@@ -32,7 +34,7 @@ def behind(work: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def held(moved: Moved) -> bool:
-    """Whether the lock is held at this moment; of the memory, which is reached from everywhere."""
+    """Whether the lock is held now; only in memory, which can be read from anywhere."""
     return moved.holders_of("order-42") == 1
 
 
@@ -81,7 +83,7 @@ COROUTINES: list[Any] = [
 
 
 @pytest.mark.parametrize("work", GENERATORS, ids=lambda work: type(work).__name__)
-def test_what_is_called_as_a_generator_function_is_refused_at_once(locks: LockClient, work: Any) -> None:
+def test_any_kind_of_generator_function_is_refused_at_once(locks: LockClient, work: Any) -> None:
     decorate = locks.serialized("order-42")
     with pytest.raises(TypeError, match="begins after its call: use acquire"):
         decorate(work)
@@ -89,7 +91,7 @@ def test_what_is_called_as_a_generator_function_is_refused_at_once(locks: LockCl
 
 @OF_THREADS
 @pytest.mark.parametrize("work", COROUTINES, ids=lambda work: type(work).__name__)
-def test_what_is_called_as_a_coroutine_function_is_refused_at_once(locks: LockClient, work: Any) -> None:
+def test_any_kind_of_coroutine_function_is_refused_at_once(locks: LockClient, work: Any) -> None:
     decorate = locks.serialized("order-42")
     with pytest.raises(TypeError, match=r"use ticketlock\.aio"):
         decorate(work)
@@ -204,7 +206,7 @@ class Awaited:
     [functools.partial, _wrapped, Awaited, lambda work: functools.partial(_wrapped(work))],
     ids=["partial", "wrapper", "object", "partial of a wrapper"],
 )
-def test_whatever_a_coroutine_function_is_in_it_runs_under_the_lock(moved: Moved, locks: Any, made_of: Any) -> None:
+def test_any_kind_of_coroutine_function_runs_under_the_lock(moved: Moved, locks: Any, made_of: Any) -> None:
     async def work() -> bool:
         return held(moved)
 
@@ -249,7 +251,7 @@ def test_a_static_coroutine_method_runs_under_the_lock(moved: Moved, locks: Any)
 
 
 @OF_THREADS
-def test_what_is_no_work_is_returned_as_it_is(locks: LockClient) -> None:
+def test_results_without_pending_work_are_returned_unchanged(locks: LockClient) -> None:
     returned: list[Any] = [[1], {"a": 1}, "text", (1,), range(3), None, LockName("order-42")]
     for each in returned:
         assert locks.serialized("order-42")(lambda each=each: each)() is each

@@ -45,7 +45,9 @@ def test_two_callers_with_opposite_orders_do_not_wait_for_each_other(
     assert all(place.is_free(each) for each in entities)
 
 
-def test_if_one_cannot_be_had_the_others_are_freed_the_last_one_first(place: Emulated, entities: list[str]) -> None:
+def test_if_one_cannot_be_acquired_the_others_are_freed_the_last_one_first(
+    place: Emulated, entities: list[str]
+) -> None:
     wire = Wire()
     place.client().acquire(entities[2])
     locks = place.client(wire=wire)
@@ -81,7 +83,7 @@ def test_a_group_of_which_one_was_lost_is_not_held(place: Emulated, locks: LockC
     assert not group.is_held()
 
 
-def test_the_end_of_a_group_of_which_one_was_lost_says_so_and_frees_the_others(
+def test_the_end_of_a_group_of_which_one_was_lost_raises_LockLost_and_frees_the_others(
     place: Emulated, locks: LockClient, entities: list[str]
 ) -> None:
     def work() -> None:
@@ -120,7 +122,7 @@ def test_a_group_is_released_by_hand(place: Emulated, locks: LockClient, entitie
     assert all(place.is_free(each) for each in entities)
 
 
-def test_what_is_raised_under_a_group_passes_through(place: Emulated, locks: LockClient, entities: list[str]) -> None:
+def test_an_exception_under_a_group_passes_through(place: Emulated, locks: LockClient, entities: list[str]) -> None:
     with pytest.raises(ZeroDivisionError), locks.acquire_all(entities):
         _ = 1 / 0
     assert all(place.is_free(each) for each in entities)
@@ -135,11 +137,11 @@ def test_a_lock_named_twice_is_refused_and_nothing_is_taken(
 
 
 @pytest.mark.parametrize("wrong", [[], "order-42"])
-def test_a_list_that_is_none_or_empty_is_refused(locks: LockClient, wrong: list[str]) -> None:
+def test_anything_but_a_list_and_an_empty_list_are_refused(locks: LockClient, wrong: list[str]) -> None:
     with pytest.raises(InvalidLockRequest):
         locks.acquire_all(wrong)
 
 
-def test_wishes_count_for_each_of_them(locks: LockClient, entities: list[str]) -> None:
+def test_the_options_apply_to_each_of_them(locks: LockClient, entities: list[str]) -> None:
     group = locks.acquire_all(entities, namespace="stock", data="count")
     assert {(lease.namespace, lease.data) for lease in group.leases} == {("stock", "count")}

@@ -1,4 +1,6 @@
-"""A lock that is freed under its holder, before the lease ends: whichever call learns of it, all know."""
+"""A lock that is freed under its holder before the lease ends: once one call learns of it, all users of the lease
+know.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +17,7 @@ def write_something(lease: Any) -> None:
 
 
 class Loss:
-    """A held lock that nobody renews, and what its owner is told."""
+    """A held lock that is not renewed, and what its callbacks were told."""
 
     def __init__(self, moved: Moved, entity: str) -> None:
         self.told: list[object] = []
@@ -34,18 +36,18 @@ def loss(moved: Moved, entity: str) -> Loss:
     return Loss(moved, entity)
 
 
-def test_the_end_of_a_block_says_that_somebody_else_has_held_the_lock(loss: Loss) -> None:
-    with pytest.raises(LockLost, match="somebody else has freed it"), loss.lease:
+def test_the_end_of_a_block_raises_LockLost_if_another_owner_has_held_the_lock(loss: Loss) -> None:
+    with pytest.raises(LockLost, match="another client has freed it"), loss.lease:
         loss.comes(and_goes_to=loss.moved.client())
     until(lambda: loss.told == [loss.lease])
 
 
-def test_the_end_of_a_block_says_that_the_lock_was_freed_though_nobody_has_taken_it(loss: Loss) -> None:
+def test_the_end_of_a_block_raises_LockLost_if_the_lock_was_freed_even_if_no_one_has_taken_it(loss: Loss) -> None:
     with pytest.raises(LockLost), loss.lease:
         loss.comes()
 
 
-def test_a_release_says_so_once(loss: Loss) -> None:
+def test_a_release_raises_it_once(loss: Loss) -> None:
     loss.comes()
     with pytest.raises(LockLost):
         loss.lease.release()
@@ -69,7 +71,7 @@ def test_a_lock_that_its_owner_released_elsewhere_is_lost_here(moved: Moved, ent
     ],
     ids=["set_data", "transact_write", "ensure"],
 )
-def test_what_one_call_learns_all_know(loss: Loss, ask: Callable[[Any], object]) -> None:
+def test_a_loss_that_one_call_learns_of_is_known_to_all(loss: Loss, ask: Callable[[Any], object]) -> None:
     loss.moved.clock.advance(1)
     loss.comes()
     with pytest.raises(LockLost):

@@ -1,4 +1,4 @@
-"""What is peculiar to tasks: cancellation, ``async with``, one event loop."""
+"""The parts that only tasks have: cancellation, ``async with``, one event loop."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -68,9 +68,7 @@ def test_an_acquisition_is_awaited_and_its_lease_entered(place: Emulated, run: A
     assert place.is_free(entity)
 
 
-def test_tasks_that_enter_one_acquisition_leave_each_what_it_has_entered(
-    place: Emulated, run: Any, entity: str
-) -> None:
+def test_tasks_that_enter_one_acquisition_each_leave_their_own(place: Emulated, run: Any, entity: str) -> None:
     async def work(locks: aio.LockClient) -> None:
         once = locks.acquire(entity, permits=2)
         first_has_left = asyncio.Event()
@@ -93,7 +91,7 @@ def test_tasks_that_enter_one_acquisition_leave_each_what_it_has_entered(
     assert place.is_free(entity)
 
 
-def test_each_await_of_an_acquisition_is_one_of_its_own(place: Emulated, loop: Loop, entity: str) -> None:
+def test_each_await_of_an_acquisition_is_a_separate_one(place: Emulated, loop: Loop, entity: str) -> None:
     dynamodb = place.dynamodb("tasks", 2.0)
 
     async def work() -> list[int]:
@@ -109,7 +107,7 @@ def test_each_await_of_an_acquisition_is_one_of_its_own(place: Emulated, loop: L
                 inside += 1
                 most = max(most, inside)
                 tokens.append(lease.fencing_token)
-                # Whoever comes second has waited when it comes in.
+                # The second one has waited when it gets the lock.
                 await waits.wait()
                 inside -= 1
                 await lease.release()
@@ -151,7 +149,9 @@ def test_a_release_that_fails_after_its_caller_was_cancelled_is_logged(
     assert entity in caplog.text
 
 
-def test_an_acquisition_that_is_neither_does_nothing(place: Emulated, run: Any, entity: str) -> None:
+def test_an_acquisition_that_is_neither_awaited_nor_entered_does_nothing(
+    place: Emulated, run: Any, entity: str
+) -> None:
     async def work(locks: aio.LockClient) -> None:
         with pytest.warns(RuntimeWarning, match="never awaited"):
             locks.acquire(entity)
@@ -170,7 +170,7 @@ def test_a_group_is_entered(place: Emulated, run: Any, entity: str) -> None:
     assert place.is_free(entity + "x")
 
 
-def test_what_is_raised_in_async_with_passes_through(place: Emulated, run: Any, entity: str) -> None:
+def test_an_exception_in_async_with_passes_through(place: Emulated, run: Any, entity: str) -> None:
     async def work(locks: aio.LockClient) -> None:
         async with locks.acquire(entity):
             raise LookupError(entity)
@@ -227,10 +227,10 @@ def test_a_time_out_around_an_acquisition_leaves_the_queue(place: Emulated, run:
 
 
 @pytest.mark.parametrize("requests", range(1, 6))
-def test_a_waiter_that_is_cancelled_at_any_moment_leaves_nothing_behind(
+def test_a_waiter_that_is_cancelled_at_any_moment_leaves_no_row_and_no_grant(
     place: Emulated, run: Any, requests: int
 ) -> None:
-    """Cancelled when it has passed the loop's queue of callbacks so many times."""
+    """Cancelled after the loop has run this many rounds of callbacks."""
 
     async def work(locks: aio.LockClient) -> None:
         for turns in range(requests * 8, requests * 8 + 8):
@@ -261,7 +261,7 @@ def test_a_group_whose_task_is_cancelled_at_its_end_frees_every_lock(place: Emul
             task = asyncio.create_task(hold())
             with pytest.raises(asyncio.CancelledError):
                 await task
-            # To its end, though nobody waits for it any more.
+            # To its end, although no one waits for it any more.
             await locks.close()
 
     loop.do(lambda: work())
@@ -369,7 +369,7 @@ def test_a_callback_may_release_its_lease(moved: Moved, entity: str) -> None:
     until_told(lambda: told)
 
 
-def test_a_client_that_was_not_entered_says_so(place: Emulated, entity: str) -> None:
+def test_a_client_that_was_not_entered_raises_an_error(place: Emulated, entity: str) -> None:
     async def main() -> None:
         await client_of(place).acquire(entity)
 
@@ -377,7 +377,7 @@ def test_a_client_that_was_not_entered_says_so(place: Emulated, entity: str) -> 
         asyncio.run(main())
 
 
-def test_a_client_of_ones_own_stays_open(place: Emulated, entity: str) -> None:
+def test_a_client_that_the_caller_passes_stays_open(place: Emulated, entity: str) -> None:
     async def main() -> None:
         config = AioConfig(**CLIENT_SETTINGS)
         session = get_session()
@@ -389,7 +389,7 @@ def test_a_client_of_ones_own_stays_open(place: Emulated, entity: str) -> None:
     asyncio.run(main())
 
 
-def test_a_client_that_repeats_by_itself_is_refused(place: Emulated) -> None:
+def test_a_client_that_retries_by_itself_is_refused(place: Emulated) -> None:
     async def main() -> None:
         options = {"endpoint_url": place.endpoint, "config": AioConfig()}
         async with aio.LockClient(place.table_name, client_options=options):

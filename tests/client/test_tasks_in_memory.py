@@ -1,4 +1,4 @@
-"""The client for tasks, on a table in memory: what happens within one turn of the loop, or outside of any."""
+"""The client for tasks, on a table in memory: operations without yielding to the loop, or outside of any loop."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -19,13 +19,15 @@ def locks(memory: MemoryDynamoDB, clock: ManualClock) -> aio.LockClient:
 
 
 def at_once(coroutine: Coroutine[Any, Any, object]) -> None:
-    """Run a coroutine that gives the loop no turn."""
+    """Run a coroutine that does not yield to the loop."""
     with pytest.raises(StopIteration):
         coroutine.send(None)
 
 
-def test_a_group_is_entered_without_a_turn_of_the_loop_in_which_it_could_be_cancelled(locks: aio.LockClient) -> None:
-    """Else nobody would be inside, and nobody would release what the group holds."""
+def test_a_group_is_entered_without_yielding_to_the_loop_so_that_it_cannot_be_cancelled_there(
+    locks: aio.LockClient,
+) -> None:
+    """Otherwise a cancellation could leave no one to release the group's locks."""
 
     async def work() -> None:
         async with locks:
@@ -37,7 +39,7 @@ def test_a_group_is_entered_without_a_turn_of_the_loop_in_which_it_could_be_canc
     asyncio.run(work())
 
 
-def test_a_lease_may_be_detached_while_no_loop_runs_and_is_renewed_no_more(
+def test_a_lease_may_be_detached_while_no_loop_runs_and_is_not_renewed_after_that(
     locks: aio.LockClient, memory: MemoryDynamoDB, clock: ManualClock
 ) -> None:
     loop = asyncio.new_event_loop()
@@ -54,7 +56,7 @@ def test_a_lease_may_be_detached_while_no_loop_runs_and_is_renewed_no_more(
 
 
 def in_time(work: Coroutine[Any, Any, None]) -> None:
-    """Run it; what waits for itself ends, though the client's clock stands still."""
+    """Run it; a task that waits for itself ends, although the client's clock stands still."""
 
     async def main() -> None:
         async with asyncio.timeout(PATIENCE_S):
@@ -64,13 +66,13 @@ def in_time(work: Coroutine[Any, Any, None]) -> None:
 
 
 TASKS = [asyncio.ensure_future, asyncio.create_task, lambda asked: asyncio.wait_for(asked, 5)]
-"""Each makes a task for what it is given; ``wait_for`` does before Python 3.12."""
+"""Each creates a task for its argument; ``wait_for`` does so before Python 3.12."""
 IDS = ["ensure_future", "create_task", "wait_for"]
 
 
 @pytest.mark.parametrize("task_of", TASKS, ids=IDS)
-def test_a_task_that_only_acquires_asks_for_the_task_that_called(locks: aio.LockClient, task_of: Any) -> None:
-    """Else the holder would wait for a task that waits for the holder."""
+def test_a_task_that_only_acquires_does_so_for_the_task_that_made_the_call(locks: aio.LockClient, task_of: Any) -> None:
+    """Otherwise the holder would wait for a task that waits for the holder."""
 
     async def work() -> None:
         async with locks, locks.acquire("order-42") as outer:
@@ -86,7 +88,7 @@ def test_a_task_that_only_acquires_asks_for_the_task_that_called(locks: aio.Lock
 
 
 @pytest.mark.parametrize("task_of", TASKS, ids=IDS)
-def test_what_a_task_has_acquired_for_its_caller_is_the_callers(locks: aio.LockClient, task_of: Any) -> None:
+def test_a_lock_that_a_task_acquired_for_its_caller_is_the_callers(locks: aio.LockClient, task_of: Any) -> None:
     async def work() -> None:
         async with locks:
             outer = await task_of(locks.acquire("order-42"))
@@ -95,8 +97,8 @@ def test_what_a_task_has_acquired_for_its_caller_is_the_callers(locks: aio.LockC
     in_time(work())
 
 
-def test_a_task_that_a_holder_has_made_for_more_is_another_holder(locks: aio.LockClient) -> None:
-    """The holder may not wait for it, and may go on beside it."""
+def test_a_task_that_does_more_than_acquire_is_another_holder(locks: aio.LockClient) -> None:
+    """The holder need not wait for it, and may run beside it."""
 
     async def work() -> None:
         async with locks, locks.acquire("order-42", reentrant=True):
@@ -109,7 +111,7 @@ def test_a_task_that_a_holder_has_made_for_more_is_another_holder(locks: aio.Loc
     in_time(work())
 
 
-def test_several_tasks_of_one_acquisition_acquire_each_for_itself(locks: aio.LockClient) -> None:
+def test_several_tasks_of_one_acquisition_each_acquire_for_themselves(locks: aio.LockClient) -> None:
     async def work() -> None:
         async with locks:
             once = locks.acquire("order-42", permits=2)
@@ -134,7 +136,7 @@ def test_a_task_that_is_cancelled_before_it_has_begun_to_acquire_leaves_nothing(
 
 
 def test_a_client_without_a_table_is_refused_when_it_is_opened(memory: MemoryDynamoDB) -> None:
-    """Not when it is made, which may be while a module is imported."""
+    """Not when it is created, which may be while a module is imported."""
     locks = aio.LockClient("", client=Awaited(memory))
     with pytest.raises(ValueError, match="table_name"):
         at_once(locks.__aenter__())

@@ -1,4 +1,4 @@
-"""What a client cannot be made with: no Region, or no client of the SDK."""
+"""Clients that cannot be created: without a Region, or with something other than an SDK client."""
 
 import asyncio
 from collections.abc import Callable
@@ -37,24 +37,24 @@ def no_region(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @EACH
 @pytest.mark.usefixtures("no_region")
-def test_without_a_region_it_says_where_to_set_one(make: Callable[..., object]) -> None:
+def test_without_a_region_the_error_says_where_to_set_one(make: Callable[..., object]) -> None:
     with pytest.raises(InvalidLockRequest, match="set AWS_DEFAULT_REGION"):
         make()
 
 
 @EACH
-def test_given_a_resource_it_says_which_client_is_meant(make: Callable[..., object]) -> None:
+def test_given_a_resource_the_error_says_which_client_is_needed(make: Callable[..., object]) -> None:
     with pytest.raises(InvalidLockRequest, match=r"client is .*dynamodb.ServiceResource.*resource\.meta\.client"):
         make(client=boto3.resource("dynamodb"))
 
 
 @EACH
-def test_given_the_table_of_a_resource_it_says_which_client_is_meant(make: Callable[..., object]) -> None:
+def test_given_the_table_of_a_resource_the_error_says_which_client_is_needed(make: Callable[..., object]) -> None:
     with pytest.raises(InvalidLockRequest, match=r"client is .*dynamodb.Table.*resource\.meta\.client"):
         make(client=boto3.resource("dynamodb").Table("locks"))
 
 
-def test_a_transaction_given_a_resource_says_which_client_is_meant(locks: LockClient, entity: str) -> None:
+def test_a_transaction_given_a_resource_says_which_client_is_needed(locks: LockClient, entity: str) -> None:
     lease = locks.acquire(entity)
     resource: Any = boto3.resource("dynamodb")
     with pytest.raises(InvalidLockRequest, match=r"resource\.meta\.client"):

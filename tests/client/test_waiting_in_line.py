@@ -1,4 +1,4 @@
-"""Waiters: in the order of their tickets, and gone without a trace when they give up."""
+"""Waiters get the lock in the order of their tickets, and leave no row when they give up."""
 
 from kit.places import meanwhile, outcome, until
 from kit.sentences.waiting_in_line import *  # noqa: F403 -- pytest collects the tests that it brings
@@ -7,8 +7,9 @@ from kit.sentences.waiting_in_line import Line
 from ticketlock import LockClient
 
 
-# Not under fault injection: a ticket whose reply was lost is taken twice, and counts as ahead until a later row exists.
-def test_on_wait_is_told_each_look_with_the_places_ahead(locks: LockClient, line: Line) -> None:
+# Not so with fault injection: a ticket whose reply was lost is minted twice, and counts as one ahead until a later row
+# is written.
+def test_on_wait_gets_the_position_of_each_poll(locks: LockClient, line: Line) -> None:
     lease = locks.acquire(line.entity)
     line.stand("first")
     ahead: list[int] = []

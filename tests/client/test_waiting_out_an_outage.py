@@ -1,4 +1,4 @@
-"""A waiter keeps its place while the table is out of reach, for as long as its row stands."""
+"""A waiter keeps its place while the table is unreachable, until the lease of its row ends."""
 
 import pytest
 from kit.engines import ON_ONE_ENGINE
@@ -14,7 +14,7 @@ OUT_OF_REACH_MS = 8_000
 
 
 def waiting(process: Process, lock: LockName, record_wait_ms: int | None = None) -> Stepper[Grant]:
-    """A waiter that has stood in line for one sleep, and is about to look."""
+    """A waiter that has slept once in the queue, and is about to poll."""
     waiter = process.steps(
         process.claim(lock),
         lambda me: acquire(me, record_wait_ms, Pace(Bounds()), on_wait=lambda _: None, jitter=lambda: 0.5),
@@ -26,7 +26,7 @@ def waiting(process: Process, lock: LockName, record_wait_ms: int | None = None)
 
 
 def fails(waiter: Stepper[Grant], world: World, error: type[TableError]) -> None:
-    """One look fails, when it was repeated for as long as a request is, and the waiter has slept again."""
+    """One poll fails after its retries, and the waiter sleeps again."""
     world.advance(OUT_OF_REACH_MS)
     waiter.fail(error("the table is out of reach"))
     if isinstance(waiter.next_request, Pause):
@@ -48,7 +48,7 @@ def test_a_waiter_without_a_record_wait_outlasts_an_outage_of_forty_seconds(
     assert granted.ticket == row.ticket
 
 
-def test_an_outage_that_its_row_does_not_outlast_ends_the_wait(
+def test_an_outage_longer_than_its_rows_lease_ends_the_wait(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:
     alice.granted(alice.claim(lock))

@@ -1,4 +1,4 @@
-"""How a wait ends that was in vain, and what its error says."""
+"""Waits that end without the lock: what their error says."""
 
 import pytest
 from kit.places import Moved, meanwhile, outcome, until
@@ -22,7 +22,7 @@ def test_the_error_says_that_the_lock_is_closed(moved: Moved, entity: str) -> No
     assert in_vain.value.is_closed
 
 
-def test_a_waiter_is_told_who_holds_and_whether_the_lock_is_closed(moved: Moved, entity: str) -> None:
+def test_on_wait_gets_the_holders_and_whether_the_lock_is_closed(moved: Moved, entity: str) -> None:
     seen: list[Position] = []
     lease = moved.client().acquire(entity, owner="build-7")
     waiting = meanwhile(lambda: moved.client().acquire(entity, on_wait=seen.append))
@@ -37,7 +37,7 @@ def test_a_waiter_is_told_who_holds_and_whether_the_lock_is_closed(moved: Moved,
         outcome(waiting).release()
 
 
-def test_a_waiter_whom_an_operator_has_removed_joins_anew_and_is_told(moved: Moved, entity: str) -> None:
+def test_a_waiter_that_an_operator_removed_joins_again_and_learns_of_it(moved: Moved, entity: str) -> None:
     seen: list[Position] = []
     lease = moved.client().acquire(entity)
     waiting = meanwhile(lambda: moved.client().acquire(entity, on_wait=seen.append))
@@ -50,7 +50,9 @@ def test_a_waiter_whom_an_operator_has_removed_joins_anew_and_is_told(moved: Mov
         outcome(waiting).release()
 
 
-def test_a_waiter_who_asks_for_another_number_than_counts_again_leaves_the_queue(moved: Moved, entity: str) -> None:
+def test_a_waiter_leaves_the_queue_if_the_users_permits_differ_from_its_own_once_a_limit_is_unset(
+    moved: Moved, entity: str
+) -> None:
     moved.client().acquire(entity)
     moved.table.set_limit(LockName(entity), 1)
     waiting = meanwhile(lambda: moved.client().acquire(entity, permits=3))

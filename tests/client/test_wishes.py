@@ -1,4 +1,4 @@
-"""What a client may be asked for: anything else is refused, and nothing is written."""
+"""The arguments of a client and an acquisition: invalid ones are refused, and nothing is written."""
 
 import math
 from datetime import timedelta
@@ -55,7 +55,7 @@ def named(wrong: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=named)
-def test_a_wish_that_is_out_of_its_bounds_is_refused_and_nothing_is_sent(
+def test_an_argument_out_of_its_bounds_is_refused_and_nothing_is_sent(
     moved: Moved, entity: str, wrong: dict[str, Any]
 ) -> None:
     locks = moved.client()
@@ -65,7 +65,7 @@ def test_a_wish_that_is_out_of_its_bounds_is_refused_and_nothing_is_sent(
 
 
 @pytest.mark.parametrize("wrong", ["", "x" * 1_025, "\ud800", 42, None, b"order-42", pytest.param(LONG, id="long")])
-def test_an_entity_that_cannot_be_one_is_refused_and_nothing_is_sent(moved: Moved, wrong: Any) -> None:
+def test_an_invalid_entity_is_refused_and_nothing_is_sent(moved: Moved, wrong: Any) -> None:
     locks = moved.client()
     with pytest.raises(InvalidLockRequest):
         locks.acquire(wrong)
@@ -116,7 +116,7 @@ def test_a_client_refuses_settings_that_are_out_of_their_bounds(moved: Moved, wr
         moved.client(**wrong)
 
 
-def test_a_client_refuses_a_namespace_that_cannot_be_one(moved: Moved) -> None:
+def test_a_client_refuses_an_invalid_namespace(moved: Moved) -> None:
     with pytest.raises(InvalidLockRequest):
         moved.client(namespace="a/b")
 
@@ -128,7 +128,7 @@ def test_durations_may_be_timedeltas(moved: Moved, entity: str) -> None:
 
 
 @pytest.mark.parametrize("wrong", [-1, math.nan, True, "soon"])
-def test_ensure_refuses_what_is_no_duration(moved: Moved, entity: str, wrong: Any) -> None:
+def test_ensure_refuses_anything_but_a_duration(moved: Moved, entity: str, wrong: Any) -> None:
     lease = moved.client().acquire(entity)
     with pytest.raises(InvalidLockRequest):
         lease.ensure(wrong)
@@ -185,13 +185,13 @@ def test_several_locks_are_a_list_of_entities(moved: Moved, wrong: Any) -> None:
     assert moved.memory.sent == []
 
 
-def test_an_unusable_client_of_the_sdk_is_refused_with_the_reason(place: Emulated) -> None:
+def test_an_unusable_sdk_client_is_refused_with_the_reason(place: Emulated) -> None:
     retrying = boto3.client("dynamodb", endpoint_url=place.endpoint)
     with pytest.raises(ValueError, match="total_max_attempts"):
         LockClient("locks", client=retrying)
 
 
-def test_both_clients_take_the_same_wishes() -> None:
+def test_both_clients_take_the_same_arguments() -> None:
     for name in ("acquire", "try_acquire", "acquire_all", "resume", "inspect", "serialized", "lock"):
         here, there = signature(getattr(LockClient, name)), signature(getattr(aio.LockClient, name))
         assert list(here.parameters) == list(there.parameters), name

@@ -1,4 +1,4 @@
-"""A release wakes the next waiter of its own process: a hint, and no more."""
+"""A release wakes the next waiter of its own process; this is only a hint."""
 
 import asyncio
 import os
@@ -16,12 +16,14 @@ from ticketlock.client._lines import lines_of_this_process
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 
 LATE_S = 100
-"""Between two polls: whoever enters before has been woken. It leaves the lease's quarter that a row must have."""
+"""Between two polls: a waiter that gets the lock earlier was woken. It leaves the quarter of the lease that a row
+needs.
+"""
 SLOW: dict[str, Any] = {"check_every": (LATE_S, LATE_S), "lease": 600}
 
 
 class Naps:
-    """How a client sleeps: it does at once, each time, what a test has for that; then nothing."""
+    """How a client sleeps: each time it calls the next function of the test at once; then it does nothing."""
 
     def __init__(self, memory: MemoryDynamoDB, *naps: Callable[[], object]) -> None:
         self._memory = memory
@@ -59,12 +61,12 @@ def test_a_waiter_of_the_same_process_is_woken_by_the_release(moved: Moved, enti
     assert outcome(waiting).is_held()
     assert [sent.operation for sent in wire.sent[before:]] in (
         ["Query", "TransactWriteItems"],
-        # It was put at this moment, and polled before it slept.
+        # Its row was written at this moment, and it polled before it slept.
         ["PutItem", "Query", "TransactWriteItems"],
     )
 
 
-def test_those_behind_are_woken_one_after_the_other_in_order(moved: Moved, entity: str) -> None:
+def test_waiters_are_woken_one_after_the_other_in_order(moved: Moved, entity: str) -> None:
     lease = moved.client(**SLOW).acquire(entity)
     entered: list[int] = []
     waiting = []
@@ -82,7 +84,7 @@ def test_those_behind_are_woken_one_after_the_other_in_order(moved: Moved, entit
     assert entered == [0, 1, 2, 3]
 
 
-def test_those_who_share_wake_each_other(moved: Moved, entity: str) -> None:
+def test_shared_waiters_wake_each_other(moved: Moved, entity: str) -> None:
     lease = moved.client(**SLOW).acquire(entity)
     waiting = []
     for number in range(3):
@@ -117,7 +119,7 @@ def test_a_release_grants_the_lock_to_the_next_by_its_last_poll(memory: MemoryDy
 
 
 class Meeting:
-    """A client of the SDK: a transaction is sent once it may be, and after a query something is done, once."""
+    """An SDK client that holds transactions back until they may be sent, and runs a function once after a query."""
 
     def __init__(self, memory: MemoryDynamoDB) -> None:
         self._memory = memory
@@ -139,10 +141,10 @@ class Meeting:
         return reply
 
 
-def test_one_that_is_granted_the_lock_while_it_leaves_leaves_the_grant_too(
+def test_a_waiter_that_is_granted_the_lock_while_it_leaves_releases_it_too(
     memory: MemoryDynamoDB, clock: ManualClock
 ) -> None:
-    """Its poll, as it leaves, is before the release, and its withdrawal after it."""
+    """While it leaves, its poll precedes the release and its withdrawal follows it."""
     theirs: Any = Meeting(memory)
     its: Any = Meeting(memory)
     its.may_be_sent.set()
@@ -162,7 +164,7 @@ def test_one_that_is_granted_the_lock_while_it_leaves_leaves_the_grant_too(
     assert (item.fencing_token, item.holders) == (lease.fencing_token + 1, ())
 
 
-def test_a_release_of_another_lock_or_table_wakes_nobody(memory: MemoryDynamoDB, clock: ManualClock) -> None:
+def test_a_release_of_another_lock_or_table_wakes_no_one(memory: MemoryDynamoDB, clock: ManualClock) -> None:
     lease, other = client(memory, clock).acquire("e"), client(memory, clock).acquire("e", namespace="other")
 
     def releases_the_other() -> None:
@@ -174,7 +176,7 @@ def test_a_release_of_another_lock_or_table_wakes_nobody(memory: MemoryDynamoDB,
 
 
 def test_a_waiter_of_another_process_goes_first(memory: MemoryDynamoDB, clock: ManualClock) -> None:
-    """This one is not woken by the release: it polls by its pace, as ever."""
+    """This one is not woken by the release: it polls at its usual pace."""
     holder, elsewhere = client(memory, clock), LockTable("locks", client=memory.client, clocks=clock)
     lease, theirs = holder.acquire("e"), Claim(LockName("e"), "elsewhere", 60_000)
     place = elsewhere.take_ticket(theirs, None)
@@ -196,7 +198,7 @@ def test_a_waiter_of_another_process_goes_first(memory: MemoryDynamoDB, clock: M
     assert operations(memory) == ["Query", "TransactWriteItems"]
 
 
-def test_one_whose_place_was_taken_away_is_woken_and_joins_again(memory: MemoryDynamoDB, clock: ManualClock) -> None:
+def test_a_waiter_whose_row_was_removed_is_woken_and_joins_again(memory: MemoryDynamoDB, clock: ManualClock) -> None:
     lease, operator = client(memory, clock).acquire("e"), LockTable("locks", client=memory.client, clocks=clock)
 
     def removed_and_released() -> None:
@@ -209,7 +211,7 @@ def test_one_whose_place_was_taken_away_is_woken_and_joins_again(memory: MemoryD
     assert taken.fencing_token == lease.fencing_token + 1
 
 
-def test_an_acquisition_that_was_broken_off_is_told_of_nothing(memory: MemoryDynamoDB, clock: ManualClock) -> None:
+def test_an_interrupted_acquisition_is_not_woken(memory: MemoryDynamoDB, clock: ManualClock) -> None:
     lease = client(memory, clock).acquire("e")
     looks: list[Position] = []
 
@@ -245,7 +247,7 @@ def test_tasks_of_loops_in_several_threads_wake_each_other(memory: MemoryDynamoD
     holding = meanwhile(lambda: asyncio.run(hold()))
     until(stands.is_set, "a holder")
     waiting = meanwhile(lambda: asyncio.run(wait()))
-    # A row, and beside it the lock item.
+    # A row, and the lock item.
     until(lambda: len(memory.items()) == 2, "a waiter")
     release.set()
     outcome(holding)
@@ -253,7 +255,7 @@ def test_tasks_of_loops_in_several_threads_wake_each_other(memory: MemoryDynamoD
 
 
 def test_a_forked_child_has_no_waiters_of_its_parent(memory: MemoryDynamoDB, clock: ManualClock) -> None:
-    """Their threads do not run there: whoever releases there would call one that is not there."""
+    """Their threads do not run there: a release there would wake a waiter that does not exist."""
     lease = client(memory, clock).acquire("e")
     parents = lines_of_this_process()
 

@@ -44,7 +44,7 @@ def test_the_states_that_it_names_are_in_the_definition() -> None:
     assert [name for name in states if json.dumps(name) not in definition] == []
 
 
-def test_no_term_is_told_twice() -> None:
+def test_no_term_is_defined_twice() -> None:
     terms = re.findall(r"^\| ([a-z -]+) \|", text(PAGE), re.MULTILINE)
     told = [term for term in terms if term != "term"]
     assert len(told) == len(set(told))

@@ -77,7 +77,7 @@ def asked_first(told: str) -> list[str]:
     return [path for path in FILES.findall(told) if is_in_make_test(ROOT / path)]
 
 
-def test_a_file_of_which_make_test_runs_nothing_is_told_from_others(tmp_path: Path) -> None:
+def test_a_file_that_make_test_does_not_run_is_distinguished_from_others(tmp_path: Path) -> None:
     file = tmp_path / "test_it.py"
     left = 'pytestmark = pytest.mark.verify("slow")\n'
     asked = '@pytest.mark.always("needed")\ndef test_it(): ...\n'

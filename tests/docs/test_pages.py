@@ -141,7 +141,7 @@ def units_errors() -> set[str]:
     return {name for name, error in errors.items() if issubclass(error, ticketlock.errors.UnitError)}
 
 
-def test_the_errors_of_units_are_all_told() -> None:
+def test_the_page_has_all_errors_of_units() -> None:
     told = {name for names, *_ in rows("docs/units.md", "Errors")[2:] for name in re.findall(r"`(\w+)`", names)}
     assert units_errors() - {"UnitError"} <= told
 

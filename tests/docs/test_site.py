@@ -77,7 +77,7 @@ def dead_links(folder: Path) -> list[str]:
     return dead
 
 
-def test_every_page_of_the_repository_is_there_and_no_link_is_dead(folder: Path) -> None:
+def test_every_page_of_the_repository_is_there_and_no_link_is_broken(folder: Path) -> None:
     written = {
         path.relative_to(ROOT) for place in (".", "docs", "docs/decisions") for path in (ROOT / place).glob("*.md")
     }
@@ -86,7 +86,7 @@ def test_every_page_of_the_repository_is_there_and_no_link_is_dead(folder: Path)
 
 
 @pytest.mark.parametrize("target", ["gone.html", "other.html#gone", "#gone", "picture.svg", "file:///there"])
-def test_a_dead_link_is_named(tmp_path: Path, target: str) -> None:
+def test_a_broken_link_is_named(tmp_path: Path, target: str) -> None:
     (tmp_path / "other.html").write_text('<h1 id="there">There</h1> <a href="#there">There</a>')
     (tmp_path / "one.html").write_text(f'<a href="other.html#there">There</a> <a href="{target}">There</a>')
     assert dead_links(tmp_path) == [f"one.html -> {target}"]

@@ -183,7 +183,7 @@ def test_the_rows_of_the_table_are_those_of_the_page(
     assert {row["row"][:2] for row in seen} == {"gu", "he", "w#", "re"}
 
 
-def test_what_a_sweep_tells_is_told() -> None:
+def test_the_page_has_what_a_sweep_reports() -> None:
     told = {names.strip("`") for names, *_ in rows(PAGE, "Sweeping")[2:]}
     assert told == set(Swept.__dataclass_fields__)
 

@@ -67,7 +67,7 @@ def test_the_other_durations_are_those_of_the_code() -> None:
     assert f"every {longest_s * _LONGEST_BEHIND:g} s at the latest" in page
 
 
-def test_the_end_of_a_wait_is_told_as_it_is(first_table: dict[str, list[str]]) -> None:
+def test_the_page_has_how_a_wait_ends(first_table: dict[str, list[str]]) -> None:
     workflow, python, command = first_table["when it is over"]
     assert f"`{RecordWaitExceeded.__name__}`" in workflow
     assert f"`{RecordWaitExceeded.__name__}`" in python

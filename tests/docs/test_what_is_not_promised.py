@@ -168,7 +168,7 @@ def test_a_restored_table_brings_back_tokens_and_holders(
         assert restored.try_acquire("coffee") is None
 
 
-def test_in_a_restored_table_tokens_that_were_put_to_the_present_time_go_on_rising(
+def test_in_a_restored_table_tokens_that_were_set_to_the_present_time_keep_rising(
     first: LockClient, memory: MemoryDynamoDB, clock: ManualClock
 ) -> None:
     first.acquire("tea").release()
@@ -261,7 +261,7 @@ def test_a_waiter_that_reads_a_copy_from_before_it_came_takes_its_place_for_lost
 # Who is next.
 
 
-def test_whoever_calls_first_may_be_second_to_take_a_ticket(
+def test_the_first_caller_may_be_the_second_to_get_a_ticket(
     table: LockTable, memory: MemoryDynamoDB, clock: ManualClock
 ) -> None:
     granted(table, "holder")
@@ -289,7 +289,7 @@ def test_a_holder_that_fails_lets_the_next_one_in(first: LockClient, table: Lock
     assert isinstance(table.check_turn(claim("next"), positions[0].place, None), Grant)
 
 
-def test_whoever_is_in_a_hurry_comes_in_no_sooner_than_the_patient_one_before_it(
+def test_a_short_record_wait_gets_the_lock_no_sooner_than_a_long_one_before_it(
     table: LockTable, clock: ManualClock
 ) -> None:
     holder = granted(table, "holder")
@@ -303,7 +303,7 @@ def test_whoever_is_in_a_hurry_comes_in_no_sooner_than_the_patient_one_before_it
         table.check_turn(claim("in a hurry"), hurried.place, until_ms)
 
 
-def test_a_queue_grows_for_as_long_as_somebody_joins_it(table: LockTable) -> None:
+def test_a_queue_grows_for_as_long_as_owners_join_it(table: LockTable) -> None:
     granted(table, "holder")
     for n in range(300):
         queued(table, f"waiter {n}")

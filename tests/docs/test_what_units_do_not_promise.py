@@ -175,7 +175,7 @@ def test_an_item_that_time_to_live_deletes_under_a_mark_is_gone_though_its_unit_
 # Units whose process, request or record is gone.
 
 
-def test_whoever_writes_an_item_waits_for_the_lease_of_a_unit_that_was_killed_before_its_decision(
+def test_a_writer_waits_for_the_lease_of_a_unit_that_was_killed_before_its_decision(
     books: Books, ann: Party, ben: Party, both: list[Key]
 ) -> None:
     killed(ann, partial(both_to_zero, ann, both), 1, is_sent=True)
@@ -258,7 +258,7 @@ def test_units_of_two_prefixes_do_not_see_each_others_marks(
     assert_writes_over(eve, books, unfinished)
 
 
-def test_whoever_may_write_the_table_of_units_decides_what_a_unit_writes(
+def test_a_principal_with_access_to_the_units_table_decides_what_a_unit_writes(
     books: Books, ann: Party, ben: Party, both: list[Key]
 ) -> None:
     unit = killed(ann, partial(both_to_zero, ann, both), 5, is_sent=False)

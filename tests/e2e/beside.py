@@ -19,7 +19,7 @@ app = App()
 stack = Stack(app, "TicketlockBeside")
 workflow = example_workflow(stack, "Example", encryption_key=None)
 function = example_function(stack, "ExampleFunction", encryption_key=None)
-# It may sleep for longer than the shorter lease lasts.
+# It may sleep for longer than the shorter lease.
 sleeper = lambda_.Function(
     stack,
     "Sleeper",

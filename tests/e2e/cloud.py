@@ -1,4 +1,4 @@
-"""One deployed TicketLock, as its user and its operator reach it."""
+"""One deployed TicketLock, as its users and its operator use it."""
 
 import json
 import time
@@ -24,7 +24,7 @@ LEASE_S = 60
 SHORT_LEASE_S = 10
 
 _LONGEST_RUN_S = 120.0
-_LOOK_EVERY_S = 0.1
+_POLL_EVERY_S = 0.1
 # At most ten cold executions a second: each starts a process for every function on the emulator.
 _BETWEEN_STARTS_S = 0.1
 
@@ -37,7 +37,7 @@ class Ended:
         status: SUCCEEDED, FAILED, TIMED_OUT or ABORTED.
         output: of one that succeeded.
         error, cause: of one that failed; empty otherwise.
-        ticket: the number that it drew; None of a refused one.
+        ticket: the ticket that it got; None if it was refused.
     """
 
     arn: str
@@ -49,15 +49,15 @@ class Ended:
 
 
 class FunctionFailed(Exception):
-    """A function that was called directly has raised."""
+    """A function that was called directly raised an error."""
 
 
 class Cloud:
     """One deployed TicketLock.
 
     Attributes:
-        outputs: the stack's: TableName, StateMachineArn, ExampleTargetArn, ExampleFunctionArn; of the stack beside it
-            also ExampleSleeperArn.
+        outputs: the stack's: TableName, StateMachineArn, ExampleTargetArn, ExampleFunctionArn; those of the stack
+            beside it also include ExampleSleeperArn.
         calls_waiters: whether its waiters are called; they poll otherwise.
         failing_function: the ARN of a target that always fails.
     """
@@ -101,11 +101,11 @@ class Cloud:
         return found
 
     def client(self, service: str) -> Any:
-        """A client of AWS, by a user who may do everything."""
+        """An AWS client of a user with all permissions."""
         if service not in self._clients:
-            # Nothing is sent twice: a function that is called twice would do twice what a test counts.
+            # No retries: a function that is called twice would do twice what a test counts.
             config = Config(read_timeout=60, retries={"total_max_attempts": 1})
-            # By a name that only the caller knows, which none of the typed overloads is for.
+            # The service's name is known only to the caller, so no typed overload fits.
             make: Any = boto3.client
             self._clients[service] = make(service, config=config, **self._arguments)
         return self._clients[service]
@@ -130,7 +130,7 @@ class Cloud:
         return [line for line in lines if line.get("execution") == execution]
 
     def slept_until_ms(self, owner: str) -> list[int]:
-        """When the sleeping function of an owner has ended, milliseconds since the epoch; nothing before."""
+        """When the sleeping function of an owner ended, milliseconds since the epoch; None before."""
         function = self.client("lambda").get_function_configuration(FunctionName=self.outputs["ExampleSleeperArn"])
         return [event["timestamp"] for event in self._logged(function) if owner in event["message"]]
 
@@ -145,7 +145,7 @@ class Cloud:
 
     def start(self, execution_input: Any) -> str:
         """Start an execution; returns its ARN."""
-        # A pace, and no wait for anything.
+        # A pause, not a wait for a condition.
         time.sleep(_BETWEEN_STARTS_S)
         arn: str = self.step_functions.start_execution(
             stateMachineArn=self.outputs["StateMachineArn"],
@@ -168,7 +168,7 @@ class Cloud:
         return json.loads(self.step_functions.describe_state_machine(stateMachineArn=machine)["definition"])
 
     def story(self, arn: str) -> Execution:
-        """What the history of an execution of the serialised workflow tells."""
+        """What the history of an execution of the serialised workflow shows."""
         return observe(self.step_functions, arn)
 
     def nest(self, entity: str, seconds: int, **more: Any) -> str:
@@ -218,24 +218,24 @@ class Cloud:
         return self.locks.inspect(LockName(entity, namespace))
 
     def item(self, entity: str, namespace: str = "default") -> LockItem:
-        """The item of a lock that somebody has asked for."""
+        """The item of a lock that has been used."""
         item = self.lock(entity, namespace).item
         assert item is not None
         return item
 
     def holder(self, entity: str, owner: str | None = None) -> Holder:
-        """The grant of the one who holds the lock, which is this owner's."""
+        """The grant of the holder, which is this owner's."""
         [holder] = self.item(entity).holders
         assert owner in (None, holder.owner)
         return holder
 
     def is_free(self, entity: str) -> bool:
-        """Whether somebody has held the lock, and nobody does or waits any more."""
+        """Whether the lock has been used, and has neither a holder nor a waiter."""
         state = self.lock(entity)
         return state.item is not None and (state.item.held, state.item.holders, state.rows) == (0, (), ())
 
     def wait_until_held(self, entity: str, by: str | None = None) -> None:
-        """Wait until somebody holds the lock, or this execution does."""
+        """Wait until the lock has a holder, or this execution holds it."""
 
         def is_held() -> bool:
             item = self.lock(entity).item
@@ -244,11 +244,11 @@ class Cloud:
         self.wait_until(is_held, f"a holder of {entity}")
 
     def wait_until_queued(self, entity: str, *arns: str) -> None:
-        """Wait until these executions stand in the queue, in this order, and nobody else does."""
+        """Wait until the queue has exactly these executions, in this order."""
         self.wait_until(lambda: tuple(row.owner for row in self.lock(entity).rows) == arns, f"the queue of {entity}")
 
     def wait_until_parked(self, arn: str) -> None:
-        """Wait until an execution waits to be called: its function has left the token, and found no reason to look."""
+        """Wait until an execution is parked: its function has stored the token, and found no reason to poll."""
         self.wait_until(
             lambda: any(line.get("stays") for line in self.log_lines("wait_for_call", arn)), f"{arn} being parked"
         )
@@ -262,8 +262,8 @@ class Cloud:
         deadline = time.monotonic() + _LONGEST_RUN_S
         while not condition():
             assert time.monotonic() < deadline, f"waited {_LONGEST_RUN_S:g} s for {what}"
-            # Executions tell nobody of what they do: it is looked for.
-            time.sleep(_LOOK_EVERY_S)
+            # Executions do not report what they do: it is polled.
+            time.sleep(_POLL_EVERY_S)
 
     def _ticket(self, arn: str) -> int | None:
         pages = self.step_functions.get_paginator("get_execution_history").paginate(executionArn=arn)

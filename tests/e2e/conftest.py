@@ -98,14 +98,14 @@ _WAYS = ["cloud", pytest.param("polling", marks=_ANOTHER), pytest.param("plain",
 
 @pytest.fixture(params=_WAYS, ids=["called", "polling", "plain template"])
 def either(request: pytest.FixtureRequest) -> Cloud:
-    """Both ways to wait, and both ways to deploy."""
+    """Both hand-overs, and both ways to deploy."""
     found: Cloud = request.getfixturevalue(request.param)
     return found
 
 
 @pytest.fixture(params=_WAYS[:2], ids=["called", "polling"])
 def of_the_app(request: pytest.FixtureRequest) -> Cloud:
-    """Both ways to wait, where the example workflow is a target."""
+    """Both hand-overs, with the example workflow as a target."""
     found: Cloud = request.getfixturevalue(request.param)
     return found
 
@@ -117,7 +117,7 @@ def short_lease(beside: Mapping[str, Cloud]) -> Cloud:
 
 
 def _warmed_up(cloud: Cloud) -> Cloud:
-    # Three at the same time: what is measured is the lock, not how fast the emulator starts processes.
+    # Three at the same time: the lock is measured, not how fast the emulator starts processes.
     entity = f"warm-up-{uuid.uuid4().hex}"
     for arn in [cloud.sleep(entity, 0) for _ in range(3)]:
         assert cloud.ended(arn).status == "SUCCEEDED"
@@ -153,7 +153,7 @@ def _new_function(endpoint: str, name: str, source: str) -> str:
 
 
 def allow_answers_on_everything(endpoint: str) -> None:
-    """Widen the resources of SendTask actions, and not the actions.
+    """Widen the resources of SendTask actions, but not the actions.
 
     The stack allows them on its machines, as the CDK does itself. The emulator wants them on "*": a request names its
     task's token only.
@@ -186,7 +186,7 @@ def entity() -> str:
 
 @pytest.fixture
 def measured(request: pytest.FixtureRequest) -> Callable[[str, float], None]:
-    """Tell how long something took: in the summary, and as a property of the test in a report.
+    """Report how long something took: in the summary, and as a property of the test in a report.
 
     pytest's own ``record_property`` warns of every report that is of its default format.
     """

@@ -1,4 +1,4 @@
-"""The roles of a deployed TicketLock: what they allow, and what happens without a part of it."""
+"""The roles of a deployed TicketLock: what they allow, and what happens without one of their permissions."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -26,12 +26,12 @@ class Role:
 
     @classmethod
     def of_step(cls, cloud: Cloud, step: str) -> "Role":
-        """That of a function."""
+        """The role of a function."""
         return cls(cloud, cloud.functions[step]["Role"])
 
     @classmethod
     def of_machine(cls, cloud: Cloud, machine_arn: str) -> "Role":
-        """That of a state machine."""
+        """The role of a state machine."""
         return cls(cloud, cloud.step_functions.describe_state_machine(stateMachineArn=machine_arn)["roleArn"])
 
     @property
@@ -39,7 +39,7 @@ class Role:
         return self.arn.rpartition("/")[2]
 
     def permissions(self) -> set[Permission]:
-        """Everything that is allowed."""
+        """Everything that it allows."""
         return {
             Permission(action, resource)
             for document in self._policies().values()
@@ -50,7 +50,7 @@ class Role:
 
     @contextmanager
     def without(self, action: str, resource: str | None = None) -> Iterator[None]:
-        """For a while, an action is not allowed: on a resource as a policy names it, or on any."""
+        """Within the block an action is not allowed: on a resource as a policy names it, or on any."""
         before = self._policies()
         try:
             for name, document in before.items():
@@ -61,7 +61,7 @@ class Role:
                 self._put(name, document)
 
     def allows(self, permission: Permission, context: Mapping[str, str] | None = None) -> bool:
-        """What IAM's own simulation decides.
+        """The decision of IAM's own simulation.
 
         Args:
             permission: what is asked for.
@@ -94,7 +94,7 @@ class Role:
 
 
 def _without(document: Any, action: str, resource: str | None) -> Any:
-    # A statement for each permission: so that one of them can be left out.
+    # One statement for each permission, so that one of them can be left out.
     statements = [
         {**statement, "Action": each_action, "Resource": each_resource}
         for statement in document["Statement"]

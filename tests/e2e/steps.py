@@ -19,7 +19,7 @@ Turn = Mapping[str, Any]
 
 
 class Steps:
-    """One entity of its own, and any number of owners who contend for it.
+    """An entity of its own, and any number of owners that contend for it.
 
     Owners are executions that do not exist.
     """
@@ -30,7 +30,7 @@ class Steps:
         self.entity = f"order-{uuid.uuid4().hex}"
 
     def take_ticket(self, task: Mapping[str, Any] | None = None) -> Turn:
-        """Of a new owner: takes the lock, or a place."""
+        """Take the lock, or join the queue, as a new owner."""
         execution = execution_arn(self.cloud.outputs["StateMachineArn"], f"nobody-{uuid.uuid4().hex}")
         task = task or {"functionArn": self.cloud.outputs["ExampleFunctionArn"], "input": {}}
         request = {"entity": self.entity, "task": task}
@@ -51,7 +51,7 @@ class Steps:
         self._run_with(turn, "release", "Release")
 
     def release_after_time_out(self, turn: Turn, target: str) -> None:
-        """As after nested work that has not ended within its time."""
+        """As after nested work that has exceeded its time-out."""
         state_input = {
             "lock": {"turn": turn},
             "task": {"kind": "execution", "arn": target},
@@ -72,7 +72,7 @@ class Steps:
         self.cloud.call("clean_up", {"detail": detail})
 
     def free(self, turn: Turn) -> None:
-        """Release the lock by hand, and call nobody."""
+        """Release the lock by hand, and wake no one."""
         self.cloud.locks.release(claim_of(turn), grant_of(turn))
 
     def write(self, key: Mapping[str, Any], **numbers_or_texts: int | str) -> None:
@@ -94,7 +94,7 @@ class Steps:
         self.write(session_of(turn).key(), **attributes)
 
     def make_cold(self, step: str) -> None:
-        """Make a function's next call the first one of a new process."""
+        """Make a function's next call the first one in a new process."""
         function = self.cloud.functions[step]
         variables = {**function["Environment"]["Variables"], "STARTED_ANEW": uuid.uuid4().hex}
         self.cloud.client("lambda").update_function_configuration(
@@ -123,7 +123,7 @@ class Steps:
 
 
 def _followed(path: str, state_input: Any, context: Mapping[str, Any]) -> Any:
-    """What a path leads to."""
+    """The value that a path leads to."""
     root, *fields = path.split(".")
     found = context if root == "$$" else state_input
     for field in fields:
@@ -133,14 +133,14 @@ def _followed(path: str, state_input: Any, context: Mapping[str, Any]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Callback:
-    """A callback task that waits to be answered."""
+    """A callback task that waits for its answer."""
 
     execution: str
     token: str
 
 
 class Callbacks:
-    """Callback tasks whose tokens are known: of an activity, for which nobody works."""
+    """Callback tasks with known tokens: those of an activity without workers."""
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
@@ -159,7 +159,7 @@ class Callbacks:
         )
 
     def is_answered(self, callback: Callback) -> bool:
-        """Whether it has been answered; if not, it is now."""
+        """Whether it has been answered; if not, answer it now."""
         try:
             self._cloud.step_functions.send_task_success(taskToken=callback.token, output='"by the test"')
         except self._cloud.step_functions.exceptions.TaskDoesNotExist:

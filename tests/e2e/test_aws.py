@@ -1,4 +1,4 @@
-"""`make aws`, with the endpoint of an emulator: the same command that looks at AWS, and what is no pass there."""
+"""`make aws` against an emulator: the same command that checks AWS, and what does not pass there."""
 
 import os
 import re
@@ -32,7 +32,7 @@ _LINE = re.compile(r"\[\d+/\d+\] (?P<sentence>[^:]+): (?P<verdict>as assumed|oth
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Emulator]:
-    """Of its own: it enforces no roles, and nobody else has stacks in it."""
+    """An emulator of its own: it enforces no roles, and has no other stacks."""
     with Emulator() as emulator:
         yield emulator
 
@@ -78,7 +78,7 @@ def run(place: Emulator) -> Run:
     return Run(process.returncode, printed)
 
 
-def test_every_line_of_the_checklist_is_looked_at(run: Run) -> None:
+def test_every_line_of_the_checklist_is_checked(run: Run) -> None:
     assert list(run.verdicts) == [check.sentence for check in CHECKS], run.printed
 
 
@@ -95,7 +95,7 @@ def test_what_it_has_is_as_assumed(run: Run) -> None:
     )
 
 
-def test_a_run_in_which_something_was_not_seen_is_no_success(run: Run) -> None:
+def test_a_run_in_which_something_was_not_seen_fails(run: Run) -> None:
     assert run.code == 2, run.printed
 
 
@@ -108,7 +108,7 @@ def test_nothing_of_it_is_left(run: Run, place: Emulator) -> None:
     assert left(place) == []
 
 
-def test_it_makes_nothing_where_nobody_can_be_asked(place: Emulator) -> None:
+def test_it_makes_nothing_if_it_cannot_ask(place: Emulator) -> None:
     process = start(place)
     printed, _ = process.communicate()
     assert process.returncode == 1

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.verify("waits for leases and works; tests/workflow asks
 
 Measured = Callable[[str, float], None]
 
-# The work of one that is to be stopped: longer than every limit here.
+# The work of an execution that is to be stopped: longer than every limit here.
 WORK_S = 50
 HELD_FOR_S = 2
 # On a quiet machine it is 3 s, and poll + 2 s.
@@ -32,22 +32,22 @@ def held_for(cloud: Cloud, arn: str, seconds: float) -> None:
 
 
 def event_of(cloud: Cloud, arn: str) -> dict[str, Any]:
-    """The event that EventBridge brings of an execution that has ended."""
+    """The event that EventBridge sends for an execution that has ended."""
     found = cloud.described(arn)
     detail = {name: found[name] for name in ("executionArn", "stateMachineArn", "status", "input")}
     return {"detail": {**detail, "stopDate": round(found["stopDate"].timestamp() * 1_000)}}
 
 
 def cleaned_up(cloud: Cloud, arn: str, times: int = 1) -> dict[str, int]:
-    """Wait until the clean-up has run for an execution; returns what it did, by its last log line."""
+    """Wait until the clean-up has run for an execution; return what it did, from its last log line."""
     cloud.wait_until(lambda: len(cloud.log_lines("clean_up", arn)) >= times, f"clean-up {times} of {arn}")
     line = cloud.log_lines("clean_up", arn)[-1]
-    # Where nothing was left, it has no figures.
+    # If it left nothing, the line has no figures.
     return {name: line.get(name, 0) for name in ("CleanedUpPlaces", "CleanedUpHolds", "HoldsLeftToLease")}
 
 
 def line_of_three(cloud: Cloud, entity: str) -> tuple[str, str, str]:
-    """A holder whose work is a nested execution, and two that wait behind it, in this order."""
+    """A holder whose work is a nested execution, and two waiters behind it, in this order."""
     holder = cloud.nest(entity, WORK_S)
     cloud.wait_until_held(entity)
     first = cloud.sleep(entity, 0)
@@ -58,7 +58,7 @@ def line_of_three(cloud: Cloud, entity: str) -> tuple[str, str, str]:
 
 
 def seconds_until_held(cloud: Cloud, arn: str, since_ms: int) -> float:
-    """From that moment until an execution held the lock, which then has succeeded."""
+    """The time from that moment until an execution held the lock, which then succeeded."""
     assert cloud.ended(arn).status == "SUCCEEDED"
     granted_ms = cloud.story(arn).held_from_ms
     assert granted_ms is not None
@@ -97,7 +97,7 @@ def test_the_nested_work_of_a_stopped_execution_is_stopped_and_the_next_in_line_
     assert of_the_app.is_free(entity)
 
 
-def test_the_next_never_starts_before_a_stopped_executions_function_has_ended_or_the_lease_is_over(
+def test_the_next_never_starts_before_a_stopped_executions_function_or_lease_has_ended(
     short_lease: Cloud, entity: str, measured: Measured
 ) -> None:
     """One function ends within the lease, one after it.
@@ -125,12 +125,12 @@ def test_the_next_never_starts_before_a_stopped_executions_function_has_ended_or
         measured(f"from the stop to the next hold, a function of {seconds} s, lease {SHORT_LEASE_S} s", hand_over_s)
         function_ended_ms = short_lease.slept_until_ms(holders[seconds])
         assert granted_ms >= min([leases_ms[seconds], *function_ended_ms])
-        # It looks when that lease is about to end, not at some half of its own.
+        # It polls when that lease is about to end, not at half a lease of its own.
         assert granted_ms < leases_ms[seconds] + 1_000 * LONGEST_HAND_OVER_S
         assert short_lease.is_free(name)
 
 
-def test_the_row_of_a_stopped_waiter_is_gone_at_once_and_the_one_behind_it_runs_in_its_turn(
+def test_the_row_of_a_stopped_waiter_is_deleted_at_once_and_the_next_runs_in_its_turn(
     cloud: Cloud, entity: str, measured: Measured
 ) -> None:
     holder, stopped, behind = line_of_three(cloud, entity)
@@ -154,10 +154,10 @@ def test_the_row_of_a_stopped_waiter_is_gone_at_once_and_the_one_behind_it_runs_
 
 
 @pytest.mark.always("the clean-up once, as it is deployed")
-def test_the_one_behind_runs_when_the_holder_and_the_first_in_line_are_stopped_at_once(
+def test_the_second_in_line_runs_if_the_holder_and_the_first_in_line_are_stopped_together(
     cloud: Cloud, entity: str, measured: Measured
 ) -> None:
-    """Whoever is called by the first clean-up may be over by then: the second calls again."""
+    """The execution that the first clean-up wakes may have ended by then: the second wakes again."""
     holder, first, behind = line_of_three(cloud, entity)
     cloud.wait_until_parked(behind)
 
@@ -178,7 +178,7 @@ def test_an_execution_that_failed_by_itself_leaves_nothing_for_the_clean_up(clou
     assert cloud.is_free(entity)
 
 
-def test_an_event_that_is_delivered_again_does_no_harm_whoever_has_the_lock_by_then(cloud: Cloud, entity: str) -> None:
+def test_a_duplicate_event_does_no_harm_to_whatever_owner_has_the_lock_by_then(cloud: Cloud, entity: str) -> None:
     stopped = cloud.nest(entity, WORK_S)
     cloud.wait_until_held(entity)
     holder = cloud.nest(entity, WORK_S)

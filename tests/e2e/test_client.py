@@ -10,7 +10,7 @@ from e2e.cloud import Cloud
 
 from ticketlock import Lease, LockClient
 
-# From the moment that one is free to go: seen from outside, so with the way there and the emulator's own time.
+# From the moment when the holder may release: measured from outside, so with the network and the emulator's own time.
 _SOON_S = 0.5
 
 
@@ -66,7 +66,7 @@ def test_a_client_and_executions_are_served_in_the_order_of_their_tickets(
         cloud.wait_until_queued(entity, before, "the client", after)
         first.release()
         lease = client.result(30)
-        # The one behind has to wait for this one.
+        # The next execution has to wait for this one.
         assert cloud.described(after)["status"] == "RUNNING"
         lease.release()
     tokens = [cloud.ended(arn).output["lock"]["fencingToken"] for arn in (before, after)]

@@ -1,4 +1,4 @@
-"""The deployed stack, end to end: started as a user starts it, seen from outside."""
+"""The deployed stack, end to end: started as a user starts it, observed from outside."""
 
 from itertools import pairwise
 from typing import Any
@@ -27,7 +27,7 @@ def example(cloud: Cloud) -> Any:
 
 
 def all_succeeded(kept: Kept, cloud: Cloud, *arns: str) -> list[Ended]:
-    """Wait for the ends of executions, all of which succeed, and keep what their histories tell."""
+    """Wait for the ends of executions, all of which succeed, and keep their histories."""
     ended = [cloud.ended(arn) for arn in arns]
     kept.write(event for arn in arns for event in events(cloud.story(arn)))
     assert [each.status for each in ended] == ["SUCCEEDED"] * len(arns)
@@ -76,7 +76,7 @@ def test_work_that_fails_fails_the_execution_and_frees_the_lock(cloud: Cloud, en
     task = {"functionArn": cloud.failing_function, "input": {"colour": "blue"}}
     ended = cloud.run({"entity": entity, "task": task})
     assert ended.status == "FAILED"
-    # Its name would be OutOfPaint; the emulator names every handler's exception alike.
+    # Its name should be OutOfPaint; the emulator uses the same name for every handler's exception.
     assert ended.error
     assert "there is no more blue" in ended.cause
     assert cloud.is_free(entity)
@@ -136,11 +136,11 @@ def test_a_refused_input_fails_by_name_and_writes_nothing(
 
 
 def keys(cloud: Cloud) -> set[tuple[str, str]]:
-    """Those of all items: what is in an item of another execution may change meanwhile."""
+    """Attributes of all items: the value of another execution's item may change in between."""
     return {(item["pk"]["S"], item["sk"]["S"]) for item in cloud.items()}
 
 
-def test_who_will_not_wait_fails_at_once_and_leaves_nothing_behind(cloud: Cloud, entity: str) -> None:
+def test_a_record_wait_of_0_fails_at_once_and_leaves_no_row(cloud: Cloud, entity: str) -> None:
     holder = cloud.sleep(entity, 5)
     cloud.wait_until_held(entity)
     ended = cloud.ended(cloud.sleep(entity, 0, recordWaitSeconds=0))
@@ -210,7 +210,7 @@ def test_an_execution_whose_row_is_lost_joins_again(short_lease: Cloud, entity: 
     assert short_lease.is_free(entity)
 
 
-def test_after_all_nobody_waits_and_nobody_holds(either: Cloud, entity: str) -> None:
+def test_afterwards_no_holder_and_no_waiter_is_left(either: Cloud, entity: str) -> None:
     assert either.ended(either.sleep(entity, 0)).status == "SUCCEEDED"
     items = either.items()
     assert items
@@ -218,5 +218,5 @@ def test_after_all_nobody_waits_and_nobody_holds(either: Cloud, entity: str) -> 
     holders = [name for item in items for name in item if name.startswith("holder:")]
     assert (rows, holders) == ([], [])
     assert {item["held"]["N"] for item in items if "held" in item} == {"0"}
-    # Everything that is left will delete itself.
+    # Everything that is left will be deleted by time to live.
     assert all("expiresAt" in item for item in items)

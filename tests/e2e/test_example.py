@@ -28,7 +28,7 @@ def orders(emulator: Emulator) -> Cloud:
             "ShopTableName": outputs["ShopTableName"],
         },
     )
-    # What is measured is the lock, not how fast the emulator starts processes.
+    # The lock is measured, not how fast the emulator starts processes.
     warm_up = [order(deployed, ["warm", "warm"]) for _ in range(2)]
     assert {deployed.ended(arn).status for arn in warm_up} == {"SUCCEEDED"}
     return deployed
@@ -52,7 +52,7 @@ def order(orders: Cloud, skus: list[str], *, seconds: float = 0, quantity: int =
 
 
 def ticket(orders: Cloud, arn: str, namespace: str = PRODUCTS) -> int:
-    """The number that an execution with one item drew: the emulator's history tells nothing of a Map's iterations."""
+    """The ticket of an execution with one item: the emulator's history does not show a Map's iterations."""
     lines = [line for line in orders.log_lines("take_ticket", arn) if line["namespace"] == namespace]
     [drawn] = {line["ticket"] for line in lines}
     assert isinstance(drawn, int)
@@ -124,7 +124,7 @@ def test_an_order_that_is_stopped_while_it_waits_leaves_the_queue(orders: Cloud,
     stopped = order(orders, [sku])
     orders.wait_until(lambda: len(orders.lock(sku, PRODUCTS).rows) == 1, f"{stopped} to queue")
     orders.stop(stopped)
-    # By the rule that `attach` made; a dead waiter is in the way for a lease otherwise.
+    # By the rule that `attach` created; otherwise a stopped waiter delays the others by a lease.
     orders.wait_until(lambda: orders.lock(sku, PRODUCTS).rows == (), f"{stopped} to leave")
     assert orders.described(holder)["status"] == "RUNNING"
     assert orders.ended(holder).status == "SUCCEEDED"

@@ -1,4 +1,4 @@
-"""A hundred state machines with one lock, deployed. The emulator holds nobody to IAM's sizes; they are looked up."""
+"""A hundred state machines with one lock, deployed. The emulator does not enforce IAM's sizes; the test checks them."""
 
 import json
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_the_fullest_role_is_within_iams_sizes(many: Cloud) -> None:
     assert json.dumps([*inline, *managed]).count(":stateMachine:") == 102
 
 
-def test_the_last_one_locks_and_a_stopped_one_is_cleaned_up_after(many: Cloud, entity: str) -> None:
+def test_the_last_machine_gets_the_lock_and_a_stopped_one_is_cleaned_up(many: Cloud, entity: str) -> None:
     assert many.ended(many.start({"entity": entity, "seconds": 0})).status == "SUCCEEDED"
     holder = many.start({"entity": entity, "seconds": 30})
     many.wait_until_held(entity)

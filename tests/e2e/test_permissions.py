@@ -1,8 +1,8 @@
-"""The permissions of the roles: enough for everything, and none of them to spare.
+"""The permissions of the roles: enough for everything, and no more than that.
 
-Everything in this folder runs with the roles of the functions enforced. Here, each action is taken away in turn, and
-the request that needs it is seen refused. The roles of state machines are not enforced by the emulator, so that these
-are asked of IAM's own simulation.
+Everything in this folder runs with the roles of the functions enforced. Here each action is removed in turn, and the
+request that needs it must be refused. The emulator does not enforce the roles of state machines, so IAM's own
+simulation decides about those.
 
 What the emulator does not show: it ignores the condition on leading keys, by which a state machine may write sessions
 and no locks; and it wants the SendTask actions on every resource, so that theirs are widened here, not narrowed.
@@ -47,9 +47,9 @@ class Need:
     """Why a function needs an action.
 
     Attributes:
-        drive: makes it send the request; says whether that had its effect.
-        silent: the function goes on when it is refused, so that only the effect tells.
-        part: a part of the resource's ARN, where the action is allowed on several.
+        drive: makes it send the request; returns whether that had its effect.
+        silent: whether the function continues when it is refused, so that only the effect shows it.
+        part: a part of the resource's ARN, if the action is allowed on several.
     """
 
     step: str
@@ -78,7 +78,7 @@ def takes_past_the_count(steps: Steps) -> bool:
 
 
 def first_call(step: str, drive: Drive) -> Drive:
-    """A new process asks the table for the time."""
+    """A new process reads the table's time."""
 
     def drives(steps: Steps) -> bool:
         steps.make_cold(step)
@@ -127,7 +127,7 @@ def does_not_park_at_its_turn(steps: Steps) -> bool:
 
 
 def with_a_late_lease(turn: Turn) -> Turn:
-    """A holder whose last known lease is over."""
+    """A holder whose last known lease has expired."""
     return {**turn, "grant": {**turn["grant"], "leaseUntilMs": 1}}
 
 
@@ -239,7 +239,7 @@ def cleans_up_after_a_waiter(steps: Steps) -> bool:
 
 
 def cleans_up_after_a_waiter_whose_input_was_too_long(steps: Steps) -> bool:
-    """Too long for the event: its session says for what it waited."""
+    """Too long for the event: its session records what it waited for."""
     steps.take_ticket()
     steps.clean_up(steps.take_ticket(), with_input=False)
     return steps.cloud.lock(steps.entity).rows == ()
@@ -334,7 +334,7 @@ def test_a_function_without_one_of_its_actions_is_refused(
         each.resource for each in role.permissions() if each.action == need.action and need.part in each.resource
     ]
     if need.drive not in seen_to_work:
-        # A call is a hint, tried for a moment only: on a busy machine one may be lost.
+        # A wake-up is a hint, tried for a moment only: on a busy machine one may be lost.
         tries = 3 if need.silent else 1
         assert any(need.drive(Steps(cloud, callbacks)) for _ in range(tries)), "with all of its actions"
         seen_to_work.add(need.drive)
@@ -347,7 +347,7 @@ def test_a_function_without_one_of_its_actions_is_refused(
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_every_action_of_a_function_has_its_need_shown_or_a_reason_why_not(step: str, cloud: Cloud) -> None:
+def test_every_action_of_a_function_is_shown_to_be_needed_or_has_a_reason(step: str, cloud: Cloud) -> None:
     permissions = Role.of_step(cloud, step).permissions()
     shown = {
         permission
@@ -369,7 +369,7 @@ SERVICES_OWN = {"logs", "xray"}
 
 
 def sent_by(definition: Mapping[str, Any]) -> Iterator[Permission]:
-    """What the tasks of a definition send, one for each target where the input names it."""
+    """What the tasks of a definition send, one for each target if the input names it."""
     payload = definition["States"].get("TakeTicket", {}).get("Parameters", {}).get("Payload", {})
     targets: list[str] = payload.get("targets", [])
     for _, task in tasks_of(definition):
@@ -406,9 +406,7 @@ def machine(request: pytest.FixtureRequest, cloud: Cloud) -> str:
     return continue_machine
 
 
-def test_a_state_machine_may_send_what_its_definition_sends_and_without_any_one_action_may_not(
-    machine: str, cloud: Cloud
-) -> None:
+def test_a_state_machine_may_send_its_requests_and_needs_every_action_for_them(machine: str, cloud: Cloud) -> None:
     role, context = Role.of_machine(cloud, machine), {"dynamodb:LeadingKeys": "session#arn"}
     sent = set(sent_by(cloud.definition(machine)))
     assert sent
@@ -425,7 +423,7 @@ def test_a_state_machine_may_send_nothing_that_its_definition_does_not(machine: 
     assert {action for action in granted if action.partition(":")[0] not in SERVICES_OWN} == sent
 
 
-def test_the_roles_deny_what_is_not_theirs(cloud: Cloud) -> None:
+def test_the_roles_deny_other_resources(cloud: Cloud) -> None:
     table = f"arn:aws:dynamodb:us-east-1:000000000000:table/{cloud.outputs['TableName']}"
     other_table = "arn:aws:dynamodb:us-east-1:000000000000:table/other"
     workflow = cloud.outputs["StateMachineArn"]

@@ -58,18 +58,18 @@ class Deployed:
 
     @property
     def configuration(self) -> Any:
-        """The function's."""
+        """The function's log group."""
         return self.client("lambda").get_function_configuration(FunctionName=self.sweeper)
 
     def sweep(self) -> dict[str, Any]:
-        """One pass; what it has done."""
+        """One pass; returns what it did."""
         answer = self.client("lambda").invoke(FunctionName=self.sweeper, Payload=b"{}")
         reply: dict[str, Any] = json.loads(answer["Payload"].read())
         assert "FunctionError" not in answer, reply
         return reply
 
     def emitted(self) -> list[Mapping[str, Any]]:
-        """The lines of its log that CloudWatch makes metrics of, oldest first."""
+        """The log lines from which CloudWatch makes metrics, oldest first."""
         group = self.configuration["LoggingConfig"]["LogGroup"]
         pages = self.client("logs").get_paginator("filter_log_events").paginate(logGroupName=group)
         lines = [event["message"] for page in pages for event in page["events"]]
@@ -85,7 +85,7 @@ def deployed(guarded_emulator: Emulator) -> Deployed:
 
 @pytest.fixture
 def an_hour_ago(deployed: Deployed) -> Iterator[UnitsWorld]:
-    """Where killed processes were; the tables are emptied."""
+    """The states in which processes were killed; the tables are emptied afterwards."""
     books = deployed.books(ManualClock(int((time.time() - AN_HOUR_S) * 1_000)))
     for use, rows in books.everything().items():
         names = {"units": ("unit", "row"), "accounts": ("id",), "lines": ("pk", "sk")}[use]
@@ -141,7 +141,7 @@ STATES: Mapping[str, tuple[Callable[[UnitsWorld], list[Key]], Sequence[int | Non
 
 
 def ten_minutes_pass(books: Books) -> None:
-    """All that stands in the table was written so much earlier."""
+    """Shift everything in the table into the past by this much."""
     for row in books.everything()["units"]:
         if row["row"] == "head":
             ms = {
@@ -155,7 +155,7 @@ def marks(books: Books) -> int:
 
 
 def what_is_left(books: Books) -> list[str]:
-    """The rows of units but for records that time to live deletes."""
+    """The rows of units, except records that time to live deletes."""
     return [row["row"] for row in books.everything()["units"] if "expiresAt" not in row]
 
 
@@ -165,7 +165,7 @@ def balances(books: Books, keys: list[Key]) -> list[Any]:
 
 
 def is_an_hour(ms: float) -> bool:
-    """Or more: the machine may be busy."""
+    """Or longer: the machine may be busy."""
     return (AN_HOUR_S - MARGIN_S) * 1_000 <= ms < 2 * AN_HOUR_S * 1_000
 
 
@@ -184,7 +184,7 @@ def test_in_each_state_a_killed_unit_is_rolled_back_or_finished_within_two_passe
     assert (marks(books), balances(books, keys), what_is_left(books)) == (0, expected, [])
 
 
-def test_all_of_them_at_once_are_swept_and_told(deployed: Deployed, an_hour_ago: UnitsWorld) -> None:
+def test_all_of_them_at_once_are_swept_and_reported(deployed: Deployed, an_hour_ago: UnitsWorld) -> None:
     books = an_hour_ago.books
     left = [(leave(an_hour_ago), expected) for leave, expected in STATES.values()]
     before = len(deployed.emitted())
@@ -203,11 +203,11 @@ def test_all_of_them_at_once_are_swept_and_told(deployed: Deployed, an_hour_ago:
     assert [line["OldestOpenUnitAge"] for line in told] == [[0.0], [0.0]]
 
 
-def test_a_unit_on_its_way_is_left_alone_and_its_age_is_told(deployed: Deployed, an_hour_ago: UnitsWorld) -> None:
+def test_a_running_unit_is_left_alone_and_its_age_is_reported(deployed: Deployed, an_hour_ago: UnitsWorld) -> None:
     books = an_hour_ago.books
     killed(an_hour_ago, 3, is_sent=False)
     [head] = [row for row in books.everything()["units"] if row["row"] == "head"]
-    # As a process does that goes on.
+    # As a running process does.
     books.write("units", {**head, "leaseUntilMs": int((time.time() + AN_HOUR_S) * 1_000)})
     swept = deployed.sweep()
     assert (marks(books), swept["open"], swept["rolled_back"]) == (3, 1, 0)
@@ -215,7 +215,7 @@ def test_a_unit_on_its_way_is_left_alone_and_its_age_is_told(deployed: Deployed,
     assert deployed.emitted()[-1]["OldestOpenUnitAge"] == [swept["oldest_ms"]]
 
 
-def test_a_table_that_was_never_granted_is_told_and_swept_once_it_is(
+def test_a_table_without_a_grant_is_reported_and_swept_once_it_is_granted(
     deployed: Deployed, an_hour_ago: UnitsWorld
 ) -> None:
     keys, books = killed(an_hour_ago, 3, is_sent=True), an_hour_ago.books

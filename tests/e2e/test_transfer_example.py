@@ -49,7 +49,7 @@ class Transfers:
         return Role(self.cloud, self.function["Role"])
 
     def new_account(self) -> str:
-        """With 100."""
+        """An account with 100."""
         account = f"account-{uuid.uuid4().hex}"
         item = dumped({"id": account, "balance": 100})
         self.cloud.dynamodb.put_item(TableName=self.cloud.outputs["AccountsTableName"], Item=item)
@@ -62,7 +62,7 @@ class Transfers:
         return int(loaded(found["Item"])["balance"])
 
     def tries(self, arn: str) -> list[dict[str, Any]]:
-        """The events that the function got from an execution: it writes each into its log."""
+        """The events that the function got from an execution: it logs each."""
         group = self.function["LoggingConfig"]["LogGroup"]
         pages = self.cloud.client("logs").get_paginator("filter_log_events").paginate(logGroupName=group)
         lines = [event["message"] for page in pages for event in page["events"]]
@@ -70,7 +70,7 @@ class Transfers:
         return [event for event in events if event["execution"] == arn]
 
     def invoke(self, event: Mapping[str, Any]) -> Any:
-        """What the function answers."""
+        """The function's result."""
         answer = self.cloud.client("lambda").invoke(
             FunctionName=self.cloud.outputs["TransferFunctionName"], Payload=json.dumps(event)
         )
@@ -79,7 +79,7 @@ class Transfers:
         return reply
 
     def receipts(self) -> list[str]:
-        """The ids of the transfers that were told of since; they are taken from the queue."""
+        """The ids of the transfers with a receipt since; the receipts are taken from the queue."""
         sqs, url, found = self.cloud.client("sqs"), self.cloud.outputs["ReceiptsUrl"], []
         while messages := sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", []):
             for message in messages:
@@ -93,7 +93,7 @@ class Transfer:
     """One transfer of ten.
 
     Attributes:
-        arn: of its execution, once it is started.
+        arn: that of its execution, once it is started.
     """
 
     transfers: Transfers
@@ -108,7 +108,7 @@ class Transfer:
 
     @property
     def balances(self) -> tuple[int, int]:
-        """The giver's and the taker's."""
+        """The balances of giver and taker."""
         return self.transfers.balance(self.giver), self.transfers.balance(self.taker)
 
     @property
@@ -130,7 +130,9 @@ def transfer(transfers: Transfers) -> Transfer:
     return Transfer(transfers, transfers.new_account(), transfers.new_account())
 
 
-def test_a_transfer_moves_the_money_tells_of_it_and_frees_the_lock(transfers: Transfers, transfer: Transfer) -> None:
+def test_a_transfer_moves_the_money_sends_a_receipt_and_frees_the_lock(
+    transfers: Transfers, transfer: Transfer
+) -> None:
     transfer.start()
     ended = transfers.cloud.ended(transfer.arn)
     assert ended.status == "SUCCEEDED", ended
@@ -152,7 +154,7 @@ def test_a_state_that_fails_after_its_commit_is_retried_5_times_and_run_once_mor
     assert len(tries) == TRIES
     assert transfer.balances == (90, 110)
     assert transfers.receipts() == []
-    # The lock is somebody else's since: what was committed was committed under it.
+    # Another owner has held the lock since: the commit was made under the earlier grant.
     locks = LockClient(transfers.cloud.outputs["TableName"], client=transfers.cloud.dynamodb)
     with locks, locks.acquire(transfer.giver, namespace=ACCOUNTS):
         assert transfers.invoke(tries[-1])["transferId"] == transfer.id
@@ -160,7 +162,7 @@ def test_a_state_that_fails_after_its_commit_is_retried_5_times_and_run_once_mor
     assert transfers.receipts() == [transfer.id]
 
 
-def test_an_execution_that_is_stopped_after_the_commit_and_goes_on_moves_the_money_once(
+def test_an_execution_that_is_stopped_after_the_commit_and_redriven_moves_the_money_once(
     transfers: Transfers, transfer: Transfer
 ) -> None:
     with transfers.role.without(TELL):
@@ -183,11 +185,11 @@ def test_a_state_whose_workflow_has_lost_the_lock_moves_no_money(transfers: Tran
             until_the_end.enter_context(locks)
             until_the_end.enter_context(locks.acquire(transfer.giver, namespace=ACCOUNTS))
         ended = transfers.cloud.ended(transfer.arn)
-        # Told by the try that comes next, or by a heartbeat before.
+        # Found by the next try, or by a heartbeat before.
         assert ended.status == "FAILED"
         assert NOT_HELD in ended.cause or ended.error == "LockLost"
         assert transfer.balances == (100, 100)
-    # Nor when its late copy comes: the lock is free then, and not the workflow's.
+    # Nor if its late copy arrives: the lock is free then, and not the workflow's.
     answer = transfers.cloud.client("lambda").invoke(
         FunctionName=transfers.cloud.outputs["TransferFunctionName"],
         Payload=json.dumps(transfers.tries(transfer.arn)[0]),

@@ -64,7 +64,7 @@ ITEM = item_of(
         ("(one) < (two) AND (two) BETWEEN (one) AND (ten) AND (two) IN ((one), nest.entries[1].q)", True),
     ],
 )
-def test_a_condition_says_what_it_says_in_dynamodb(condition: str, true: bool) -> None:
+def test_a_condition_means_what_it_means_in_dynamodb(condition: str, true: bool) -> None:
     assert holds(condition, ITEM) is true
 
 

@@ -87,7 +87,7 @@ PROJECTIONS = {
     ("kind", "told"),
     [("ConditionExpression", CONDITIONS), ("UpdateExpression", UPDATES), ("ProjectionExpression", PROJECTIONS)],
 )
-def test_what_an_engine_does_otherwise_is_told(engine: Engine, kind: str, told: dict[str, set[str]]) -> None:
+def test_the_page_lists_what_an_engine_does_differently(engine: Engine, kind: str, told: dict[str, set[str]]) -> None:
     beside = Beside(engine)
     otherwise = set()
     for text in told:

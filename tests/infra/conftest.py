@@ -99,7 +99,7 @@ def synthesise() -> Synthesise:
 
 
 class Typical:
-    """A TicketLock with a function and a state machine as targets, synthesised once for the tests that only look."""
+    """A TicketLock with a function and a state machine as targets, synthesised once for the tests that only read it."""
 
     def __init__(self, outdir: str) -> None:
         stack = Stack(App(outdir=outdir), "Typical")
@@ -132,7 +132,7 @@ def typical(outdir: str) -> Typical:
 
 
 class Everything:
-    """A TicketLock with all that can be asked for, and principals that were granted each of its grants."""
+    """A TicketLock with every optional resource, and principals with each of its grants."""
 
     def __init__(self, outdir: str) -> None:
         stack = Stack(App(outdir=outdir), "Everything")

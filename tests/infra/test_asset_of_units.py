@@ -24,7 +24,7 @@ def test_the_asset_of_locks_has_none_of_them(tmp_path):
     assert not (of_locks / "of_units").exists()
 
 
-def test_of_the_library_it_has_what_units_need_and_no_more(asset):
+def test_it_has_only_the_parts_of_the_library_that_units_need(asset):
     rooms = {path.name for path in (asset / "ticketlock").iterdir() if path.is_dir()}
     # `ticketlock` itself imports its clients.
     assert rooms == {"_expressions", "client", "locks", "units", "wire"}

@@ -36,7 +36,7 @@ def test_it_has_nothing_else_at_its_top(asset):
     assert {path.suffix for path in asset.iterdir() if path.is_file()} == {".py"}
 
 
-def test_it_leaves_out_what_only_other_users_of_the_library_need(asset):
+def test_it_leaves_out_the_parts_of_the_library_that_functions_do_not_need(asset):
     rooms = {path.name for path in (asset / "ticketlock").iterdir() if path.is_dir()}
     assert rooms == {"client", "locks", "wire", "workflow"}
     assert not list(asset.glob("ticketlock/**/_async_*"))
@@ -52,7 +52,7 @@ def test_it_stays_the_same_when_units_of_work_or_expressions_change(asset, tmp_p
     assert stage_functions(tmp_path / "staged").name == asset.name
 
 
-def test_it_leaves_out_what_differs_from_machine_to_machine(asset):
+def test_it_leaves_out_files_that_differ_between_machines(asset):
     assert not [name for name in files(asset) if "__pycache__" in name or ".dist-info" in name or name.endswith(".pyc")]
 
 
@@ -92,7 +92,7 @@ def test_with_other_content_it_has_another_name(asset, tmp_path, monkeypatch):
     assert stage_functions(tmp_path / "staged").name != asset.name
 
 
-def test_an_installation_without_its_folders_is_told_apart():
+def test_an_installation_without_its_folders_is_refused():
     with pytest.raises(FileNotFoundError, match="lacks its folder 'nowhere'"):
         source_folder("nowhere")
 

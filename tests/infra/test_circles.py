@@ -1,4 +1,6 @@
-"""What is granted to a target, or to what a fragment runs, closes no circle: the CDK itself looks for them at synth."""
+"""Grants to targets, and to what a fragment runs, create no dependency cycle: the CDK itself would find one at
+synth.
+"""
 
 import pytest
 from aws_cdk import App, Stack
@@ -52,7 +54,7 @@ def fragment_over(stack, work):
 
 @pytest.mark.verify("a stack of its own, synthesised")
 @pytest.mark.parametrize("kind", [function, machine])
-def test_what_a_fragment_runs_may_use_the_lock(kind, stack, synthesise):
+def test_the_target_of_a_fragment_may_use_the_lock(kind, stack, synthesise):
     work = kind(stack)
     lock, _ = fragment_over(stack, work)
     lock.grant_use(work)
@@ -69,7 +71,7 @@ def test_a_workflow_with_a_fragment_may_use_the_lock_and_start_executions_of_it(
 
 @pytest.mark.verify("the same templates with one of the CDK's feature flags")
 @pytest.mark.parametrize("grant", ["grant_use", "grant_start_execution", "grant_read", "grant_fence"])
-def test_nor_does_it_where_each_statement_of_a_function_is_a_policy(grant, outdir, synthesise):
+def test_it_may_also_if_each_statement_of_a_function_is_a_policy(grant, outdir, synthesise):
     stack = Stack(App(outdir=outdir, context={SEPARATE: True}), "Test")
     target = function(stack)
     getattr(TicketLock(stack, "Lock", targets=[target]), grant)(target)

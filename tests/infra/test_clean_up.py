@@ -12,7 +12,7 @@ SEPARATE = "@aws-cdk/aws-lambda:createNewPoliciesWithAddToRolePolicy"
 
 @pytest.mark.parametrize("flag", [True, False], ids=["a policy for each statement", "one policy"])
 @pytest.mark.parametrize("key", [True, False], ids=["with a key", "without"])
-def test_lambda_hears_of_the_queue_when_the_function_may_send_to_it(key, flag, outdir, synthesise):
+def test_the_queue_becomes_a_destination_only_after_the_function_may_send_to_it(key, flag, outdir, synthesise):
     stack = Stack(App(outdir=outdir, context={SEPARATE: flag}), "Test")
     lock = TicketLock(stack, "Lock", encryption_key=kms.Key(stack, "Key") if key else None)
     found = synthesise(stack)
@@ -32,7 +32,7 @@ def test_lambda_hears_of_the_queue_when_the_function_may_send_to_it(key, flag, o
 
 
 def waits_for(resources, resource):
-    """What CloudFormation makes before it, as the template says: directly, or by another."""
+    """The resources that CloudFormation creates before it, as the template says: directly or indirectly."""
     found: set[str] = set()
     left = [resource]
     while left:

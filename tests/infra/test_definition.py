@@ -1,4 +1,4 @@
-"""What the definition's states have in common."""
+"""Properties that all states of the definition share."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -21,7 +21,7 @@ def states(machine: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 STATES = dict(states(DEFINITION))
 
 
-def test_every_lock_function_is_repeated_in_the_same_way() -> None:
+def test_every_lock_function_is_retried_in_the_same_way() -> None:
     retries = [STATES[name]["Retry"] for name in ("TakeTicket", "CheckPosition", "Release", "ReleaseAfterFailure")]
     assert all(retry == retries[0] for retry in retries)
 
@@ -43,7 +43,7 @@ def test_the_settings_of_a_deployment_stand_where_the_functions_read_them() -> N
     assert payload["targets"] == ["arn:one", "arn:two"]
 
 
-def test_the_heartbeat_comes_at_half_the_lease_and_gives_up_when_the_other_half_is_over() -> None:
+def test_the_heartbeat_comes_at_half_the_lease_and_gives_up_when_the_lease_ends() -> None:
     heartbeat = STATES["Heartbeat"]
     assert heartbeat["TimeoutSeconds"] == 60
     on_any_error = heartbeat["Retry"][-1]
@@ -51,7 +51,7 @@ def test_the_heartbeat_comes_at_half_the_lease_and_gives_up_when_the_other_half_
     assert on_any_error["IntervalSeconds"] * on_any_error["MaxAttempts"] == 60
 
 
-def test_the_heartbeat_goes_on_for_as_long_as_the_work_does_and_never_past_a_lost_lock() -> None:
+def test_the_heartbeat_continues_for_as_long_as_the_work_and_never_past_a_lost_lock() -> None:
     on_loss, on_time_out, *_ = STATES["Heartbeat"]["Retry"]
     assert (on_loss["ErrorEquals"], on_loss["MaxAttempts"]) == (
         ["LockLost", "EventBudgetExceeded", "ContinueHolding"],
@@ -70,19 +70,19 @@ ASLEEP = [*NOT_STARTED, "Lambda.SnapStartTimeoutException"]
 OWN = ["TakeTicket", "CheckPosition", "Release", "ReleaseAfterFailure", "Heartbeat"]
 
 
-# What is restored may have begun: of the protected work only what surely did not start is repeated.
+# A restored function may have begun: protected work is retried only if it certainly did not start.
 @pytest.mark.parametrize(("name", "errors"), [*((name, ASLEEP) for name in OWN), ("InvokeFunction", NOT_STARTED)])
 def test_a_function_that_was_idle_for_weeks_has_two_minutes_to_wake(name: str, errors: list[str]) -> None:
     """https://docs.aws.amazon.com/lambda/latest/dg/functions-states.html"""
     [retrier] = [each for each in STATES[name]["Retry"] if each["ErrorEquals"] == errors]
     waits = [retrier["IntervalSeconds"] * retrier["BackoffRate"] ** number for number in range(retrier["MaxAttempts"])]
-    # Without jitter, by which it might be half of that.
+    # Without jitter, which could halve it.
     assert "JitterStrategy" not in retrier
     assert sum(min(wait, retrier.get("MaxDelaySeconds", wait)) for wait in waits) >= 120
 
 
 @pytest.mark.parametrize("name", ["StartExecution", "ContinueWaiting", "ContinueHolding"])
-def test_a_nested_start_that_is_throttled_is_repeated_by_each_name_that_it_may_have(name: str) -> None:
+def test_a_throttled_nested_start_is_retried_under_each_of_its_error_names(name: str) -> None:
     """https://docs.aws.amazon.com/step-functions/latest/dg/concepts-nested-workflows.html"""
     repeated = {error for retrier in STATES[name]["Retry"] for error in retrier["ErrorEquals"]}
     assert {

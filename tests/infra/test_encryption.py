@@ -1,4 +1,4 @@
-"""A key of the user's: it encrypts all that is kept, and whoever needs it may use it."""
+"""A key of the user's: it encrypts everything that is stored, and all principals that need it may use it."""
 
 import pytest
 from aws_cdk import Stack
@@ -69,7 +69,7 @@ def test_its_policy_lets_the_rules_of_this_account_use_it(of_service):
     assert pattern["Fn::Join"][1][-2:] == [{"Ref": "AWS::AccountId"}, ":rule/*"]
 
 
-def test_its_policy_lets_nobody_else_use_it(of_service):
+def test_its_policy_lets_no_other_principal_use_it(of_service):
     assert len(of_service) == 2
 
 

@@ -1,4 +1,4 @@
-"""What is in another account or Region is refused by name: no nested execution is followed or stopped there."""
+"""Resources of another account or Region are refused by name: no nested execution is followed or stopped there."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ def here(app):
 @pytest.mark.parametrize(("environment", "message"), ELSEWHERE)
 @pytest.mark.parametrize("kind", ["function", "stateMachine"])
 @pytest.mark.parametrize("name", ["targets", "retired_targets"])
-def test_an_arn_of_elsewhere_is_refused(name, kind, environment, message, here):
+def test_an_arn_of_another_account_or_region_is_refused(name, kind, environment, message, here):
     theirs = arn(kind, environment)
     given: dict[str, Any] = {name: [arn(kind, HERE), theirs]}
     with pytest.raises(ValueError, match="allowed: ") as refused:
@@ -53,7 +53,7 @@ def test_an_arn_of_elsewhere_is_refused(name, kind, environment, message, here):
 
 
 @pytest.mark.parametrize(("environment", "message"), ELSEWHERE)
-def test_a_construct_of_elsewhere_is_refused(environment, message, app, here):
+def test_a_construct_of_another_account_or_region_is_refused(environment, message, app, here):
     theirs = machine(stack_in(app, "There", environment))
     with pytest.raises(ValueError, match="allowed: ") as refused:
         TicketLock(here, "Lock", targets=[theirs])
@@ -61,7 +61,7 @@ def test_a_construct_of_elsewhere_is_refused(environment, message, app, here):
 
 
 @pytest.mark.parametrize(("environment", "message"), ELSEWHERE)
-def test_what_was_imported_from_elsewhere_is_refused_as_protected_work(environment, message, here):
+def test_an_import_from_another_account_or_region_is_refused_as_protected_work(environment, message, here):
     function = lambda_.Function.from_function_arn(here, "Theirs", arn("function", environment))
     lock = TicketLock(here, "Lock")
     with pytest.raises(ValueError, match="protected is ") as refused:
@@ -70,14 +70,14 @@ def test_what_was_imported_from_elsewhere_is_refused_as_protected_work(environme
 
 
 @pytest.mark.parametrize(("environment", "message"), ELSEWHERE)
-def test_a_state_machine_of_elsewhere_cannot_be_attached(environment, message, app, here):
+def test_a_state_machine_of_another_account_or_region_cannot_be_attached(environment, message, app, here):
     theirs = machine(stack_in(app, "There", environment))
     with pytest.raises(ValueError, match="allowed: ") as refused:
         TicketLock(here, "Lock").attach(theirs)
     assert str(refused.value) == f"machine is There/Workflow, {message}"
 
 
-def test_what_is_here_is_taken(app, here, synthesise):
+def test_targets_of_the_same_account_and_region_are_accepted(app, here, synthesise):
     targets = [arn("function", HERE), machine(stack_in(app, "Beside", HERE)), machine(here)]
     unknown = f"arn:aws:lambda:{Aws.REGION}:{Aws.ACCOUNT_ID}:function:pay"
     lock = TicketLock(here, "Lock", targets=[*targets, unknown])
@@ -86,7 +86,7 @@ def test_what_is_here_is_taken(app, here, synthesise):
 
 
 @pytest.mark.parametrize(("environment", "message"), ELSEWHERE)
-def test_in_a_stack_for_any_place_all_targets_are_in_one(environment, message, stack):
+def test_in_an_environment_agnostic_stack_all_targets_must_be_in_one_environment(environment, message, stack):
     part, _, _ = message.partition("; ")
     with pytest.raises(ValueError, match=r"allowed: that of targets\[0\]") as refused:
         TicketLock(stack, "Lock", targets=[arn("function", HERE), arn("function", environment)])

@@ -49,7 +49,7 @@ def test_each_has_logs_that_end(function, typical):
 
 
 @pytest.mark.parametrize("step", ["take_ticket", "wait_for_call", "check_position", "heartbeat", "release"])
-def test_none_outlives_its_state(step, typical):
+def test_no_function_outlives_its_state(step, typical):
     states = typical.definition["States"]
     timeouts = {
         "wait_for_call": states["WaitForCall"]["TimeoutSeconds"],
@@ -61,8 +61,8 @@ def test_none_outlives_its_state(step, typical):
     assert typical.synthesised.function(typical.functions[step])["Timeout"] < timeouts[step]
 
 
-def test_the_one_that_parks_is_over_before_a_parking_is(typical):
-    """Not before a brief one: a cold start may take longer than that, and a late copy parks nobody."""
+def test_the_function_that_parks_ends_before_a_parking_does(typical):
+    """Not before a brief parking ends: a cold start may take longer than that, and a late copy would park in vain."""
     parked_for = typical.definition["States"]["WaitForCall"]["TimeoutSeconds"]
     assert typical.synthesised.function(typical.lock.wait_for_call)["Timeout"] < parked_for
 
@@ -78,7 +78,7 @@ def test_each_has_the_memory_that_was_measured_for_it(function):
     assert function["MemorySize"] == 512
 
 
-def test_only_so_many_clean_ups_run_at_once_that_no_heartbeat_is_starved(step, function):
+def test_clean_ups_are_limited_so_that_no_heartbeat_is_starved(step, function):
     assert function.get("ReservedConcurrentExecutions") == (10 if step == "clean_up" else None)
 
 
@@ -162,5 +162,5 @@ def test_all_but_the_clean_up_start_from_snapshots(stack, synthesise):
     called = Called(stack, synthesise, snap_start=True)
     for function in called.stepping:
         assert called.found.function(function)["SnapStart"] == {"ApplyOn": "PublishedVersions"}
-    # Nobody waits for it.
+    # No one waits for it.
     assert "SnapStart" not in called.found.function(called.lock.clean_up)

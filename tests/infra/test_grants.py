@@ -1,4 +1,4 @@
-"""What a principal is given: what it needs, and nothing that would let it do another's part."""
+"""What each grant allows: what the principal needs, and nothing that belongs to another role."""
 
 import pytest
 from aws_cdk import aws_dynamodb as dynamodb
@@ -23,7 +23,7 @@ def as_list(value):
 
 
 def granted(found, role):
-    """Action to the statement that allows it; of several, the first."""
+    """Each action with the statement that allows it; the first, if there are several."""
     return {action: one for one in reversed(list(found.statements(role))) for action in as_list(one["Action"])}
 
 
@@ -57,19 +57,19 @@ def test_a_client_may_send_the_requests_of_the_protocol(everything, found, table
     assert all(one["Resource"] == table for one in on_the_table.values())
 
 
-def test_a_client_reads_and_writes_by_a_key_that_is_no_sessions(everything, found):
+def test_a_client_cannot_read_or_write_sessions_by_their_keys(everything, found):
     allowed = granted(found, everything.client)
     conditions = [one["Condition"] for action, one in allowed.items() if action.startswith("dynamodb:")]
     assert conditions
     for condition in conditions:
         assert condition == {
             "ForAllValues:StringNotLike": {"dynamodb:LeadingKeys": ["session#*"]},
-            # Of a request without keys ForAllValues is true.
+            # ForAllValues is true for a request without keys.
             "Null": {"dynamodb:LeadingKeys": "false"},
         }
 
 
-def test_a_client_reads_of_sessions_by_whom_a_waiter_is_called_and_nothing_else(everything, found, table):
+def test_a_client_reads_only_the_wake_up_token_of_a_session(everything, found, table):
     on_the_table = [one for one in found.statements(everything.client) if "dynamodb:" in str(one["Action"])]
     (of_sessions,) = [one for one in on_the_table if "ForAllValues:StringLike" in one["Condition"]]
     assert of_sessions["Action"] == "dynamodb:Query"
@@ -83,7 +83,7 @@ def test_a_client_reads_of_sessions_by_whom_a_waiter_is_called_and_nothing_else(
     assert of_sessions["Condition"]["ForAllValues:StringEquals"]["dynamodb:Attributes"] == list(CALLED)
 
 
-def test_a_client_may_call_the_next_workflow_of_this_lock(everything, found):
+def test_a_client_may_wake_the_next_workflow_of_this_lock(everything, found):
     call = granted(found, everything.client)["states:SendTaskSuccess"]
     machines = found.of_type("AWS::StepFunctions::StateMachine")
     assert {one["Ref"] for one in as_list(call["Resource"])} == set(machines)
@@ -109,15 +109,15 @@ def test_an_operator_may_read_and_list_and_write_nothing(everything, found, tabl
 
 
 @pytest.mark.parametrize("action", ["dynamodb:GetItem", "dynamodb:Query"])
-def test_an_operator_reads_by_a_key_that_is_no_sessions(action, everything, found):
+def test_an_operator_cannot_read_sessions_by_their_keys(action, everything, found):
     assert granted(found, everything.operator)[action]["Condition"] == {
         "ForAllValues:StringNotLike": {"dynamodb:LeadingKeys": ["session#*"]},
-        # Of a request without keys ForAllValues is true.
+        # ForAllValues is true for a request without keys.
         "Null": {"dynamodb:LeadingKeys": "false"},
     }
 
 
-def test_an_operator_lists_attributes_that_it_names_and_of_these_no_secret(everything, found):
+def test_an_operator_lists_named_attributes_without_secrets(everything, found):
     condition = granted(found, everything.operator)["dynamodb:Scan"]["Condition"]
     listed = condition.pop("ForAllValues:StringEquals")["dynamodb:Attributes"]
     # Keys must be among them: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/specifying-conditions.html

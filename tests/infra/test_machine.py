@@ -55,7 +55,7 @@ def test_its_placeholders_are_all_substituted(machine, typical):
     assert used == set(machine["DefinitionSubstitutions"])
 
 
-def test_its_definition_is_the_file_but_for_the_settings(typical):
+def test_its_definition_is_the_file_except_for_the_settings(typical):
     written = json.loads((source_folder("statemachines") / "serialize.asl.json").read_text())
     written["States"]["TakeTicket"]["Parameters"]["Payload"]["targets"] = [
         f"<{typical.synthesised.id_of(target)}>" for target in (typical.target_function, typical.target_machine)

@@ -34,13 +34,13 @@ def test_every_method_of_the_construct_is_among_them():
     assert {name for name in dir(TicketLock) if name.startswith("metric_")} == set(METHODS)
 
 
-def test_what_the_caller_wants_instead_goes_before(typical):
+def test_the_callers_options_override_the_defaults(typical):
     metric = typical.lock.metric_wait_time(statistic="Maximum", period=Duration.minutes(1), label="longest")
     assert (metric.statistic, metric.period.to_seconds(), metric.label) == ("Maximum", 60, "longest")
 
 
 @pytest.mark.verify("a stack of its own, synthesised")
-def test_two_locks_are_told_apart(stack, synthesise):
+def test_two_locks_have_different_dimensions(stack, synthesise):
     first, second = TicketLock(stack, "First"), TicketLock(stack, "Second")
     assert first.metric_grants().dimensions == {"service": first.service_name}
     assert first.service_name != second.service_name

@@ -1,4 +1,4 @@
-"""Alarms and the dashboard: what is watched, from what value on, and who hears of it."""
+"""Alarms and the dashboard: what is watched, the thresholds, and who is notified."""
 
 import json
 from dataclasses import fields
@@ -65,7 +65,7 @@ def test_none_fires_without_traffic(alarms):
     assert {each["TreatMissingData"] for each in alarms.values()} == {"notBreaching"}
 
 
-def test_each_tells_the_topic_and_says_which_lock_it_is(alarms, everything):
+def test_each_notifies_the_topic_and_names_its_lock(alarms, everything):
     for each in alarms.values():
         assert each["AlarmActions"] == [{"Ref": everything.synthesised.id_of(everything.topic)}]
         assert each["AlarmDescription"].startswith("Everything/Lock: ")
@@ -97,7 +97,7 @@ def test_every_function_is_watched_by_itself(metric, threshold, alarms, function
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_what_step_functions_delays_is_watched(name, everything):
+def test_throttling_by_step_functions_is_watched(name, everything):
     found = alarm(everything.synthesised, everything.lock, name)
     assert (found["Namespace"], found["MetricName"], found["Statistic"]) == ("AWS/States", "ExecutionThrottled", "Sum")
     [dimension] = found["Dimensions"]
@@ -128,7 +128,7 @@ def test_there_is_nothing_that_the_emulator_refuses(everything, alarms):
     [(Duration.minutes(1), 300), (Duration.minutes(15), 540), (Duration.hours(2), 3_660), (Duration.days(7), 86_400)],
     ids=["1 min", "15 min", "2 h", "7 days"],
 )
-def test_a_parked_front_waiter_looks_once_in_each_period(lease, period_s, stack, synthesise):
+def test_a_parked_front_waiter_polls_once_in_each_period(lease, period_s, stack, synthesise):
     lock = TicketLock(stack, "Lock", alarms=True, lease=lease)
     assert alarm(synthesise(stack), lock, "OldestWaiter")["Period"] == period_s
 

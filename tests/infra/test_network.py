@@ -28,7 +28,7 @@ def test_without_one_the_functions_are_in_none(typical):
     assert "ec2:" not in str(list(typical.synthesised.statements()))
 
 
-def test_every_function_is_in_it_with_one_security_group_that_lets_nobody_in(everything):
+def test_every_function_is_in_it_with_one_security_group_without_inbound_rules(everything):
     found = everything.synthesised
     [(id, group)] = found.of_type("AWS::EC2::SecurityGroup").items()
     assert "SecurityGroupIngress" not in group

@@ -1,4 +1,4 @@
-"""What an organisation asks of a stack: boundaries on every role, tags on everything, cdk-nag without findings."""
+"""Requirements of organisations: boundaries on every role, tags on everything, cdk-nag without findings."""
 
 import json
 from pathlib import Path
@@ -29,7 +29,7 @@ WITHOUT_TAGS = {
 
 
 def whole(scope):
-    """A TicketLock with all that brings resources."""
+    """A TicketLock with every optional resource."""
     return TicketLock(
         scope,
         "Lock",

@@ -1,4 +1,4 @@
-"""Who may do what: everything a step uses, and nothing else."""
+"""Permissions: everything that a step uses, and nothing else."""
 
 import pytest
 
@@ -19,7 +19,7 @@ ANSWERS = {"states:SendTaskFailure", "states:SendTaskSuccess"}
 # These have no resources that a policy could name, and so AWS demands "*":
 XRAY = "https://docs.aws.amazon.com/xray/latest/devguide/security_iam_service-with-iam.html"
 LOG_DELIVERY = "https://docs.aws.amazon.com/step-functions/latest/dg/cw-logs.html"
-# DescribeNetworkInterfaces works on all resources only; an interface has no name before it is made.
+# DescribeNetworkInterfaces works only on all resources; an interface has no name before it is created.
 INTERFACES = "https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc.html#configuration-vpc-permissions"
 ON_EVERYTHING = {
     "ec2:AssignPrivateIpAddresses": INTERFACES,
@@ -41,7 +41,7 @@ ON_EVERYTHING = {
     "xray:PutTelemetryRecords": XRAY,
     "xray:PutTraceSegments": XRAY,
 }
-# The names of executions that are still to be started: these of a target, with the prefix of a TicketLock's own.
+# The names of executions that are not started yet: those of a target, with the prefix of a TicketLock's own.
 ON_A_PATTERN = {"states:DescribeExecution", "states:StopExecution"}
 
 
@@ -54,14 +54,14 @@ def actions(statements):
 
 
 @pytest.mark.parametrize("step", ON_THE_TABLE)
-def test_a_step_may_send_the_table_only_what_it_sends(step, typical):
+def test_a_step_may_send_only_its_own_requests_to_the_table(step, typical):
     found = [one for one in typical.synthesised.statements(typical.functions[step]) if "dynamodb:" in str(one)]
     assert actions(found) == {f"dynamodb:{action}" for action in ON_THE_TABLE[step]}
     table = {"Fn::GetAtt": [typical.synthesised.id_of(typical.lock.table), "Arn"]}
     assert [one["Resource"] for one in found] == [table]
 
 
-def test_a_first_step_that_finds_a_dead_waiter_sends_what_it_may():
+def test_a_first_step_that_finds_a_crashed_waiter_has_the_permissions_that_it_needs():
     clock = ManualClock()
     memory = MemoryDynamoDB(clock=clock)
     table = LockTable("locks", client=memory.client, clocks=clock, sleep=clock.sleep)
@@ -164,11 +164,11 @@ def test_no_action_is_a_wildcard(whole):
     assert not [action for action in actions(whole.statements()) if "*" in action]
 
 
-def test_no_statement_names_what_is_not_allowed_or_not_meant(whole):
+def test_no_statement_uses_notaction_or_notresource(whole):
     assert not [one for one in whole.statements() if {"NotAction", "NotResource"} & set(one)]
 
 
-def test_only_what_has_no_resources_is_allowed_on_everything(whole):
+def test_only_actions_without_resources_are_allowed_on_everything(whole):
     on_everything = [one for one in whole.statements() if "*" in as_list(one["Resource"]) and one["Effect"] == "Allow"]
     assert on_everything
     assert actions(on_everything) - set(ON_EVERYTHING) == set()
@@ -185,7 +185,7 @@ def test_the_only_other_wildcard_is_that_of_the_nested_executions(whole):
         machine, _, names = pattern.rpartition(":")
         assert ":execution:" in machine
         assert "*" not in machine
-        # Of a target only those that a TicketLock started; of its own machines all, which anybody may name.
+        # Of a target only executions that a TicketLock started; of its own machines all, whose names are free.
         assert names == "lock-*" or (names == "*" and "Serialize" in machine)
 
 
@@ -198,8 +198,8 @@ def test_the_machine_invokes_its_functions_and_the_targets_only(typical):
     assert {found.text(resource) for resource in invoke["Resource"]} == {f"<{id}>" for id in allowed | aliases}
 
 
-def test_nobody_else_is_let_in_by_a_function_but_the_rule_of_the_clean_up(typical):
-    """Whoever may invoke one may forge the turn that it is given."""
+def test_only_the_rule_of_the_clean_up_may_invoke_a_function_beside_the_machine(typical):
+    """A principal that may invoke a function may forge the turn that it passes."""
     (let_in,) = typical.synthesised.of_type("AWS::Lambda::Permission").values()
     assert let_in["Principal"] == "events.amazonaws.com"
     (rule,) = typical.synthesised.of_type("AWS::Events::Rule")
@@ -211,7 +211,7 @@ def test_the_machine_starts_the_target_and_its_own_continuation_only(typical, ma
     [start] = [one for one in typical.synthesised.statements() if one["Action"] == "states:StartExecution"]
     started = {each["Ref"] for each in start["Resource"]} - machines
     assert started == {typical.synthesised.id_of(typical.target_machine)}
-    # Itself never: an execution could start others without end.
+    # Never itself: an execution could start others without end.
     assert typical.synthesised.id_of(typical.lock.state_machine) not in {each["Ref"] for each in start["Resource"]}
 
 
@@ -228,7 +228,7 @@ def test_the_machine_follows_and_stops_only_executions_that_it_started(typical):
     assert of_the_target.endswith(f"<part 6 of <{target}>>:lock-*")
 
 
-def test_the_machine_may_use_the_one_rule_that_tells_of_nested_executions(typical):
+def test_the_machine_may_use_the_one_rule_that_reports_nested_executions(typical):
     [rule] = [one for one in typical.synthesised.statements() if "events:PutRule" in as_list(one["Action"])]
     assert set(rule["Action"]) == {"events:DescribeRule", "events:PutRule", "events:PutTargets"}
     assert rule["Resource"]["Fn::Join"][1][-1] == ":rule/StepFunctionsGetEventsForStepFunctionsExecutionRule"

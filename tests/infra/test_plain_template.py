@@ -1,4 +1,4 @@
-"""The template of `make template`: what it becomes with its parameters is what the construct makes of the settings."""
+"""The template of `make template`: with its parameters it equals the construct's template for the settings."""
 
 import copy
 import json
@@ -33,7 +33,7 @@ many = pytest.mark.verify("a dozen syntheses; check lints what the construct mak
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `make template` writes."""
+    """The files that `make template` writes."""
     written = tmp_path_factory.mktemp("plain") / "template"
     write_to(written)
     return written
@@ -60,7 +60,7 @@ def packaged(folder: Path) -> Path:
 
 
 class Resolved:
-    """A template as CloudFormation resolves it, but for what only a deployment knows."""
+    """A template as CloudFormation resolves it, except values that only a deployment knows."""
 
     def __init__(self, template: Mapping[str, Any], **given: str) -> None:
         self._template = template
@@ -187,7 +187,7 @@ OTHER_SETTINGS = {
         ),
     ],
 )
-def test_with_its_parameters_it_is_what_the_construct_makes_of_the_settings(
+def test_with_its_parameters_it_equals_the_constructs_template(
     parameters: Mapping[str, str], settings: Mapping[str, Any], template: Any, tmp_path: Path
 ) -> None:
     made = synthesise(tmp_path, settings)
@@ -281,7 +281,7 @@ def two_templates(one: Any, other: Any) -> tuple[dict[str, Any], list[Varied]]:
     return templates[0], [Varied("LeaseSeconds", (60, 120), {60: templates[0], 120: templates[1]})]
 
 
-def test_a_number_that_is_no_value_of_the_parameter_is_looked_up() -> None:
+def test_a_derived_number_is_in_a_mapping() -> None:
     made = with_parameters(*two_templates(('{"wait": 30, "lease": 60.0}', 1), ('{"wait": 60, "lease": 120.0}', 1)))
     lookup = {"Fn::FindInMap": ["LeaseSeconds", {"Ref": "LeaseSeconds"}, "Of60Is30"]}
     lease = {"Ref": "LeaseSeconds"}
@@ -295,9 +295,9 @@ def test_a_number_that_is_no_value_of_the_parameter_is_looked_up() -> None:
         (("a", 1), ("b", 1), "/Resources/Machine/Type differs by LeaseSeconds in more than numbers"),
         ((["a"], 1), ([], 1), "/Resources/Machine/Type differs by .'LeaseSeconds'. in more than numbers"),
         (("30 30", 1), ("60 90", 1), "/Resources/Machine/Type is another number by LeaseSeconds"),
-        (("a", 30), ("a", 60), "Function depends on a parameter, and Version would not be published anew"),
+        (("a", 30), ("a", 60), "Function depends on a parameter, and Version would not be published again"),
     ],
 )
-def test_what_cannot_be_a_parameter_is_refused(one: Any, other: Any, what: str) -> None:
+def test_a_setting_that_cannot_be_a_parameter_is_refused(one: Any, other: Any, what: str) -> None:
     with pytest.raises(TemplateError, match=what):
         with_parameters(*two_templates(one, other))

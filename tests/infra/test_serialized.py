@@ -1,4 +1,4 @@
-"""A fragment as it stands in somebody's own state machine, and what attaching that machine lets whom do."""
+"""A fragment in a user's own state machine, and the permissions that attaching that machine grants."""
 
 import json
 from typing import Any
@@ -93,7 +93,7 @@ def test_it_has_every_state_of_the_serialised_workflow(typical, written):
 @pytest.mark.parametrize(
     "field", ["Retry", "TimeoutSeconds", "Resource", "ResultPath", "ResultSelector", "SecondsPath"]
 )
-def test_its_states_do_what_those_of_the_serialised_workflow_do(field, typical, written):
+def test_its_states_are_those_of_the_serialised_workflow(field, typical, written):
     changed = {("TakeTicket", "ResultPath"), ("TakeTicket", "ResultSelector")}
     changed |= {(name, "ResultPath") for name in ("InvokeFunction", "StartExecution")}
     for name, state in typical.states.items():
@@ -155,7 +155,7 @@ def test_how_many_may_hold_and_whether_they_share_is_asked_for(arguments, asked,
     found = dict(states(synthesise(stack).definition(machine)))
     request = found["Ship.Enter"]["Parameters"]["lock"]["request"]
     assert request == {"entity.$": ENTITY, "namespace": "default", **asked}
-    # For a request that does not say so.
+    # For a request without a value.
     assert found["Ship.TakeTicket"]["Parameters"]["Payload"]["defaultPermits"] == 7
 
 
@@ -263,7 +263,7 @@ def test_the_longest_id_makes_names_of_states_that_aws_takes(stack, synthesise):
         ({"protected": "arn:aws:lambda:eu-west-1:123456789012:function:work"}, "protected is 'arn"),
     ],
 )
-def test_what_cannot_be_used_is_refused_by_name(arguments, message, stack):
+def test_an_invalid_argument_is_refused_by_name(arguments, message, stack):
     lock = TicketLock(stack, "Lock")
     given = {"scope": stack, "id": "Ship", "protected": sfn.Pass(stack, "Look"), "entity": "e", **arguments}
     with pytest.raises(ValueError, match="allowed") as refused:
@@ -271,7 +271,7 @@ def test_what_cannot_be_used_is_refused_by_name(arguments, message, stack):
     assert message in str(refused.value)
 
 
-def test_what_is_known_only_at_deploy_time_is_taken(stack, synthesise):
+def test_values_that_are_known_only_at_deploy_time_are_accepted(stack, synthesise):
     lock = TicketLock(stack, "Lock")
     tenant = CfnParameter(stack, "Tenant").value_as_string
     fragment = lock.serialize(stack, "Ship", sfn.Pass(stack, "Look"), entity=ENTITY, namespace=tenant)
@@ -315,7 +315,7 @@ def test_without_heartbeat_the_work_has_the_time_out_that_the_lease_bounds(stack
     assert not [name for name in found if "Heartbeat" in name or "Hold" in name]
 
 
-# What attaching lets whom do.
+# The permissions that attaching grants.
 
 
 def as_list(value):
@@ -331,7 +331,7 @@ def granted(synthesised, construct):
     return allowed
 
 
-def test_the_machine_may_do_what_its_states_do_and_nothing_else(typical):
+def test_the_machine_has_the_permissions_of_its_states_and_no_others(typical):
     found, lock = typical.synthesised, typical.lock
     allowed = granted(found, typical.machine)
     own = [lock.take_ticket, lock.wait_for_call, lock.check_position, lock.heartbeat, lock.release]
@@ -368,7 +368,7 @@ def test_a_step_may_answer_tasks_of_the_machine(step, typical):
     assert (machine in allowed.get("states:SendTaskFailure", [])) == (step in ("heartbeat", "release"))
 
 
-def test_the_clean_up_may_look_at_the_machines_executions_and_close_the_work_that_it_started(typical):
+def test_the_clean_up_may_describe_the_machines_executions_and_close_the_work_that_it_started(typical):
     found = typical.synthesised
     allowed = granted(found, typical.lock.clean_up)
     described = [found.text(resource) for resource in allowed["states:DescribeExecution"]]
@@ -388,7 +388,7 @@ def test_the_machines_ends_are_cleaned_up(typical):
     assert target["DeadLetterConfig"]["Arn"] == {"Fn::GetAtt": [found.id_of(typical.lock.dead_letter_queue), "Arn"]}
 
 
-def test_a_machine_that_is_never_called_does_not_park(stack, synthesise):
+def test_a_machine_that_is_never_woken_does_not_park(stack, synthesise):
     lock = TicketLock(stack, "Lock", hand_over=HandOver.POLL)
     machine = attached(lock, stack, lock.serialize(stack, "Ship", sfn.Pass(stack, "Look"), entity="e"))
     synthesised = synthesise(stack)

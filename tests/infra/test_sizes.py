@@ -65,7 +65,7 @@ def size(found, document):
 
 
 def assert_within_the_quotas(*stacks):
-    """Of every role, rule and function; returns how many managed policies the fullest role has."""
+    """The sizes of every role, rule and function; returns how many managed policies the fullest role has."""
     inline: Counter[str] = Counter()
     managed: Counter[str] = Counter()
     let_in: Counter[str] = Counter()
@@ -93,7 +93,7 @@ def assert_within_the_quotas(*stacks):
 
 
 def bare(scope, lock, number):
-    """As little as can be attached."""
+    """The smallest machine that can be attached."""
     role = scope.node.try_find_child("Role")
     role = role or iam.Role(scope, "Role", assumed_by=iam.ServicePrincipal("states.amazonaws.com"))
     body = sfn.DefinitionBody.from_string('{"StartAt": "Done", "States": {"Done": {"Type": "Succeed"}}}')

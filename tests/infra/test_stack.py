@@ -39,7 +39,7 @@ def take_ticket(found):
 
 
 @pytest.mark.verify("a stack of its own, synthesised")
-def test_its_outputs_are_what_a_caller_needs(stack_with):
+def test_it_has_the_outputs_that_a_caller_needs(stack_with):
     assert set(stack_with().template["Outputs"]) == OUTPUTS
 
 
@@ -81,7 +81,7 @@ def test_how_waiters_learn_of_their_turn_comes_from_the_context(stack_with):
     assert '"handOver": "poll"' in take_ticket(stack_with(hand_over="poll"))
 
 
-def test_how_long_an_execution_goes_on_comes_from_the_context(stack_with):
+def test_how_long_an_execution_continues_comes_from_the_context(stack_with):
     settings = take_ticket(stack_with(polls_an_execution="20", beats_an_execution=30))
     assert '"pollsAnExecution": 20' in settings
     assert '"beatsAnExecution": 30' in settings
@@ -133,7 +133,7 @@ def test_a_dashboard_and_alarms_are_there_if_asked_for(flag, number, stack_with)
 @pytest.mark.parametrize(
     "thresholds", ["lost_leases=2, oldest_waiter=1800", {"lost_leases": 2, "oldest_waiter": 1800}], ids=str
 )
-def test_alarms_fire_when_told_and_tell_the_topic(thresholds, stack_with):
+def test_alarms_have_the_thresholds_of_the_context_and_notify_the_topic(thresholds, stack_with):
     found = stack_with(alarms="true", alarm_topic=TOPIC, alarm_thresholds=thresholds)
     alarms = {alarm.get("MetricName"): alarm for alarm in found.of_type("AWS::CloudWatch::Alarm").values()}
     assert (alarms["LostLeases"]["Threshold"], alarms["OldestWaiterAge"]["Threshold"]) == (2, 1_800_000)

@@ -25,7 +25,7 @@ def test_the_keys_are_two_strings(table):
     assert {each["AttributeType"] for each in table["Properties"]["AttributeDefinitions"]} == {"S"}
 
 
-def test_what_is_over_deletes_itself(table):
+def test_time_to_live_deletes_expired_items(table):
     assert table["Properties"]["TimeToLiveSpecification"] == {"AttributeName": "expiresAt", "Enabled": True}
 
 
@@ -33,7 +33,7 @@ def test_it_can_be_restored_to_any_moment(table):
     assert table["Properties"]["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
 
 
-def test_it_is_paid_on_demand(table):
+def test_it_is_billed_on_demand(table):
     assert table["Properties"]["BillingMode"] == "PAY_PER_REQUEST"
 
 
@@ -111,7 +111,7 @@ def test_a_given_table_with_other_keys_is_refused(kind, keys, shown, stack):
 
 @pytest.mark.parametrize(("attribute", "shown"), [(None, "no time to live"), ("ttl", "time to live on ttl")])
 @pytest.mark.parametrize("kind", [dynamodb.Table, dynamodb.TableV2])
-def test_a_given_table_that_keeps_what_is_over_is_refused(kind, attribute, shown, stack):
+def test_a_given_table_without_time_to_live_is_refused(kind, attribute, shown, stack):
     given = kind(stack, "Given", partition_key=PK, sort_key=SK, time_to_live_attribute=attribute)
     with pytest.raises(ValueError, match="allowed: time to live on expiresAt") as refused:
         TicketLock(stack, "Lock", table=given)
@@ -145,7 +145,7 @@ def test_an_existing_table_can_be_named(table, stack, synthesise):
     ["", "ab", "a name", "arn:aws:sqs:eu-west-1:123456789012:queue", f"{'x' * 256}", 42, None],
     ids=str,
 )
-def test_what_is_no_table_is_refused(table, stack):
+def test_anything_but_a_table_is_refused(table, stack):
     if table is None:
         table = sqs.Queue(stack, "Queue")
     with pytest.raises(ValueError, match=r"allowed: a table as a construct, the name of one .* its ARN") as refused:
@@ -153,6 +153,6 @@ def test_what_is_no_table_is_refused(table, stack):
     assert str(refused.value).startswith("table is ")
 
 
-def test_a_table_of_which_nothing_is_known_is_refused(stack):
+def test_a_table_that_is_known_only_at_deploy_time_is_refused(stack):
     with pytest.raises(ValueError, match=r"known only at deploy time; .*import it by Table.from_table_name"):
         TicketLock(stack, "Lock", table=Fn.import_value("TheTable"))

@@ -1,4 +1,4 @@
-"""What may be run under the lock."""
+"""The targets that may run under the lock."""
 
 from typing import Any, cast
 
@@ -26,7 +26,7 @@ def machine(stack, kind):
 
 
 def allowed(found, lock):
-    """What the definition allows, and on what the machine's role may invoke and start."""
+    """The targets that the definition allows, and those that the machine's role may invoke and start."""
     targets = found.definition(lock.state_machine)["States"]["TakeTicket"]["Parameters"]["Payload"]["targets"]
     granted = {
         action: [
@@ -155,7 +155,7 @@ def test_the_message_says_which_target_it_is(stack):
         TicketLock(stack, "Lock", targets=[FUNCTION, "pay"])
 
 
-def test_an_arn_of_which_nothing_is_known_is_refused(stack):
+def test_an_arn_that_is_known_only_at_deploy_time_is_refused(stack):
     with pytest.raises(ValueError, match=r"known only at deploy time; .*import it by from_function_arn"):
         TicketLock(stack, "Lock", targets=[Fn.import_value("TheFunction")])
 

@@ -1,4 +1,4 @@
-"""TransactionTables: the units' own table, its sweeper, who may do what, and that a lock knows nothing of it."""
+"""TransactionTables: the units' own table, its sweeper, its permissions, and that a lock is unaffected by it."""
 
 import json
 from dataclasses import fields
@@ -34,7 +34,7 @@ def role_of(stack, name):
 
 
 class Whole:
-    """Everything that can be asked for, with a table of the user's, and principals of each role."""
+    """Every optional resource, with a table of the user's, and principals of each role."""
 
     def __init__(self, outdir, synthesise):
         stack = Stack(App(outdir=outdir), "Whole")
@@ -98,7 +98,7 @@ class TestTheTable:
         key = {"Fn::GetAtt": [whole.found.id_of(whole.key), "Arn"]}
         assert table["Properties"]["SSESpecification"]["KMSMasterKeyId"] == key
 
-    def test_has_it_as_the_logs_and_the_dead_letters_have(self, whole):
+    def test_uses_it_as_the_logs_and_the_dead_letters_do(self, whole):
         key = {"Fn::GetAtt": [whole.found.id_of(whole.key), "Arn"]}
         groups, queues = whole.found.of_type("AWS::Logs::LogGroup"), whole.found.of_type("AWS::SQS::Queue")
         assert [each["KmsKeyId"] for each in groups.values()] == [key]
@@ -118,12 +118,12 @@ class TestTheSweeper:
         assert rule["ScheduleExpression"] == "rate(5 minutes)"
         assert (sweeper["ReservedConcurrentExecutions"], sweeper["Timeout"]) == (1, 300)
 
-    def test_is_told_its_table_and_the_prefix(self, sweeper, whole):
+    def test_knows_its_table_and_the_prefix(self, sweeper, whole):
         variables = sweeper["Environment"]["Variables"]
         assert variables["TABLE_NAME"] == {"Ref": whole.found.id_of(whole.units.table)}
         assert (variables["PREFIX"], variables["POWERTOOLS_SERVICE_NAME"]) == ("_tlu", whole.units.service_name)
 
-    def test_is_not_repeated_since_the_next_one_is_due_and_its_failures_are_kept(self, whole):
+    def test_is_not_retried_since_the_next_one_is_due_and_its_failures_are_kept(self, whole):
         [config] = whole.found.of_type("AWS::Lambda::EventInvokeConfig").values()
         assert (config["MaximumRetryAttempts"], config["MaximumEventAgeInSeconds"]) == (0, 300)
         queue = {"Fn::GetAtt": [whole.found.id_of(whole.units.dead_letter_queue), "Arn"]}
@@ -133,7 +133,7 @@ class TestTheSweeper:
         assert target["DeadLetterConfig"] == {"Arn": queue}
         assert on_table(whole.found, whole.units.sweeper, whole.units.dead_letter_queue) == {"sqs:SendMessage"}
 
-    def test_may_do_to_each_table_what_its_page_says_and_no_more(self, whole):
+    def test_has_the_permissions_on_each_table_that_its_page_lists_and_no_others(self, whole):
         of_sweeper = whole.units.sweeper
         assert on_table(whole.found, of_sweeper, whole.units.table) == page("SweepRecords")
         for table in (whole.accounts, whole.orders):
@@ -171,12 +171,12 @@ class TestTheSweeper:
 
 
 class TestGrants:
-    def test_of_those_who_run_units_are_those_of_the_page(self, whole):
+    def test_for_processes_that_run_units_are_those_of_the_page(self, whole):
         for table in (whole.units.table, whole.accounts):
             assert on_table(whole.found, whole.worker, table) == page("RunUnits")
         assert "kms:GenerateDataKey" in on_table(whole.found, whole.worker, whole.data_key)
 
-    def test_of_those_who_read_are_those_of_the_page(self, whole):
+    def test_for_readers_are_those_of_the_page(self, whole):
         for table in (whole.units.table, whole.accounts):
             assert on_table(whole.found, whole.reader, table) == page("ReadBesideUnits")
         assert on_table(whole.found, whole.reader, whole.data_key) == {"kms:Decrypt", "kms:DescribeKey"}
@@ -220,13 +220,13 @@ class TestGrants:
         assert sorted(each.rpartition(":")[2] for each in resources) == ["table/accounts", "table/orders"]
 
     @pytest.mark.parametrize("grant", ["grant_units", "grant_reads"])
-    def test_what_is_no_table_is_refused(self, grant, stack):
+    def test_anything_but_a_table_is_refused(self, grant, stack):
         units = TransactionTables(stack, "Units")
         with pytest.raises(ValueError, match=r"tables\[0\] is 'accounts'; allowed: a table as a construct"):
             getattr(units, grant)(role_of(stack, "Worker"), "accounts")
 
 
-class TestWhatIsWatched:
+class TestMonitoring:
     @pytest.mark.parametrize(("name", "expected"), ALARMS.items())
     def test_by_each_alarm(self, name, expected, whole):
         alarm = whole.found.one(whole.units.alarms[name])["Properties"]
@@ -358,7 +358,7 @@ class TestTheReadyMadeStack:
         assert with_units.of_type("AWS::Events::Rule").keys() > without.of_type("AWS::Events::Rule").keys()
 
     @STACKS
-    def test_hands_its_settings_on(self, stack_with):
+    def test_passes_its_settings_on(self, stack_with):
         found = stack_with(
             transactions=True, sweep_every=600, removal_policy="destroy", memory_size=1024, clean_up_concurrency="none"
         )

@@ -55,7 +55,7 @@ class Deployed:
 
 @pytest.fixture(scope="module")
 def before(outdir, synthesise):
-    """As the executions found it that are running still."""
+    """The permissions as executions that still run expect them."""
     return Deployed(outdir, synthesise)
 
 
@@ -64,7 +64,7 @@ def after(request, outdir, synthesise):
     return Deployed(outdir, synthesise, **request.param)
 
 
-def test_a_setting_takes_no_permission_from_what_began_before_it(before, after):
+def test_a_setting_takes_no_permission_from_executions_that_began_before_it(before, after):
     for machine in ("StateMachine", "Continue"):
         then, now = (allowed(each.found, each.machine(machine)) for each in (before, after))
         assert then - now == set()
@@ -89,20 +89,20 @@ def test_a_setting_takes_no_permission_from_a_workflow_that_is_attached(outdir, 
     assert [granted[0] - others for others in granted[1:]] == [set()] * len(OTHERS)
 
 
-def test_waits_and_holds_go_on_in_a_machine_that_can_do_both_whatever_the_settings(before, after):
+def test_waits_and_holds_continue_in_a_machine_that_supports_both_whatever_the_settings(before, after):
     assert after.continuing()["States"].keys() == before.continuing()["States"].keys()
     assert after.continuing()["StartAt"] == before.continuing()["StartAt"]
 
 
 @pytest.mark.parametrize("then", [True, False], ids=["switched off", "switched on"])
-def test_what_running_executions_call_outlives_snap_start(then, outdir, synthesise):
+def test_functions_that_running_executions_call_outlive_snap_start(then, outdir, synthesise):
     were, are = (Deployed(outdir, synthesise, snap_start=snap_start) for snap_start in (then, not then))
     assert were.aliases().keys() == are.aliases().keys()
     for machine in ("StateMachine", "Continue"):
         assert allowed(were.found, were.machine(machine)) == allowed(are.found, are.machine(machine))
 
 
-def test_a_retired_target_is_refused_to_new_executions_and_kept_for_those_that_were_let_in(outdir, synthesise):
+def test_a_retired_target_is_refused_to_new_executions_and_kept_for_accepted_ones(outdir, synthesise):
     were = Deployed(outdir, synthesise, targets=[FUNCTION, MACHINE])
     are = Deployed(outdir, synthesise, retired_targets=[FUNCTION, MACHINE])
     take_ticket = are.found.definition(are.lock.state_machine)["States"]["TakeTicket"]
@@ -113,12 +113,12 @@ def test_a_retired_target_is_refused_to_new_executions_and_kept_for_those_that_w
 
 
 @pytest.mark.parametrize("setting", ["snap_start", "memory_size", "architecture", "clean_up_concurrency"])
-def test_the_page_has_a_row_for_what_lambda_runs_the_functions_on(setting):
+def test_the_page_has_a_row_for_the_lambda_settings(setting):
     page = (Path(__file__).parents[2] / "docs/upgrades.md").read_text()
     assert [line for line in page.splitlines() if line.startswith("| ") and f"`{setting}`" in line.split("|")[1]]
 
 
-def test_the_page_tells_how_a_key_is_changed_under_running_executions():
+def test_the_page_says_how_to_change_a_key_under_running_executions():
     page = (Path(__file__).parents[2] / "docs/upgrades.md").read_text()
     [row] = [line for line in page.splitlines() if line.startswith("| `encryption_key`")]
     assert "(#another-key)" in row

@@ -1,6 +1,6 @@
 """The capacity units of every operation: the rules in ``kit.capacity`` beside an engine that counts.
 
-What a condition refuses comes back as an error, and the API's errors tell no units: there the rule stands alone.
+A refused condition is returned as an error, and the API's errors report no units: for those only the rule is checked.
 """
 
 from typing import Any
@@ -55,7 +55,7 @@ def items_of_every_kind(world: World) -> list[dict[str, Any]]:
 
 
 def told_units(world: World, item: dict[str, Any]) -> float:
-    """What the engine says that it costs to store an item."""
+    """The bytes for which the engine bills storing an item."""
     client, table = world.engine.client(), world.engine.table_name
     told: float = client.put_item(TableName=table, Item=item, ReturnConsumedCapacity="TOTAL")["ConsumedCapacity"][
         "CapacityUnits"

@@ -1,4 +1,4 @@
-"""The table of capacity units in ``docs/engines.md`` is what the rules count: for that no engine has to count."""
+"""The table of capacity units in ``docs/engines.md`` agrees with the rules; no engine is needed for that."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from kit.engines import Engine
 pytestmark = pytest.mark.parametrize("engine", ["memory"], indirect=True)
 
 
-def test_the_page_tells_what_is_counted(engine: Engine) -> None:
+def test_the_page_has_the_counted_units(engine: Engine) -> None:
     lives = [list(life_of_a_lock(MeteredWorld(engine), others)) for others in (0, OTHERS)]
     counted = [
         [alone.name, *(figure(each.by_rule for each in sent) for sent in (*by_kind(alone), *by_kind(among_others)))]

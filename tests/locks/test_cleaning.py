@@ -1,4 +1,4 @@
-"""Everything that is stored carries the moment, in whole seconds, from which the table may delete it."""
+"""Every stored item has the second from which time to live may delete it."""
 
 from typing import Any
 
@@ -21,12 +21,14 @@ def expires_in_s(process: Process, key: Any) -> int:
     return integer(item["expiresAt"]) - process.world.now_ms // 1_000 - LEASE_S
 
 
-def test_a_lock_may_go_four_weeks_after_its_lease(alice: Process, lock: LockName) -> None:
+def test_a_lock_may_be_deleted_four_weeks_after_its_lease(alice: Process, lock: LockName) -> None:
     alice.granted(alice.claim(lock))
     assert expires_in_s(alice, lock_key(lock)) == pytest.approx(28 * DAY_S, abs=5)
 
 
-def test_every_write_to_a_lock_puts_its_end_off(world: World, alice: Process, bob: Process, lock: LockName) -> None:
+def test_every_write_to_a_lock_postpones_its_deletion(
+    world: World, alice: Process, bob: Process, lock: LockName
+) -> None:
     claim = alice.claim(lock)
     grant = alice.granted(claim)
     for do in (
@@ -39,7 +41,7 @@ def test_every_write_to_a_lock_puts_its_end_off(world: World, alice: Process, bo
         assert expires_in_s(alice, lock_key(lock)) == pytest.approx(28 * DAY_S, abs=5)
 
 
-def test_a_row_may_go_a_day_after_its_lease_and_an_extension_puts_it_off(
+def test_a_row_may_be_deleted_a_day_after_its_lease_and_an_extension_postpones_it(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:
     alice.granted(alice.claim(lock))
@@ -52,7 +54,7 @@ def test_a_row_may_go_a_day_after_its_lease_and_an_extension_puts_it_off(
     assert expires_in_s(bob, key) == pytest.approx(DAY_S, abs=5)
 
 
-def test_a_session_may_go_a_day_after_its_lease(alice: Process, lock: LockName) -> None:
+def test_a_session_may_be_deleted_a_day_after_its_lease(alice: Process, lock: LockName) -> None:
     claim = alice.claim(lock)
     grant = alice.granted(claim)
     session = Session("arn:aws:states:::execution:serialize:" + lock.entity, "serialize")
@@ -60,7 +62,7 @@ def test_a_session_may_go_a_day_after_its_lease(alice: Process, lock: LockName) 
     assert expires_in_s(alice, session.key()) == pytest.approx(DAY_S, abs=5)
 
 
-def test_a_session_that_only_the_release_wrote_may_go_as_well(alice: Process, lock: LockName) -> None:
+def test_a_session_that_only_the_release_wrote_may_be_deleted_too(alice: Process, lock: LockName) -> None:
     claim = alice.claim(lock)
     grant = alice.granted(claim)
     session = Session("arn:aws:states:::execution:serialize:" + lock.entity, "serialize")

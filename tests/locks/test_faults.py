@@ -1,4 +1,4 @@
-"""Crashes between any two requests, repeated requests, late requests, lost replies."""
+"""Crashes between any two requests, duplicate requests, late requests, lost replies."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -48,7 +48,7 @@ def test_the_same_acquisition_asked_for_twice_is_one_grant(alice: Process, bob: 
     assert counts(alice, lock) == (1, 0, 0)
 
 
-def test_a_grant_found_late_is_given_a_whole_lease_before_it_is_reported(
+def test_a_grant_that_is_found_late_gets_a_full_lease_before_it_is_reported(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:
     claim = alice.claim(lock)
@@ -85,7 +85,7 @@ def test_a_renewal_whose_reply_was_lost_is_a_renewal(world: World, alice: Proces
     assert alice.table.renew(claim, grant.fencing_token).fencing_token == grant.fencing_token
 
 
-def test_a_row_whose_reply_was_lost_is_one_place(alice: Process, bob: Process, lock: LockName) -> None:
+def test_a_row_whose_reply_was_lost_is_one_row(alice: Process, bob: Process, lock: LockName) -> None:
     alice.granted(alice.claim(lock))
     bob.faults = [passes, passes, reply_lost]
     bob.queued(bob.claim(lock))
@@ -119,7 +119,7 @@ def test_a_transaction_is_repeated_under_the_token_that_it_was_sent_with(
 
 
 def test_throttling_and_conflicts_are_waited_out(alice: Process, lock: LockName) -> None:
-    # The hook raises after the engine has applied the write, so the repeat finds the grant: what counts is the way out.
+    # The hook raises after the engine has applied the write, so the retry finds the grant: the test is about the end.
     alice.faults = [refused_with("ThrottlingException"), refused_with("TransactionConflictException")]
     assert isinstance(alice.take(alice.claim(lock)), Grant)
 
@@ -131,14 +131,14 @@ def test_a_service_that_stays_silent_is_an_unknown_outcome(alice: Process, lock:
 
 
 @pytest.mark.parametrize("code", ["ProvisionedThroughputExceededException", "TransactionConflictException"])
-def test_a_service_that_keeps_refusing_is_surely_not_applied(alice: Process, lock: LockName, code: str) -> None:
+def test_a_request_that_the_service_keeps_refusing_is_not_applied(alice: Process, lock: LockName, code: str) -> None:
     alice.faults = [refused_with(code)] * 1_000
     with pytest.raises(RequestNotApplied):
         alice.take(alice.claim(lock))
 
 
 @pytest.mark.parametrize("rows_error", [OutcomeUnknown, RequestNotApplied])
-def test_a_place_that_could_not_be_taken_is_unknown_if_its_first_row_may_stand(
+def test_a_failed_join_is_unknown_if_its_first_row_may_have_been_written(
     alice: Process, bob: Process, lock: LockName, rows_error: type[TableError]
 ) -> None:
     alice.granted(alice.claim(lock))
@@ -151,7 +151,9 @@ def test_a_place_that_could_not_be_taken_is_unknown_if_its_first_row_may_stand(
     assert type(joining.error) is rows_error
 
 
-def test_a_row_that_may_stand_is_found_to_be_mine_by_the_next_try(alice: Process, bob: Process, lock: LockName) -> None:
+def test_the_next_try_recognises_a_row_of_its_own_whose_outcome_was_unknown(
+    alice: Process, bob: Process, lock: LockName
+) -> None:
     alice.granted(alice.claim(lock))
     claim = bob.claim(lock)
     joining = bob.steps(claim, lambda me: me.join())
@@ -166,7 +168,7 @@ def test_a_row_that_may_stand_is_found_to_be_mine_by_the_next_try(alice: Process
     assert counts(bob, lock) == (1, 1, 1)
 
 
-def test_a_number_that_was_taken_with_its_row_is_young_so_that_no_torn_look_declares_it_void(
+def test_a_ticket_that_was_minted_with_its_row_is_too_young_to_be_declared_void(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:
     alice.granted(alice.claim(lock))
@@ -185,7 +187,7 @@ def test_a_number_that_was_taken_with_its_row_is_young_so_that_no_torn_look_decl
 def test_a_table_whose_requests_take_over_a_second_lets_newcomers_in_and_counts_them_once(
     world: World, alice: Process, bob: Process, lock: LockName, takes_ms: int
 ) -> None:
-    """A number that no row can follow in time: the next one is taken together with its row."""
+    """A ticket that no row can follow in time: the next one is minted together with its row."""
     first, claims = alice.claim(lock), [bob.claim(lock) for _ in range(3)]
     grant = alice.granted(first)
     bob.faults = [lambda _: world.advance(takes_ms)] * 100
@@ -200,7 +202,7 @@ def test_a_table_whose_requests_take_over_a_second_lets_newcomers_in_and_counts_
     assert counts(alice, lock) == (0, 0, 0)
 
 
-def test_of_two_who_take_a_number_and_a_row_together_the_second_comes_behind_the_first(
+def test_two_waiters_that_join_in_one_transaction_get_tickets_in_order(
     alice: Process, bob: Process, carol: Process, lock: LockName
 ) -> None:
     alice.granted(alice.claim(lock))
@@ -214,7 +216,7 @@ def test_of_two_who_take_a_number_and_a_row_together_the_second_comes_behind_the
     assert counts(alice, lock) == (1, 2, 2)
 
 
-def test_whoever_takes_a_number_and_a_row_together_comes_in_though_ten_others_come_first(
+def test_a_join_in_one_transaction_succeeds_though_ten_others_come_first(
     alice: Process, bob: Process, carol: Process, lock: LockName
 ) -> None:
     """Found by a random schedule."""
@@ -230,7 +232,7 @@ def test_whoever_takes_a_number_and_a_row_together_comes_in_though_ten_others_co
     assert counts(alice, lock) == (1, 11, 11)
 
 
-def test_a_crash_between_number_and_row_costs_the_next_one_a_look_and_then_nothing(
+def test_a_crash_between_ticket_and_row_costs_the_next_acquisition_one_poll(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:
     first, dead = alice.claim(lock), bob.claim(lock)
@@ -247,7 +249,7 @@ def test_a_crash_between_number_and_row_costs_the_next_one_a_look_and_then_nothi
     assert next_one.operations(lambda: next_one.granted(next_one.claim(lock))) == ["UpdateItem"]
 
 
-def test_a_waiter_that_comes_alive_between_a_look_and_the_healing_keeps_its_place(
+def test_a_waiter_that_extends_its_expired_row_before_the_healing_keeps_its_place(
     world: World, alice: Process, bob: Process, carol: Process, lock: LockName
 ) -> None:
     """Found by a random schedule."""
@@ -264,7 +266,7 @@ def test_a_waiter_that_comes_alive_between_a_look_and_the_healing_keeps_its_plac
     assert isinstance(bob.table.check_turn(waiting, place, None), Grant)
 
 
-def test_a_young_number_without_a_row_is_not_declared_void(
+def test_a_young_ticket_without_a_row_is_not_declared_void(
     alice: Process, bob: Process, carol: Process, lock: LockName
 ) -> None:
     first, joining = alice.claim(lock), bob.claim(lock)
@@ -281,7 +283,7 @@ def test_a_young_number_without_a_row_is_not_declared_void(
     assert not found.place_lost
 
 
-def test_a_row_later_than_a_second_after_its_number_is_not_written(
+def test_a_row_is_not_written_later_than_a_second_after_its_ticket(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:
     alice.granted(alice.claim(lock))
@@ -295,7 +297,7 @@ def test_a_row_later_than_a_second_after_its_number_is_not_written(
     assert place.ticket > first_number.issued
 
 
-def test_a_row_that_arrives_after_its_number_was_declared_void_counts_for_nothing(
+def test_a_row_that_arrives_after_its_ticket_was_declared_void_is_ignored(
     world: World, alice: Process, bob: Process, carol: Process, lock: LockName
 ) -> None:
     first, stalling, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
@@ -308,7 +310,7 @@ def test_a_row_that_arrives_after_its_number_was_declared_void_counts_for_nothin
     healed = carol.granted(third)
     row = stalled.next_request
     assert isinstance(row, Write)
-    # Sent in time, and late on the way: the sender's own deadline did not see it.
+    # Sent in time, but late on the way: the sender's own deadline did not stop it.
     stalled.next_request = replace(row, not_after_local_ms=None)
     position = stalled.to_the_end()
     assert isinstance(position, Position)
@@ -349,9 +351,7 @@ def test_a_late_copy_of_a_row_neither_blocks_the_line_for_long_nor_spoils_the_co
     assert counts(last, lock) == (1, 0, 0)
 
 
-def test_a_late_copy_of_a_holders_row_is_no_place_in_line(
-    alice: Process, bob: Process, carol: Process, lock: LockName
-) -> None:
+def test_a_late_copy_of_a_holders_row_is_ignored(alice: Process, bob: Process, carol: Process, lock: LockName) -> None:
     first, second, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
     grant = alice.granted(first)
     joining = bob.steps(second, lambda me: me.take_ticket(None))
@@ -372,7 +372,7 @@ def test_a_late_copy_of_a_holders_row_is_no_place_in_line(
     assert isinstance(carol.look(third, looked), Grant)
 
 
-def test_a_join_that_was_repeated_counts_once_and_keeps_the_older_place(
+def test_a_retried_join_counts_once_and_keeps_the_older_row(
     alice: Process, bob: Process, carol: Process, lock: LockName
 ) -> None:
     first, twice, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
@@ -400,7 +400,7 @@ def test_a_late_copy_of_a_heartbeat_after_the_release_revives_nothing(
     assert counts(alice, lock) == (0, 0, 0)
 
 
-def test_a_release_that_was_begun_within_the_lease_is_a_release_even_if_its_repeat_comes_after_it(
+def test_a_release_that_began_within_the_lease_succeeds_even_if_its_retry_comes_after_it(
     world: World, alice: Process, lock: LockName
 ) -> None:
     claim = alice.claim(lock)
@@ -415,13 +415,13 @@ def test_a_release_that_was_begun_within_the_lease_is_a_release_even_if_its_repe
     assert not alice.table.release(claim, grant).lease_was_over
 
 
-def test_those_who_died_in_the_queue_are_no_reason_to_sleep_for_whoever_comes_after_the_next_grant(
+def test_crashed_waiters_do_not_make_newcomers_after_the_next_grant_sleep_longer(
     world: World, alice: Process, bob: Process, carol: Process, lock: LockName
 ) -> None:
     first, second = alice.claim(lock), bob.claim(lock)
     held = alice.granted(first)
     for _ in range(3):
-        # After the refused try and the number.
+        # After the refused try and the ticket.
         world.process().crash_after(2, carol.claim(lock), lambda me: me.take_ticket(None))
     behind_the_dead = bob.queued(second)
     alice.table.release(first, held)
@@ -430,10 +430,12 @@ def test_those_who_died_in_the_queue_are_no_reason_to_sleep_for_whoever_comes_af
 
 
 @pytest.mark.parametrize("requests", range(1, 6))
-def test_a_crash_after_any_request_of_an_acquisition_wedges_nothing(
+def test_a_crash_after_any_request_of_an_acquisition_blocks_the_lock_for_one_lease_at_most(
     world: World, alice: Process, bob: Process, carol: Process, lock: LockName, requests: int
 ) -> None:
-    """Refused try, number, row, look, turn: bob dies after each; carol gets the lock within a lease and the margin."""
+    """Refused try, ticket, row, poll, turn: bob crashes after each; carol gets the lock within a lease and the
+    margin.
+    """
     first, dead, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
     grant = alice.granted(first)
     joining = bob.steps(dead, lambda me: me.take_ticket(None))

@@ -44,7 +44,7 @@ def test_a_renewal_is_one_write(world: World, alice: Process, lock: LockName) ->
     assert alice.operations(lambda: alice.table.renew(claim, grant.fencing_token)) == ["UpdateItem"]
 
 
-def test_a_held_lock_makes_the_next_one_queue(alice: Process, bob: Process, lock: LockName) -> None:
+def test_the_next_owner_of_a_held_lock_joins_the_queue(alice: Process, bob: Process, lock: LockName) -> None:
     alice.granted(alice.claim(lock))
     assert isinstance(bob.take(bob.claim(lock)), Position)
 
@@ -74,22 +74,22 @@ def test_fencing_tokens_rise_across_the_deletion_of_the_item(
     assert bob.granted(bob.claim(lock)).fencing_token > earlier.fencing_token
 
 
-def test_a_renewal_gives_a_whole_lease(world: World, alice: Process, lock: LockName) -> None:
+def test_a_renewal_gives_a_full_lease(world: World, alice: Process, lock: LockName) -> None:
     claim = alice.claim(lock)
     grant = alice.granted(claim)
     world.advance(LEASE_MS // 2)
     renewed = alice.table.renew(claim, grant.fencing_token)
-    # Less what a slow clock may lose meanwhile.
+    # Less what a slow clock may lose in between.
     assert 0.999 * LEASE_MS <= renewed.deadline_ms - alice.read().local_ms <= LEASE_MS
 
 
-def test_a_record_wait_of_0_fails_at_once_when_somebody_holds(alice: Process, bob: Process, lock: LockName) -> None:
+def test_a_record_wait_of_0_fails_at_once_if_there_is_a_holder(alice: Process, bob: Process, lock: LockName) -> None:
     alice.granted(alice.claim(lock))
     with pytest.raises(RecordWaitExceeded):
         bob.take(bob.claim(lock), record_wait_ms=0)
 
 
-def test_a_record_wait_of_0_leaves_nothing_behind(alice: Process, bob: Process, lock: LockName) -> None:
+def test_a_record_wait_of_0_leaves_no_row(alice: Process, bob: Process, lock: LockName) -> None:
     alice.granted(alice.claim(lock))
     before = alice.table.inspect(lock)
     with pytest.raises(RecordWaitExceeded):
@@ -98,7 +98,7 @@ def test_a_record_wait_of_0_leaves_nothing_behind(alice: Process, bob: Process, 
     assert (after.item, after.rows) == (before.item, before.rows)
 
 
-def test_a_record_wait_of_0_fails_when_nobody_holds_but_somebody_queues(
+def test_a_record_wait_of_0_fails_if_there_is_a_waiter_but_no_holder(
     alice: Process, bob: Process, carol: Process, lock: LockName
 ) -> None:
     first = alice.claim(lock)
@@ -123,7 +123,7 @@ def test_a_release_with_an_old_token_does_not_free_the_lock_of_the_next_holder(
     assert [holder.fencing_token for holder in item.holders] == [successor.fencing_token]
 
 
-def test_what_a_lock_shows_is_what_was_granted(alice: Process, bob: Process, lock: LockName) -> None:
+def test_inspect_shows_the_grant(alice: Process, bob: Process, lock: LockName) -> None:
     holder, waiter = alice.claim(lock, data="build 17"), bob.claim(lock)
     grant = alice.granted(holder)
     place = bob.queued(waiter).place
@@ -136,7 +136,7 @@ def test_what_a_lock_shows_is_what_was_granted(alice: Process, bob: Process, loc
     assert (state.item.held, state.item.waiting) == (1, 1)
 
 
-def test_a_lock_that_was_never_used_shows_nothing(alice: Process, lock: LockName) -> None:
+def test_inspect_of_an_unused_lock_shows_no_item(alice: Process, lock: LockName) -> None:
     state = alice.table.inspect(lock)
     assert (state.item, state.rows) == (None, ())
 
@@ -146,7 +146,7 @@ def test_three_permits_are_held_by_three_and_the_fourth_waits(world: World, lock
     assert [isinstance(each, Grant) for each in found] == [True, True, True, False]
 
 
-def test_with_several_permits_the_places_ahead_stay_reserved(world: World, lock: LockName) -> None:
+def test_with_several_permits_the_waiters_ahead_keep_their_permits(world: World, lock: LockName) -> None:
     holders = [world.process() for _ in range(2)]
     claims = [holder.claim(lock, permits=2) for holder in holders]
     grants = [holder.granted(claim) for holder, claim in zip(holders, claims, strict=True)]
@@ -154,7 +154,7 @@ def test_with_several_permits_the_places_ahead_stay_reserved(world: World, lock:
     first_claim, second_claim = first.claim(lock, permits=2), second.claim(lock, permits=2)
     first_place, second_place = first.queued(first_claim), second.queued(second_claim)
     holders[0].table.release(claims[0], grants[0])
-    # One permit is free, and it is the first waiter's, whoever looks first.
+    # One permit is free, and it is the first waiter's, whichever polls first.
     assert isinstance(second.look(second_claim, second_place), Position)
     assert isinstance(first.look(first_claim, first_place), Grant)
 
@@ -182,7 +182,7 @@ def test_a_newer_data_format_is_refused_by_name(world: World, alice: Process, bo
 
 
 @pytest.mark.parametrize("record_wait_ms", [float("nan"), float("inf"), -1, "60", True, 1.5])
-def test_a_record_wait_that_is_none_is_refused_and_writes_nothing(
+def test_an_invalid_record_wait_is_refused_and_writes_nothing(
     alice: Process, bob: Process, lock: LockName, record_wait_ms: Any
 ) -> None:
     alice.granted(alice.claim(lock))
@@ -192,7 +192,7 @@ def test_a_record_wait_that_is_none_is_refused_and_writes_nothing(
 
 
 @pytest.mark.parametrize("wait_until_ms", [float("nan"), -1, "soon", False])
-def test_an_end_of_the_record_wait_that_is_none_is_refused(
+def test_an_invalid_end_of_the_record_wait_is_refused(
     alice: Process, bob: Process, lock: LockName, wait_until_ms: Any
 ) -> None:
     alice.granted(alice.claim(lock))

@@ -1,4 +1,4 @@
-"""Hand-over by call: whom a release calls, and what a call is worth. It is a hint and no more."""
+"""Hand-over by callback: whom a release wakes. A wake-up is only a hint."""
 
 import pytest
 from kit.step_functions import Callback
@@ -13,8 +13,8 @@ from ticketlock.wire._requests import Read, Steps
 from ticketlock.wire._step_functions import TaskAnswer
 
 
-class TestACallIsAHint:
-    def test_one_that_is_called_before_its_turn_looks_and_keeps_its_place(self, line: Line) -> None:
+class TestAWakeUpIsAHint:
+    def test_a_waiter_that_is_woken_before_its_turn_polls_and_keeps_its_place(self, line: Line) -> None:
         waiter = line.held().waiter()
         waiter.parks().run()
         place = waiter.place
@@ -23,14 +23,14 @@ class TestACallIsAHint:
         assert isinstance(found, Position)
         assert found.place.ticket == place.ticket
 
-    def test_a_release_that_is_repeated_calls_once_more_and_harms_nothing(self, line: Line) -> None:
+    def test_a_duplicate_release_wakes_again_and_does_no_harm(self, line: Line) -> None:
         waiter = line.held().waiter()
         waiter.parks().run()
         assert [line.releases().run().error for _ in range(3)] == [None] * 3
         assert line.service.called == [waiter.token]
         assert isinstance(waiter.looks(), Grant)
 
-    def test_a_release_that_died_before_it_called_is_made_up_for_by_its_repeat(self, line: Line) -> None:
+    def test_the_retry_of_a_release_that_crashed_before_the_wake_up_wakes_the_next(self, line: Line) -> None:
         waiter = line.held().waiter()
         waiter.parks().run()
         died = line.releases()
@@ -39,18 +39,18 @@ class TestACallIsAHint:
         line.releases().run()
         assert waiter.has_word()
 
-    def test_a_token_that_nobody_waits_for_any_more_passes_the_call_on(self, line: Line) -> None:
+    def test_a_stale_token_makes_the_release_wake_the_next_waiter(self, line: Line) -> None:
         first, second = line.held().waiter(), line.waiter()
         for waiter in (first, second):
             waiter.parks().run()
         line.service.gone.add(first.token)
         line.releases().run()
         assert line.service.called == [second.token]
-        # It is not its turn: it looks, and parks again.
+        # It is not its turn: it polls, and parks again.
         assert isinstance(second.looks(), Position)
         assert isinstance(first.looks(), Grant)
 
-    def test_one_that_has_not_parked_yet_passes_the_call_on(self, line: Line) -> None:
+    def test_a_waiter_that_has_not_parked_yet_makes_the_release_wake_the_next(self, line: Line) -> None:
         first, second = line.held().waiter(), line.waiter()
         second.parks().run()
         line.releases().run()
@@ -64,7 +64,7 @@ class TestACallIsAHint:
         assert line.service.called == ["of somebody else"]
         assert isinstance(waiter.looks(), Grant)
 
-    def test_a_call_that_arrives_after_the_next_grant_finds_nobody(self, line: Line) -> None:
+    def test_a_wake_up_that_arrives_after_the_next_grant_changes_nothing(self, line: Line) -> None:
         first, second = line.held().waiter(), line.waiter()
         for waiter in (first, second):
             waiter.parks().run()
@@ -78,7 +78,7 @@ class TestACallIsAHint:
 
     @pytest.mark.parametrize("error", [RequestNotApplied, OutcomeUnknown, TableRefused])
     @pytest.mark.parametrize("requests", [1, 2, 3])
-    def test_whatever_goes_wrong_while_calling_the_release_is_a_release(
+    def test_a_release_succeeds_whatever_fails_while_it_wakes_the_next(
         self, line: Line, requests: int, error: type[TableError]
     ) -> None:
         line.held().waiter().parks().run()
@@ -91,14 +91,14 @@ class TestACallIsAHint:
         assert isinstance(releasing.result, Released)
         assert line.is_free()
 
-    def test_a_release_that_fails_itself_calls_nobody(self, line: Line) -> None:
+    def test_a_failed_release_wakes_no_one(self, line: Line) -> None:
         line.held().waiter().parks().run()
         releasing = line.releases()
         releasing.fail(RequestNotApplied("the table is gone"))
         assert isinstance(releasing.error, RequestNotApplied)
         assert line.service.answers == []
 
-    def test_a_release_of_a_lock_that_was_lost_calls_nobody(self, world: World, line: Line) -> None:
+    def test_a_release_of_a_lost_lock_wakes_no_one(self, world: World, line: Line) -> None:
         line.held()
         world.advance(LEASE_MS + 4_000)
         line.held().waiter().parks().run()
@@ -106,7 +106,7 @@ class TestACallIsAHint:
         assert line.service.answers == []
 
 
-class TestOneThatStandsStillWhileItCallsOn:
+class TestAHolderThatStallsWhileItWakesTheNext:
     @pytest.mark.parametrize("set_back_ms", [0, 60_000])
     def test_knows_how_much_is_left_of_its_lease_whatever_its_clocks_say(self, world: World, set_back_ms: int) -> None:
         line = Line(world, permits=2).held().held()
@@ -126,8 +126,8 @@ class TestOneThatStandsStillWhileItCallsOn:
         assert granted.deadline_wall_ms - now.wall_ms <= LEASE_MS // 2
 
 
-class TestWhoIsCalled:
-    def test_as_many_as_permits_are_free_and_no_more(self, world: World) -> None:
+class TestWhoIsWoken:
+    def test_as_many_are_woken_as_permits_are_free(self, world: World) -> None:
         line = Line(world, permits=3).held().held().held()
         waiters = [line.waiter() for _ in range(5)]
         for waiter in waiters:
@@ -143,14 +143,14 @@ class TestWhoIsCalled:
         Callback(caller, caller.claim(line.lock, permits=3), lambda me: me.call_next(), line.service).run()
         assert line.service.called == [waiter.token for waiter in waiters[:3]]
 
-    def test_nobody_where_nothing_is_free(self, line: Line) -> None:
+    def test_no_one_is_woken_if_no_permit_is_free(self, line: Line) -> None:
         line.held().waiter().parks().run()
         caller = line.process()
         calling = Callback(caller, caller.claim(line.lock), lambda me: me.call_next(), line.service).run()
         assert (calling.result, line.service.answers) == (0, [])
 
-    def test_one_whose_place_is_a_dead_holders(self, world: World, line: Line) -> None:
-        """Whoever comes by calls: the lease is over, and the dead call nobody."""
+    def test_a_waiter_is_woken_if_the_holder_has_expired(self, world: World, line: Line) -> None:
+        """Any client may wake it: the lease has ended, and a crashed holder wakes no one."""
         waiter = line.held().waiter()
         world.advance(LEASE_MS // 2)
         waiter.looks()
@@ -160,7 +160,7 @@ class TestWhoIsCalled:
         Callback(caller, caller.claim(line.lock), lambda me: me.call_next(), line.service).run()
         assert waiter.has_word()
 
-    def test_nobody_whose_row_is_dead(self, world: World, line: Line) -> None:
+    def test_no_one_with_an_expired_row_is_woken(self, world: World, line: Line) -> None:
         line.held()
         dead = line.waiter()
         dead.parks().run()
@@ -172,7 +172,7 @@ class TestWhoIsCalled:
         Callback(caller, caller.claim(line.lock), lambda me: me.call_next(), line.service).run()
         assert line.service.called == [living.token]
 
-    def test_a_waiter_that_polls_has_its_turn_and_nobody_is_called_past_it(self, line: Line) -> None:
+    def test_a_waiter_that_polls_has_its_turn_and_no_one_behind_it_is_woken(self, line: Line) -> None:
         polling = line.held().process()
         claim = polling.claim(line.lock)
         position = polling.queued(claim)
@@ -181,14 +181,14 @@ class TestWhoIsCalled:
         assert line.service.answers == []
         assert isinstance(polling.look(claim, position), Grant)
 
-    def test_a_row_without_a_session_says_so(self, line: Line) -> None:
+    def test_a_row_without_a_session_has_none(self, line: Line) -> None:
         polling = line.held().process()
         polling.queued(polling.claim(line.lock))
         waiter = line.waiter()
         rows = line.process().table.inspect(line.lock).rows
         assert [row.session for row in rows] == [None, waiter.session]
 
-    def test_another_place_whose_name_begins_alike_is_not_taken_for_it(self, line: Line) -> None:
+    def test_another_session_whose_name_begins_alike_is_not_mistaken_for_it(self, line: Line) -> None:
         waiter = line.held().waiter()
         other = Waiter(
             waiter.process,
@@ -205,7 +205,7 @@ class TestWhoIsCalled:
         Callback(caller, caller.claim(line.lock), lambda me: me.call_next(), line.service).run()
         assert line.service.called == [waiter.token]
 
-    def test_several_that_are_gone_are_passed_over(self, line: Line) -> None:
+    def test_several_waiters_with_stale_tokens_are_skipped(self, line: Line) -> None:
         waiters = [line.held().waiter(), *(line.waiter() for _ in range(3))]
         for waiter in waiters:
             waiter.parks().run()
@@ -214,16 +214,14 @@ class TestWhoIsCalled:
         assert line.service.called == [waiters[3].token]
 
 
-class TestWhatACallCosts:
+class TestTheCostOfAWakeUp:
     def test_an_uncontended_lock_costs_two_writes(self, line: Line) -> None:
         process = line.process()
         claim, _ = line.claim(process, "alone")
         operations = process.operations(lambda: Callback(process, claim, lambda me: release_of(me), line.service).run())
         assert operations == ["UpdateItem", "UpdateItem"]
 
-    def test_a_release_with_somebody_behind_it_costs_a_query_for_the_line_and_one_for_the_session(
-        self, line: Line
-    ) -> None:
+    def test_a_release_with_a_waiter_costs_a_query_for_the_queue_and_one_for_the_session(self, line: Line) -> None:
         line.held().waiter().parks().run()
         line.waiter()
         holder = line.holders[0][0]
@@ -234,8 +232,8 @@ class TestWhatACallCosts:
         process, claim, grant = line.holders[0]
         assert process.operations(lambda: process.table.release(claim, grant)) == ["UpdateItem"]
 
-    def test_a_call_is_given_up_soon(self, line: Line) -> None:
-        """A work that has ended does not wait for the sake of a hint."""
+    def test_a_wake_up_is_given_up_soon(self, line: Line) -> None:
+        """Work that has ended does not wait for a hint."""
         line.held().waiter().parks().run()
         releasing = line.releases()
         releasing.step()

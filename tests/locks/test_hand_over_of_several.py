@@ -1,4 +1,4 @@
-"""Hand-over by call where more than one may come in: readers behind a writer, and the places of a limit."""
+"""Hand-over by callback to several at once: readers behind a writer, and permits of a limit."""
 
 import pytest
 from kit.world import World
@@ -13,19 +13,19 @@ def park(*waiters: Waiter) -> None:
 
 
 def come_in_as_called(waiters: list[Waiter]) -> list[Waiter]:
-    """Each that has word looks, and calls on; those that came in, in order."""
+    """Each woken waiter polls, and wakes the next; returns the new holders, in order."""
     looked: list[Waiter] = []
     inside: list[Waiter] = []
     while called := [waiter for waiter in waiters if waiter.has_word() and waiter not in looked]:
         looked.append(called[0])
-        # A call is a hint: past one that was called and has not looked yet, others are called as well.
+        # A wake-up is a hint: beyond a waiter that was woken and has not polled yet, others are woken too.
         if isinstance(called[0].comes_in().to_the_end(), Grant):
             inside.append(called[0])
     return inside
 
 
 @pytest.mark.parametrize("readers", [1, 2, 5, 12])
-def test_a_writer_that_is_done_lets_all_readers_in_by_the_chain(line: Line, readers: int) -> None:
+def test_a_writers_release_lets_all_readers_in_one_waking_the_next(line: Line, readers: int) -> None:
     line.held()
     waiters = [line.waiter(shared=True) for _ in range(readers)]
     park(*waiters)
@@ -45,7 +45,7 @@ def test_the_chain_ends_at_the_writer_behind_the_readers(line: Line) -> None:
     assert not late.has_word()
 
 
-def test_the_last_reader_calls_the_writer_and_nobody_past_it(line: Line) -> None:
+def test_the_last_reader_wakes_the_writer_and_no_one_behind_it(line: Line) -> None:
     line.held(shared=True).held(shared=True)
     writer, late = line.waiter(), line.waiter(shared=True)
     park(writer, late)
@@ -57,7 +57,7 @@ def test_the_last_reader_calls_the_writer_and_nobody_past_it(line: Line) -> None
     assert isinstance(late.looks(), Position)
 
 
-def test_a_writer_that_gives_up_lets_the_readers_behind_it_join_those_who_hold(line: Line) -> None:
+def test_a_writer_that_gives_up_lets_the_readers_behind_it_join_the_holders(line: Line) -> None:
     line.held(shared=True)
     writer = line.waiter()
     readers = [line.waiter(shared=True) for _ in range(3)]
@@ -66,7 +66,7 @@ def test_a_writer_that_gives_up_lets_the_readers_behind_it_join_those_who_hold(l
     assert come_in_as_called(readers) == readers
 
 
-def test_each_that_comes_in_calls_the_next_until_the_limit_is_reached(world: World) -> None:
+def test_each_new_holder_wakes_the_next_until_the_limit_is_reached(world: World) -> None:
     line = Line(world, permits=3).held().held().held()
     waiters = [line.waiter() for _ in range(5)]
     park(*waiters)

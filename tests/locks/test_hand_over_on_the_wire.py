@@ -1,4 +1,4 @@
-"""Hand-over by call with real clients, whose requests to Step Functions are answered over the wire."""
+"""Hand-over by callback with real clients, whose requests to Step Functions are answered over the wire."""
 
 from typing import Any
 
@@ -16,9 +16,7 @@ def request(line: Line, **more: Any) -> dict[str, Any]:
     return {"entity": line.lock.entity, "task": {"functionArn": FUNCTION}, **more}
 
 
-def test_a_waiter_whose_record_wait_ends_leaves_and_calls_the_next_where_a_place_is_free(
-    world: World, line: Line
-) -> None:
+def test_a_waiter_whose_record_wait_ends_wakes_the_next_if_a_permit_is_free(world: World, line: Line) -> None:
     process, claim, grant = line.held().holders[0]
     first = world.process()
     workflow = line.service.workflow(first)
@@ -38,7 +36,7 @@ def test_a_waiter_whose_record_wait_ends_leaves_and_calls_the_next_where_a_place
     assert isinstance(second.looks(), Grant)
 
 
-def test_a_release_in_python_calls_a_waiting_execution(line: Line) -> None:
+def test_a_release_in_python_wakes_a_waiting_execution(line: Line) -> None:
     waiter = line.held().waiter()
     waiter.parks().run()
     process, claim, grant = line.holders[0]
@@ -47,7 +45,7 @@ def test_a_release_in_python_calls_a_waiting_execution(line: Line) -> None:
     assert isinstance(waiter.looks(), Grant)
 
 
-def test_a_withdrawal_in_python_calls_the_next_where_a_place_is_free(line: Line) -> None:
+def test_a_withdrawal_in_python_wakes_the_next_if_a_permit_is_free(line: Line) -> None:
     first, second = line.held().waiter(), line.waiter()
     second.parks().run()
     process, claim, grant = line.holders[0]
@@ -57,7 +55,7 @@ def test_a_withdrawal_in_python_calls_the_next_where_a_place_is_free(line: Line)
     assert isinstance(second.looks(), Grant)
 
 
-def test_a_withdrawal_that_finds_itself_the_holder_calls_nobody(line: Line) -> None:
+def test_a_withdrawal_that_finds_its_own_grant_wakes_no_one(line: Line) -> None:
     first, second = line.held().waiter(), line.waiter()
     second.parks().run()
     process, claim, grant = line.holders[0]
@@ -70,7 +68,7 @@ def test_a_withdrawal_that_finds_itself_the_holder_calls_nobody(line: Line) -> N
     assert line.service.answers == []
 
 
-def test_a_record_wait_that_is_over_in_python_calls_the_next_where_a_place_is_free(line: Line) -> None:
+def test_a_record_wait_that_ends_in_python_wakes_the_next_if_a_permit_is_free(line: Line) -> None:
     first, second = line.held().waiter(), line.waiter()
     second.parks().run()
     process, claim, grant = line.holders[0]
@@ -80,7 +78,7 @@ def test_a_record_wait_that_is_over_in_python_calls_the_next_where_a_place_is_fr
         process.table.release(claim, grant)
 
     table = line.service.table(first.process)
-    # It asks for the time, which comes before the first look otherwise.
+    # It reads the time, which otherwise comes before the first poll.
     table.now()
     first.process.faults = [freed_after_the_look]
     with pytest.raises(RecordWaitExceeded):
@@ -93,7 +91,7 @@ def test_a_record_wait_that_is_over_in_python_calls_the_next_where_a_place_is_fr
     ("earlier", "later"),
     [
         ((0, 0), (0, 1)),
-        # Entered anew: after a look, or after the continuation in which it parked has failed.
+        # The state was entered again: after a poll, or after the continuation in which it parked has failed.
         ((0, 10), (1, 0)),
         ((0, 99_999_999), (1, 0)),
     ],

@@ -1,4 +1,4 @@
-"""A release that grants the lock to the next waiter in line, by what that one's last poll told."""
+"""A release that grants the lock to the next waiter in line, by the position from the waiter's last poll."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ ALONE, IN_VAIN = ["TransactWriteItems"], ["TransactWriteItems", "UpdateItem"]
 
 
 def next_in_line(waiter: Process, claim: Claim) -> Next:
-    """Stand in the queue and poll: the first one there."""
+    """Join the queue and poll: the first in line."""
     found = waiter.look(claim, waiter.queued(claim))
     assert isinstance(found, Position)
     return Next(claim, found)
@@ -72,7 +72,7 @@ def test_the_grant_is_as_by_a_poll(alice: Process, bob: Process, lock: LockName)
     assert (taken.data_left, taken.mean_hold_ms, released.held_ms) == ("from alice", 7_000, 7_000)
 
 
-def test_the_next_holder_finds_nothing_where_nothing_was_left(alice: Process, bob: Process, lock: LockName) -> None:
+def test_the_next_holder_gets_no_data_if_none_was_left(alice: Process, bob: Process, lock: LockName) -> None:
     held, waiting = alice.claim(lock), bob.claim(lock)
     first = alice.granted(held)
     taken = hears(bob, following := next_in_line(bob, waiting), releases(alice, held, first, following, "from alice"))
@@ -83,7 +83,9 @@ def test_the_next_holder_finds_nothing_where_nothing_was_left(alice: Process, bo
     assert alice.table.release(again, last).fencing_token == taken.fencing_token + 1
 
 
-def test_a_waiter_that_is_not_told_finds_its_grant_by_a_poll(alice: Process, bob: Process, lock: LockName) -> None:
+def test_a_waiter_that_does_not_learn_of_its_grant_finds_it_by_a_poll(
+    alice: Process, bob: Process, lock: LockName
+) -> None:
     held, waiting = alice.claim(lock), bob.claim(lock)
     grant = alice.granted(held)
     following = next_in_line(bob, waiting)
@@ -93,7 +95,7 @@ def test_a_waiter_that_is_not_told_finds_its_grant_by_a_poll(alice: Process, bob
     assert found.fencing_token == grant.fencing_token + 1
 
 
-def test_a_waiter_that_withdraws_too_late_is_given_its_grant(alice: Process, bob: Process, lock: LockName) -> None:
+def test_a_waiter_that_withdraws_too_late_gets_its_grant(alice: Process, bob: Process, lock: LockName) -> None:
     held, waiting = alice.claim(lock), bob.claim(lock)
     grant = alice.granted(held)
     following = next_in_line(bob, waiting)
@@ -103,7 +105,7 @@ def test_a_waiter_that_withdraws_too_late_is_given_its_grant(alice: Process, bob
     assert won.fencing_token == grant.fencing_token + 1
 
 
-def test_a_waiter_that_hears_of_it_late_has_a_whole_lease(alice: Process, bob: Process, lock: LockName) -> None:
+def test_a_waiter_that_learns_of_it_late_has_a_full_lease(alice: Process, bob: Process, lock: LockName) -> None:
     held, waiting = alice.claim(lock), bob.claim(lock)
     grant = alice.granted(held)
     following = next_in_line(bob, waiting)
@@ -114,7 +116,7 @@ def test_a_waiter_that_hears_of_it_late_has_a_whole_lease(alice: Process, bob: P
     assert taken.deadline_ms - bob.read().local_ms >= waiting.lease_ms * 3 // 4
 
 
-def test_a_waiter_that_hears_of_it_when_its_lease_went_to_another_polls(
+def test_a_waiter_that_learns_of_it_after_another_owner_replaced_it_polls(
     alice: Process, bob: Process, carol: Process, lock: LockName
 ) -> None:
     held, waiting, other = alice.claim(lock), bob.claim(lock), carol.claim(lock)
@@ -126,7 +128,7 @@ def test_a_waiter_that_hears_of_it_when_its_lease_went_to_another_polls(
     assert hears(bob, following, released) is None
 
 
-def test_a_release_that_is_repeated_grants_nothing_twice(alice: Process, bob: Process, lock: LockName) -> None:
+def test_a_retried_release_grants_nothing_twice(alice: Process, bob: Process, lock: LockName) -> None:
     held, waiting = alice.claim(lock), bob.claim(lock)
     grant = alice.granted(held)
     following = next_in_line(bob, waiting)
@@ -181,7 +183,7 @@ def test_one_of_several_holders_is_followed(alice: Process, bob: Process, carol:
 
 
 @pytest.mark.parametrize("limit", [0, 1])
-def test_nobody_follows_where_an_operator_has_lowered_the_limit(
+def test_no_waiter_follows_if_an_operator_has_lowered_the_limit(
     alice: Process, bob: Process, carol: Process, lock: LockName, limit: int
 ) -> None:
     claims = [each.claim(lock, permits=2) for each in (alice, bob, carol)]
@@ -195,7 +197,9 @@ def test_nobody_follows_where_an_operator_has_lowered_the_limit(
     assert [each.owner for each in item.holders] == [claims[1].owner]
 
 
-def test_one_that_asks_for_another_limit_does_not_follow(alice: Process, bob: Process, lock: LockName) -> None:
+def test_a_waiter_that_asks_for_another_number_of_permits_does_not_follow(
+    alice: Process, bob: Process, lock: LockName
+) -> None:
     held = alice.claim(lock)
     grant = alice.granted(held)
     following = next_in_line(bob, bob.claim(lock))
@@ -214,7 +218,7 @@ def test_a_waiter_that_has_left_is_not_granted_the_lock(alice: Process, bob: Pro
     assert (item.holders, item.waiting) == ((), 0)
 
 
-def test_a_holder_that_has_lost_the_lock_hands_nothing_over(
+def test_a_holder_that_has_lost_the_lock_grants_nothing(
     alice: Process, bob: Process, carol: Process, lock: LockName
 ) -> None:
     held, other = alice.claim(lock), carol.claim(lock)
@@ -230,7 +234,7 @@ def test_a_holder_that_has_lost_the_lock_hands_nothing_over(
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_a_claim_that_is_not_that_of_the_grant_is_refused(
+def test_a_claim_that_differs_from_the_grant_is_refused(
     alice: Process, bob: Process, lock: LockName, shared: bool
 ) -> None:
     held = alice.claim(lock, shared=shared)
@@ -243,7 +247,7 @@ def test_a_claim_that_is_not_that_of_the_grant_is_refused(
     assert ([each.shared for each in item.holders], item.waiting) == ([shared], 1)
 
 
-def test_one_behind_others_does_not_follow(alice: Process, bob: Process, carol: Process, lock: LockName) -> None:
+def test_a_waiter_behind_others_does_not_follow(alice: Process, bob: Process, carol: Process, lock: LockName) -> None:
     held = alice.claim(lock)
     grant = alice.granted(held)
     next_in_line(bob, bob.claim(lock))
@@ -251,8 +255,10 @@ def test_one_behind_others_does_not_follow(alice: Process, bob: Process, carol: 
     assert alice.operations(lambda: releases(alice, held, grant, behind)) == ["UpdateItem"]
 
 
-def test_one_that_has_not_polled_since_it_joined_does_not_follow(alice: Process, bob: Process, lock: LockName) -> None:
-    """A join whose reply was lost may have left another row, which a poll finds."""
+def test_a_waiter_that_has_not_polled_since_it_joined_does_not_follow(
+    alice: Process, bob: Process, lock: LockName
+) -> None:
+    """A join whose reply was lost may have written another row, which a poll finds."""
     held, waiting = alice.claim(lock), bob.claim(lock)
     grant = alice.granted(held)
     joined = bob.take(waiting)
@@ -268,7 +274,7 @@ def test_another_acquisition_of_the_same_owner_does_not_follow(alice: Process, l
     assert alice.operations(lambda: releases(alice, held, grant, same)) == ["UpdateItem"]
 
 
-def test_a_row_that_comes_after_the_poll_is_passed_by_that_grant_and_by_no_other(
+def test_a_row_that_comes_after_the_poll_is_overtaken_by_that_grant_only(
     alice: Process, bob: Process, carol: Process, lock: LockName
 ) -> None:
     held, waiting, late = alice.claim(lock), bob.claim(lock), carol.claim(lock)
@@ -281,7 +287,7 @@ def test_a_row_that_comes_after_the_poll_is_passed_by_that_grant_and_by_no_other
     ticket = LockItem.parse(minted.item).issued
     carol.table.contend(late, lambda me: me.send(put_row(late, ticket, me.now.local_ms, me.now)))
     taken = handed_over(alice, held, grant, bob, following)
-    # What alice's poll told is of the grant before.
+    # Alice's poll belongs to the grant before.
     assert bob.operations(lambda: releases(bob, waiting, taken, alice_behind)) == IN_VAIN
     found = carol.look(late, Position(Place(ticket, 0), 0, None, None, (), carol.table.now()))
     assert isinstance(found, Grant)

@@ -9,7 +9,7 @@ from ticketlock.locks import _writes as write
 MINUTE_MS = 60_000
 
 
-def test_a_dead_holder_is_replaced_at_once_after_its_lease_without_having_been_watched(
+def test_an_expired_holder_is_replaced_by_the_first_try_without_an_earlier_observation(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:
     alice.granted(alice.claim(lock))
@@ -17,7 +17,7 @@ def test_a_dead_holder_is_replaced_at_once_after_its_lease_without_having_been_w
     assert bob.granted(bob.claim(lock)).took_over == 1
 
 
-def test_a_dead_holder_is_replaced_by_a_caller_that_will_not_wait(
+def test_an_expired_holder_is_replaced_by_a_caller_with_a_record_wait_of_0(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:
     alice.granted(alice.claim(lock))
@@ -25,7 +25,7 @@ def test_a_dead_holder_is_replaced_by_a_caller_that_will_not_wait(
     assert isinstance(bob.take(bob.claim(lock), record_wait_ms=0), Grant)
 
 
-def test_a_holder_is_not_replaced_before_its_lease_is_over(
+def test_a_holder_is_not_replaced_before_its_lease_has_expired(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:
     alice.granted(alice.claim(lock))
@@ -33,7 +33,7 @@ def test_a_holder_is_not_replaced_before_its_lease_is_over(
     assert isinstance(bob.take(bob.claim(lock)), Position)
 
 
-def test_a_dead_holder_is_replaced_by_the_first_in_line(
+def test_an_expired_holder_is_replaced_by_the_first_in_line(
     world: World, alice: Process, bob: Process, carol: Process, lock: LockName
 ) -> None:
     alice.granted(alice.claim(lock))
@@ -59,7 +59,7 @@ def test_a_holder_that_was_replaced_cannot_renew(world: World, alice: Process, b
         alice.table.renew(claim, grant.fencing_token)
 
 
-def test_a_lease_that_is_over_is_not_revived_even_if_nobody_took_the_lock(
+def test_an_expired_lease_is_not_revived_even_if_no_one_took_the_lock(
     world: World, alice: Process, lock: LockName
 ) -> None:
     claim = alice.claim(lock)
@@ -96,7 +96,7 @@ def test_a_renewal_of_an_earlier_grant_of_the_same_owner_is_refused(
     assert alice.table.inspect(lock).item == before
 
 
-def test_a_release_after_the_lease_says_so_and_frees_the_lock(world: World, alice: Process, lock: LockName) -> None:
+def test_a_release_after_the_lease_reports_it_and_frees_the_lock(world: World, alice: Process, lock: LockName) -> None:
     claim = alice.claim(lock)
     grant = alice.granted(claim)
     world.advance(LEASE_MS + 10_000)
@@ -106,7 +106,7 @@ def test_a_release_after_the_lease_says_so_and_frees_the_lock(world: World, alic
     assert item.holders == ()
 
 
-def test_the_deadline_of_a_holder_comes_before_anybody_may_judge_its_lease_over(
+def test_a_holders_deadline_comes_before_any_other_process_may_take_its_lease_as_expired(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:
     grant = alice.granted(alice.claim(lock))
@@ -115,8 +115,8 @@ def test_the_deadline_of_a_holder_comes_before_anybody_may_judge_its_lease_over(
     assert isinstance(bob.take(bob.claim(lock)), Position)
 
 
-def test_a_grant_says_its_deadline_on_both_clocks_of_one_moment(world: World, alice: Process, lock: LockName) -> None:
-    """Found by a random schedule: a machine was frozen after its grant, while it called the next one in line."""
+def test_a_grants_deadline_is_the_same_moment_on_both_clocks(world: World, alice: Process, lock: LockName) -> None:
+    """Found by a random schedule: a machine was frozen after its grant, while it woke the next one in line."""
     claim = alice.claim(lock)
     for grant in (alice.granted(claim), alice.granted(claim)):
         reading = alice.read()
@@ -150,7 +150,7 @@ def test_a_grant_whose_reply_was_lost_lasts_a_lease_and_no_longer(world: World, 
 
 
 @pytest.mark.parametrize("wall_is_off_ms", [-4 * MINUTE_MS, 4 * MINUTE_MS])
-class TestAProcessWhoseWallClockIsOff:
+class TestAProcessWhoseWallClockIsWrong:
     def test_does_not_take_a_lock_that_is_held(
         self, world: World, alice: Process, lock: LockName, wall_is_off_ms: int
     ) -> None:
@@ -174,7 +174,7 @@ class TestAProcessWhoseWallClockIsOff:
         world.advance(LEASE_MS + 5_000)
         assert isinstance(bob.take(bob.claim(lock)), Grant)
 
-    def test_does_not_revive_a_lease_that_is_over(
+    def test_does_not_revive_an_expired_lease(
         self, world: World, alice: Process, lock: LockName, wall_is_off_ms: int
     ) -> None:
         claim = alice.claim(lock)
@@ -184,7 +184,7 @@ class TestAProcessWhoseWallClockIsOff:
         with pytest.raises(LockLost):
             off.table.renew(claim, grant.fencing_token)
 
-    def test_that_dies_at_once_delays_the_next_one_by_no_more_than_its_lease(
+    def test_that_crashes_at_once_delays_the_next_one_by_no_more_than_its_lease(
         self, world: World, bob: Process, lock: LockName, wall_is_off_ms: int
     ) -> None:
         off = world.process(wall_is_off_ms=wall_is_off_ms, cold=True)

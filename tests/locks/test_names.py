@@ -1,4 +1,4 @@
-"""Names that look alike are different locks."""
+"""Names that look alike belong to different locks."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""What operators do to locks that are not theirs: waiters are removed, limits unset; late copies do no harm."""
+"""Operators' commands on locks that others hold: remove waiters, unset limits; late copies do no harm."""
 
 import pytest
 from botocore.exceptions import ClientError
@@ -8,7 +8,7 @@ from ticketlock import Grant, InvalidLockRequest, LockName, PermitsMismatch, Pos
 from ticketlock.locks._items import LockItem
 
 SETTLED_MS = 10_000
-"""After which no late copy of a row is to be expected."""
+"""After this no late copy of a row is expected."""
 
 
 def item_of(process: Process, lock: LockName) -> LockItem:
@@ -22,7 +22,7 @@ def tickets(process: Process, lock: LockName) -> list[int]:
 
 
 class TestAWaiterIsRemoved:
-    def test_its_row_goes_and_the_count_with_it(
+    def test_its_row_is_deleted_and_the_count_lowered(
         self, world: World, alice: Process, bob: Process, carol: Process, lock: LockName
     ) -> None:
         alice.granted(alice.claim(lock))
@@ -35,7 +35,9 @@ class TestAWaiterIsRemoved:
         assert tickets(alice, lock) == [next_place.place.ticket]
         assert item_of(alice, lock).waiting == 1
 
-    def test_row_and_count_go_in_one_request(self, world: World, alice: Process, bob: Process, lock: LockName) -> None:
+    def test_row_and_count_change_in_one_request(
+        self, world: World, alice: Process, bob: Process, lock: LockName
+    ) -> None:
         alice.granted(alice.claim(lock))
         place = bob.queued(bob.claim(lock))
         world.advance(SETTLED_MS)
@@ -44,7 +46,7 @@ class TestAWaiterIsRemoved:
             "TransactWriteItems",
         ]
 
-    def test_one_that_lives_joins_anew_at_the_end(
+    def test_that_still_runs_joins_again_at_the_end(
         self, world: World, alice: Process, bob: Process, carol: Process, lock: LockName
     ) -> None:
         claim = alice.claim(lock)
@@ -60,10 +62,10 @@ class TestAWaiterIsRemoved:
         assert isinstance(bob.look(removed, found), Position)
         assert isinstance(carol.look(behind, next_place), Grant)
 
-    def test_of_one_that_has_died_the_count_stays_as_after_a_sweep(
+    def test_that_has_crashed_stays_counted_as_after_a_sweep(
         self, world: World, alice: Process, bob: Process, lock: LockName
     ) -> None:
-        """The row may be a late copy of one that was counted off: too high a count costs a look, too low a turn."""
+        """The row may be a late copy of one not counted any more: too high a count costs a poll, too low a turn."""
         claim = alice.claim(lock, lease_ms=10 * LEASE_MS)
         alice.granted(claim)
         place = bob.queued(bob.claim(lock))
@@ -72,7 +74,7 @@ class TestAWaiterIsRemoved:
         assert tickets(alice, lock) == []
         assert item_of(alice, lock).waiting == 1
 
-    def test_of_one_that_has_just_come_the_count_stays_since_its_row_may_come_once_more(
+    def test_that_has_just_joined_stays_counted_since_a_copy_of_its_row_may_still_arrive(
         self, alice: Process, bob: Process, lock: LockName
     ) -> None:
         alice.granted(alice.claim(lock))
@@ -83,7 +85,7 @@ class TestAWaiterIsRemoved:
         assert tickets(alice, lock) == [place.place.ticket]
         assert item_of(alice, lock).waiting == 1
 
-    def test_whose_ticket_nobody_has_changes_nothing(self, alice: Process, bob: Process, lock: LockName) -> None:
+    def test_with_an_unknown_ticket_changes_nothing(self, alice: Process, bob: Process, lock: LockName) -> None:
         alice.granted(alice.claim(lock))
         place = bob.queued(bob.claim(lock))
         assert alice.table.remove_waiter(lock, place.place.ticket + 1) is None
@@ -102,7 +104,7 @@ class TestAWaiterIsRemoved:
         assert removed is not None
         assert item_of(alice, lock).waiting == 1
 
-    def test_that_was_granted_the_lock_meanwhile_keeps_it(self, alice: Process, bob: Process, lock: LockName) -> None:
+    def test_that_was_granted_the_lock_in_between_keeps_it(self, alice: Process, bob: Process, lock: LockName) -> None:
         claim, waits = alice.claim(lock), bob.claim(lock)
         grant = alice.granted(claim)
         place = bob.queued(waits)
@@ -113,7 +115,7 @@ class TestAWaiterIsRemoved:
 
 
 class TestALimitIsUnset:
-    def test_and_the_number_counts_again_that_the_users_asked_for_before(
+    def test_the_number_that_the_users_asked_for_before_counts_again(
         self, alice: Process, bob: Process, lock: LockName
     ) -> None:
         claim = alice.claim(lock, permits=2)
@@ -126,14 +128,14 @@ class TestALimitIsUnset:
             bob.take(bob.claim(lock, permits=3))
         bob.granted(bob.claim(lock, permits=2))
 
-    def test_to_a_number_that_is_said(self, alice: Process, bob: Process, lock: LockName) -> None:
+    def test_to_a_given_number(self, alice: Process, bob: Process, lock: LockName) -> None:
         claim = alice.claim(lock, permits=2)
         alice.table.release(claim, alice.granted(claim))
         bob.table.set_limit(lock, 1)
         bob.table.unset_limit(lock, 3)
         alice.granted(alice.claim(lock, permits=3))
 
-    def test_of_a_lock_that_nobody_had_used_only_by_a_number_that_is_said(self, alice: Process, lock: LockName) -> None:
+    def test_of_a_lock_without_earlier_users_needs_a_given_number(self, alice: Process, lock: LockName) -> None:
         alice.table.set_limit(lock, 4)
         with pytest.raises(InvalidLockRequest, match=r"^permits is null; allowed: the number that its users ask for"):
             alice.table.unset_limit(lock)
@@ -141,7 +143,7 @@ class TestALimitIsUnset:
         alice.table.unset_limit(lock, 1)
         alice.granted(alice.claim(lock))
 
-    def test_where_none_is_set_nothing_is_written(self, alice: Process, lock: LockName) -> None:
+    def test_without_a_limit_nothing_is_written(self, alice: Process, lock: LockName) -> None:
         assert alice.operations(lambda: alice.table.unset_limit(lock)) == ["Query"]
         alice.granted(alice.claim(lock))
         assert alice.operations(lambda: alice.table.unset_limit(lock)) == ["Query"]
@@ -153,7 +155,7 @@ class TestALimitIsUnset:
         (expires_at_s,) = [int(item["expiresAt"]["N"]) for item in found if item["pk"]["S"] == lock.entity]
         assert 28 * 86_400 <= expires_at_s - world.now_ms // 1_000 < 29 * 86_400
 
-    def test_a_late_copy_of_a_limit_sets_it_no_more(self, alice: Process, bob: Process, lock: LockName) -> None:
+    def test_a_late_copy_of_a_limit_does_not_set_it_again(self, alice: Process, bob: Process, lock: LockName) -> None:
         alice.granted(alice.claim(lock))
         bob.operations(lambda: bob.table.set_limit(lock, 0))
         late = bob.sent[-1].parameters
@@ -162,9 +164,7 @@ class TestALimitIsUnset:
             bob.client.update_item(**late)
         assert not item_of(alice, lock).permits_are_set
 
-    def test_a_late_copy_of_an_unset_takes_no_later_limit_away(
-        self, alice: Process, bob: Process, lock: LockName
-    ) -> None:
+    def test_a_late_copy_of_an_unset_removes_no_later_limit(self, alice: Process, bob: Process, lock: LockName) -> None:
         alice.granted(alice.claim(lock))
         alice.table.set_limit(lock, 2)
         bob.operations(lambda: bob.table.unset_limit(lock))
@@ -176,7 +176,7 @@ class TestALimitIsUnset:
             alice.table.unset_limit(lock)
         assert item_of(alice, lock).permits == 1
 
-    def test_a_late_copy_of_a_limit_that_was_set_after_another_was_unset_sets_it_no_more(
+    def test_a_late_copy_of_a_limit_that_was_set_after_another_was_unset_does_not_set_it_again(
         self, alice: Process, bob: Process, lock: LockName
     ) -> None:
         alice.granted(alice.claim(lock))

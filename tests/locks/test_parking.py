@@ -1,4 +1,4 @@
-"""Parking: whoever frees a place looks for the next in line, whoever parks looks for a free place.
+"""Parking: a client that frees a permit polls for the next in line, and a waiter that parks polls for a free permit.
 
 So one of the two sees the other, in whatever order their requests arrive.
 """
@@ -34,7 +34,7 @@ class TestNoWakeUpIsLost:
             assert line.waiters[0].has_word(), order
             told_by.add(parking.result is None)
             assert isinstance(line.waiters[0].looks(), Grant), order
-        # It ended its task by itself, or was called.
+        # It ended its task by itself, or was woken.
         assert told_by == {True, False}
 
     def test_in_every_order_of_an_arrival_and_a_release(self, world: World, processes: list[Process]) -> None:
@@ -103,7 +103,7 @@ class TestNoWakeUpIsLost:
         assert left > 0
 
     @ON_ONE_ENGINE
-    def test_in_every_order_of_two_releases_both_waiters_have_word(
+    def test_in_every_order_of_two_releases_both_waiters_are_woken(
         self, world: World, processes: list[Process]
     ) -> None:
         def start() -> tuple[Line, Steppers]:
@@ -128,9 +128,7 @@ class TestParking:
         assert not waiter.stays_parked()
         assert waiter.has_word()
 
-    def test_the_first_behind_a_holder_whose_lease_is_over_ends_its_task_at_once(
-        self, world: World, line: Line
-    ) -> None:
+    def test_the_first_behind_an_expired_holder_ends_its_task_at_once(self, world: World, line: Line) -> None:
         first, second = line.held().waiter(), line.waiter()
         world.advance(LEASE_MS // 2)
         for waiter in (first, second):
@@ -139,29 +137,29 @@ class TestParking:
         assert not first.stays_parked()
         assert second.stays_parked()
 
-    def test_one_that_lost_its_place_ends_its_task_at_once(self, line: Line) -> None:
+    def test_a_waiter_that_lost_its_row_ends_its_task_at_once(self, line: Line) -> None:
         waiter = line.held().waiter()
         waiter.process.client.delete_item(
             TableName=line.world.engine.table_name, Key=row_key(line.lock, waiter.place.ticket)
         )
         assert not waiter.stays_parked()
 
-    def test_one_that_holds_already_ends_its_task_at_once(self, line: Line) -> None:
+    def test_an_owner_that_holds_already_ends_its_task_at_once(self, line: Line) -> None:
         waiter = line.held().waiter()
         line.releases().run()
         assert isinstance(waiter.looks(), Grant)
         assert not waiter.stays_parked()
 
-    def test_one_further_back_than_the_look_goes_stays_parked(self, line: Line) -> None:
+    def test_a_waiter_beyond_what_the_poll_reads_stays_parked(self, line: Line) -> None:
         waiters = [line.held().waiter(), *(line.waiter() for _ in range(4))]
         assert [waiter.stays_parked() for waiter in waiters] == [True] * 5
 
-    def test_one_that_sees_that_it_should_not_stay_for_as_long_ends_its_task_at_once(self, line: Line) -> None:
+    def test_a_waiter_that_must_not_stay_parked_for_so_long_ends_its_task_at_once(self, line: Line) -> None:
         waiter = line.held().waiter()
         assert waiter.parks(may_stay=False).run().result is None
         assert waiter.has_word()
 
-    def test_parking_keeps_the_place_alive(self, world: World, line: Line) -> None:
+    def test_parking_extends_the_row(self, world: World, line: Line) -> None:
         waiters = [line.held().waiter(), line.waiter(), line.waiter(), line.waiter()]
         for _ in range(3):
             world.advance(LEASE_MS // 2)
@@ -171,7 +169,7 @@ class TestParking:
         assert [row.ticket for row in rows] == [waiter.place.ticket for waiter in waiters]
         assert min(row.lease_until_ms for row in rows) > world.now_ms + LEASE_MS // 2
 
-    def test_only_the_newest_token_is_called(self, line: Line) -> None:
+    def test_only_the_newest_token_is_woken(self, line: Line) -> None:
         waiter = line.held().waiter()
         waiter.parks("first look", 0).run()
         waiter.parks("second look", 1).run()
@@ -199,7 +197,7 @@ class TestParking:
             line.releases().run()
             assert line.service.called == ["second look"], order
 
-    def test_a_session_may_go_a_day_after_the_lease(self, line: Line) -> None:
+    def test_a_parked_waiters_session_may_be_deleted_a_day_after_the_lease(self, line: Line) -> None:
         waiter = line.held().waiter()
         waiter.parks().run()
         found = waiter.process.client.get_item(

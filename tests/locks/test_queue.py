@@ -1,4 +1,4 @@
-"""Standing in line."""
+"""Waiting in the queue."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -13,7 +13,7 @@ from ticketlock.locks._items import lock_key, row_key
 from ticketlock.wire._attributes import number
 
 
-def test_grants_follow_ticket_order_whoever_looks_first(world: World, lock: LockName) -> None:
+def test_grants_follow_ticket_order_in_whatever_order_the_waiters_poll(world: World, lock: LockName) -> None:
     holder = world.process()
     holding = holder.claim(lock)
     grant = holder.granted(holding)
@@ -44,12 +44,12 @@ def test_a_newcomer_does_not_overtake_a_waiter_when_the_lock_becomes_free(
     assert isinstance(bob.look(second, waiting), Grant)
 
 
-def test_joining_is_a_refused_try_a_number_and_a_row(alice: Process, bob: Process, lock: LockName) -> None:
+def test_joining_is_a_refused_try_a_ticket_and_a_row(alice: Process, bob: Process, lock: LockName) -> None:
     alice.granted(alice.claim(lock))
     assert bob.operations(lambda: bob.queued(bob.claim(lock))) == ["UpdateItem", "UpdateItem", "PutItem"]
 
 
-def test_a_look_while_somebody_holds_is_one_query(alice: Process, bob: Process, lock: LockName) -> None:
+def test_a_poll_of_a_held_lock_is_one_query(alice: Process, bob: Process, lock: LockName) -> None:
     alice.granted(alice.claim(lock))
     claim = bob.claim(lock)
     position = bob.queued(claim)
@@ -66,7 +66,7 @@ def test_my_turn_is_one_query_and_one_transaction(alice: Process, bob: Process, 
 
 @pytest.mark.parametrize("permits", [1, 3])
 @pytest.mark.parametrize("extra", [2, 10_000])
-def test_a_look_reads_one_row_more_than_permits_behind_a_few_and_behind_10_000(
+def test_a_poll_reads_one_row_more_than_permits_behind_a_few_and_behind_10_000(
     engine: Engine, extra: int, permits: int
 ) -> None:
     with table_of_its_own(engine) as roomy:
@@ -85,7 +85,7 @@ def test_a_look_reads_one_row_more_than_permits_behind_a_few_and_behind_10_000(
         assert position.ahead == extra + 1
 
 
-def test_a_readers_look_reads_on_past_a_hundred_readers_and_no_further(
+def test_a_readers_poll_reads_past_a_hundred_readers_and_no_further(
     world: World, alice: Process, bob: Process, carol: Process, lock: LockName
 ) -> None:
     alice.granted(alice.claim(lock))
@@ -132,7 +132,7 @@ def stand_in_line(
     )
 
 
-def test_a_waiter_keeps_its_place_past_its_lease_by_looking(
+def test_a_waiter_keeps_its_place_past_its_lease_by_polling(
     world: World, alice: Process, bob: Process, carol: Process, lock: LockName
 ) -> None:
     first, second, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
@@ -153,13 +153,13 @@ def test_a_waiter_keeps_its_place_past_its_lease_by_looking(
 
 
 @pytest.mark.parametrize("late_ms", [0, 5_000, LEASE_MS // 4 - 3_000])
-def test_a_waiter_that_sleeps_as_long_as_it_was_told_and_looks_late_keeps_its_place(
+def test_a_waiter_that_sleeps_as_long_as_advised_and_polls_late_keeps_its_place(
     world: World, alice: Process, bob: Process, carol: Process, lock: LockName, late_ms: int
 ) -> None:
     first, sleeper, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
     grant = alice.granted(first)
     joined = bob.queued(sleeper)
-    # Just before the half-life of its row: whatever this look leaves has to last for the sleep and the delay.
+    # Just before the half-life of its row: what this poll leaves of the lease must last for the sleep and the delay.
     world.advance(LEASE_MS // 2 - 500)
     slept = bob.look(sleeper, joined)
     assert isinstance(slept, Position)
@@ -172,10 +172,10 @@ def test_a_waiter_that_sleeps_as_long_as_it_was_told_and_looks_late_keeps_its_pl
     assert not woken.place_lost
 
 
-def test_a_row_that_comes_alive_while_it_is_swept_is_not_overtaken(
+def test_a_row_that_is_extended_while_it_is_swept_is_not_overtaken(
     world: World, alice: Process, bob: Process, carol: Process, lock: LockName
 ) -> None:
-    """Found by a random schedule: a refused sweep means that the look was wrong."""
+    """Found by a random schedule: a refused sweep means that the poll is out of date."""
     first, sleeper, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
     grant = alice.granted(first)
     slept = bob.queued(sleeper)
@@ -190,7 +190,7 @@ def test_a_row_that_comes_alive_while_it_is_swept_is_not_overtaken(
     assert isinstance(look.to_the_end(), Position)
 
 
-def test_a_waiter_that_died_is_swept_and_the_line_goes_on(
+def test_a_crashed_waiter_is_swept_and_the_queue_moves_on(
     world: World, alice: Process, bob: Process, carol: Process, lock: LockName
 ) -> None:
     first, dead, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
@@ -208,7 +208,7 @@ def test_a_waiter_that_died_is_swept_and_the_line_goes_on(
     assert carol.table.inspect(lock).rows == ()
 
 
-def test_a_waiter_whose_row_was_swept_is_told_and_stands_at_the_end(
+def test_a_waiter_whose_row_was_swept_learns_it_and_joins_at_the_end(
     world: World, alice: Process, bob: Process, carol: Process, lock: LockName
 ) -> None:
     first, sleeper, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
@@ -227,7 +227,7 @@ def test_a_waiter_whose_row_was_swept_is_told_and_stands_at_the_end(
     assert woken.place.ticket > position.place.ticket
 
 
-def test_a_record_wait_that_is_over_leaves_the_queue(alice: Process, bob: Process, lock: LockName) -> None:
+def test_a_waiter_whose_record_wait_has_ended_leaves_the_queue(alice: Process, bob: Process, lock: LockName) -> None:
     alice.granted(alice.claim(lock))
     claim = bob.claim(lock)
     position = bob.queued(claim)
@@ -238,7 +238,7 @@ def test_a_record_wait_that_is_over_leaves_the_queue(alice: Process, bob: Proces
     assert (state.rows, state.item.waiting) == ((), 0)
 
 
-def test_a_record_wait_that_is_over_still_takes_a_turn_that_has_come(
+def test_a_waiter_whose_record_wait_has_ended_still_takes_its_turn(
     alice: Process, bob: Process, lock: LockName
 ) -> None:
     first, second = alice.claim(lock), bob.claim(lock)
@@ -273,7 +273,7 @@ def test_when_the_queue_is_empty_again_a_grant_is_one_write_again(
     assert carol.operations(lambda: carol.granted(carol.claim(lock))) == ["UpdateItem"]
 
 
-def test_a_whole_line_that_died_costs_a_few_acquisitions_and_then_nothing(
+def test_a_whole_crashed_queue_costs_a_few_acquisitions_and_then_nothing(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:
     claim = alice.claim(lock)
@@ -321,7 +321,7 @@ def test_tickets_of_38_digits_keep_their_order(world: World, alice: Process, bob
         "SET fencingToken = fencingToken + :one",
     ],
 )
-def test_a_turn_is_refused_when_the_lock_is_not_as_it_was_seen(
+def test_a_turn_is_refused_if_the_lock_has_changed_since_the_poll(
     world: World, alice: Process, bob: Process, lock: LockName, change: str
 ) -> None:
     first, second = alice.claim(lock), bob.claim(lock)

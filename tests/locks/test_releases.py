@@ -1,4 +1,4 @@
-"""A release tells its own, whose reply was lost, from that of somebody else."""
+"""A release whose reply was lost is distinguished from a release by another client."""
 
 from collections.abc import Callable
 
@@ -31,18 +31,20 @@ Freed = Callable[[Process, Grant], None]
 
 
 @every_way
-def test_a_holder_whose_lock_somebody_else_has_freed_is_told_so_by_its_release(
+def test_the_release_of_a_lock_that_another_client_has_freed_says_so(
     alice: Process, bob: Process, lock: LockName, freed: Freed
 ) -> None:
     claim = alice.claim(lock)
     grant = alice.granted(claim)
     freed(bob, grant)
-    with pytest.raises(LockLost, match="somebody else has freed it"):
+    with pytest.raises(LockLost, match="another client has freed it"):
         alice.table.contend(claim, lambda me: me.release(grant, releasing=Releasing(by="alice")))
 
 
 @every_way
-def test_so_it_is_when_the_first_reply_was_lost(alice: Process, bob: Process, lock: LockName, freed: Freed) -> None:
+def test_it_says_so_even_if_its_first_reply_was_lost(
+    alice: Process, bob: Process, lock: LockName, freed: Freed
+) -> None:
     claim = alice.claim(lock)
     grant = alice.granted(claim)
     freed(bob, grant)
@@ -51,7 +53,7 @@ def test_so_it_is_when_the_first_reply_was_lost(alice: Process, bob: Process, lo
         alice.table.contend(claim, lambda me: me.release(grant, releasing=Releasing(by="alice")))
 
 
-def test_so_it_is_when_the_first_reply_was_lost_and_others_have_held_the_lock_since_it_was_freed_by_force(
+def test_it_says_so_even_if_its_first_reply_was_lost_and_others_have_held_the_lock_since_the_forced_release(
     alice: Process, bob: Process, lock: LockName
 ) -> None:
     claim, next_one = alice.claim(lock), bob.claim(lock)
@@ -63,7 +65,7 @@ def test_so_it_is_when_the_first_reply_was_lost_and_others_have_held_the_lock_si
         alice.table.release(claim, grant)
 
 
-def test_a_release_that_was_repeated_is_one_though_others_have_held_the_lock_since(
+def test_a_retried_release_succeeds_though_others_have_held_the_lock_since(
     alice: Process, bob: Process, lock: LockName
 ) -> None:
     claim, next_one = alice.claim(lock), bob.claim(lock)
@@ -77,7 +79,7 @@ def test_a_release_that_was_repeated_is_one_though_others_have_held_the_lock_sin
     assert not alice.table.release(claim, grant).lease_was_over
 
 
-def test_a_release_that_arrives_twice_is_one(alice: Process, lock: LockName) -> None:
+def test_a_duplicate_release_changes_nothing(alice: Process, lock: LockName) -> None:
     claim = alice.claim(lock)
     grant = alice.granted(claim)
     alice.table.release(claim, grant)
@@ -105,7 +107,7 @@ def test_an_operator_whose_reply_was_lost_has_freed_the_lock(
 
 
 @pytest.mark.parametrize("freed", [by_force, as_its_owner])
-def test_so_it_has_though_others_have_held_the_lock_since_and_the_lease_has_ended(
+def test_it_has_freed_it_though_others_have_held_the_lock_since_and_the_lease_has_ended(
     world: World, alice: Process, bob: Process, carol: Process, lock: LockName, freed: Freed
 ) -> None:
     """Found by a random schedule."""
@@ -123,16 +125,16 @@ def test_so_it_has_though_others_have_held_the_lock_since_and_the_lease_has_ende
 
 
 @pytest.mark.parametrize("freed", [by_force, as_its_owner])
-def test_an_operator_who_comes_second_is_told_that_nobody_holds_the_lock(
+def test_the_second_of_two_operators_learns_that_the_lock_has_no_such_holder(
     alice: Process, bob: Process, lock: LockName, freed: Freed
 ) -> None:
     grant = alice.granted(alice.claim(lock))
     freed(bob, grant)
-    with pytest.raises(LockLost, match="nobody holds"):
+    with pytest.raises(LockLost, match="no holder of the lock"):
         freed(bob, grant)
 
 
-def test_the_traces_of_force_are_gone_when_their_leases_are_over(
+def test_records_of_forced_releases_are_removed_after_their_leases(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:
     def traces() -> int:

@@ -1,4 +1,4 @@
-"""What a caller may ask for, and how it is told what it may not."""
+"""The arguments that a caller may pass, and how others are refused."""
 
 import math
 from typing import Any
@@ -22,7 +22,7 @@ def test_a_record_wait_is_a_number_of_seconds_rounded_up_to_milliseconds(asked: 
 
 
 @pytest.mark.parametrize("asked", ["Infinity", math.inf])
-def test_a_record_wait_may_have_no_end(asked: object) -> None:
+def test_a_record_wait_may_be_unlimited(asked: object) -> None:
     assert record_wait_ms("recordWaitSeconds", asked) is None
 
 
@@ -54,7 +54,7 @@ def test_any_other_record_wait_is_refused_with_its_field_and_what_is_allowed(ask
 
 
 @pytest.mark.parametrize("asked", [1e308, 10**400])
-def test_a_record_wait_longer_than_any_execution_is_a_wait_without_end(asked: float) -> None:
+def test_a_record_wait_longer_than_any_execution_is_unlimited(asked: float) -> None:
     """JSON has such numbers, so a caller can send them."""
     assert record_wait_ms("recordWaitSeconds", asked) is None
 
@@ -86,7 +86,7 @@ def test_any_other_namespace_is_refused_by_name(namespace: Any) -> None:
 @pytest.mark.parametrize("lease_ms", [MIN_LEASE_MS, MAX_LEASE_MS])
 @pytest.mark.parametrize("permits", [1, MAX_HOLDERS])
 @pytest.mark.parametrize("data", [None, "x", "☃" * 85, "x" * 256])
-def test_a_claim_may_go_to_its_bounds(lease_ms: int, permits: int, data: str | None) -> None:
+def test_a_claim_may_reach_its_bounds(lease_ms: int, permits: int, data: str | None) -> None:
     claim = Claim(LOCK, "x" * 1_024, lease_ms, permits, data)
     assert (claim.lease_ms, claim.permits, claim.data) == (lease_ms, permits, data)
 

@@ -32,7 +32,7 @@ def test_a_writer_waits_for_every_reader(alice: Process, bob: Process, carol: Pr
     assert isinstance(carol.look(writes, place), Grant)
 
 
-def test_a_reader_does_not_join_readers_past_a_writer_who_waits(
+def test_a_reader_does_not_overtake_a_waiting_writer(
     alice: Process, bob: Process, carol: Process, lock: LockName
 ) -> None:
     first = sharing(alice, lock)
@@ -50,7 +50,9 @@ def test_a_reader_does_not_join_readers_past_a_writer_who_waits(
     assert isinstance(carol.look(late, reader), Grant)
 
 
-def test_readers_in_a_row_go_in_together_whoever_looks_first(world: World, alice: Process, lock: LockName) -> None:
+def test_readers_in_a_row_hold_together_in_whatever_order_they_poll(
+    world: World, alice: Process, lock: LockName
+) -> None:
     writes = alice.claim(lock)
     grant = alice.granted(writes)
     readers = [(reader := world.process(), claim := sharing(reader, lock), reader.queued(claim)) for _ in range(5)]
@@ -64,7 +66,7 @@ def test_readers_in_a_row_go_in_together_whoever_looks_first(world: World, alice
     assert isinstance(last.look(writes_again, place), Position)
 
 
-def test_a_run_of_readers_longer_than_a_page_is_seen_to_its_end(world: World, alice: Process, lock: LockName) -> None:
+def test_a_run_of_readers_longer_than_a_page_is_read_to_its_end(world: World, alice: Process, lock: LockName) -> None:
     writes = alice.claim(lock)
     grant = alice.granted(writes)
     bob = world.process()
@@ -103,7 +105,7 @@ def test_an_expired_writer_is_removed_by_the_reader(world: World, alice: Process
     assert world.process().granted(sharing(alice, lock)).took_over == 0
 
 
-def test_a_reader_who_comes_while_the_last_writer_in_line_goes_in_waits_for_it(
+def test_a_reader_that_comes_while_the_last_waiting_writer_is_granted_waits_for_it(
     alice: Process, bob: Process, carol: Process, lock: LockName
 ) -> None:
     held = alice.claim(lock)
@@ -118,7 +120,7 @@ def test_a_reader_who_comes_while_the_last_writer_in_line_goes_in_waits_for_it(
         reading.to_the_end()
 
 
-def test_a_release_that_says_otherwise_than_its_claim_is_refused(alice: Process, lock: LockName) -> None:
+def test_a_release_that_differs_from_its_claim_in_sharing_is_refused(alice: Process, lock: LockName) -> None:
     claim = sharing(alice, lock)
     grant = alice.granted(claim)
     with pytest.raises(InvalidLockRequest, match="shared"):
@@ -143,7 +145,7 @@ class TestAnOperatorsLimit:
         ]
         assert [isinstance(each, Grant) for each in found] == [True, True, False]
 
-    def test_a_lower_one_takes_nothing_away_and_stops_further_grants(self, world: World, lock: LockName) -> None:
+    def test_a_lower_one_keeps_the_holders_and_stops_further_grants(self, world: World, lock: LockName) -> None:
         processes = [world.process() for _ in range(3)]
         claims = [process.claim(lock, permits=3) for process in processes]
         grants = [process.granted(claim) for process, claim in zip(processes, claims, strict=True)]
@@ -175,7 +177,7 @@ class TestAnOperatorsLimit:
         assert item is not None
         assert item.permits == 3
 
-    def test_it_is_kept_from_time_to_live(self, world: World, alice: Process, lock: LockName) -> None:
+    def test_time_to_live_does_not_delete_it(self, world: World, alice: Process, lock: LockName) -> None:
         alice.table.set_limit(lock, 2)
         claim = alice.claim(lock)
         alice.table.release(claim, alice.granted(claim))
@@ -183,7 +185,7 @@ class TestAnOperatorsLimit:
         mine = [item for item in found if item["pk"]["S"] == lock.entity]
         assert [int(item["expiresAt"]["N"]) for item in mine] == [221_845_392_000]
 
-    def test_one_that_is_no_limit_is_refused(self, alice: Process, lock: LockName) -> None:
+    def test_an_invalid_one_is_refused(self, alice: Process, lock: LockName) -> None:
         with pytest.raises(InvalidLockRequest, match=r"^permits is 101"):
             alice.table.set_limit(lock, 101)
 
@@ -200,7 +202,7 @@ class TestData:
             shown.append(item.holders[0].data)
         assert shown == ["second", None]
 
-    def test_what_a_holder_leaves_is_found_by_the_next_and_gone_with_the_one_after(
+    def test_data_that_a_holder_leaves_reaches_the_next_holder_only(
         self, alice: Process, bob: Process, carol: Process, lock: LockName
     ) -> None:
         claim = alice.claim(lock)
@@ -211,7 +213,7 @@ class TestData:
         bob.table.release(second, grant)
         assert carol.granted(carol.claim(lock)).data_left is None
 
-    def test_it_is_gone_also_when_the_next_holder_is_released_by_its_owner_alone(
+    def test_it_is_removed_even_if_the_next_holder_is_released_by_its_owner_alone(
         self, alice: Process, bob: Process, carol: Process, lock: LockName
     ) -> None:
         claim = alice.claim(lock)
@@ -235,7 +237,7 @@ class TestForce:
             alice.table.renew(claim, grant.fencing_token)
         assert isinstance(bob.take(bob.claim(lock)), Grant)
 
-    def test_what_the_one_before_has_left_is_found_by_the_next(
+    def test_data_of_the_holder_before_reaches_the_next_holder(
         self, alice: Process, bob: Process, carol: Process, lock: LockName
     ) -> None:
         claim = alice.claim(lock)

@@ -1,8 +1,8 @@
-"""Two processes that stop anywhere, for any time, above all between ticket and row: every order of their requests.
+"""Two processes that stall anywhere, for any time, above all between ticket and row: every order of their requests.
 
-A schedule says whose next request is sent. ``kit.orders`` runs them all, each from the start on a fresh lock, and the
-test judges what happened: the same search and the same judge for this protocol and for the published one, which they
-must convict.
+A schedule says which process sends its next request. ``kit.orders`` runs them all, each from the start on a fresh lock,
+and the test judges the result. The same search and judge run on this protocol and on the published one, in which they
+must find the fault.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -29,16 +29,16 @@ HOLDER, FIRST, SECOND = "holder", "first", "second"
 
 @dataclass
 class Runner(Generic[H]):
-    """A process of a race: it comes in and, should it get inside, leaves again.
+    """A process of a race: it acquires the lock and, if it gets it, releases it.
 
     Attributes:
-        name: as schedules call it.
-        process: what sends its requests.
-        come: its way in; ends with what it holds, or with None when it has looked often enough and still waits.
-        leave: its way out; it is outside from the first request of it on.
-        note: is told after each request.
-        held: what it holds, while it is inside.
-        entered: whether it has been inside.
+        name: its name in schedules.
+        process: sends its requests.
+        come: its acquisition; ends with its hold, or with None if it still waits after its polls.
+        leave: its release; from its first request on it no longer holds.
+        note: is called after each request.
+        held: its hold, while it holds the lock.
+        entered: whether it has held the lock.
     """
 
     name: str
@@ -78,7 +78,9 @@ class Runner(Generic[H]):
 
 @dataclass
 class Race(Generic[H]):
-    """Runners, and what happened to them under one schedule: who got inside by which of its steps, with what."""
+    """Runners, and the events of one schedule: which runner held the lock, from which of its steps on, with what
+    hold.
+    """
 
     runners: list[Runner[H]] = field(default_factory=list)
     schedule: list[str] = field(default_factory=list)
@@ -86,14 +88,14 @@ class Race(Generic[H]):
     most_inside: int = 0
 
     def note(self, runner: Runner[H]) -> None:
-        """A request of a runner has been answered."""
+        """Record that a request of a runner was answered."""
         self.schedule.append(f"{runner.name}: {runner.process.sent[-1].operation}")
         if runner.held is not None:
             self.entries.append((len(self.schedule) - 1, runner.name, runner.held))
         self.most_inside = max(self.most_inside, sum(each.held is not None for each in self.runners))
 
     def outcome(self) -> tuple[bool, ...]:
-        """Who got inside, and whether two were inside at once."""
+        """Which runners held the lock, and whether two held it together."""
         return (*(runner.entered for runner in self.runners), self.most_inside > 1)
 
 
@@ -101,19 +103,19 @@ class Races(Protocol[H]):
     """A race that can be run again and again.
 
     Attributes:
-        contenders: the places of those that come alike.
+        contenders: the positions of the runners that are alike.
     """
 
     world: World
     contenders: tuple[int, ...]
 
     def start(self) -> tuple[Race[H], Sequence[Runner[H]]]:
-        """The race anew, and its runners."""
+        """Start the race again; return its runners."""
 
 
 @dataclass
 class Verdict(Generic[H]):
-    """Every race that was run, and the schedules under which two were inside at the same time."""
+    """All races that were run, and the schedules under which two runners held the lock together."""
 
     races: list[Race[H]]
 
@@ -133,7 +135,7 @@ class Verdict(Generic[H]):
 def judge(
     races: Races[H], look_at: Callable[[Race[H]], None] = lambda _: None, *, swaps_count: bool = False
 ) -> Verdict[H]:
-    """Run the race under every schedule; ``look_at`` it right after each, while its table is as it left it."""
+    """Run the race under every schedule; ``look_at`` it after each, while its table is unchanged."""
     verdict: Verdict[H] = Verdict([])
     for _, race in every_order(races.world, races.start, alike=races.contenders, swaps_count=swaps_count):
         look_at(race)
@@ -142,7 +144,7 @@ def judge(
 
 
 class OurRaces:
-    """A holder that leaves, and two that come while it holds or after; each looks once."""
+    """A holder that leaves, and two that come while it holds or after; each polls once."""
 
     contenders: tuple[int, ...] = (1, 2)
 
@@ -152,7 +154,7 @@ class OurRaces:
         self.lock = world.lock()
         self.processes = {name: world.process() for name in (HOLDER, FIRST, SECOND)}
         for process in self.processes.values():
-            process.table.inspect(world.lock())  # Tickets count from table time: known, they are the same in each race.
+            process.table.inspect(world.lock())  # Tickets count from table time: fixed, they are the same in each race.
 
     def start(self) -> tuple[Race[Grant], Sequence[Runner[Grant]]]:
         forget(self.processes[HOLDER], self.lock)
@@ -166,7 +168,7 @@ class OurRaces:
         return race, race.runners
 
     def look_at(self, race: Race[Grant]) -> None:
-        """Nobody is lost or overtaken, nothing is left over, and the table itself never had two holders."""
+        """No one is lost or overtaken, nothing is left over, and the table itself never had two holders."""
         inspector = self.processes[HOLDER]
         assert exclusion_held(list(self.processes.values())), race.schedule
         state = inspector.table.inspect(self.lock)
@@ -186,7 +188,7 @@ class OurRaces:
                 self._look_at_overtaking(race.schedule[: step + 1], name, other, race)
 
     def _look_at_overtaking(self, until_then: list[str], name: str, other: str, race: Race[Grant]) -> None:
-        """Whoever gets in past a row that stands there must have looked before it did."""
+        """A grant past a live row must have polled before the row was written."""
         entered = [entered for step, entered, _ in race.entries if step < len(until_then) - 1]
         if other in entered or f"{other}: PutItem" not in until_then:
             return
@@ -212,7 +214,7 @@ class OurRaces:
 
 
 def forget(process: Process, lock: LockName) -> None:
-    """Delete what a race has left: moto copies the whole table at each transaction, and there are many races."""
+    """Delete what a race has left: moto copies the whole table for each transaction, and there are many races."""
     table_name = process.world.engine.table_name
     found = process.client.query(
         TableName=table_name, KeyConditionExpression="pk = :pk", ExpressionAttributeValues={":pk": {"S": lock.entity}}
@@ -223,7 +225,7 @@ def forget(process: Process, lock: LockName) -> None:
 
 
 class PublishedRaces:
-    """Two that come to a free lock; each looks once."""
+    """Two that come to a free lock; each polls once."""
 
     contenders: tuple[int, ...] = (0, 1)
 
@@ -251,7 +253,7 @@ class PublishedRaces:
 
 
 def used_before(process: Process, lock: LockName) -> None:
-    """Somebody has come and gone, so that the counter exists."""
+    """The lock has been used once, so that the counter exists."""
     assert published(process, lock, lambda me: me.join()) == 1
     assert published(process, lock, lambda me: me.look(1))
     assert published(process, lock, lambda me: me.release(1))
@@ -262,14 +264,14 @@ def published(process: Process, lock: LockName, verb: Callable[[PublishedContend
 
 
 @IN_MEMORY_FIRST
-def test_two_that_stop_anywhere_are_never_inside_together_and_neither_is_lost(world: World) -> None:
+def test_two_processes_that_stall_anywhere_never_hold_together_and_both_get_the_lock(world: World) -> None:
     races = OurRaces(world)
     verdict = judge(races, races.look_at)
     assert verdict.two_inside == set()
-    # 238 when this was written (896 with the swaps), both inside one after the other in 110 of them.
+    # 238 when this was written (896 with the swaps); in 110 of them both held it one after the other.
     assert 200 < len(verdict.schedules) < 300
     assert verdict.both_entered > 100
-    # A grant that was under way while the older row was being written: it is allowed, and here it happens.
+    # A grant that was in progress while the older row was written is allowed, and occurs here.
     assert races.overtakings > 0
 
 
@@ -290,7 +292,7 @@ def test_the_same_search_convicts_the_published_protocol(world: World) -> None:
 
 
 @IN_MEMORY_FIRST
-def test_schedules_that_only_swap_requests_which_cannot_tell_show_nothing_new(world: World) -> None:
+def test_schedules_that_only_swap_independent_requests_show_nothing_new(world: World) -> None:
     races = PublishedRaces(world)
     few, all_of_them = judge(races), judge(races, swaps_count=True)
     assert few.schedules < all_of_them.schedules
@@ -298,7 +300,7 @@ def test_schedules_that_only_swap_requests_which_cannot_tell_show_nothing_new(wo
 
 
 @pytest.mark.leaves_a_promise_broken("the published protocol's rows are others")
-def test_in_the_published_protocol_a_stalled_holder_revives_its_row_with_a_successor_inside(
+def test_in_the_published_protocol_a_stalled_holder_revives_its_row_while_a_successor_holds(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:
     first = published(alice, lock, lambda me: me.join())
@@ -312,7 +314,7 @@ def test_in_the_published_protocol_a_stalled_holder_revives_its_row_with_a_succe
     assert published(alice, lock, lambda me: me.look(first))
 
 
-def test_a_stalled_holder_is_refused_its_lease_with_a_successor_inside(
+def test_a_stalled_holder_cannot_renew_while_a_successor_holds(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:
     first, second = alice.claim(lock), bob.claim(lock)
@@ -327,7 +329,7 @@ def test_a_stalled_holder_is_refused_its_lease_with_a_successor_inside(
         alice.table.renew(first, grant.fencing_token)
 
 
-def test_a_heartbeat_on_its_way_while_a_successor_came_changes_nothing(
+def test_a_heartbeat_that_arrives_after_a_successors_grant_changes_nothing(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:
     first, second = alice.claim(lock), bob.claim(lock)

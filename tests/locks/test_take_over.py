@@ -1,4 +1,4 @@
-"""Whoever comes to a lock that the dead hold takes it, however many they are."""
+"""A lock whose holders have all expired is taken at once, however many they are."""
 
 import re
 from typing import Any
@@ -27,14 +27,14 @@ def dead_readers(world: World, lock: LockName, count: int) -> None:
 
 
 @pytest.mark.parametrize("dead", [10, 11])
-def test_a_writer_takes_the_lock_from_more_than_ten_dead_readers_by_one_grant(
+def test_a_writer_replaces_more_than_ten_expired_readers_by_one_grant(
     world: World, alice: Process, lock: LockName, dead: int
 ) -> None:
     dead_readers(world, lock, dead)
     assert alice.granted(alice.claim(lock)).took_over == dead
 
 
-def test_a_waiting_writer_takes_its_turn_from_eleven_dead_readers(
+def test_a_waiting_writer_replaces_eleven_expired_readers(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:
     for number in range(11):
@@ -45,7 +45,7 @@ def test_a_waiting_writer_takes_its_turn_from_eleven_dead_readers(
     assert isinstance(alice.look(claim, place), Grant)
 
 
-def test_a_permit_is_free_again_though_twelve_died_with_one_and_the_limit_was_lowered_since(
+def test_a_permit_is_free_again_though_twelve_holders_expired_and_the_limit_was_lowered_since(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:
     for number in range(12):
@@ -55,7 +55,7 @@ def test_a_permit_is_free_again_though_twelve_died_with_one_and_the_limit_was_lo
     assert alice.granted(alice.claim(lock, permits=20)).took_over == 12
 
 
-def test_the_dead_among_the_living_are_removed_and_the_living_keep_their_permits(
+def test_only_the_expired_holders_are_removed_and_the_others_keep_their_permits(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:
     for number in range(11):
@@ -68,7 +68,7 @@ def test_the_dead_among_the_living_are_removed_and_the_living_keep_their_permits
 
 
 @ON_DEEP_ENGINES
-def test_a_hundred_dead_holders_are_removed_within_the_bounds_of_an_expression(
+def test_a_hundred_expired_holders_are_removed_within_the_limits_of_an_expression(
     world: World, alice: Process, lock: LockName
 ) -> None:
     dead_readers(world, lock, MAX_HOLDERS)
@@ -77,7 +77,9 @@ def test_a_hundred_dead_holders_are_removed_within_the_bounds_of_an_expression(
 
 
 @ON_DEEP_ENGINES
-def test_so_they_are_by_the_first_in_line(world: World, alice: Process, bob: Process, lock: LockName) -> None:
+def test_the_first_in_line_removes_them_within_these_limits_too(
+    world: World, alice: Process, bob: Process, lock: LockName
+) -> None:
     for number in range(MAX_HOLDERS):
         bob.granted(Claim(lock, f"reader-{number}", _SHORT_MS, shared=True))
     claim = alice.claim(lock)

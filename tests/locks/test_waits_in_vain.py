@@ -1,4 +1,4 @@
-"""A record wait that has ended names who was in the way: owner, since when, until when."""
+"""The error of a record wait that ended names the holders: owner, since when, until when."""
 
 import datetime
 
@@ -16,7 +16,7 @@ def moment(ms: int) -> datetime.datetime:
 
 
 def in_vain(process: Process, lock: LockName, *, waits: bool) -> RecordWaitExceeded:
-    """What is raised at once, or after a wait."""
+    """The error of a try without a wait, or after one."""
     claim = process.claim(lock)
     if not waits:
         with pytest.raises(RecordWaitExceeded) as at_once:
@@ -29,7 +29,7 @@ def in_vain(process: Process, lock: LockName, *, waits: bool) -> RecordWaitExcee
 
 
 @pytest.mark.parametrize("waits", [False, True], ids=["at once", "after a wait"])
-def test_the_holder_is_named_with_since_and_until(
+def test_the_holder_is_named_with_its_start_and_the_end_of_its_lease(
     waits: bool, world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:
     alice.granted(alice.claim(lock, "build-7"))
@@ -46,14 +46,16 @@ def test_the_holder_is_named_with_since_and_until(
 
 
 @pytest.mark.parametrize("waits", [False, True], ids=["at once", "after a wait"])
-def test_a_closed_lock_says_that_it_is(waits: bool, alice: Process, bob: Process, lock: LockName) -> None:
+def test_a_closed_lock_is_named_as_closed(waits: bool, alice: Process, bob: Process, lock: LockName) -> None:
     alice.table.set_limit(lock, 0)
     error = in_vain(bob, lock, waits=waits)
     assert (error.is_closed, error.holders) == (True, ())
     assert str(error).endswith("closed: an operator has set its limit to 0")
 
 
-def test_of_many_holders_three_are_in_the_text_and_all_are_told(alice: Process, bob: Process, lock: LockName) -> None:
+def test_the_text_names_three_of_many_holders_and_the_attribute_has_all(
+    alice: Process, bob: Process, lock: LockName
+) -> None:
     owners = [f"reader-{index}" for index in range(5)]
     for owner in owners:
         alice.granted(alice.claim(lock, owner, shared=True))
@@ -63,7 +65,7 @@ def test_of_many_holders_three_are_in_the_text_and_all_are_told(alice: Process, 
     assert str(error).endswith("and by 2 more")
 
 
-def test_where_others_only_wait_nobody_is_named(alice: Process, bob: Process, carol: Process, lock: LockName) -> None:
+def test_without_a_holder_no_one_is_named(alice: Process, bob: Process, carol: Process, lock: LockName) -> None:
     claim = alice.claim(lock)
     grant = alice.granted(claim)
     bob.queued(bob.claim(lock))

@@ -1,4 +1,4 @@
-"""A lock with its holders, and waiters behind them that can be called."""
+"""A lock with its holders, and waiters behind them that can be woken."""
 
 import uuid
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from ticketlock.wire._requests import Steps
 
 @dataclass
 class Waiter:
-    """An acquisition that can be called, and its place in the queue."""
+    """An acquisition that can be woken, and its place in the queue."""
 
     process: Process
     claim: Claim
@@ -47,11 +47,11 @@ class Waiter:
         return self.token in self.service.called
 
     def comes_in(self) -> Callback[Grant | Position]:
-        """It looks, and calls on if there is room for more."""
+        """It polls, and wakes the next if there is room for more."""
         return self._steps(lambda me: me.check_turn(self.place, None))
 
     def gives_up(self) -> Callback[Grant | Position]:
-        """The record wait is over at this look."""
+        """Its record wait ends with this poll."""
         return self._steps(lambda me: me.check_turn(self.place, wait_until_ms=0))
 
     def _steps(self, verb: Callable[[Contender], Steps[Any]]) -> Callback[Any]:
@@ -63,7 +63,7 @@ class Line:
     """One lock with its holders, and waiters behind them in the order of their tickets.
 
     Attributes:
-        processes: that are used again; further ones are made.
+        processes: those that are reused; further ones are created.
     """
 
     world: World

@@ -134,7 +134,7 @@ def functions(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
     _observed.workflow.cache_clear()
 
 
-def test_the_functions_tell_no_other_owner_and_no_task_token(functions: Functions) -> None:
+def test_the_functions_log_no_other_owner_and_no_task_token(functions: Functions) -> None:
     holder, waiter, third, in_a_fragment = (functions.execution() for _ in range(4))
     assert functions.takes_ticket(holder) == "granted"
     functions.beats(holder)
@@ -187,7 +187,7 @@ def test_nor_when_the_work_failed_or_its_end_is_not_known(functions: Functions) 
     assert functions.secrets_told() == []
 
 
-def test_nor_when_a_wait_is_in_vain(functions: Functions) -> None:
+def test_nor_when_a_record_wait_ends(functions: Functions) -> None:
     holder, waiter = functions.execution(), functions.execution()
     functions.takes_ticket(holder)
     asked = {"entity": ENTITY, "task": {"functionArn": FUNCTION}}
@@ -199,7 +199,7 @@ def test_nor_when_a_wait_is_in_vain(functions: Functions) -> None:
     assert functions.secrets_told() == [waiter.turn["cause"]]
 
 
-def test_a_refused_request_is_logged_without_its_words(functions: Functions) -> None:
+def test_a_refused_request_is_logged_without_its_text(functions: Functions) -> None:
     """Its cause quotes what the caller itself has written; a lock that came along with the input it does not."""
     holder = functions.execution()
     functions.takes_ticket(holder)
@@ -225,7 +225,7 @@ def test_a_refused_request_is_logged_without_its_words(functions: Functions) -> 
         assert [secret for secret in (holder.arn, *functions.tokens) for line in logged if secret in line] == []
 
 
-def test_a_token_that_the_service_quotes_in_its_refusal_is_not_told(functions: Functions) -> None:
+def test_a_token_that_the_service_quotes_in_its_refusal_is_not_logged(functions: Functions) -> None:
     """As it does of parameters that it finds invalid."""
     holder = functions.execution()
     functions.takes_ticket(holder)
@@ -270,7 +270,7 @@ def test_a_client_logs_no_owner(moved: Moved, caplog: pytest.LogCaptureFixture) 
     assert [owner for owner in OWNERS[:2] if owner in str(stolen.value)] == []
 
 
-def test_the_command_names_the_holder_to_whoever_asked_and_in_no_log_line(
+def test_the_command_names_the_holder_to_its_user_and_in_no_log_line(
     command: Command, locks: LockClient, entity: str
 ) -> None:
     with locks.acquire(entity, owner=OWNERS[0]):

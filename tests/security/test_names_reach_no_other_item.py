@@ -204,7 +204,7 @@ class Place:
 
 @settings(max_examples=60, deadline=None)
 @given(mine=locks, theirs=locks)
-def test_all_that_is_done_to_one_lock_leaves_every_other_as_it_is(mine: LockName, theirs: LockName) -> None:
+def test_no_operation_on_one_lock_changes_another(mine: LockName, theirs: LockName) -> None:
     assume(mine != theirs)
     place = Place()
     place.is_used(theirs)
@@ -316,7 +316,7 @@ def test_the_longest_names_are_within_the_bounds_of_dynamodb() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(lock=locks, first=owners, second=owners, data=some.none() | crafted)
-def test_two_owners_of_one_lock_are_two_holders_whatever_they_are_called(
+def test_two_owners_of_one_lock_are_two_holders_whatever_their_names(
     lock: LockName, first: str, second: str, data: str | None
 ) -> None:
     assume(first != second)

@@ -63,7 +63,9 @@ def taken(table: LockTable, lock: LockName) -> str:
 
 
 @pytest.mark.parametrize("policy", [lambda: of_table_page("UseLocks"), confined], ids=["UseLocks", "confined"])
-def test_all_that_a_client_does_with_its_locks_is_allowed(policy: Callable[[], list[Statement]], table: Table) -> None:
+def test_every_request_of_a_client_for_its_locks_is_allowed(
+    policy: Callable[[], list[Statement]], table: Table
+) -> None:
     guarded = Guarded(table.memory, policy())
     live(table.over(guarded), OURS, table.clock.advance)
     assert guarded.refused == []
@@ -100,7 +102,7 @@ def test_without_any_one_of_its_actions_a_policy_is_not_enough(
         does(client, OURS, table.clock.advance)
 
 
-def test_a_client_calls_the_workflow_that_waits_behind_it(table: Table) -> None:
+def test_a_client_wakes_the_workflow_that_waits_behind_it(table: Table) -> None:
     guarded = Guarded(table.memory, of_table_page("UseLocks"))
     client, me = table.over(guarded), Claim(OURS, "me", LEASE_MS)
     grant = client.take_ticket(me, None)
@@ -128,7 +130,7 @@ def session_of(table: Table) -> Any:
         ("update_item", {"UpdateExpression": "SET finishedToken = :token"}),
     ],
 )
-def test_nobody_writes_a_session_or_reads_it_by_its_key(
+def test_no_policy_allows_writing_a_session_or_reading_it_by_its_key(
     policy: str, operation: str, more: dict[str, str], table: Table
 ) -> None:
     key = session_of(table)
@@ -163,14 +165,16 @@ NAMED = {"Select": "SPECIFIC_ATTRIBUTES"}
         {"FilterExpression": "size(taskToken) > :x", "Select": "COUNT"},
     ],
 )
-def test_nobody_reads_the_token_of_a_heartbeat(policy: str, operation: str, more: dict[str, Any], table: Table) -> None:
+def test_no_policy_allows_reading_the_token_of_a_heartbeat(
+    policy: str, operation: str, more: dict[str, Any], table: Table
+) -> None:
     key = session_of(table)
     of_one = {"KeyConditionExpression": "pk = :partition", "ExpressionAttributeValues": {":partition": key["pk"]}}
     (asked,) = asked_by(operation, {**(of_one if operation == "query" else {}), **more})
     assert not allows(of_table_page(policy), asked)
 
 
-def test_the_same_without_the_token_is_what_the_policies_allow(table: Table) -> None:
+def test_the_same_read_without_the_token_is_allowed(table: Table) -> None:
     key = session_of(table)
     of_one = {"KeyConditionExpression": "#k = :partition", "ExpressionAttributeValues": {":partition": key["pk"]}}
     aliases = {"ExpressionAttributeNames": {"#k": "pk", "#t": "callToken"}}
@@ -186,7 +190,7 @@ def test_a_client_lists_nothing(table: Table) -> None:
         list(client.list_locks())
 
 
-def test_an_operator_looks_and_lists_and_writes_nothing(table: Table) -> None:
+def test_an_operator_reads_and_lists_and_writes_nothing(table: Table) -> None:
     table.execution("holder").asks(OURS.entity)
     guarded = Guarded(table.memory, of_table_page("ReadLocks"))
     operator = table.over(guarded)
@@ -214,7 +218,7 @@ def test_a_confined_client_reaches_no_lock_of_others(entity: str, table: Table) 
     assert table.memory.items() == []
 
 
-def test_a_confined_client_calls_no_workflow_which_then_looks_by_itself(table: Table) -> None:
+def test_a_confined_client_wakes_no_workflow_which_then_polls_by_itself(table: Table) -> None:
     client, me = table.over(Guarded(table.memory, confined())), Claim(OURS, "me", LEASE_MS)
     grant = client.take_ticket(me, None)
     assert isinstance(grant, Grant)

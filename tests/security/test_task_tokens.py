@@ -7,7 +7,7 @@ from ticketlock import LockLost
 from ticketlock.wire._step_functions import TaskAnswer
 
 
-def test_a_parked_waiter_that_is_called_without_reason_gets_nothing_and_keeps_its_place(table: Table) -> None:
+def test_a_parked_waiter_that_is_woken_without_reason_gets_nothing_and_keeps_its_place(table: Table) -> None:
     table.execution("holder").asks("order-42")
     first = table.execution("first").asks("order-42").parks("its token")
     second = table.execution("second").asks("order-42").parks("another")

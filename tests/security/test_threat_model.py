@@ -53,7 +53,7 @@ def test_a_stranger_who_fails_the_task_of_a_heartbeat_stops_the_work() -> None:
     assert [error for each in beat["Catch"] for error in each["ErrorEquals"]] == ["ContinueHolding"]
 
 
-def test_a_stranger_who_fails_the_task_of_a_parked_waiter_makes_it_look() -> None:
+def test_a_stranger_who_fails_the_task_of_a_parked_waiter_makes_it_poll() -> None:
     for parked in ("WaitForCall", "WaitForCallBriefly"):
         assert {each["Next"] for each in states()[parked]["Catch"]} <= {"CheckPosition", "WaitForTurn"}
     assert states()["WaitForTurn"]["Next"] == "CheckPosition"

@@ -38,7 +38,7 @@ def status(execution: Execution, request: Any) -> str:
     ],
     ids=str,
 )
-def test_an_input_that_says_more_than_its_fields_is_refused_and_nothing_is_written(
+def test_an_input_with_unknown_fields_is_refused_and_nothing_is_written(
     more: dict[str, Any], execution: Execution
 ) -> None:
     assert status(execution, {"entity": "order-42", "task": TASK, **more}) == "InvalidLockRequest"
@@ -55,7 +55,7 @@ def test_an_input_that_says_more_than_its_fields_is_refused_and_nothing_is_writt
         CONTINUE_MACHINE,
     ],
 )
-def test_work_that_is_no_target_letter_by_letter_is_not_run(arn: str, execution: Execution) -> None:
+def test_work_that_is_not_exactly_a_target_is_not_run(arn: str, execution: Execution) -> None:
     field = "functionArn" if ":function:" in arn.lower() else "stateMachineArn"
     assert status(execution, {"entity": "order-42", "task": {field: arn}}) == "TaskNotAllowed"
     assert execution.table.memory.items() == []
@@ -67,7 +67,7 @@ def test_the_owner_is_the_execution_that_step_functions_names(execution: Executi
     assert turn["work"]["lock"]["owner"] == execution.arn
 
 
-def test_the_work_is_told_the_locks_own_owner_and_token(execution: Execution) -> None:
+def test_the_work_gets_the_locks_own_owner_and_token(execution: Execution) -> None:
     """The definition merges this over the input, which must have no `lock` of its own."""
     told = {**execution.asks("order-42", {**TASK, "input": {"sku": "tea"}}).turn["work"]}
     assert told == {
@@ -92,7 +92,7 @@ def test_the_work_is_told_the_locks_own_owner_and_token(execution: Execution) ->
     ],
     ids=str,
 )
-def test_whoever_comes_last_frees_nobody_and_overtakes_nobody_whatever_it_asks_for(
+def test_the_last_in_line_neither_frees_nor_overtakes_another_owner_whatever_it_asks_for(
     more: dict[str, Any], told: str, table: Table, execution: Execution
 ) -> None:
     holder, waiter = table.execution("holder").asks("order-42"), table.execution("waiter").asks("order-42")
@@ -107,7 +107,7 @@ def test_whoever_comes_last_frees_nobody_and_overtakes_nobody_whatever_it_asks_f
     assert table.workflow.check_position(waiter.event("CheckPosition")).reply["status"] == "granted"
 
 
-def test_whoever_calls_the_functions_themselves_is_who_it_says_it_is(table: Table) -> None:
+def test_a_principal_that_invokes_the_functions_can_claim_any_identity(table: Table) -> None:
     holder = table.execution("holder").asks("order-42")
     forged = table.execution("holder").asks("order-42")
     assert forged.turn["grant"]["fencingToken"] == holder.turn["grant"]["fencingToken"]

@@ -24,7 +24,7 @@ def granted(locks: LockTable, claim: Claim) -> Grant:
     return grant
 
 
-def test_it_can_take_any_lock_and_keep_it_for_days_without_a_sign_of_life(table: Table, locks: LockTable) -> None:
+def test_it_can_take_any_lock_and_keep_it_for_days_without_a_renewal(table: Table, locks: LockTable) -> None:
     granted(locks, Claim(LOCK, "intruder", MAX_LEASE_MS))
     table.clock.advance(MAX_LEASE_MS / 1_000 - 60)
     assert isinstance(locks.take_ticket(VICTIM, None), Position)
@@ -41,7 +41,7 @@ def test_it_can_keep_a_lock_for_ever_by_renewing_it(table: Table, locks: LockTab
     assert isinstance(place, Position)
 
 
-def test_it_can_free_the_lock_of_another_who_finds_out_at_the_next_heartbeat(locks: LockTable) -> None:
+def test_it_can_free_the_lock_of_another_owner_which_learns_of_it_at_its_next_heartbeat(locks: LockTable) -> None:
     held = granted(locks, VICTIM)
     locks.force_release(LOCK, held.fencing_token)
     assert granted(locks, INTRUDER).fencing_token > held.fencing_token
@@ -57,7 +57,7 @@ def test_it_can_free_a_lock_in_the_name_of_its_owner(locks: LockTable) -> None:
     granted(locks, INTRUDER)
 
 
-def test_it_can_write_somebody_down_as_a_holder_who_never_was_one(table: Table, locks: LockTable) -> None:
+def test_it_can_add_a_holder_that_never_had_a_grant(table: Table, locks: LockTable) -> None:
     locks.release(INTRUDER, granted(locks, INTRUDER))
     table.memory.update_item(
         TableName="locks",
@@ -91,16 +91,14 @@ def test_it_can_move_the_fencing_token_back(table: Table, locks: LockTable) -> N
     assert granted(locks, INTRUDER).fencing_token < first.fencing_token
 
 
-def test_it_can_move_the_fencing_token_to_the_end_after_which_nothing_is_granted(
-    table: Table, locks: LockTable
-) -> None:
+def test_it_can_set_the_fencing_token_to_its_maximum_so_that_nothing_is_granted(table: Table, locks: LockTable) -> None:
     locks.release(VICTIM, granted(locks, VICTIM))
     set_token(table, 10**38)
     with pytest.raises(TableError):
         locks.take_ticket(VICTIM, None)
 
 
-def test_it_can_delete_a_place_in_the_queue_whose_owner_stands_at_the_end_then(table: Table, locks: LockTable) -> None:
+def test_it_can_delete_a_queue_row_whose_owner_then_joins_at_the_end(table: Table, locks: LockTable) -> None:
     granted(locks, INTRUDER)
     place, behind = (locks.take_ticket(Claim(LOCK, owner, LEASE_MS), None) for owner in ("victim", "behind"))
     assert isinstance(place, Position)
@@ -119,7 +117,7 @@ def test_it_can_delete_a_lock_that_is_held_and_the_tokens_rise_all_the_same(tabl
     assert granted(locks, INTRUDER).fencing_token > held.fencing_token
 
 
-def test_it_can_stand_in_line_as_many_times_as_it_likes(locks: LockTable) -> None:
+def test_it_can_join_the_queue_any_number_of_times(locks: LockTable) -> None:
     granted(locks, INTRUDER)
     for n in range(200):
         locks.take_ticket(Claim(LOCK, f"intruder-{n}", LEASE_MS), None)

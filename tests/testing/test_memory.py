@@ -124,7 +124,7 @@ def test_a_filter_hides_what_was_read_all_the_same(memory: MemoryDynamoDB) -> No
     assert (page["Count"], page["ScannedCount"], "Items" in page) == (2, 4, False)
 
 
-def test_nobody_can_change_what_is_stored_but_by_a_request(memory: MemoryDynamoDB) -> None:
+def test_stored_items_change_only_by_requests(memory: MemoryDynamoDB) -> None:
     mine: Any = {**KEY, "m": {"M": {"a": {"S": "stored"}}}}
     memory.put_item(**LOCKS, Item=mine)
     mine["m"]["M"]["a"]["S"] = "changed"
@@ -158,7 +158,7 @@ def test_another_table_is_not_found(memory: MemoryDynamoDB) -> None:
 @pytest.mark.parametrize(
     "key", [{"pk": KEY["pk"]}, {**KEY, "more": KEY["pk"]}, {**KEY, "sk": {"N": "1"}}, {**KEY, "sk": {"S": ""}}]
 )
-def test_a_key_that_is_none_is_refused(memory: MemoryDynamoDB, key: Any) -> None:
+def test_an_invalid_key_is_refused(memory: MemoryDynamoDB, key: Any) -> None:
     refused(memory.get_item, **LOCKS, Key=key)
 
 
@@ -175,7 +175,7 @@ def test_every_reply_and_every_error_has_the_services_time(memory: MemoryDynamoD
     assert date_ms(caught.value.response) == seconds
 
 
-def test_a_table_of_ones_own_may_do_without_a_sort_key(memory: MemoryDynamoDB) -> None:
+def test_a_users_own_table_need_not_have_a_sort_key(memory: MemoryDynamoDB) -> None:
     memory.create_table(
         TableName="orders",
         AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
@@ -212,7 +212,7 @@ def test_a_lost_reply_is_to_a_request_that_was_applied(memory: MemoryDynamoDB) -
     assert len(memory.items()) == 2
 
 
-def test_faults_are_waited_out(memory: MemoryDynamoDB, clock: ManualClock) -> None:
+def test_faults_are_retried(memory: MemoryDynamoDB, clock: ManualClock) -> None:
     table = table_on(memory, clock)
     memory.faults.extend([Fault.CONFLICT, Fault.THROTTLED, Fault.REQUEST_LOST, Fault.REPLY_LOST])
     assert isinstance(table.take_ticket(Claim(LockName("order-42"), "me", LEASE_MS), None), Grant)
@@ -239,7 +239,7 @@ def test_an_outage_is_given_up_on(memory: MemoryDynamoDB, clock: ManualClock, fa
     assert isinstance(table.take_ticket(claim, None), Grant)
 
 
-def test_a_lock_can_be_taken_away_underneath_its_holder(memory: MemoryDynamoDB, clock: ManualClock) -> None:
+def test_a_lock_can_be_freed_under_its_holder(memory: MemoryDynamoDB, clock: ManualClock) -> None:
     table = table_on(memory, clock)
     claim = Claim(LockName("order-42"), "me", LEASE_MS)
     grant = table.take_ticket(claim, None)
@@ -249,7 +249,7 @@ def test_a_lock_can_be_taken_away_underneath_its_holder(memory: MemoryDynamoDB, 
         table.renew(claim, grant.fencing_token)
 
 
-def test_time_to_live_deletes_what_is_long_over(memory: MemoryDynamoDB, clock: ManualClock) -> None:
+def test_time_to_live_deletes_items_that_expired_long_ago(memory: MemoryDynamoDB, clock: ManualClock) -> None:
     table = table_on(memory, clock)
     table.take_ticket(Claim(LockName("order-42"), "me", LEASE_MS), None)
     assert memory.expire() == 0
@@ -269,7 +269,7 @@ def test_the_requests_are_counted(memory: MemoryDynamoDB, clock: ManualClock) ->
     assert memory.sent[0].parameters["Key"] == KEY
 
 
-def test_many_threads_count_without_losing_one(memory: MemoryDynamoDB) -> None:
+def test_many_threads_increment_without_losing_one(memory: MemoryDynamoDB) -> None:
     put(memory, n={"N": "0"})
 
     def count() -> None:
@@ -315,7 +315,9 @@ def test_time_passes_on_every_machine_and_walls_differ(clock: ManualClock) -> No
     assert clock.read().wall_ms == before.wall_ms + 1_500
 
 
-def test_a_suspended_machine_has_both_clocks_go_on_and_a_frozen_one_only_its_wall(clock: ManualClock) -> None:
+def test_both_clocks_of_a_suspended_machine_continue_and_only_the_wall_clock_of_a_frozen_one(
+    clock: ManualClock,
+) -> None:
     began = clock.read()
     clock.suspend(60)
     assert (clock.read().local_ms - began.local_ms, clock.read().wall_ms - began.wall_ms) == (60_000, 60_000)

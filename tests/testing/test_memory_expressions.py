@@ -36,13 +36,13 @@ LEASE_MS = 60_000
         ("(one = two OR one = one2) AND ten < two", False),
     ],
 )
-def test_a_condition_says_what_it_says_in_dynamodb(memory: MemoryDynamoDB, condition: str, true: bool) -> None:
+def test_a_condition_means_what_it_means_in_dynamodb(memory: MemoryDynamoDB, condition: str, true: bool) -> None:
     numbers: Any = {name: {"N": text} for name, text in (("one", "1"), ("one2", "1.0"), ("two", "2"), ("ten", "10"))}
     put(memory, **numbers, txt={"S": "text"}, nest={"M": {"twig": {"N": "7"}}})
     assert holds(memory, condition) is true
 
 
-def test_a_comparison_with_what_is_not_there_is_false_and_only_unequal_is_true(memory: MemoryDynamoDB) -> None:
+def test_a_comparison_with_a_missing_attribute_is_false_and_only_unequal_is_true(memory: MemoryDynamoDB) -> None:
     put(memory, here={"N": "1"})
     for operator in ("=", "<", "<=", ">", ">="):
         assert not holds(memory, f"gone {operator} :one", one=1)
@@ -148,7 +148,7 @@ def test_a_refused_condition_comes_before_an_update_that_does_not_fit(memory: Me
         update(memory, "SET fresh.twig = :one", "attribute_exists(pk)", one=1)
 
 
-def test_removals_alone_do_not_bring_an_item_about(memory: MemoryDynamoDB) -> None:
+def test_removals_alone_do_not_create_an_item(memory: MemoryDynamoDB) -> None:
     assert update(memory, "REMOVE a, b.c") == {}
     assert memory.items() == []
 

@@ -130,7 +130,7 @@ def test_the_condition_is_that_of_the_moment_in_which_the_item_is_taken(memory: 
     assert write_meets(memory, "x") == ""
 
 
-def test_a_copy_of_one_in_progress_is_told_so_and_then_that_it_was_applied(memory: MemoryDynamoDB) -> None:
+def test_a_copy_of_one_in_progress_is_reported_as_such_and_then_as_applied(memory: MemoryDynamoDB) -> None:
     transaction = begun(memory, adding("x"), ClientRequestToken="once")
     again: Any = {"TransactItems": [adding("x")], "ClientRequestToken": "once"}
     transaction.step()
@@ -165,7 +165,7 @@ def test_the_service_completes_it_without_its_sender(memory: MemoryDynamoDB) -> 
     assert (left.is_over, left.step(), memory.ongoing, seen(memory)) == (True, False, [], "11")
 
 
-def test_a_request_that_is_wrong_is_over_at_its_first_step(memory: MemoryDynamoDB) -> None:
+def test_an_invalid_request_ends_at_its_first_step(memory: MemoryDynamoDB) -> None:
     transaction = begun(memory, adding("x"), adding("x"))
     assert not transaction.step()
     with pytest.raises(ClientError, match="multiple operations on one item"):
@@ -173,7 +173,7 @@ def test_a_request_that_is_wrong_is_over_at_its_first_step(memory: MemoryDynamoD
     assert memory.ongoing == []
 
 
-def test_one_that_is_not_known_is_over_as_well(memory: MemoryDynamoDB) -> None:
+def test_an_unknown_request_ends_at_its_first_step_too(memory: MemoryDynamoDB) -> None:
     transaction = begun(memory, {"Get": {**LOCKS, "Key": key("x")}})
     with pytest.raises(NotImplementedError, match="Get in a transaction"):
         transaction.step()
@@ -190,7 +190,7 @@ def test_other_operations_have_no_steps(memory: MemoryDynamoDB) -> None:
 
 
 @pytest.mark.parametrize("steps", range(1, 4))
-def test_one_that_reads_is_refused_if_an_item_changes_before_it_has_looked_again(
+def test_one_that_reads_is_refused_if_an_item_changes_before_its_second_read(
     memory: MemoryDynamoDB, steps: int
 ) -> None:
     transaction = memory.in_steps("transact_get_items", TransactItems=reading("y", "x"))
@@ -236,7 +236,7 @@ def test_one_that_reads_a_taken_item_is_refused_though_nothing_comes_of_it(memor
         reads.finish()
 
 
-def test_one_that_reads_hinders_nobody(memory: MemoryDynamoDB) -> None:
+def test_one_that_reads_blocks_no_other_request(memory: MemoryDynamoDB) -> None:
     transaction = memory.in_steps("transact_get_items", TransactItems=reading("x", "y"))
     for _ in range(3):
         transaction.step()
@@ -245,7 +245,7 @@ def test_one_that_reads_hinders_nobody(memory: MemoryDynamoDB) -> None:
 
 
 @given(st.lists(st.sampled_from(["read", "write", "write again", "plain"]), max_size=20), st.permutations("xy"))
-def test_whatever_goes_on_in_between_a_transaction_that_reads_sees_all_or_nothing(turns: Any, order: Any) -> None:
+def test_a_transaction_that_reads_sees_all_or_nothing_of_concurrent_transactions(turns: Any, order: Any) -> None:
     memory = with_items(ManualClock())
     both = [adding("x"), adding("y")]
     parties: dict[str, Any] = {

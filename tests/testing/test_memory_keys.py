@@ -35,7 +35,7 @@ def query(memory: MemoryDynamoDB, condition: str, limit: int | None = None, **va
     return [next(iter(item["sk"].values())) for page in pages_of(memory.query, request) for item in page["Items"]]
 
 
-def test_numbers_stand_in_their_order_and_not_in_that_of_their_digits(memory: MemoryDynamoDB) -> None:
+def test_numbers_are_ordered_by_value_and_not_by_digits(memory: MemoryDynamoDB) -> None:
     create(memory, "S", "N")
     for text in ("10", "9", "-1.5", "0", "1e2", "-20"):
         put(memory, {"S": "x"}, {"N": text})
@@ -51,7 +51,7 @@ def test_numbers_stand_in_their_order_and_not_in_that_of_their_digits(memory: Me
     ]
 
 
-def test_bytes_stand_in_their_order(memory: MemoryDynamoDB) -> None:
+def test_bytes_are_ordered(memory: MemoryDynamoDB) -> None:
     create(memory, "N", "B")
     for octets in (b"\xff", b"a", b"\x00", b"ab", b"\x00\x00"):
         put(memory, {"N": "1"}, {"B": octets})
@@ -70,7 +70,7 @@ def test_one_number_is_one_key_however_it_is_written(memory: MemoryDynamoDB) -> 
     assert memory.items("readings") == []
 
 
-def test_an_item_that_an_update_brings_about_has_its_key_in_the_usual_form(memory: MemoryDynamoDB) -> None:
+def test_an_item_that_an_update_creates_has_its_key_in_the_usual_form(memory: MemoryDynamoDB) -> None:
     create(memory, "N")
     memory.update_item(
         **TABLE,
@@ -81,7 +81,7 @@ def test_an_item_that_an_update_brings_about_has_its_key_in_the_usual_form(memor
     assert memory.items("readings") == [{"pk": {"N": "2.5"}, "b": {"L": []}}]
 
 
-def test_a_table_tells_the_types_of_its_keys(memory: MemoryDynamoDB) -> None:
+def test_a_table_describes_the_types_of_its_keys(memory: MemoryDynamoDB) -> None:
     create(memory, "B", "N")
     assert memory.describe_table(**TABLE)["Table"]["AttributeDefinitions"] == [
         {"AttributeName": "pk", "AttributeType": "B"},
@@ -114,9 +114,7 @@ def test_a_key_of_another_type_or_length_is_refused(memory: MemoryDynamoDB, key:
         ("pk = :pk AND size(sk) > :v", {"N": "1"}, "Invalid operator used in KeyConditionExpression"),
     ],
 )
-def test_a_condition_that_is_none_for_a_sort_key_is_refused(
-    memory: MemoryDynamoDB, condition: str, value: Any, why: str
-) -> None:
+def test_an_invalid_sort_key_condition_is_refused(memory: MemoryDynamoDB, condition: str, value: Any, why: str) -> None:
     create(memory, "S", "N")
     assert why in refused(query, memory, condition, pk={"S": "x"}, v=value)
 

@@ -35,6 +35,6 @@ def test_the_parts_have_every_item_once(filled: MemoryDynamoDB, parts: int) -> N
 
 
 @pytest.mark.parametrize("asked", [{"Segment": 0}, {"TotalSegments": 2}, {"Segment": 2, "TotalSegments": 2}], ids=str)
-def test_a_part_that_there_is_not_is_refused(filled: MemoryDynamoDB, asked: dict[str, int]) -> None:
+def test_a_part_that_does_not_exist_is_refused(filled: MemoryDynamoDB, asked: dict[str, int]) -> None:
     with pytest.raises(ClientError, match="Segment"):
         filled.scan(TableName="locks", **asked)

@@ -93,7 +93,7 @@ def test_a_write_beside_a_transaction_on_the_same_item_meets_a_conflict(
     assert value(slow) == "4"
 
 
-def test_a_transaction_beside_another_one_is_cancelled_and_told_on_which_item(slow: MemoryDynamoDB) -> None:
+def test_a_transaction_beside_another_one_is_cancelled_with_the_item_named(slow: MemoryDynamoDB) -> None:
     slow.transact_write_items(TransactItems=[DOUBLE])
     put_other: Any = {"Put": {**LOCKS, "Item": OTHER}}
     with pytest.raises(ClientError) as caught:
@@ -110,7 +110,7 @@ def test_each_action_has_its_own_reason_be_it_a_condition_or_a_conflict(slow: Me
     assert reasons(caught) == ["TransactionConflict", "ConditionalCheckFailed", "None"]
 
 
-def test_a_batch_leaves_unprocessed_what_a_transaction_is_at_work_on(slow: MemoryDynamoDB, clock: ManualClock) -> None:
+def test_a_batch_leaves_items_of_a_running_transaction_unprocessed(slow: MemoryDynamoDB, clock: ManualClock) -> None:
     slow.transact_write_items(TransactItems=[DOUBLE])
     delete: Any = {"DeleteRequest": {"Key": KEY}}
     put_other: Any = {"PutRequest": {"Item": OTHER}}
@@ -122,7 +122,7 @@ def test_a_batch_leaves_unprocessed_what_a_transaction_is_at_work_on(slow: Memor
     assert [item["sk"] for item in slow.items()] == [OTHER["sk"]]
 
 
-def test_time_to_live_takes_nothing_that_a_transaction_is_at_work_on(slow: MemoryDynamoDB, clock: ManualClock) -> None:
+def test_time_to_live_deletes_no_item_of_a_running_transaction(slow: MemoryDynamoDB, clock: ManualClock) -> None:
     slow.transact_write_items(TransactItems=[put_of("over", expiresAt={"N": "1"})])
     assert slow.expire() == 0
     clock.advance(TAKES_S)
@@ -135,7 +135,7 @@ def test_other_items_and_reads_meet_no_conflict(slow: MemoryDynamoDB) -> None:
     assert slow.get_item(**LOCKS, Key=KEY, ConsistentRead=True)["Item"]["a"] == {"N": "2"}
 
 
-def test_a_transaction_that_was_cancelled_is_not_at_work_any_more(slow: MemoryDynamoDB) -> None:
+def test_a_cancelled_transaction_does_not_conflict_any_more(slow: MemoryDynamoDB) -> None:
     check: Any = {"ConditionCheck": {**LOCKS, "Key": KEY, "ConditionExpression": "attribute_not_exists(pk)"}}
     with pytest.raises(ClientError, match="ConditionalCheckFailed"):
         slow.transact_write_items(TransactItems=[check])
@@ -143,7 +143,7 @@ def test_a_transaction_that_was_cancelled_is_not_at_work_any_more(slow: MemoryDy
     assert value(slow) == "2"
 
 
-def test_the_repetition_of_a_transaction_is_told_that_it_is_in_progress_and_then_that_it_was_applied(
+def test_a_retried_transaction_is_reported_as_in_progress_and_then_as_applied(
     slow: MemoryDynamoDB, clock: ManualClock
 ) -> None:
     slow.transact_write_items(TransactItems=[DOUBLE], ClientRequestToken="once")
@@ -164,7 +164,7 @@ def test_a_token_has_one_to_thirty_six_characters(memory: MemoryDynamoDB, token:
     assert [item["sk"]["S"] for item in memory.items()] == ["1"]
 
 
-def test_a_token_remembers_what_was_sent_whatever_becomes_of_the_senders_objects(memory: MemoryDynamoDB) -> None:
+def test_a_token_remembers_the_request_even_if_the_sender_changes_its_objects(memory: MemoryDynamoDB) -> None:
     items = [put_of("here", a={"N": "1"})]
     memory.transact_write_items(TransactItems=items, ClientRequestToken="once")
     items[0]["Put"]["Item"]["a"] = {"N": "2"}
@@ -172,7 +172,7 @@ def test_a_token_remembers_what_was_sent_whatever_becomes_of_the_senders_objects
         memory.transact_write_items(TransactItems=items, ClientRequestToken="once")
 
 
-def test_a_transaction_that_was_refused_leaves_its_token_to_its_repetition(memory: MemoryDynamoDB) -> None:
+def test_a_refused_transaction_may_be_retried_with_its_token(memory: MemoryDynamoDB) -> None:
     check: Any = {"ConditionCheck": {**LOCKS, "Key": KEY, "ConditionExpression": "attribute_exists(pk)"}}
     with pytest.raises(ClientError, match="ConditionalCheckFailed"):
         memory.transact_write_items(TransactItems=[check, put_of(1)], ClientRequestToken="once")
@@ -232,7 +232,7 @@ def test_the_items_of_a_transaction_have_four_megabytes_at_most(memory: MemoryDy
     assert len(memory.items()) == 14
 
 
-def test_what_stands_there_counts_among_the_four_megabytes(memory: MemoryDynamoDB) -> None:
+def test_stored_items_count_among_the_four_megabytes(memory: MemoryDynamoDB) -> None:
     memory.transact_write_items(TransactItems=sized(4 * MEGABYTE))
     keys = [{"Delete": {**LOCKS, "Key": key(item["sk"]["S"])}} for item in memory.items()]
     new = put_of("new")

@@ -31,14 +31,14 @@ def test_a_lock_that_is_lost_on_demand_is_not_held(locks: LockClient) -> None:
 
 
 @pytest.mark.parametrize("heartbeat", [True, False])
-def test_its_owner_has_been_told_once(locks: LockClient, heartbeat: bool) -> None:
+def test_on_lost_was_called_once(locks: LockClient, heartbeat: bool) -> None:
     told: list[Lease] = []
     lease = locks.acquire("order-42", on_lost=told.append, heartbeat=heartbeat)
     lose(lease)
     assert told == [lease]
 
 
-def test_others_may_have_it_at_once(locks: LockClient, other: LockClient) -> None:
+def test_another_owner_can_take_it_at_once(locks: LockClient, other: LockClient) -> None:
     lease = locks.acquire("order-42")
     lose(lease)
     assert other.acquire("order-42", record_wait=0).fencing_token > lease.fencing_token
@@ -49,7 +49,7 @@ def test_a_block_under_it_ends_in_lock_lost(locks: LockClient) -> None:
         lose(lease)
 
 
-def test_its_next_holder_is_left_alone_by_its_release(locks: LockClient, other: LockClient) -> None:
+def test_its_release_does_not_affect_its_next_holder(locks: LockClient, other: LockClient) -> None:
     lease = locks.acquire("order-42")
     lose(lease)
     current = other.acquire("order-42")

@@ -121,7 +121,7 @@ def test_sources_that_know_nothing_about_anything_leave_everything_not_audited(
     assert [line for line in told if "not audited" not in line or "knows no advisory about" not in line] == []
 
 
-def test_what_has_no_advisory_at_sources_that_know_some_is_clean(capsys: pytest.CaptureFixture[str]) -> None:
+def test_packages_without_an_advisory_at_sources_that_have_some_are_clean(capsys: pytest.CaptureFixture[str]) -> None:
     with advisories(FAMOUS) as sources:
         assert audit(sources) == 0
     told = lines(capsys)
@@ -141,7 +141,7 @@ ONE_OF_EACH = {
 }
 
 
-def test_an_advisory_about_a_pinned_package_is_told_and_fails(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_advisory_about_a_pinned_package_is_reported_and_fails(capsys: pytest.CaptureFixture[str]) -> None:
     with advisories(FAMOUS | {name: version_in(file, name) for file, name in ONE_OF_EACH.items()}) as sources:
         assert audit(sources) == 1
     told = [line for line in lines(capsys) if line.startswith("vulnerable: ")]
@@ -164,7 +164,7 @@ def answer(tool: Path, value: Any) -> None:
     tool.chmod(0o755)
 
 
-def test_what_is_found_is_told_beside_packages_that_nobody_answered_for(
+def test_findings_are_reported_beside_packages_without_an_answer(
     tools: Path, unreachable: Sources, capsys: pytest.CaptureFixture[str]
 ) -> None:
     skipped = [{"name": name, "skip_reason": "it is on no index"} for name in ("mine", "yours")]

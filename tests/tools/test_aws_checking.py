@@ -62,7 +62,7 @@ class TestConsent:
 
         return consents
 
-    def test_account_region_and_what_will_happen_are_shown_before_anybody_is_asked(
+    def test_account_region_and_actions_are_shown_before_the_question(
         self, consents: Callable[..., None], told: list[str]
     ) -> None:
         with pytest.raises(NotAgreed):
@@ -77,7 +77,7 @@ class TestConsent:
         with pytest.raises(NotAgreed, match="nothing was made"):
             consents(answer=answer)
 
-    def test_nobody_is_asked_where_standard_input_is_no_terminal(self, consents: Callable[..., None]) -> None:
+    def test_it_does_not_ask_if_standard_input_is_not_a_terminal(self, consents: Callable[..., None]) -> None:
         with pytest.raises(NotAgreed, match="not a terminal"):
             consents(answer=ID, stdin=io.StringIO(ID))
 
@@ -86,9 +86,7 @@ class TestConsent:
             consents(yes=True)
 
     @pytest.mark.parametrize("yes", [True, False])
-    def test_another_accounts_id_is_refused_before_anybody_is_asked(
-        self, consents: Callable[..., None], yes: bool
-    ) -> None:
+    def test_another_accounts_id_is_refused_before_the_question(self, consents: Callable[..., None], yes: bool) -> None:
         with pytest.raises(NotAgreed, match=f"--account says {OTHER_ID}"):
             consents(yes=yes, named=OTHER_ID, answer=ID)
 
@@ -125,7 +123,7 @@ class TestWhatCountsAsSeen:
     @pytest.mark.parametrize(
         ("as_assumed", "verdict"), [(True, Verdict.AS_ASSUMED), (False, Verdict.OTHERWISE)], ids=str
     )
-    def test_a_look_that_shows_something_is_a_verdict(self, as_assumed: bool, verdict: Verdict) -> None:
+    def test_a_check_that_observes_something_is_a_verdict(self, as_assumed: bool, verdict: Verdict) -> None:
         assert looking(lambda _: (as_assumed, "this")).seen_in(deployed()) == Seen(verdict, "this")
 
     @pytest.mark.parametrize(
@@ -142,7 +140,7 @@ class TestWhatCountsAsSeen:
         ],
         ids=lambda error: type(error).__name__,
     )
-    def test_a_look_that_fails_has_seen_nothing_whatever_it_fails_with(self, error: Exception) -> None:
+    def test_a_check_that_fails_has_seen_nothing_whatever_its_error(self, error: Exception) -> None:
         def fails(_: Deployed) -> tuple[bool, str]:
             raise error
 
@@ -160,7 +158,7 @@ class TestWhatCountsAsSeen:
     def test_only_hosts_of_aws_are_aws(self, host: str) -> None:
         assert not account(f"https://{host}").is_aws
 
-    def test_an_experiment_is_made_once_for_all_who_look_at_it_also_if_it_fails(self) -> None:
+    def test_an_experiment_is_made_once_for_all_checks_that_use_it_even_if_it_fails(self) -> None:
         tries: list[Deployed] = []
 
         def fails(where: Deployed) -> str:

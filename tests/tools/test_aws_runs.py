@@ -101,7 +101,7 @@ def sends(number: int) -> Callable[[object], None]:
     return lambda _: os.kill(os.getpid(), number)
 
 
-def test_a_run_looks_at_what_it_has_deployed_and_leaves_nothing(place: Place) -> None:
+def test_a_run_checks_what_it_has_deployed_and_leaves_nothing(place: Place) -> None:
     outputs: list[Mapping[str, str]] = []
     there: list[str] = []
 
@@ -140,7 +140,7 @@ def test_a_bucket_of_that_name_is_refused_and_not_touched(place: Place) -> None:
     assert place.left_of_the_run() == [place.stack.bucket]
 
 
-def test_a_stack_without_the_tag_of_the_run_is_not_deleted_and_told(place: Place) -> None:
+def test_a_stack_without_the_tag_of_the_run_is_not_deleted_but_reported(place: Place) -> None:
     _, left = place.runs(app=place.app('"another"'))
     assert place.left_of_the_run() == [place.stack.name]
     assert len(left) == 1
@@ -164,7 +164,7 @@ def test_a_deployment_that_fails_leaves_nothing(place: Place) -> None:
     assert place.left_of_the_run() == []
 
 
-def test_a_check_that_fails_is_not_seen_and_the_next_one_looks(place: Place) -> None:
+def test_a_check_that_fails_is_not_seen_and_the_next_one_runs(place: Place) -> None:
     lines, left = place.runs(looks(lambda deployed: deployed.outputs["Missing"]), looks(lambda _: None))
     assert [seen.verdict for _, seen in lines] == [Verdict.NOT_SEEN, Verdict.AS_ASSUMED]
     assert left == []
@@ -203,7 +203,7 @@ def test_a_run_whose_terminal_is_gone_leaves_nothing(place: Place) -> None:
     assert place.left_of_the_run() == []
 
 
-def test_when_the_time_of_a_run_is_over_no_check_begins_and_none_counts_as_seen(place: Place) -> None:
+def test_after_the_time_limit_of_a_run_no_check_begins_and_none_counts_as_seen(place: Place) -> None:
     lines, left = place.runs(looks(lambda _: pytest.fail("it began")), longest_s=0.0)
     assert [seen.verdict for _, seen in lines] == [Verdict.NOT_SEEN]
     assert left == []

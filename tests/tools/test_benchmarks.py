@@ -35,7 +35,7 @@ def engine() -> Iterator[Engine]:
         yield engine
 
 
-def test_where_an_engine_fails_its_error_is_the_answer_and_the_next_question_is_asked(engine: Engine) -> None:
+def test_the_error_of_a_failing_engine_is_its_result_and_the_next_measurement_follows(engine: Engine) -> None:
     subject = Subject(engine)
     assert engine.memory is not None
     engine.memory.faults.append(Fault.THROTTLED)
@@ -47,7 +47,7 @@ def test_where_an_engine_fails_its_error_is_the_answer_and_the_next_question_is_
     ]
 
 
-def test_an_engine_without_units_is_said_to_tell_none(engine: Engine) -> None:
+def test_an_engine_without_capacity_units_is_reported_as_such(engine: Engine) -> None:
     assert write_units(Subject(engine)) == "tells none"
     requests = [request for step in life_of_a_lock(MeteredWorld(engine), 0) for request in step.requests]
     assert verdict(requests, "memory") == ("memory tells no units.", 1)
@@ -65,11 +65,11 @@ AS_THE_RULES = Billed("PutItem", refused=False, by_rule=1, by_engine=1)
         (replace(AS_THE_RULES, by_engine=None), ("it counts 0 requests differently, and 1 not at all.", 1)),
     ],
 )
-def test_how_an_engine_counts_is_told(other: Billed, told: tuple[str, int]) -> None:
+def test_an_engines_way_of_counting_is_reported(other: Billed, told: tuple[str, int]) -> None:
     assert verdict([AS_THE_RULES, other], "it") == told
 
 
-def test_an_endpoint_that_nobody_listens_on_is_told_in_a_sentence() -> None:
+def test_an_endpoint_without_a_server_is_reported_in_a_sentence() -> None:
     # The discard port of this machine.
     command = [sys.executable, str(BENCHMARKS / "capacity_units.py"), "http://127.0.0.1:9"]
     environment = {"PYTHONPATH": str(BENCHMARKS.parent / "tests"), "AWS_DEFAULT_REGION": "us-east-1"}

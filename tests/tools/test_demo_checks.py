@@ -85,7 +85,7 @@ def test_being_overtaken_twice_fails() -> None:
     )
 
 
-def test_being_passed_by_one_who_looked_when_the_row_stood_fails() -> None:
+def test_being_passed_by_a_grant_that_polled_after_the_row_was_written_fails() -> None:
     verdict = judge([done("a", 1, ticket=2, looked_ms=101), done("b", 2, ticket=1)], {})
     assert verdict.failures == ("no overtaking: a (token 101) passed b (token 102), in the queue when it polled",)
 
@@ -95,7 +95,7 @@ def test_overtakings_are_counted_whether_a_row_stood_or_not() -> None:
     assert overtakings(runs) == {"c": 2}
 
 
-def test_a_ticket_that_nobody_learned_is_not_taken_for_a_number() -> None:
+def test_a_missing_ticket_is_not_mistaken_for_a_number() -> None:
     assert not overtakings([done("a", 1), Execution(name="b", ticket=None, fencing_token=102), done("c", 3)])
 
 

@@ -54,7 +54,7 @@ def texts(run: Execution) -> list[str]:
     return [text for _, text in events(run)]
 
 
-def test_a_history_that_has_only_begun_tells_who_waits_for_what() -> None:
+def test_a_history_that_has_only_begun_names_the_waiter_and_its_entity() -> None:
     run = read_history("one", [started()])
     assert (run.name, run.entity, run.status, run.started_ms) == ("one", "order-42", "RUNNING", START_MS)
 
@@ -64,22 +64,22 @@ def test_a_waiter_knows_its_ticket_and_no_token() -> None:
     assert (run.ticket, run.fencing_token, run.ticket_ms, run.looks) == (7, None, START_MS + 200, 0)
 
 
-def test_the_grant_is_found_in_the_look_that_won_it() -> None:
+def test_the_grant_is_found_in_the_poll_that_got_it() -> None:
     run = read_history("one", HELD)
     assert (run.ticket, run.fencing_token, run.ticket_ms, run.looks) == (7, 70, START_MS + 200, 1)
 
 
-def test_the_grant_is_found_in_the_first_step_of_who_need_not_wait() -> None:
+def test_the_grant_is_found_in_the_first_step_without_a_wait() -> None:
     run = read_history("one", [started(), left(0.2, "TakeTicket", GRANTED), entered(0.2, "Hold", "Parallel")])
     assert (run.ticket, run.fencing_token, run.looks) == (7, 70, 0)
 
 
-def test_a_ticket_whose_reply_was_lost_is_that_of_the_place() -> None:
+def test_a_ticket_whose_reply_was_lost_is_taken_from_the_row() -> None:
     grant = {"lock": {"turn": {"place": {"ticket": 7}, "grant": {"ticket": None, "fencingToken": 70}}}}
     assert read_history("one", [started(), left(1, "CheckPosition", grant)]).ticket == 7
 
 
-def test_the_look_that_won_began_with_its_step_and_was_answered_at_its_end() -> None:
+def test_the_poll_that_got_the_lock_began_with_its_step_and_was_answered_at_its_end() -> None:
     run = read_history("one", HELD)
     assert (run.looked_ms, run.granted_ms) == (START_MS + 1_200, START_MS + 1_300)
     assert read_history("one", WAITED[:4]).granted_ms is None
@@ -90,7 +90,7 @@ def place(ticket: int, until_s: int) -> Any:
     return {"lock": {"turn": {"status": "waiting", "place": row, "claim": {"shared": True, "permits": 1}}}}
 
 
-def test_a_row_surely_stands_from_each_look_to_the_end_of_its_lease() -> None:
+def test_a_row_is_certainly_in_the_queue_from_each_poll_to_the_end_of_its_lease() -> None:
     looks = [started(), left(1, "TakeTicket", place(7, 60)), left(40, "CheckPosition", place(7, 100))]
     run = read_history("one", looks)
     assert run.standings == (
@@ -102,7 +102,7 @@ def test_a_row_surely_stands_from_each_look_to_the_end_of_its_lease() -> None:
     assert (lost.ticket, lost.standings) == (9, (Standing(START_MS + 200_000, START_MS + 260_000),))
 
 
-def test_a_wait_that_ends_without_the_lock_stood_in_the_queue_until_its_last_look() -> None:
+def test_a_wait_that_ends_without_the_lock_was_in_the_queue_until_its_last_poll() -> None:
     refused = {"lock": {"turn": {"status": "RecordWaitExceeded", "cause": "why"}}}
     looks = [started(), left(1, "TakeTicket", place(7, 60)), left(40, "CheckPosition", place(7, 100))]
     ended = [left(80, "CheckPosition", refused), event(80, "ExecutionFailed", error="RecordWaitExceeded", cause="why")]
@@ -127,7 +127,7 @@ def test_the_time_of_the_work_is_what_the_work_says() -> None:
     assert (run.status, run.work_started_ms, run.work_ended_ms) == ("SUCCEEDED", START_MS + 4_000, START_MS + 4_500)
 
 
-def test_a_work_that_says_nothing_of_time_has_none() -> None:
+def test_work_that_returns_no_times_has_none() -> None:
     run = read_history("one", [started(), event(1, "ExecutionSucceeded", output='"done"')])
     assert (run.status, run.work_started_ms) == ("SUCCEEDED", None)
 
@@ -152,7 +152,7 @@ def test_the_story_of_a_waiter_names_its_ticket_and_its_token() -> None:
     ]
 
 
-def test_who_holds_at_once_is_not_said_to_wait() -> None:
+def test_an_owner_that_holds_at_once_is_not_shown_as_waiting() -> None:
     run = read_history("one", [started(), left(0.2, "TakeTicket", GRANTED), entered(0.3, "Hold", "Parallel")])
     assert texts(run) == ["one starts", "one holds order-42: ticket 7, fencing token 70"]
 

@@ -37,7 +37,7 @@ def printed(what: object, width: int = 80) -> str:
     return capture.get()
 
 
-def test_a_lane_tells_asking_waiting_and_holding_apart() -> None:
+def test_a_lane_distinguishes_asking_waiting_and_holding() -> None:
     assert lane(DONE, 0, 6_000, 500, 16) == "  ··────████    "
 
 
@@ -74,7 +74,7 @@ def test_a_timeline_of_nothing_says_so() -> None:
     assert "starting" in printed(Timeline([], 0))
 
 
-def test_the_table_tells_ticket_token_waited_held_and_status() -> None:
+def test_the_table_has_ticket_token_waited_held_and_status() -> None:
     row = next(line for line in printed(table([DONE])).splitlines() if "12345" in line)
     assert row.split() == ["a", "12345", "12346", "3.00", "s", "2.00", "s", "SUCCEEDED"]
 

@@ -42,7 +42,7 @@ def cargo(path: Path, does: str) -> None:
     program.chmod(0o755)
 
 
-def test_a_cargo_that_fails_is_told_with_what_it_says_and_the_old_build_stays(
+def test_a_failure_of_cargo_is_reported_with_its_output_and_the_old_build_stays(
     path: Path, folder: Path, old: Path
 ) -> None:
     cargo(path, FAILS)
@@ -52,7 +52,7 @@ def test_a_cargo_that_fails_is_told_with_what_it_says_and_the_old_build_stays(
 
 
 @pytest.mark.usefixtures("path")
-def test_no_cargo_is_told_and_the_old_build_stays(folder: Path, old: Path) -> None:
+def test_a_missing_cargo_is_reported_and_the_old_build_stays(folder: Path, old: Path) -> None:
     with pytest.raises(CargoMissing):
         dynoxide_program(folder)
     assert old.read_text() == "old"
@@ -105,7 +105,7 @@ def test_it_is_waited_for_until_it_says_that_it_listens(path: Path, folder: Path
         assert url.startswith("http://127.0.0.1:")
 
 
-def test_one_that_ends_is_told_with_what_it_says(path: Path, folder: Path) -> None:
+def test_an_engine_that_ends_is_reported_with_its_output(path: Path, folder: Path) -> None:
     built(path, GIVES_UP)
     with pytest.raises(EmulatorError, match="no permission"), dynoxide(folder):
         pass

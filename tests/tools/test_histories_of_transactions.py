@@ -41,7 +41,7 @@ def test_an_element_of_an_aborted_transaction_must_not_be_seen() -> None:
     assert kinds(aborted, one("b", reads={"x": []})) == []
 
 
-def test_whoever_aborts_may_have_seen_its_own_element() -> None:
+def test_an_aborted_transaction_may_have_read_its_own_element() -> None:
     assert kinds(one("a", outcome="aborted", appends={"x": 1}, reads={"x": [1]}, reads_own="x")) == []
 
 
@@ -58,7 +58,7 @@ def test_an_element_of_unknown_outcome_may_come_late_but_does_not_go_again() -> 
     assert kinds(unknown, replace(none, id="d", begin=60, end=70), seen) == ["G-single in real time"]
 
 
-def test_what_an_unknown_transaction_read_counts_once_somebody_has_seen_that_it_was_applied() -> None:
+def test_reads_of_an_unknown_transaction_count_once_another_one_has_read_its_element() -> None:
     unknown = one("u", outcome="unknown", reads={"y": []}, appends={"x": 1})
     wrote, sees = one("w", reads={"x": []}, appends={"y": 2}), one("s", reads={"x": [1]})
     assert kinds(unknown, wrote) == []
@@ -101,11 +101,11 @@ def test_an_element_is_seen_once() -> None:
     assert kinds(one("a", appends={"x": 1}), one("b", reads={"x": [1, 1]})) == ["duplicate element"]
 
 
-def test_an_element_that_nobody_appended_is_none() -> None:
+def test_an_element_that_was_never_appended_is_an_anomaly() -> None:
     assert kinds(one("b", reads={"x": [7]})) == ["garbage read"]
 
 
-def test_what_was_committed_is_seen_by_whoever_comes_later() -> None:
+def test_a_committed_element_is_read_by_every_later_transaction() -> None:
     wrote = one("a", 0, 10, appends={"x": 1})
     assert kinds(wrote, one("b", 11, 20, reads={"x": []})) == ["lost append"]
     assert kinds(wrote, one("b", 10, 20, reads={"x": []})) == []
@@ -134,7 +134,7 @@ def test_write_skew_is_g2() -> None:
     ) == ["G2"]
 
 
-def test_whoever_reads_its_own_element_alone_comes_before_those_whose_nobody_sees() -> None:
+def test_a_reader_of_its_own_element_alone_comes_before_transactions_that_no_one_has_read() -> None:
     own = one("a", reads={"y": [1]}, appends={"x": 1, "y": 1}, reads_own="y")
     assert kinds(own, one("b", reads={"x": []}, appends={"y": 2})) == ["G2"]
     assert kinds(own, one("b", reads={"x": [1]}, appends={"y": 2})) == []
@@ -146,23 +146,23 @@ def test_readers_that_see_two_others_in_opposite_orders_are_g2() -> None:
     assert kinds(*writers, *readers) == ["G2"]
 
 
-def test_whoever_begins_later_does_not_see_less() -> None:
+def test_a_transaction_that_begins_later_does_not_read_less() -> None:
     wrote = one("a", appends={"x": 1})
     first, then = one("b", 10, 20, reads={"x": [1]}), one("c", 30, 40, reads={"x": []})
     assert kinds(wrote, first, then) == ["G-single in real time"]
     assert kinds(wrote, first, replace(then, begin=15)) == []
 
 
-def test_whoever_begins_later_appends_behind() -> None:
+def test_a_transaction_that_begins_later_appends_behind() -> None:
     writers = [one("a", 0, 10, appends={"x": 1}), one("b", 20, 30, appends={"x": 2})]
     assert kinds(*writers, one("c", reads={"x": [2, 1]})) == ["G0 in real time"]
 
 
-def test_nobody_sees_what_begins_after_its_end() -> None:
+def test_no_transaction_reads_what_begins_after_its_end() -> None:
     assert kinds(one("a", 20, 30, appends={"x": 1}), one("b", 0, 10, reads={"x": [1]})) == ["G1c in real time"]
 
 
-def test_whoever_overlaps_with_two_does_not_come_before_the_first_and_after_the_second() -> None:
+def test_a_transaction_that_overlaps_with_two_is_not_both_before_the_first_and_after_the_second() -> None:
     first = one("a", 0, 10, appends={"x": 1})
     overlaps = one("c", 0, 40, reads={"x": []}, appends={"y": 1})
     assert kinds(first, one("b", 20, 30, reads={"y": []}), overlaps) == ["G2 in real time"]
@@ -177,7 +177,7 @@ def test_circles_without_a_transaction_in_common_are_named_each() -> None:
     assert kinds(*halves, *readers) == ["G-single"] * 3
 
 
-def test_an_anomaly_tells_who_saw_what() -> None:
+def test_an_anomaly_names_the_transactions_and_what_they_read() -> None:
     (found,) = anomalies([one("a", appends={"x": 1, "y": 1}), one("b", reads={"x": [1], "y": []})])
     assert str(found) == "G-single: b did not see 1 of a in y, b saw 1 of a in x"
     assert found.transactions == ("b", "a")

@@ -44,7 +44,7 @@ def without(events: Sequence[Event], process: int | str, kind: str) -> list[Even
 
 @settings(max_examples=300, deadline=None)
 @given(good_locks())
-def test_whatever_a_good_lock_does_passes(lock: Reference) -> None:
+def test_every_history_of_a_correct_lock_passes(lock: Reference) -> None:
     assert verdict(lock.events, value=lock.counter).failures == ()
 
 
@@ -156,14 +156,14 @@ def test_a_writer_beside_a_reader_breaks_exclusion() -> None:
     assert broken(changed(events, 0, "holds", lambda each: replace(each, local_ms=2_500))) == {"exclusion"}
 
 
-def test_a_write_that_was_applied_after_the_lock_went_on_breaks_exclusion_and_one_that_was_refused_does_not() -> None:
+def test_a_write_that_was_applied_after_the_next_grant_breaks_exclusion_and_a_refused_one_does_not() -> None:
     sent = event("0", "invoked", 2_500, action="update", found=0)
     assert broken([*line(2), sent, event("0", "refused", 2_510, action="update")]) == set()
     assert broken([*line(2), sent]) == set()
     assert broken([*line(2), sent, event("0", "applied", 2_510, action="update")]) == {"exclusion"}
 
 
-def test_a_holder_that_did_not_look_at_its_lease_any_more_proves_nothing() -> None:
+def test_a_holder_that_did_not_check_its_lease_again_proves_nothing() -> None:
     late = changed(line(2), 0, "holds", lambda each: replace(each, local_ms=2_500))
     assert broken(late) == {"exclusion"}
     assert broken(without(late, 0, "holds")) == set()
@@ -217,7 +217,7 @@ def overtaken(times: int, *, after_a_grant: bool = True) -> list[Event]:
     return [*before, *first, *[replace(each, looked_ms=0) if each.looked_ms else each for each in passing]]
 
 
-def test_a_grant_that_was_under_way_while_a_row_was_written_is_the_one_slip() -> None:
+def test_a_grant_in_progress_while_a_row_was_written_is_the_one_slip() -> None:
     slip = "first (token 102) was overtaken by 1 (token 101), perhaps while its row was in the queue"
     assert verdict(overtaken(1)) == Verdict((), (slip,))
 
@@ -267,7 +267,7 @@ def test_a_reader_passes_no_writer() -> None:
 
 
 @pytest.mark.parametrize("end", [(), (event("0", "refused", 3_000),), (event("0", "unknown", 3_000),)])
-def test_who_was_not_granted_the_lock_was_overtaken_as_long_as_it_found_itself_in_the_queue(end: tuple[Event]) -> None:
+def test_a_waiter_without_a_grant_can_be_overtaken_until_its_last_poll_in_the_queue(end: tuple[Event]) -> None:
     gone = without(without([*stay("0", 0, 1, 2), *stay("1", 1, 0, 2)], 0, "applied"), 0, "holds")
     answered_ms = 1_000
     assert broken([*gone, event("0", "looks", answered_ms + 1), *end]) == {"no overtaking"}
@@ -285,14 +285,14 @@ def test_a_waiter_that_is_passed_until_it_gives_up_is_one_failure_for_each_that_
     ]
 
 
-def test_the_row_of_one_who_gave_up_may_be_passed_when_its_lease_may_have_ended() -> None:
+def test_the_row_of_a_waiter_that_gave_up_may_be_passed_when_its_lease_may_have_ended() -> None:
     gave_up = without(without([*stay("0", 0, 1, 2), *stay("1", 1, 0, 2)], 0, "applied"), 0, "holds")
     gave_up = [*gave_up, event("0", "looks", 2_000), event("0", "refused", 2_100)]
     assert broken(gave_up) == {"no overtaking"}
     assert broken(changed(gave_up, 0, "stands", lambda each: replace(each, until_ms=1_000))) == set()
 
 
-def test_a_grant_at_once_whose_number_nobody_told_passes_whoever_stood_when_it_was_asked_for() -> None:
+def test_a_grant_at_once_with_an_unknown_ticket_passes_every_row_from_before_its_request() -> None:
     waits = stay("0", 0, 1, 2)
     asks = event("1", "invoked", 500)
     granted = event("1", "applied", 1_000, fencing_token=100)
@@ -350,7 +350,7 @@ def left_by(events: Sequence[Event], *, lease_until_ms: int) -> tuple[str, ...]:
     return judge(history(events), {ENTITY: LockState(item, (row,), NOW)}).failures
 
 
-def test_a_holder_a_row_and_a_count_that_are_left_are_named_when_everybody_has_left() -> None:
+def test_a_holder_a_row_and_a_count_that_are_left_are_named_when_all_owners_have_left() -> None:
     assert left_by(line(2), lease_until_ms=0) == (
         f"nothing left: {ENTITY}: holder: 1",
         f"nothing left: {ENTITY}: queue row: 1",
@@ -358,7 +358,7 @@ def test_a_holder_a_row_and_a_count_that_are_left_are_named_when_everybody_has_l
     )
 
 
-def test_of_those_who_may_have_died_only_leases_that_run_are_left() -> None:
+def test_of_processes_that_may_have_crashed_only_running_leases_count_as_left() -> None:
     events = [each for each in line(2) if each.action != "release"]
     assert left_by(events, lease_until_ms=4_999) == ()
     assert left_by(events, lease_until_ms=FOREVER_MS) == (

@@ -49,7 +49,7 @@ def test_what_is_being_written_is_read_when_it_is_there(path: Path) -> None:
     assert seen.events() == line(1)[:2]
 
 
-def test_many_who_append_to_one_file_lose_nothing(path: Path) -> None:
+def test_many_writers_of_one_file_lose_nothing(path: Path) -> None:
     def work(name: str) -> None:
         recorder = Recorder(path, name)
         for _ in range(OPERATIONS):
@@ -111,7 +111,9 @@ def test_a_client_whose_lease_has_ended_records_no_hold_and_a_release_that_was_r
     assert [outcome(each) for each in releases] == ["refused"]
 
 
-def test_a_wait_records_since_when_its_row_stands(path: Path, memory: MemoryDynamoDB, clock: ManualClock) -> None:
+def test_a_wait_records_since_when_its_row_is_in_the_queue(
+    path: Path, memory: MemoryDynamoDB, clock: ManualClock
+) -> None:
     with client(memory, clock) as locks, client(memory, clock) as others:
         held = others.acquire(ENTITY)
         recorder = Recorder(path, "0")
@@ -126,7 +128,7 @@ def test_a_wait_records_since_when_its_row_stands(path: Path, memory: MemoryDyna
     assert acquisition.ticket is not None
 
 
-def test_a_wait_that_ends_without_the_lock_records_its_looks(
+def test_a_wait_that_ends_without_the_lock_records_its_polls(
     path: Path, memory: MemoryDynamoDB, clock: ManualClock
 ) -> None:
     with client(memory, clock) as locks, client(memory, clock) as others, others.acquire(ENTITY):

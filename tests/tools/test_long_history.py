@@ -67,7 +67,7 @@ def test_a_run_that_ends_before_anything_was_recorded_is_drawn(recorded: Kept) -
     assert recorded.picture.exists()
 
 
-def test_the_end_of_a_crowd_comes_after_the_leases_of_its_dead(emulator: Emulator, kept: Kept) -> None:
+def test_the_end_of_a_crowd_comes_after_the_leases_of_its_crashed_processes(emulator: Emulator, kept: Kept) -> None:
     table = create_table(make_client(endpoint_url=emulator.endpoint))
     shared = Shared(emulator.endpoint, table, ENTITY, str(kept.path))
     crowd = Crowd(shared, Programs(shared), kept)

@@ -39,9 +39,7 @@ def test_a_count_of_waiters_may_be_too_high(world: World, alice: Process, lock: 
 
 
 @pytest.mark.usefixtures("held_and_waited_for")
-def test_a_row_whose_lease_is_over_need_not_be_counted(
-    world: World, alice: Process, lock: LockName, onlooker: Any
-) -> None:
+def test_an_expired_row_need_not_be_counted(world: World, alice: Process, lock: LockName, onlooker: Any) -> None:
     update(alice, lock, "SET waiting = :none", {":none": {"N": "0"}})
     world.advance(LEASE_MS + 4_000)
     world.keeps_its_promises(onlooker)

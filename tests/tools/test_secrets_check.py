@@ -61,7 +61,7 @@ def test_a_tracked_file_with_a_secret_fails_and_is_named(
     assert secret not in told
 
 
-def test_what_is_not_tracked_is_not_looked_at(tree: Path) -> None:
+def test_untracked_files_are_not_checked(tree: Path) -> None:
     (tree / "mine.py").write_text(SECRETS["its secret"]())
     assert check_secrets(tree) == 0
 
@@ -72,7 +72,7 @@ def test_where_nothing_is_tracked_nothing_is_called_clean(tmp_path: Path) -> Non
         check_secrets(tmp_path)
 
 
-def test_an_unpacked_archive_is_let_through_and_it_is_said_that_nobody_looked(
+def test_an_unpacked_archive_passes_and_the_output_says_that_it_was_not_checked(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "settings.py").write_text(SECRETS["its secret"]())

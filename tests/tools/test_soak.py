@@ -33,7 +33,7 @@ def test_traffic_from_many_machines_with_faults_and_crashes_keeps_every_promise_
     assert seen.happened["requests that met a fault"] > 0
 
 
-def test_a_waiter_that_does_not_wait_for_those_before_it_is_seen_to_overtake(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_waiter_that_ignores_the_waiters_before_it_is_found_to_overtake(monkeypatch: pytest.MonkeyPatch) -> None:
     def finds_room(self: Queue, *_: object) -> bool:
         return self.item is not None and self.item.room(self.claim.mode) > 0
 
@@ -41,7 +41,7 @@ def test_a_waiter_that_does_not_wait_for_those_before_it_is_seen_to_overtake(mon
     assert any("no overtaking" in told for told in hour(SHORT).broken)
 
 
-def test_a_newcomer_that_goes_past_those_who_wait_is_seen_to_overtake_without_a_look(
+def test_a_newcomer_that_ignores_the_waiters_is_found_to_overtake_without_a_poll(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(_conditions, "NOBODY_WAITS", "waiting >= :zero")
@@ -53,7 +53,7 @@ def test_waiters_of_two_processes_each_get_their_turn_and_leave_nothing() -> Non
     assert broken(judged("10 waiters", waiters(10), asked=10, locks=1)) == []
 
 
-def test_where_nobody_is_granted_a_lock_it_is_told_why() -> None:
+def test_a_run_without_a_grant_reports_why() -> None:
     with pytest.raises(SystemExit, match="the table has gone"):
         seen_of([Done(failed=["the table has gone"])], Left(locks=0, rows=0, held=0, waiting=0, holders=0))
 
@@ -69,7 +69,7 @@ STEADY = Used(threads=20, files=30, traced_kib=9_000, rss_kib=90_000, remembered
 WELL = Lived(cycles=9_000, gave_up=100, failed=[], first=STEADY, last=STEADY, closed=replace(STEADY, threads=1))
 
 
-def test_a_client_that_neither_fails_nor_grows_lives_well() -> None:
+def test_a_client_that_neither_fails_nor_grows_passes() -> None:
     assert broken(judged_life("threads", WELL, seconds=60)) == []
 
 
@@ -85,7 +85,7 @@ def test_a_client_that_neither_fails_nor_grows_lives_well() -> None:
         (replace(WELL, closed=replace(STEADY, threads=2)), "no thread outlives the client"),
     ],
 )
-def test_what_befalls_a_long_life_is_seen(life: Lived, fault: str) -> None:
+def test_leaks_of_a_long_run_are_found(life: Lived, fault: str) -> None:
     assert broken(judged_life("threads", life, seconds=60)) == [f"life, threads: {fault}"]
 
 

@@ -18,7 +18,7 @@ def test_a_short_soak_with_killed_processes_breaks_no_promise(emulator: Emulator
     assert run.failed == []
 
 
-def test_what_nobody_has_moved_and_what_is_left_is_seen(emulator: Emulator) -> None:
+def test_lost_and_left_over_items_are_found(emulator: Emulator) -> None:
     run, _ = soak(emulator.endpoint, total=60, processes=3, a_second=50)
     client: Any = make_client(**client_arguments(emulator.endpoint))
     mark = {"M": {"unit": {"S": "of nobody"}, "kind": {"S": "write"}}}

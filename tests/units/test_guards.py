@@ -93,7 +93,7 @@ class TestAnInsert:
         unit.put(ann.lines, line(order, 4))
         with ben.begin(engine=engine) as other:
             other.update(ben.lines, key(order, 3), SET, {":n": 1}, blind=True)
-        with pytest.raises(UnitConflict, match=f"others have inserted into a partition of {ann.lines.name} that"):
+        with pytest.raises(UnitConflict, match=f"another unit inserted into a partition of {ann.lines.name} that"):
             unit.commit()
 
     def test_of_a_unit_that_marks_what_it_reads_does_the_same(

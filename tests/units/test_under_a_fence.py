@@ -194,7 +194,7 @@ class TestWhatIsNoLock:
 
     @pytest.mark.parametrize("lock", [None, "order-42", ["order-42"], 7])
     def test_what_is_no_object_is_told(self, lock: Any) -> None:
-        with pytest.raises(InvalidLockRequest, match=r"^lock is .*as the workflow hands it to its task"):
+        with pytest.raises(InvalidLockRequest, match=r"^lock is .*as the workflow passes it to its task"):
             Fence(lock, "locks")
 
     @pytest.mark.parametrize("table", ["", None, 7])

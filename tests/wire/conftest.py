@@ -82,7 +82,7 @@ def place(
     near = Emulated(kind, loop, emulator.endpoint, lock_table, sdk_clients)
     far = Far(kind, loop, proxy, near, far_sdk_clients)
     yield far
-    # What a test has left is released without faults.
+    # Locks that a test has left are released without faults.
     proxy.clear_up()
     far.close()
     near.close()

@@ -1,4 +1,4 @@
-"""The client's suite also holds under fault injection."""
+"""The tests of the client pass with fault injection too."""
 
 import pytest
 from kit.sentences.acquiring import *  # noqa: F403 -- pytest collects the tests that it brings

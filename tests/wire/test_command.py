@@ -1,4 +1,4 @@
-"""`ticketlock run` when the way to its table is cut, silent, or its process is."""
+"""`ticketlock run` when the connection to its table is cut, its table is silent, or its process is suspended."""
 
 import os
 import signal
@@ -44,7 +44,9 @@ def test_a_program_runs_once_under_a_grant_whose_reply_was_lost(
 
 
 @pytest.mark.verify("processes, on a network that fails")
-def test_a_program_runs_on_through_short_cuts(command: Command, proxy: Proxy, near: LockClient, entity: str) -> None:
+def test_a_program_survives_short_interruptions_of_the_network(
+    command: Command, proxy: Proxy, near: LockClient, entity: str
+) -> None:
     run = command.start("run", entity, "--lease", "4", "--", *SAYS_ITS_TOKEN)
     token = int(run.line().split()[0])
     cuts = [proxy.trouble(fault, is_renewal) for fault in (reply_lost, request_lost, reply_broken_off)]

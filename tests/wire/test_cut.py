@@ -1,4 +1,4 @@
-"""What is cut, broken off or doubled on the way: it is done once, and its sender finds that out."""
+"""Requests and replies that are lost, cut off or duplicated: each takes effect once, and its sender learns that."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ def test_a_grant_of_a_turn_is_found_once(
     assert (place.holders_of(entity), place.queue_of(entity)) == (1, 0)
 
 
-def test_a_refusal_is_understood(
+def test_a_refusal_is_reported_as_one(
     place: Far, proxy: Proxy, locks: LockClient, near: LockClient, entity: str, fault: Fault
 ) -> None:
     holder = near.acquire(entity)
@@ -71,7 +71,7 @@ def test_a_waiter_has_one_place(
     assert (place.holders_of(entity), place.queue_of(entity)) == (1, 0)
 
 
-def test_a_waiter_that_gives_up_is_gone(
+def test_a_waiter_that_gives_up_leaves_the_queue(
     place: Far, proxy: Proxy, locks: LockClient, near: LockClient, entity: str, fault: Fault
 ) -> None:
     near.acquire(entity)
@@ -82,7 +82,7 @@ def test_a_waiter_that_gives_up_is_gone(
     assert place.queue_of(entity) == 0
 
 
-def test_a_renewal_is_no_loss(place: Far, proxy: Proxy, entity: str, fault: Fault) -> None:
+def test_a_renewal_keeps_the_lock(place: Far, proxy: Proxy, entity: str, fault: Fault) -> None:
     lease = place.client(heartbeat=False).acquire(entity)
     trouble = proxy.trouble(fault, is_renewal)
     before = lease.deadline
@@ -93,7 +93,7 @@ def test_a_renewal_is_no_loss(place: Far, proxy: Proxy, entity: str, fault: Faul
     assert place.token_of(entity) == lease.fencing_token
 
 
-def test_a_heartbeat_comes_through_several_in_a_row(place: Far, proxy: Proxy, entity: str) -> None:
+def test_a_heartbeat_survives_several_faults_in_a_row(place: Far, proxy: Proxy, entity: str) -> None:
     lost: list[object] = []
     lease = place.client(lease=4, shortest_lease=1).acquire(entity, on_lost=lost.append)
     troubles = [proxy.trouble(fault, is_renewal) for fault in (reply_lost, request_lost, reply_broken_off)]
@@ -113,7 +113,7 @@ def test_a_release_frees_the_lock_at_once(
     assert near.acquire(entity, record_wait=0).fencing_token == lease.fencing_token + 1
 
 
-def test_a_release_whose_reply_is_lost_is_no_loss_though_the_next_one_holds_by_then(
+def test_a_release_whose_reply_is_lost_succeeds_though_the_next_owner_holds_by_then(
     place: Far, proxy: Proxy, locks: LockClient, near: LockClient, entity: str
 ) -> None:
     lease = locks.acquire(entity)

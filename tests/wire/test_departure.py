@@ -1,4 +1,4 @@
-"""Every exception of the libraries between a client and its table: what can have happened before it was raised."""
+"""Every exception of the libraries between a client and its table: what may have happened before it was raised."""
 
 import inspect
 import socket
@@ -31,13 +31,13 @@ from ticketlock import TableRefused
 from ticketlock.wire._departure import of_no_library
 from ticketlock.wire._sdk import TryAgain, meaning
 
-# What each library's exception says of the request, where the SDK has it inside an error of its own. The sources say
-# where it is raised; what is raised in several places counts as the latest.
+# What each library's exception says about the request, if the SDK wraps it in an error of its own. The sources say
+# where it is raised; one that is raised in several places counts as the latest.
 
 URLLIB3 = {
     # While a connection is made: no socket is connected yet.
     "before it left": ("ConnectTimeoutError", "NameResolutionError", "NewConnectionError"),
-    # A read times out, TLS fails and a connection breaks at any time; behind a proxy all of it may be a ProxyError.
+    # A read time-out, a TLS failure and a broken connection come at any time; behind a proxy each may be a ProxyError.
     "at any time": (
         "ConnectionError",
         "HTTPError",
@@ -71,7 +71,7 @@ URLLIB3 = {
     ),
 }
 AIOHTTP = {
-    # Raised by connectors alone, and what waits for them.
+    # Raised only by connectors, and by code that waits for them.
     "before it left": (
         "ClientConnectorCertificateError",
         "ClientConnectorDNSError",
@@ -126,10 +126,10 @@ AIOHTTP = {
         "WSServerHandshakeError",
     ),
 }
-# The SDK's own, without one of another library inside.
+# The SDK's own errors, without one of another library inside.
 BOTOCORE = {
     "before it left": ("ConnectTimeoutError", "EndpointConnectionError"),
-    # Its request was never made: to repeat it helps nobody.
+    # Its request was never made: a retry would not help.
     "refused": (
         "BaseEndpointResolverError",
         "AliasConflictParameterError",
@@ -188,7 +188,7 @@ BOTOCORE = {
         "SSLError",
     ),
     "afterwards": ("ChecksumError", "FlexibleChecksumError", "IncompleteReadError", "ResponseStreamingError"),
-    # Of other services, of making a client, of waiters and pages: no request of ours meets them.
+    # Of other services, of client creation, of waiters and paginators: none of our requests meets them.
     "not told apart": (
         "ApiVersionNotFoundError",
         "AwsChunkedWrapperError",
@@ -237,7 +237,7 @@ AROUND = (
     ReadTimeoutError,
     SSLError,
 )
-"""The SDK's errors that have another library's inside."""
+"""The SDK's errors that wrap another library's error."""
 
 
 def classes(root: type[BaseException], *modules: ModuleType) -> dict[str, type[Any]]:
@@ -261,7 +261,7 @@ OF_BOTOCORE = classes(BotoCoreError, botocore.exceptions)
     [(URLLIB3, OF_URLLIB3), (AIOHTTP, OF_AIOHTTP), (BOTOCORE, OF_BOTOCORE)],
     ids=["urllib3", "aiohttp", "botocore"],
 )
-def test_each_exception_is_judged_once(table: dict[str, tuple[str, ...]], kinds: dict[str, type[Any]]) -> None:
+def test_each_exception_is_classified_once(table: dict[str, tuple[str, ...]], kinds: dict[str, type[Any]]) -> None:
     assert sorted(name for names in table.values() for name in names) == sorted(kinds)
 
 
@@ -272,7 +272,7 @@ def listed(table: dict[str, tuple[str, ...]], kinds: dict[str, type[Any]]) -> li
 
 
 def around(kind: type[BotoCoreError], inner: BaseException | None) -> BotoCoreError:
-    """An error of the SDK with another library's inside."""
+    """An error of the SDK with another library's error inside."""
     fields = {name: "it" for _, name, _, _ in string.Formatter().parse(kind.fmt) if name}
     if kind is WaiterError:
         fields["last_response"] = "it"
@@ -285,7 +285,7 @@ def around(kind: type[BotoCoreError], inner: BaseException | None) -> BotoCoreEr
 @pytest.mark.parametrize(
     ("inner", "when"), [*listed(URLLIB3, OF_URLLIB3), *listed(AIOHTTP, OF_AIOHTTP), (socket.gaierror, "before it left")]
 )
-def test_what_is_inside_says_whether_the_request_may_have_been_applied(
+def test_the_wrapped_error_decides_whether_the_request_may_have_been_applied(
     outer: type[BotoCoreError], inner: type[BaseException], when: str
 ) -> None:
     assert meaning(around(outer, inner.__new__(inner))) == TryAgain(perhaps_applied=when != "before it left")
@@ -295,12 +295,12 @@ def test_what_is_inside_says_whether_the_request_may_have_been_applied(
 @pytest.mark.parametrize(
     "inner", [BrokenPipeError, ConnectionResetError, OSError, RuntimeError, TimeoutError, ValueError]
 )
-def test_what_no_library_has_named_may_come_at_any_time(outer: type[BotoCoreError], inner: type[BaseException]) -> None:
+def test_an_unknown_error_may_come_at_any_time(outer: type[BotoCoreError], inner: type[BaseException]) -> None:
     assert meaning(around(outer, inner())) == TryAgain(perhaps_applied=True)
 
 
 @pytest.mark.parametrize(("kind", "when"), listed(BOTOCORE, OF_BOTOCORE))
-def test_each_error_of_the_sdk_itself(kind: type[BotoCoreError], when: str) -> None:
+def test_each_error_of_the_sdk_itself_is_classified(kind: type[BotoCoreError], when: str) -> None:
     found = meaning(around(kind, None))
     if when == "refused":
         assert isinstance(found, TableRefused)
@@ -309,8 +309,8 @@ def test_each_error_of_the_sdk_itself(kind: type[BotoCoreError], when: str) -> N
 
 
 @pytest.mark.parametrize(("inner", "when"), listed(URLLIB3, OF_URLLIB3))
-def test_behind_a_proxy_what_the_proxys_error_wraps_says_it(inner: type[Exception], when: str) -> None:
-    """urllib3 makes one of whatever happens on a connection that it has closed by then."""
+def test_behind_a_proxy_the_error_that_the_proxys_error_wraps_decides(inner: type[Exception], when: str) -> None:
+    """urllib3 raises one for anything that happens on a connection that it has closed by then."""
     wrapping = urllib3.exceptions.ProxyError("Unable to connect to proxy", inner.__new__(inner))
     told = meaning(around(ProxyConnectionError, wrapping))
     assert told == TryAgain(perhaps_applied=when != "before it left")
@@ -321,19 +321,19 @@ def test_behind_a_proxy_what_the_proxys_error_wraps_says_it(inner: type[Exceptio
     [ResponseParserError("no such token"), UnicodeDecodeError("utf-8", b"\xc3", 0, 1, "unexpected end of data")],
     ids=lambda error: type(error).__name__,
 )
-def test_an_answer_that_cannot_be_read_was_given(error: Any) -> None:
+def test_an_unreadable_answer_means_that_the_request_arrived(error: Any) -> None:
     assert meaning(error) == TryAgain(perhaps_applied=True)
 
 
 def caught_by_a_library(what: Callable[[], object]) -> Exception:
-    """The exception that it raises, with the traceback that it has where a library catches it."""
+    """The exception that it raises, with the traceback as of where a library catches it."""
     with ThreadPoolExecutor(1) as pool:
         error = pool.submit(what).exception()
     assert isinstance(error, Exception)
     return error
 
 
-def test_what_a_signal_handler_raises_is_found_within_what_urllib3_makes_of_it() -> None:
+def test_a_signal_handlers_error_is_found_inside_the_error_that_urllib3_makes_of_it() -> None:
     def over() -> None:
         raise TimeoutError
 
@@ -345,8 +345,8 @@ def test_what_a_signal_handler_raises_is_found_within_what_urllib3_makes_of_it()
     assert of_no_library(outer, None) is raised
 
 
-def test_what_a_library_has_caught_before_the_request_is_not_taken_for_a_signal_handlers() -> None:
-    """As where a hook for what threads raise uses a lock."""
+def test_an_error_that_was_caught_before_the_request_is_not_mistaken_for_a_signal_handlers() -> None:
+    """As when a hook for errors of threads uses a lock."""
 
     def work() -> None:
         raise ValueError

@@ -27,14 +27,14 @@ WRITES = pytest.mark.parametrize(
 )
 
 
-def test_what_is_not_to_be_sent_after_a_moment_is_not_repeated_after_it_either() -> None:
+def test_a_request_with_a_last_moment_is_not_retried_after_it() -> None:
     clock = ManualClock()
     too_late_ms = clock.read().local_ms + 1_000
     write = Write("Put", {}, "attribute_not_exists(pk)", item={}, not_after_local_ms=too_late_ms)
     actions = Driver("locks", TIME_CHECK, clock, 8_000, jitter=lambda: 0.5).perform(write)
     next(actions)
     assert isinstance(actions.throw(THROTTLED), Sleep)
-    # The machine stands still for longer than it wanted to.
+    # The machine stops for longer than it meant to sleep.
     clock.advance(70)
     with pytest.raises(RequestNotApplied):
         next(actions)
@@ -47,7 +47,7 @@ def dated(clock: ManualClock, **more: Any) -> dict[str, Any]:
 
 
 def drive(actions: Actions[T], clock: ManualClock, answer: Callable[[Call], Any]) -> T:
-    """Perform actions: time passes in sleeps, and calls are answered, or fail with what was answered."""
+    """Perform actions: time passes in sleeps, and calls return or raise the given answers."""
     outcome: Any = None
     try:
         while True:
@@ -63,7 +63,7 @@ def drive(actions: Actions[T], clock: ManualClock, answer: Callable[[Call], Any]
 
 
 class Leaving:
-    """A service that applies one request, on whose way the wall clock is set, and is out of reach afterwards."""
+    """A service that applies one request, during which the wall clock is set, and then is unreachable."""
 
     def __init__(self, clock: ManualClock, *before: Exception, **reply: Any) -> None:
         self._clock = clock
@@ -82,7 +82,7 @@ class Leaving:
 
 
 @WRITES
-def test_a_request_that_was_applied_is_not_said_to_be_unapplied_when_the_time_is_lost_on_its_way(
+def test_an_applied_request_is_not_reported_as_unapplied_if_table_time_is_lost_during_it(
     request_: Request,
 ) -> None:
     clock = ManualClock()
@@ -90,7 +90,7 @@ def test_a_request_that_was_applied_is_not_said_to_be_unapplied_when_the_time_is
         drive(Driver("locks", TIME_CHECK, clock, 8_000).perform(request_), clock, Leaving(clock))
 
 
-def test_nor_is_one_that_was_refused_after_an_attempt_whose_reply_was_lost() -> None:
+def test_nor_is_a_request_that_was_refused_after_an_attempt_without_a_reply() -> None:
     clock = ManualClock()
     lost = ReadTimeoutError(endpoint_url="https://dynamodb")
     service = Leaving(clock, lost, lost, Error={"Code": "ConditionalCheckFailedException"})
@@ -103,7 +103,7 @@ def test_nor_is_one_that_was_refused_after_an_attempt_whose_reply_was_lost() -> 
         drive(Driver("locks", TIME_CHECK, clock, 8_000).perform(WRITE), clock, answer)
 
 
-def test_a_read_changes_nothing_also_when_the_time_is_lost_on_its_way() -> None:
+def test_a_read_is_not_applied_even_if_table_time_is_lost_during_it() -> None:
     clock = ManualClock()
     with pytest.raises(RequestNotApplied):
         drive(
@@ -113,7 +113,7 @@ def test_a_read_changes_nothing_also_when_the_time_is_lost_on_its_way() -> None:
         )
 
 
-def test_a_request_goes_on_when_the_time_is_lost_on_its_way_and_found_again() -> None:
+def test_a_request_continues_if_table_time_is_lost_during_it_and_learned_again() -> None:
     clock = ManualClock()
     service = Leaving(clock)
 
@@ -125,7 +125,7 @@ def test_a_request_goes_on_when_the_time_is_lost_on_its_way_and_found_again() ->
     assert reply.now.earliest_ms <= clock.wall_ms <= reply.now.latest_ms
 
 
-def test_a_service_whose_every_reply_is_too_slow_to_tell_the_time_is_given_up() -> None:
+def test_a_service_whose_replies_are_all_too_slow_to_tell_table_time_is_given_up() -> None:
     clock = ManualClock()
     asked = 0
 
@@ -162,7 +162,7 @@ def one_after_the_other(*outcomes: Any) -> Callable[[Call], Any]:
 
 @WRITES
 @pytest.mark.parametrize(("later", "says"), [(later, says) for later, _, says in DEFINITE])
-def test_what_may_have_been_applied_stays_unknown_when_a_later_attempt_is_refused_for_good(
+def test_a_request_that_may_have_been_applied_stays_unknown_if_a_later_attempt_is_refused_for_good(
     request_: Request, later: Exception, says: str
 ) -> None:
     clock = ManualClock()
@@ -173,7 +173,7 @@ def test_what_may_have_been_applied_stays_unknown_when_a_later_attempt_is_refuse
 @WRITES
 @pytest.mark.parametrize("earlier", [THROTTLED, UNREACHABLE], ids=["throttled", "unreachable"])
 @pytest.mark.parametrize(("later", "meaning", "says"), DEFINITE)
-def test_what_surely_was_not_applied_is_refused_for_good_by_a_later_attempt(
+def test_a_request_that_certainly_was_not_applied_is_refused_for_good_by_a_later_attempt(
     request_: Request, earlier: Exception, later: Exception, meaning: type[TableError], says: str
 ) -> None:
     clock = ManualClock()
@@ -181,7 +181,7 @@ def test_what_surely_was_not_applied_is_refused_for_good_by_a_later_attempt(
         drive(Driver("locks", TIME_CHECK, clock, 8_000).send(request_), clock, one_after_the_other(earlier, later))
 
 
-def test_a_read_is_refused_for_good_whatever_became_of_an_earlier_attempt() -> None:
+def test_a_read_is_refused_for_good_whatever_the_outcome_of_an_earlier_attempt() -> None:
     clock = ManualClock()
     outcomes = one_after_the_other(REPLY_LOST, answer("AccessDeniedException"))
     with pytest.raises(TableRefused):
@@ -196,7 +196,7 @@ def test_the_error_of_the_later_attempt_is_the_cause() -> None:
     assert raised.value.__cause__ is denied
 
 
-def test_a_condition_that_refuses_a_repeat_is_a_refusal_that_says_that_an_earlier_attempt_may_have_won() -> None:
+def test_a_condition_that_refuses_a_retry_is_a_refusal_that_an_earlier_attempt_may_have_caused() -> None:
     clock = ManualClock()
     refused = one_after_the_other(REPLY_LOST, answer("ConditionalCheckFailedException"))
     found = drive(Driver("locks", TIME_CHECK, clock, 8_000).send(WRITE), clock, refused)
@@ -232,7 +232,7 @@ TRANSACTIONS = pytest.mark.parametrize(
 
 
 class Silent:
-    """A service that applies a transaction unless it knows its token, and whose replies are all lost."""
+    """A service that applies a transaction unless it recognises its token, and whose replies are all lost."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
@@ -250,7 +250,7 @@ class Silent:
 
 
 @TRANSACTIONS
-def test_a_transaction_is_not_repeated_for_as_long_as_its_caller_has_patience_but_as_its_token_is_known(
+def test_a_transaction_is_not_retried_beyond_the_life_of_its_token_whatever_its_callers_patience(
     transaction: Request,
 ) -> None:
     clock = ManualClock()
@@ -267,18 +267,18 @@ def goes_on(clock: ManualClock, ms: int) -> None:
 
 
 def is_frozen(clock: ManualClock, ms: int) -> None:
-    """Its local clock stands still."""
+    """Its local clock stops."""
     clock.freeze(ms / 1_000)
 
 
 def is_set_back(clock: ManualClock, ms: int) -> None:
-    """Its wall clock tells nothing."""
+    """Its wall clock shows nothing."""
     clock.advance(ms / 1_000)
     clock.set_wall(clock.wall_ms - 86_400_000)
 
 
 def second_attempt(transaction: Request, clock: ManualClock, after: Callable[[ManualClock, int], None], ms: int) -> Any:
-    """What the driver does so long after an attempt whose reply was lost."""
+    """What the driver does this long after an attempt whose reply was lost."""
     actions = Driver("locks", TIME_CHECK, clock, PATIENCE_MS, jitter=lambda: 0).send(transaction)
     assert isinstance(next(actions), Call)
     assert isinstance(actions.throw(REPLY_LOST), Sleep)
@@ -289,7 +289,7 @@ def second_attempt(transaction: Request, clock: ManualClock, after: Callable[[Ma
 @TRANSACTIONS
 @pytest.mark.parametrize("machine", [goes_on, is_frozen, is_set_back])
 @pytest.mark.parametrize("ms", [TOKEN_IS_SAFE_FOR_MS - 1, TOKEN_IS_SAFE_FOR_MS])
-def test_until_then_it_is_repeated_also_after_a_sleep(
+def test_until_then_it_is_retried_even_after_a_sleep(
     transaction: Request, machine: Callable[[ManualClock, int], None], ms: int
 ) -> None:
     assert isinstance(second_attempt(transaction, ManualClock(), machine, ms), Call)
@@ -298,7 +298,7 @@ def test_until_then_it_is_repeated_also_after_a_sleep(
 @TRANSACTIONS
 @pytest.mark.parametrize("machine", [goes_on, is_frozen, is_set_back])
 @pytest.mark.parametrize("ms", [TOKEN_IS_SAFE_FOR_MS + 1, TOKEN_IS_KNOWN_FOR_MS + 1])
-def test_a_machine_that_slept_for_longer_by_either_clock_does_not_repeat_it(
+def test_a_machine_that_slept_for_longer_by_either_clock_does_not_retry_it(
     transaction: Request, machine: Callable[[ManualClock, int], None], ms: int
 ) -> None:
     with pytest.raises(OutcomeUnknown):
@@ -306,7 +306,7 @@ def test_a_machine_that_slept_for_longer_by_either_clock_does_not_repeat_it(
 
 
 @TRANSACTIONS
-def test_a_transaction_that_surely_was_not_applied_is_repeated_for_as_long_as_its_caller_has_patience(
+def test_a_transaction_that_certainly_was_not_applied_is_retried_for_its_callers_patience(
     transaction: Request,
 ) -> None:
     clock = ManualClock()
@@ -322,7 +322,7 @@ def test_a_transaction_that_surely_was_not_applied_is_repeated_for_as_long_as_it
     assert all(attempts[-1] - attempts[0] <= TOKEN_IS_SAFE_FOR_MS for attempts in used.values())
 
 
-def test_a_write_without_a_token_is_repeated_for_as_long_as_its_caller_has_patience() -> None:
+def test_a_write_without_a_token_is_retried_for_its_callers_patience() -> None:
     clock = ManualClock()
     with pytest.raises(OutcomeUnknown):
         drive(Driver("locks", TIME_CHECK, clock, PATIENCE_MS).send(WRITE), clock, lambda _: REPLY_LOST)

@@ -1,4 +1,4 @@
-"""Requests that arrive long after they were given up and sent again: they change nothing any more."""
+"""Requests that arrive long after they were given up and sent again have no effect."""
 
 from collections.abc import Callable, Iterator
 
@@ -25,7 +25,7 @@ def late() -> Iterator[Late]:
 
 @pytest.fixture
 def impatient(place: Far) -> LockClient:
-    """A client that soon sends again what is not answered."""
+    """A client that soon retries unanswered requests."""
     return place.client(shortest_lease=LEASE_S)
 
 
@@ -52,7 +52,7 @@ def test_a_grant_or_a_release_that_arrives_late_leaves_the_next_holder_alone(
     assert (place.holders_of(entity), place.token_of(entity)) == (1, following.fencing_token)
 
 
-def test_a_grant_that_arrives_when_nobody_holds_or_waits_is_in_the_way_until_the_end_of_its_first_lease(
+def test_a_late_grant_of_a_free_lock_blocks_it_until_the_end_of_its_first_lease(
     place: Far, proxy: Proxy, impatient: LockClient, entity: str, late: Late
 ) -> None:
     proxy.trouble(late, is_grant)
@@ -64,7 +64,7 @@ def test_a_grant_that_arrives_when_nobody_holds_or_waits_is_in_the_way_until_the
     assert place.lease_until_ms(entity) <= until_ms
 
 
-def test_a_grant_of_a_turn_that_arrives_late_is_refused_though_nobody_holds_the_lock(
+def test_a_late_grant_of_a_turn_is_refused_though_the_lock_is_free(
     place: Far, proxy: Proxy, impatient: LockClient, near: LockClient, entity: str, late: Late
 ) -> None:
     holder = near.acquire(entity)
@@ -90,7 +90,7 @@ def test_a_renewal_that_arrives_late_revives_nothing(
     assert place.is_free(entity)
 
 
-def test_a_row_that_arrives_late_is_no_second_place(
+def test_a_row_that_arrives_late_does_not_count_twice(
     place: Far, proxy: Proxy, impatient: LockClient, near: LockClient, entity: str, late: Late
 ) -> None:
     holder = near.acquire(entity)

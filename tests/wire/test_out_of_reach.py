@@ -1,4 +1,4 @@
-"""A table that does not answer: shorter than a lease, longer than a lease, and from the beginning."""
+"""A table that does not answer: for less than a lease, for more than a lease, and from the beginning."""
 
 import threading
 from contextlib import closing
@@ -13,7 +13,7 @@ from ticketlock_local.engines.emulator import Emulator
 from ticketlock import Lease, LockClient
 
 
-def test_a_lease_that_cannot_be_renewed_is_in_danger_then_lost_and_nobody_else_has_it_before(
+def test_a_lease_that_cannot_be_renewed_is_in_danger_then_lost_and_no_one_else_holds_it_before(
     place: Far, proxy: Proxy, near: LockClient, entity: str
 ) -> None:
     told: list[str] = []
@@ -65,9 +65,7 @@ def test_a_waiter_keeps_its_place_through_a_silence(place: Far, proxy: Proxy, ne
     assert outcome(second).fencing_token == lease.fencing_token + 1 == holder.fencing_token + 2
 
 
-def test_connections_that_are_refused_are_tried_again(
-    place: Far, emulator: Emulator, kind: Kind, loop: Loop, entity: str
-) -> None:
+def test_refused_connections_are_retried(place: Far, emulator: Emulator, kind: Kind, loop: Loop, entity: str) -> None:
     with Proxy(emulator.endpoint) as closed:
         wire = Wire()
         behind = Emulated(kind, loop, closed.url, place.table_name, {})

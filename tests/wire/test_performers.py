@@ -1,4 +1,4 @@
-"""What performs calls and sleeps: whatever is raised on the way, and wherever, reaches the steps, whose ends run."""
+"""Performers of calls and sleeps: any exception, raised anywhere, reaches the steps, whose clean-up runs."""
 
 import itertools
 import sys
@@ -28,7 +28,7 @@ class Interrupt(BaseException):
 
 
 class Steps:
-    """Two sleeps, a call, and an end of their own that sends another call."""
+    """Two sleeps, a call, and a clean-up that sends another call."""
 
     def __init__(self) -> None:
         self.begun = self.ended = False
@@ -46,10 +46,10 @@ class Steps:
 
 
 def interrupted(work: Callable[[], object], line: int) -> bool:
-    """Do something that is interrupted when the performers come to their so-and-so many-th line; whether they did.
+    """Run it, and interrupt it when the performers reach the given line; return whether they did.
 
-    On a thread of its own: of an exception that a trace raises at some lines, the interpreter has the thread believe
-    for ever that it is being handled, and makes it the context of every later one.
+    On a thread of its own: the interpreter treats an exception that a trace function raised at some lines as being
+    handled for the rest of the thread, and makes it the context of every later one.
     """
     return outcome(meanwhile(partial(_interrupted, work, line)))
 
@@ -80,7 +80,7 @@ def _interrupted(work: Callable[[], object], line: int) -> bool:
 
 
 def by_hand(coroutine: Any) -> Any:
-    """Run a coroutine that waits for nothing but turns of its loop."""
+    """Run a coroutine that only yields to its loop."""
     try:
         while True:
             coroutine.send(None)
@@ -128,8 +128,8 @@ def test_an_interrupt_before_steps_that_end_without_a_call_is_not_lost(memory: M
 @pytest.mark.parametrize(
     "error", [REFUSED, StopIteration("enough"), ValueError("no")], ids=lambda each: type(each).__name__
 )
-def test_what_a_callers_own_sleep_raises_comes_out_as_it_is(memory: MemoryDynamoDB, error: Exception) -> None:
-    """Also an error of the SDK, which the steps would take for an answer to their request."""
+def test_an_error_of_the_callers_own_sleep_is_raised_unchanged(memory: MemoryDynamoDB, error: Exception) -> None:
+    """Even an error of the SDK, which the steps would otherwise take for an answer to their request."""
 
     def sleep(_: float) -> None:
         raise error

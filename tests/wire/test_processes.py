@@ -1,4 +1,4 @@
-"""Many operating-system processes that count in one item under fault injection."""
+"""Many operating-system processes that increment a counter under fault injection."""
 
 import pytest
 from kit.kept import Kept
@@ -12,14 +12,14 @@ PROCESSES = 3
 
 
 def is_healed(locks: LockClient, entity: str) -> bool:
-    """Whether nobody is counted who is not there, once the lock has been taken and left."""
+    """Whether only waiters that exist are counted, once the lock has been taken and released."""
     locks.acquire(entity).release()
     item = locks.inspect(entity).item
     return item is not None and item.waiting == 0
 
 
 @pytest.mark.usefixtures("random_faults")
-def test_they_lose_none_of_their_increments_and_take_turns(
+def test_no_increment_is_lost_and_the_processes_take_turns(
     programs: Programs, shared: Shared, beside_the_table: Shared, kept: Kept
 ) -> None:
     programs.all_at_once(count_under_faults, PROCESSES)

@@ -1,4 +1,4 @@
-"""What rests on the wire has tables and keys of its own: requests name them, on every engine."""
+"""Requests to tables with keys of their own, on every engine: the wire package is not limited to lock tables."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,13 +10,13 @@ from ticketlock.wire._item_requests import GetMany
 from ticketlock.wire._performer import Performer
 from ticketlock.wire._requests import Read, TimeCheck, TransactWrite, Write
 
-# Names that are DynamoDB's own words, which an expression may not use as they are.
+# Reserved words of DynamoDB, which an expression may not use directly.
 KEYS = {"orders": ("name", "date"), "stock": ("key", "range")}
 NEW = "attribute_not_exists(#first)"
 
 
 class AnyTable(Performer):
-    """A table whose time is told by an item that nobody has."""
+    """A table whose time is read through the key of an item that does not exist."""
 
     _time_check = TimeCheck({"key": {"S": "none"}, "range": {"S": "none"}})
 
@@ -57,7 +57,7 @@ def stored(performer: AnyTable, use: str, first: str, table: str | None = None) 
     return list(reply.items)
 
 
-def test_the_time_is_asked_of_a_key_that_is_nobodys(performer: AnyTable) -> None:
+def test_table_time_is_read_from_a_key_without_an_item(performer: AnyTable) -> None:
     assert performer.now().latest_ms > 0
 
 
@@ -81,7 +81,7 @@ def test_a_refusal_by_one_of_two_tables_writes_to_neither_and_says_which(
     assert stored(performer, "orders", "tea", tables["orders"]) == []
 
 
-def test_items_come_in_the_order_of_their_keys_whatever_that_of_the_reply_is(
+def test_items_come_in_the_order_of_their_keys_whatever_the_order_of_the_reply(
     performer: AnyTable, tables: dict[str, str]
 ) -> None:
     wanted = [(use, put(use, "ada", day).key) for day in ("2026-11-03", "2026-11-01") for use in ("orders", "stock")]
@@ -91,7 +91,7 @@ def test_items_come_in_the_order_of_their_keys_whatever_that_of_the_reply_is(
     assert reply.items == (*(key for _, key in wanted[:3]), None)
 
 
-def test_items_that_were_not_read_since_the_table_is_throttled_are_asked_for_again(performer: AnyTable) -> None:
+def test_items_that_were_not_read_because_of_throttling_are_read_again(performer: AnyTable) -> None:
     key = put("stock", "tea", "2026-11-01").key
     performer.perform(put("stock", "tea", "2026-11-01"))
     replies: list[dict[str, Any]] = []
@@ -108,8 +108,10 @@ def test_items_that_were_not_read_since_the_table_is_throttled_are_asked_for_aga
     assert (len(replies), reply.item) == (2, key)
 
 
-def test_of_items_that_do_not_fit_one_reply_the_rest_is_asked_for(performer: AnyTable, tables: dict[str, str]) -> None:
-    """DynamoDB returns at most 16 MB: to ask for all of them anew would never come to an end."""
+def test_items_that_do_not_fit_into_one_reply_are_read_with_another_request(
+    performer: AnyTable, tables: dict[str, str]
+) -> None:
+    """DynamoDB returns at most 16 MB: asking for all items again would never end."""
     wanted = [(tables[use], put(use, "ada", day).key) for use in KEYS for day in ("2026-11-01", "2026-11-02")]
     for use in KEYS:
         performer.perform(put(use, "ada", "2026-11-02", tables[use]))

@@ -1,4 +1,4 @@
-"""What an error of the SDK says about the request: refused, surely not applied, unknown, or of no use to repeat."""
+"""What an error of the SDK says about the request: refused, not applied, unknown, or not worth a retry."""
 
 import threading
 from collections.abc import Iterator
@@ -80,7 +80,7 @@ def test_a_refusal_counts_more_than_a_conflict_beside_it() -> None:
 
 
 @pytest.mark.parametrize("reason", ["TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"])
-def test_a_transaction_cancelled_by_what_may_pass_was_surely_not_applied(reason: str) -> None:
+def test_a_transaction_that_was_cancelled_for_a_transient_reason_was_not_applied(reason: str) -> None:
     assert meaning(cancelled(NOT_THIS_ONE, {"Code": reason})) == TryAgain(perhaps_applied=False)
 
 
@@ -103,7 +103,7 @@ def test_a_transaction_cancelled_for_good_is_refused_with_its_reason_and_the_pla
         "TransactionConflictException",
     ],
 )
-def test_throttling_and_conflicts_were_surely_not_applied(code: str) -> None:
+def test_throttled_and_conflicting_requests_were_not_applied(code: str) -> None:
     assert meaning(answer(code)) == TryAgain(perhaps_applied=False)
 
 
@@ -120,7 +120,7 @@ def test_a_transaction_in_progress_may_yet_be_applied() -> None:
 
 
 @pytest.mark.parametrize("error", [ConnectTimeoutError(endpoint_url=URL), EndpointConnectionError(endpoint_url=URL)])
-def test_what_was_never_sent_was_surely_not_applied(error: BotoCoreError) -> None:
+def test_a_request_that_was_never_sent_was_not_applied(error: BotoCoreError) -> None:
     assert meaning(error) == TryAgain(perhaps_applied=False)
 
 
@@ -134,7 +134,7 @@ def test_what_was_never_sent_was_surely_not_applied(error: BotoCoreError) -> Non
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_what_was_sent_and_not_answered_may_have_been_applied(error: BotoCoreError) -> None:
+def test_a_request_that_was_sent_and_not_answered_may_have_been_applied(error: BotoCoreError) -> None:
     assert meaning(error) == TryAgain(perhaps_applied=True)
 
 
@@ -152,7 +152,7 @@ def test_a_missing_table_has_a_name_of_its_own() -> None:
         "ValidationException",
     ],
 )
-def test_what_the_service_refuses_is_refused_with_its_code_and_message(code: str) -> None:
+def test_a_refusal_by_the_service_has_its_code_and_message(code: str) -> None:
     found = meaning(answer(code))
     assert isinstance(found, TableRefused)
     assert str(found) == f"{code}: why"
@@ -161,13 +161,13 @@ def test_what_the_service_refuses_is_refused_with_its_code_and_message(code: str
 @pytest.mark.parametrize(
     "error", [NoCredentialsError(), NoRegionError(), PartialCredentialsError(provider="env", cred_var="secret")]
 )
-def test_a_process_without_credentials_or_region_is_told_to_configure_them(error: BotoCoreError) -> None:
+def test_an_error_for_missing_credentials_or_region_says_to_configure_them(error: BotoCoreError) -> None:
     found = meaning(error)
     assert isinstance(found, TableRefused)
     assert "configure the AWS credentials and Region" in str(found)
 
 
-def test_any_other_error_of_the_sdk_is_a_table_error_that_says_it() -> None:
+def test_any_other_error_of_the_sdk_is_a_table_error_with_its_text() -> None:
     found = meaning(ParamValidationError(report="no such parameter"))
     assert isinstance(found, TableError)
     assert "no such parameter" in str(found)
@@ -180,7 +180,7 @@ def client(config: Config) -> Any:
 ONE_ATTEMPT: Any = {"total_max_attempts": 1}
 
 
-def test_the_client_that_ticketlock_makes_is_one_that_it_accepts() -> None:
+def test_ticketlock_accepts_the_client_that_it_creates() -> None:
     made = make_client(region_name="us-east-1")
     check_client(made)
     check_lease(8_000, made)
@@ -194,7 +194,7 @@ def test_a_client_with_one_attempt_and_short_time_outs_is_accepted(retries: Any)
 
 
 @pytest.mark.parametrize("retries", [None, {"max_attempts": 3}, {"total_max_attempts": 2}, {"mode": "standard"}])
-def test_a_client_that_repeats_requests_is_refused_with_the_setting(retries: Any) -> None:
+def test_a_client_that_retries_requests_is_refused_with_the_setting(retries: Any) -> None:
     repeating = client(Config(retries=retries, connect_timeout=1, read_timeout=1))
     with pytest.raises(ValueError, match=r"attempts .*Config\(retries=\{'total_max_attempts': 1\}\)"):
         check_client(repeating)
@@ -220,7 +220,7 @@ def test_a_reply_without_a_date_says_nothing_of_the_time(reply: Any) -> None:
 
 
 class Answers(BaseHTTPRequestHandler):
-    """Answers each request with so many bytes of a reply, and closes the connection."""
+    """Answers each request with this many bytes of a reply, and closes the connection."""
 
     status: int
     announced: int
@@ -257,7 +257,7 @@ def table_that_answers(status: int, sent: bytes, announced: int) -> Iterator[Loc
             serving.join()
 
 
-# The SDK passes a reply that broke off on: an empty one, or an error without a name.
+# The SDK returns a reply that broke off: as an empty one, or as an error without a name.
 BROKEN_OFF = [(200, b"{"), (400, b""), (400, b'{"__type": "ConditionalCheckFailedExc')]
 
 
@@ -275,13 +275,13 @@ def test_a_write_whose_reply_broke_off_is_unknown(broken_off: LockTable) -> None
         broken_off.perform(renewal)
 
 
-def test_a_read_whose_reply_broke_off_is_repeated_and_given_up_by_name(broken_off: LockTable) -> None:
+def test_a_read_whose_reply_broke_off_is_retried_and_given_up_by_name(broken_off: LockTable) -> None:
     with pytest.raises(RequestNotApplied):
         broken_off.inspect(LockName("order-42"))
 
 
 @pytest.mark.parametrize("request_of", [Closing, Describing])
-def test_a_description_of_an_execution_that_broke_off_is_repeated_and_given_up_by_name(
+def test_a_description_of_an_execution_that_broke_off_is_retried_and_given_up_by_name(
     broken_off: LockTable, request_of: type[Closing | Describing]
 ) -> None:
     request = request_of("arn:aws:states:us-east-1:123456789012:execution:child:name")
@@ -290,6 +290,6 @@ def test_a_description_of_an_execution_that_broke_off_is_repeated_and_given_up_b
 
 
 @pytest.mark.parametrize("body", [b"", b'{"message": "Forbidden"}', b"<html>Forbidden</html>"])
-def test_a_whole_answer_of_something_in_between_is_not_repeated(body: bytes) -> None:
+def test_a_complete_answer_of_a_proxy_is_not_retried(body: bytes) -> None:
     with table_that_answers(403, body, announced=len(body)) as table, pytest.raises(TableRefused, match="403"):
         table.inspect(LockName("order-42"))

@@ -38,7 +38,7 @@ def sends_a_signal_in_place_of_a_reply(server: socket.socket) -> None:
 
 
 @pytest.mark.parametrize("raised", [SoftTimeLimitExceeded, TimeoutError, RuntimeError, ValueError], indirect=True)
-def test_what_it_raises_while_the_table_is_silent_is_raised_and_not_taken_for_the_networks(
+def test_its_error_while_the_table_is_silent_is_raised_and_not_taken_for_a_network_error(
     raised: type[Exception],
 ) -> None:
     with (

@@ -1,4 +1,4 @@
-"""Table time: bounds that hold the truth, whatever this machine's clocks do."""
+"""Table time: the bounds contain the true time, whatever this machine's clocks do."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -57,12 +57,12 @@ def test_a_slow_reply_widens_the_bounds_by_its_delay() -> None:
     assert DATE_MS + 2_700 <= moment.latest_ms <= DATE_MS + 2_701
 
 
-def test_a_reply_that_took_longer_than_five_seconds_tells_nothing() -> None:
+def test_a_reply_that_took_longer_than_five_seconds_is_not_used() -> None:
     assert told(received_ms=5_000).at(reading(5_000)) is not None
     assert told(received_ms=5_001).at(reading(5_001)) is None
 
 
-def test_clocks_that_have_parted_are_not_forgotten_where_a_look_at_them_is_interrupted() -> None:
+def test_clocks_that_have_diverged_are_noticed_even_if_reading_them_is_interrupted() -> None:
     number, passed = 0, 0
     while passed >= number:
         number += 1
@@ -82,14 +82,14 @@ def test_a_further_date_tightens_the_bounds() -> None:
     assert DATE_MS + 2_010 <= moment.latest_ms <= DATE_MS + 2_012
 
 
-def test_a_date_that_says_less_than_is_known_changes_nothing() -> None:
+def test_a_date_that_adds_no_information_changes_nothing() -> None:
     table_time = told()
     before = at(table_time, reading(10))
     table_time.observe(DATE_MS, reading(10 - 900), reading(10 + 900))
     assert width_ms(at(table_time, reading(10))) <= width_ms(before) + 2
 
 
-def test_a_date_that_contradicts_what_is_known_starts_anew() -> None:
+def test_a_date_that_contradicts_the_bounds_replaces_them() -> None:
     table_time = told()
     table_time.observe(DATE_MS + HOUR_MS, reading(10), reading(10))
     moment = at(table_time, reading(10))
@@ -113,25 +113,25 @@ def test_a_reading_from_before_the_last_date_does_not_narrow_the_bounds() -> Non
     assert width_ms(at(told(), reading(-500))) >= 2_000
 
 
-def test_local_clocks_that_part_forget_what_was_known() -> None:
+def test_local_clocks_that_diverge_discard_the_bounds() -> None:
     for off_ms in (-1_001, 1_001):
         table_time = told()
         assert table_time.at(reading(10, wall_is_off_ms=off_ms)) is None
 
 
-def test_local_clocks_that_part_a_little_forget_nothing() -> None:
+def test_local_clocks_that_diverge_a_little_keep_the_bounds() -> None:
     for off_ms in (-1_000, 1_000):
         table_time = told()
         assert table_time.at(reading(10, wall_is_off_ms=off_ms)) is not None
 
 
-def test_clocks_that_part_while_a_request_is_under_way_forget_what_was_known_and_learn_nothing() -> None:
+def test_clocks_that_diverge_during_a_request_discard_the_bounds_and_learn_nothing() -> None:
     table_time = told()
     table_time.observe(DATE_MS, reading(0), reading(1_000, wall_is_off_ms=HOUR_MS))
     assert table_time.at(reading(1_000, wall_is_off_ms=HOUR_MS)) is None
 
 
-def test_the_next_date_after_the_clocks_parted_is_known_again() -> None:
+def test_the_next_date_after_the_clocks_diverged_gives_bounds_again() -> None:
     table_time = told()
     table_time.at(reading(10, wall_is_off_ms=HOUR_MS))
     now = reading(20, wall_is_off_ms=HOUR_MS)
@@ -143,7 +143,7 @@ def test_the_local_moment_of_a_table_time_is_the_first_at_which_it_may_have_come
     moment = at(told())
     assert moment.local_of(moment.latest_ms) == moment.local_ms
     assert moment.local_of(moment.latest_ms - 5_000) < moment.local_ms
-    # Sooner by as much as a slow clock may have lost by then.
+    # Sooner by what a slow clock may have lost by then.
     assert moment.local_of(moment.latest_ms + HOUR_MS) == moment.local_ms + HOUR_MS - 3_597
 
 
@@ -159,13 +159,13 @@ def test_the_likely_time_is_the_wall_clocks_as_far_as_the_bounds_allow(wall_is_o
 
 @dataclass(frozen=True)
 class Exchange:
-    """One request and its reply, from the view of the local clock.
+    """One request and its reply, by the local clock.
 
     Attributes:
-        pause_ms: since the reply before.
-        wall_jump_ms: how far somebody set the wall clock in that pause.
-        there_ms, back_ms: how long the request and the reply were under way.
-        dated_early_ms: how long before the service's work its Date was taken.
+        pause_ms: the time since the reply before.
+        wall_jump_ms: by how much the wall clock is set in that pause.
+        there_ms, back_ms: how long the request and the reply travel.
+        dated_early_ms: how long before the service's work its Date is taken.
     """
 
     pause_ms: int
@@ -221,8 +221,10 @@ def test_the_true_table_time_always_lies_within_the_bounds(
 
 @settings(deadline=None)
 @given(history=st.lists(exchanges, min_size=2, max_size=20))
-def test_a_lease_written_by_one_process_is_not_judged_over_early_by_another(history: list[Exchange]) -> None:
-    """Upper bound for writing, lower bound for judging: whatever the two know, the lease lasts its whole length."""
+def test_a_lease_that_one_process_wrote_is_not_taken_as_expired_early_by_another(history: list[Exchange]) -> None:
+    """Leases are written by the upper bound and judged by the lower: whatever the two processes know, a lease lasts its
+    length.
+    """
     writer, judge = TableTime(), TableTime()
     local_ms = LOCAL_MS
     for index, exchange in enumerate(history):
@@ -234,11 +236,11 @@ def test_a_lease_written_by_one_process_is_not_judged_over_early_by_another(hist
     now = Reading(local_ms, local_ms + WALL_MS)
     lease_ms = 60_000
     written, judged = writer.at(now), judge.at(Reading(local_ms + lease_ms - 1, local_ms + lease_ms - 1 + WALL_MS))
-    # Whoever has forgotten asks the table first.
+    # A process that has forgotten the bounds asks the table first.
     assert written is None or judged is None or judged.earliest_ms <= written.latest_ms + lease_ms
 
 
-def test_a_reply_to_a_machine_that_was_frozen_on_the_way_tells_nothing() -> None:
+def test_a_reply_to_a_machine_that_was_frozen_during_the_request_is_not_used() -> None:
     time = TableTime()
     sent = Reading(local_ms=1_000, wall_ms=1_700_000_000_000)
     received = Reading(local_ms=1_010, wall_ms=1_700_000_070_000)

@@ -1,6 +1,6 @@
-"""What a request is told to have become, and what it has become: asked of the table after every single one.
+"""What a request is reported to have done, and what it did: the table is read after every single one.
 
-``RequestNotApplied`` is true where the table has not changed, and will not by this request; *applied*, where it has;
+``RequestNotApplied`` is true if the table has not changed, and will not change by this request; *applied*, if it has;
 ``OutcomeUnknown`` always is.
 """
 
@@ -59,7 +59,7 @@ def form(request: pytest.FixtureRequest) -> Callable[[Write], Request]:
 
 @pytest.fixture(params=WAYS)
 def way(ways: dict[str, Proxy], request: pytest.FixtureRequest) -> Iterator[Proxy]:
-    """The proxy on the way to the table."""
+    """The proxy before the table."""
     proxy = ways[request.param]
     yield proxy
     proxy.clear_up()
@@ -77,10 +77,10 @@ def near_client(emulator: Emulator) -> Any:
 
 @dataclass
 class Scales:
-    """Sends requests, and weighs what is told of each against the table.
+    """Sends requests, and compares what is reported of each with the table.
 
     Attributes:
-        proxy: on the way.
+        proxy: the proxy before the table.
     """
 
     proxy: Proxy
@@ -89,7 +89,7 @@ class Scales:
     table_name: str
 
     def send(self, form: Callable[[Write], Request], patience_ms: int = 0) -> tuple[Told, int]:
-        """Send one that counts an item up: what it is told to have become, and how often it was counted."""
+        """Send a request that increments an item: the reported outcome, and how often it was incremented."""
         key = {"pk": {"S": f"counted by {some_entity()}"}, "sk": {"S": "-"}}
         count = "SET #seen = if_not_exists(#seen, :none) + :one"
         values = {":none": {"N": "0"}, ":one": {"N": "1"}}
@@ -119,7 +119,7 @@ def is_true(told: Told, counted: int) -> bool:
 
 
 @pytest.mark.parametrize("fault", [reply_lost, reply_withheld, gateway_failed], ids=lambda fault: fault.__name__)
-def test_what_was_applied_and_not_answered_is_unknown(
+def test_an_applied_request_without_an_answer_is_unknown(
     scales: Scales, form: Callable[[Write], Request], fault: Fault
 ) -> None:
     scales.proxy.trouble(fault)
@@ -131,7 +131,7 @@ def test_what_was_applied_and_not_answered_is_unknown(
     [unharmed, request_lost, reply_broken_off, reply_garbled, delivered_twice],
     ids=lambda fault: fault.__name__,
 )
-def test_whatever_else_becomes_of_it_is_told_truly(
+def test_every_other_outcome_is_reported_truthfully(
     scales: Scales, form: Callable[[Write], Request], fault: Fault
 ) -> None:
     trouble = scales.proxy.trouble(fault)
@@ -140,7 +140,7 @@ def test_whatever_else_becomes_of_it_is_told_truly(
     assert is_true(told, counted)
 
 
-def test_what_arrives_after_its_sender_has_given_up_is_unknown(
+def test_a_request_that_arrives_after_its_sender_gave_up_is_unknown(
     scales: Scales, form: Callable[[Write], Request]
 ) -> None:
     scales.proxy.trouble(slow_by(2 * READ_TIMEOUT_S))
@@ -151,7 +151,7 @@ THROUGH_A_PROXY = pytest.mark.parametrize("way", WAYS[1:], indirect=True)
 
 
 def received(scales: Scales, form: Callable[[Write], Request], reception: Reception) -> tuple[Told, int]:
-    """Send one whose CONNECT is received so."""
+    """Send one whose CONNECT is answered like this."""
     # It needs a connection of its own.
     scales.proxy.keeps_alive = False
     assert scales.send(form, PATIENCE_MS) == (APPLIED, 1)
@@ -162,7 +162,7 @@ def received(scales: Scales, form: Callable[[Write], Request], reception: Recept
 
 @THROUGH_A_PROXY
 @pytest.mark.parametrize("reception", RECEPTIONS)
-def test_what_a_proxy_does_not_let_in_is_not_said_to_be_applied(
+def test_a_request_that_a_proxy_does_not_let_through_is_not_reported_as_applied(
     scales: Scales, form: Callable[[Write], Request], reception: Reception
 ) -> None:
     told, counted = received(scales, form, reception)
@@ -172,12 +172,12 @@ def test_what_a_proxy_does_not_let_in_is_not_said_to_be_applied(
 
 @THROUGH_A_PROXY
 @pytest.mark.parametrize("kind", ["tasks"])
-def test_what_a_proxy_refuses_was_surely_not_applied(scales: Scales, form: Callable[[Write], Request]) -> None:
+def test_a_request_that_a_proxy_refuses_was_not_applied(scales: Scales, form: Callable[[Write], Request]) -> None:
     assert received(scales, form, "refuses") == (RequestNotApplied, 0)
 
 
 @pytest.mark.parametrize("certified", [False, True], ids=WAYS)
-def test_what_found_no_connection_was_surely_not_applied(
+def test_a_request_without_a_connection_was_not_applied(
     certified: bool,
     certificate: Certificate,
     kind: Kind,
@@ -208,7 +208,7 @@ ODDS = {
 
 @pytest.mark.verify("a few hundred requests, each through another fault")
 @pytest.mark.parametrize("seed", range(3))
-def test_whatever_becomes_of_a_request_and_its_repeats_is_told_truly(
+def test_the_outcome_of_a_request_with_retries_is_reported_truthfully(
     scales: Scales, form: Callable[[Write], Request], seed: int
 ) -> None:
     chance = random.Random(seed)

@@ -1,4 +1,4 @@
-"""What processes do under a lock during fault injection."""
+"""The work of processes under a lock with fault injection."""
 
 from contextlib import suppress
 
@@ -11,9 +11,9 @@ INCREMENTS = 5
 
 
 def count_under_faults(shared: Shared) -> None:
-    """Read a counter, and write it back with one more in a transaction under the lock."""
+    """Read a counter, and write it back plus one in a transaction under the lock."""
     counter = Counter(shared)
-    # A user's own client, which repeats its reads, also those whose replies break off.
+    # A user's own client, which retries its reads, also those whose replies break off.
     counter.client = boto3.client("dynamodb", endpoint_url=shared.endpoint)
     # No lease of a test that takes turns must end, however busy the machine is.
     with LockClient(shared.table, client=shared.client(), lease=60, record_wait=600) as locks:
@@ -26,7 +26,7 @@ def count_under_faults(shared: Shared) -> None:
 
 
 def _read(counter: Counter) -> int:
-    # The SDK repeats what breaks off, but not what it cannot decode.
+    # The SDK retries replies that break off, but not those that it cannot decode.
     while True:
         with suppress(UnicodeDecodeError):
             return counter.read()

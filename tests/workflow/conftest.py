@@ -14,7 +14,7 @@ from ticketlock.workflow import Workflow
 
 @pytest.fixture(scope="module", params=first_on("memory", engine_names()))
 def engine(request: pytest.FixtureRequest, url_of: Callable[[str], str]) -> Iterator[Engine]:
-    """In `make test` the one in memory: of others, the table under interpreted and deployed executions is one."""
+    """In `make test` only the one in memory: executions under interpreted and e2e use the tables of other engines."""
     with engine_named(request.param, url_of) as named:
         yield named
 
@@ -26,7 +26,7 @@ def service() -> TaskService:
 
 @pytest.fixture
 def workflow(alice: Process, service: TaskService) -> Workflow:
-    """In a process, its requests to Step Functions answered by the service."""
+    """In a process whose requests to Step Functions are answered by the service."""
     return service.workflow(alice)
 
 

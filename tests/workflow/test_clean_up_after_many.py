@@ -1,4 +1,4 @@
-"""Thousands of executions end at once: the clean-up comes to the end of its events, whatever is throttled."""
+"""Thousands of executions end at once: the clean-up finishes its events, whatever is throttled."""
 
 import random
 from collections import Counter
@@ -19,7 +19,7 @@ def mass() -> MassEnd:
 
 @pytest.fixture(scope="module")
 def ended(mass: MassEnd) -> list[Ended]:
-    """6,000 events at 100 a second; half of the executions left nothing, the others a place in one of two queues."""
+    """6,000 events at 100 a second; half of the executions left nothing, the others a row in one of two queues."""
     ended = mass.failed_works(1_500) + mass.never_came(1_500) + mass.waiters(1_500) + mass.waiters(1_500)
     random.Random(1).shuffle(ended)
     mass.clean_up(ended, a_second=100, concurrency=CONCURRENCY)
@@ -28,18 +28,20 @@ def ended(mass: MassEnd) -> list[Ended]:
 
 def test_no_event_fails(mass: MassEnd, ended: list[Ended]) -> None:
     assert len(ended) == 6_000
-    # Or it would show nothing.
+    # Otherwise the test would show nothing.
     assert mass.step_functions.refused > 0
     assert [each.error for each in ended if each.error is not None] == []
 
 
-def test_one_that_left_nothing_costs_one_request_to_the_table_and_no_call_of_step_functions(ended: list[Ended]) -> None:
+def test_an_execution_that_left_nothing_costs_one_request_to_the_table_and_no_call_of_step_functions(
+    ended: list[Ended],
+) -> None:
     nothing = [each for each in ended if each.kind == "left nothing"]
     assert len(nothing) == 3_000
     assert Counter(sum(each.table.values()) for each in nothing) == {1: 3_000}
     assert Counter(sum(each.calls.values()) for each in nothing) == {0: 3_000}
 
 
-def test_all_places_are_left(mass: MassEnd, ended: list[Ended]) -> None:
+def test_all_rows_are_deleted(mass: MassEnd, ended: list[Ended]) -> None:
     assert ended
     assert mass.rows() == 0

@@ -1,4 +1,4 @@
-"""What the workflow makes of a status event, over real clients; Step Functions is answered over the wire."""
+"""How the workflow handles a status event, with real clients; Step Functions is answered over the wire."""
 
 import json
 import uuid
@@ -33,7 +33,7 @@ def test_a_holders_work_is_stopped_and_its_lock_freed(
 def test_a_work_that_was_never_started_leaves_the_lock_to_its_lease(
     workflow: Workflow, alice: Process, lock: LockName
 ) -> None:
-    """It may be under way: nobody knows an execution of that name yet."""
+    """Its start may be in progress: there is no execution of that name yet."""
     execution = execution_arn()
     take(workflow, execution, lock)
     step = workflow.clean_up(event(alice, execution, request(lock)), state_machine=MACHINE, lease_ms=LEASE_MS)
@@ -42,7 +42,7 @@ def test_a_work_that_was_never_started_leaves_the_lock_to_its_lease(
 
 
 @pytest.mark.parametrize("text", [None, "missing"])
-def test_an_input_that_was_too_long_for_the_event_is_looked_up(
+def test_an_input_that_was_too_long_for_the_event_is_described(
     workflow: Workflow, alice: Process, service: TaskService, lock: LockName, text: str | None
 ) -> None:
     alice.granted(alice.claim(lock))
@@ -78,7 +78,7 @@ def test_an_execution_whose_input_was_refused_left_nothing_behind(
     assert {sent.operation for sent in alice.sent[asked:]} <= {"GetItem", "Query"}
 
 
-def test_an_execution_that_was_redriven_meanwhile_is_left_alone(
+def test_an_execution_that_was_redriven_since_is_left_alone(
     workflow: Workflow, alice: Process, service: TaskService, lock: LockName
 ) -> None:
     execution = execution_arn()
@@ -101,7 +101,7 @@ def test_the_second_end_of_an_execution_that_was_redriven_is_cleaned_up(
     assert workflow.clean_up(again, state_machine=MACHINE, lease_ms=LEASE_MS).metrics == {"CleanedUpPlaces": 1}
 
 
-def test_somebody_elses_workflow_is_known_by_the_places_that_it_noted(
+def test_a_users_workflow_is_recognised_by_its_sessions(
     workflow: Workflow, alice: Process, service: TaskService, world: World
 ) -> None:
     waited_for, held = world.lock(), world.lock()
@@ -117,7 +117,7 @@ def test_somebody_elses_workflow_is_known_by_the_places_that_it_noted(
     assert service.closings == []
 
 
-def test_a_nested_execution_in_somebody_elses_workflow_is_stopped_and_the_lock_freed(
+def test_a_nested_execution_in_a_users_workflow_is_stopped_and_the_lock_freed(
     workflow: Workflow, alice: Process, service: TaskService, lock: LockName
 ) -> None:
     execution = execution_arn()
@@ -132,7 +132,7 @@ def test_a_nested_execution_in_somebody_elses_workflow_is_stopped_and_the_lock_f
     assert holders(alice, lock) == []
 
 
-def test_an_execution_of_somebody_elses_workflow_that_never_came_to_its_lock_is_none_of_ours(
+def test_an_execution_of_a_users_workflow_that_never_asked_for_its_lock_is_ignored(
     workflow: Workflow, alice: Process, lock: LockName
 ) -> None:
     """Its input may look like one of ours."""
@@ -142,7 +142,7 @@ def test_an_execution_of_somebody_elses_workflow_that_never_came_to_its_lock_is_
     assert alice.table.inspect(lock).item is None
 
 
-def test_a_place_in_somebody_elses_workflow_that_is_finished_is_not_looked_at_again(
+def test_a_finished_fragment_of_a_users_workflow_is_not_cleaned_up(
     workflow: Workflow, alice: Process, lock: LockName
 ) -> None:
     execution = execution_arn()
@@ -154,7 +154,7 @@ def test_a_place_in_somebody_elses_workflow_that_is_finished_is_not_looked_at_ag
     assert [sent.operation for sent in alice.sent] == ["Query"]
 
 
-def test_what_a_place_in_somebody_elses_workflow_noted_outlives_every_wait(
+def test_the_session_of_a_users_workflow_outlives_every_wait(
     workflow: Workflow, alice: Process, world: World, lock: LockName
 ) -> None:
     """An execution may last for a year."""
@@ -166,7 +166,7 @@ def test_what_a_place_in_somebody_elses_workflow_noted_outlives_every_wait(
 
 
 @pytest.mark.parametrize("ended", ["its work failed", "it never came to its lock"])
-def test_one_that_left_nothing_costs_one_request_and_no_call_of_step_functions(
+def test_an_execution_that_left_nothing_costs_one_request_and_no_call_of_step_functions(
     workflow: Workflow, alice: Process, service: TaskService, lock: LockName, ended: str
 ) -> None:
     execution = execution_arn()
@@ -175,7 +175,7 @@ def test_one_that_left_nothing_costs_one_request_and_no_call_of_step_functions(
         workflow.heartbeat(step_event("Heartbeat", turn, "beat"))
         failure = {"Error": "Declined", "Cause": '{"errorType": "Declined"}'}
         workflow.release({"turn": turn, "kind": "function", "work": "", "failure": failure})
-    # A warm function does not ask for the time.
+    # A warm function does not read the time.
     workflow.clean_up(event(alice, execution_arn(), request(lock)), state_machine=MACHINE, lease_ms=LEASE_MS)
     alice.sent.clear()
     service.asked.clear()
@@ -184,7 +184,7 @@ def test_one_that_left_nothing_costs_one_request_and_no_call_of_step_functions(
     assert service.asked == []
 
 
-def test_a_place_is_left_by_its_key_however_long_the_queue_is(
+def test_a_row_is_deleted_by_its_key_however_long_the_queue_is(
     workflow: Workflow, alice: Process, lock: LockName
 ) -> None:
     alice.granted(alice.claim(lock))
@@ -195,13 +195,13 @@ def test_a_place_is_left_by_its_key_however_long_the_queue_is(
     step = workflow.clean_up(event(alice, executions[-1], request(lock)), state_machine=MACHINE, lease_ms=LEASE_MS)
     assert step.metrics == {"CleanedUpPlaces": 1}
     queries = [sent for sent in alice.sent if sent.operation == "Query"]
-    # But for the look at the front, whether somebody is to be called.
+    # Except the poll of the front, whether a waiter must be woken.
     assert max(len(sent.response["Items"]) for sent in queries) <= 3
     assert len(alice.table.inspect(lock).rows) == 11
 
 
-def test_a_ticket_is_noted_before_its_row_is_put(workflow: Workflow, alice: Process, lock: LockName) -> None:
-    """Whoever crashes between the two has left nothing that nobody finds."""
+def test_a_ticket_is_recorded_before_its_row_is_written(workflow: Workflow, alice: Process, lock: LockName) -> None:
+    """A crash between the two leaves no row that the clean-up cannot find."""
     alice.granted(alice.claim(lock))
     execution = execution_arn()
     alice.sent.clear()
@@ -214,7 +214,9 @@ def test_a_ticket_is_noted_before_its_row_is_put(workflow: Workflow, alice: Proc
     assert keys[noted + 1 :] == [("PutItem", lock.entity)]
 
 
-def test_both_rows_of_a_first_step_that_ran_twice_are_left(workflow: Workflow, alice: Process, lock: LockName) -> None:
+def test_both_rows_of_a_first_step_that_ran_twice_are_deleted(
+    workflow: Workflow, alice: Process, lock: LockName
+) -> None:
     alice.granted(alice.claim(lock))
     execution = execution_arn()
     for _ in range(2):
@@ -240,7 +242,7 @@ def test_a_description_that_is_throttled_for_minutes_is_waited_for(
 def test_a_description_that_is_throttled_for_longer_than_the_patience_fails_the_event(
     workflow: Workflow, alice: Process, service: TaskService, lock: LockName
 ) -> None:
-    """Lambda gives it again, and at last to the dead-letter queue."""
+    """Lambda repeats it, and finally sends it to the dead-letter queue."""
     alice.granted(alice.claim(lock))
     execution = execution_arn()
     take(workflow, execution, lock)
@@ -255,7 +257,7 @@ def test_a_description_that_is_throttled_for_longer_than_the_patience_fails_the_
 def test_a_nested_execution_is_waited_for_while_step_functions_throttles(
     workflow: Workflow, alice: Process, service: TaskService, lock: LockName
 ) -> None:
-    """Left to the end of the lease it would run on beside the next one's work."""
+    """Otherwise it would keep running, and after its lease run beside the next one's work."""
     execution = execution_arn()
     turn = take(workflow, execution, lock)
     work = f"{CHILD.replace('stateMachine', 'execution')}:{turn['workName']}"
@@ -267,7 +269,7 @@ def test_a_nested_execution_is_waited_for_while_step_functions_throttles(
     assert (service.closings, step.metrics) == ([work], {"CleanedUpHolds": 1})
 
 
-def test_a_nested_execution_that_does_not_close_is_not_waited_for_longer_than_by_any_step(
+def test_a_nested_execution_that_does_not_close_is_waited_for_as_long_as_by_any_step(
     workflow: Workflow, alice: Process, service: TaskService, lock: LockName
 ) -> None:
     execution = execution_arn()

@@ -1,4 +1,4 @@
-"""Cleaning up, in every order of its requests and of what the stopped execution had under way."""
+"""Cleaning up, in every order of its requests and those that the stopped execution had in progress."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,9 +18,9 @@ Steppers = Sequence[Stepper[Any]]
 
 @ON_ONE_ENGINE
 class TestInEveryOrder:
-    """Of the requests of a clean-up, and of what the stopped execution had under way."""
+    """Of the requests of a clean-up, and those that the stopped execution had in progress."""
 
-    def test_a_release_under_way_and_the_clean_up_free_the_lock_once(
+    def test_a_release_in_progress_and_the_clean_up_free_the_lock_once(
         self, world: World, processes: list[Process]
     ) -> None:
         def start() -> tuple[tuple[Execution, Execution, Callback[Released]], Steppers]:
@@ -36,7 +36,7 @@ class TestInEveryOrder:
             assert isinstance(successor.looks(), Grant), order
             assert exclusion_held(processes), order
 
-    def test_a_release_under_way_frees_the_lock_of_a_function_that_the_clean_up_leaves(
+    def test_a_release_in_progress_frees_the_lock_of_a_function_that_the_clean_up_leaves(
         self, world: World, processes: list[Process]
     ) -> None:
         def start() -> tuple[tuple[Execution, Callback[Released]], Steppers]:
@@ -51,10 +51,10 @@ class TestInEveryOrder:
 
     @pytest.mark.verify("many orders, each of many requests")
     @pytest.mark.parametrize("held_ms", [0, LEASE_MS // 2])
-    def test_a_beat_under_way_revives_nothing_that_the_clean_up_freed(
+    def test_a_heartbeat_in_progress_does_not_revive_a_lock_that_the_clean_up_freed(
         self, world: World, processes: list[Process], held_ms: int
     ) -> None:
-        """A beat of a fresh lease, and one that renews."""
+        """A beat with a fresh lease, and one that renews."""
 
         def start() -> tuple[tuple[Execution, Execution, Callback[Grant]], Steppers]:
             dead, successor = self.a_holder_and_a_waiter(world, processes, nested=True)
@@ -71,7 +71,7 @@ class TestInEveryOrder:
             assert exclusion_held(processes), order
 
     @pytest.mark.parametrize("held_ms", [0, LEASE_MS // 2])
-    def test_a_beat_under_way_keeps_the_lock_of_a_function_for_one_lease_at_most(
+    def test_a_heartbeat_in_progress_keeps_the_lock_of_a_function_for_one_lease_at_most(
         self, world: World, processes: list[Process], held_ms: int
     ) -> None:
         def start() -> tuple[tuple[Execution, Execution], Steppers]:
@@ -87,10 +87,10 @@ class TestInEveryOrder:
 
     @pytest.mark.verify("many orders, each of many requests")
     @pytest.mark.parametrize("nested", [True, False])
-    def test_a_look_under_way_neither_wedges_the_lock_nor_holds_it_past_a_lease(
+    def test_a_poll_in_progress_neither_blocks_the_lock_nor_holds_it_past_a_lease(
         self, world: World, processes: list[Process], nested: bool
     ) -> None:
-        """The dead one's turn has come; a third stands behind it."""
+        """The stopped execution's turn has come; a third waits behind it."""
         bob = world.process()
 
         def start() -> tuple[tuple[Execution, Execution, Callback[Grant | Position]], Steppers]:
@@ -112,7 +112,7 @@ class TestInEveryOrder:
                 left += 1
             found = successor.looks()
             if isinstance(found, Position):
-                # By a function that may run, or by a look that came after the clean-up.
+                # By a function that may be running, or by a poll that came after the clean-up.
                 assert dead.holder() is not None or dead.rows(), order
                 world.advance(LEASE_MS // 2)
                 successor.looks()
@@ -124,7 +124,7 @@ class TestInEveryOrder:
         assert taken > 0
         assert left > 0
 
-    def test_two_deliveries_of_one_event_are_one(self, world: World, processes: list[Process]) -> None:
+    def test_a_duplicate_event_changes_nothing(self, world: World, processes: list[Process]) -> None:
         bob = world.process()
 
         def start() -> tuple[tuple[Execution, Execution, list[Callback[CleanedUp]]], Steppers]:
@@ -154,10 +154,8 @@ class TestInEveryOrder:
             assert isinstance(successor.looks(), Grant), order
             assert exclusion_held(processes), order
 
-    def test_a_successor_that_takes_the_lock_over_is_not_disturbed(
-        self, world: World, processes: list[Process]
-    ) -> None:
-        """The event is as late as the lease is long: the next one's look and the clean-up meet."""
+    def test_a_successor_that_takes_the_lock_over_is_not_affected(self, world: World, processes: list[Process]) -> None:
+        """The event is as late as the lease is long: the next one's poll and the clean-up meet."""
         stopped_at_ms = world.now_ms
 
         def start() -> tuple[tuple[Execution, Execution, Callback[Grant | Position]], Steppers]:

@@ -1,7 +1,7 @@
 """Cleaning up after executions that were stopped while they held the lock.
 
-Best effort, and never more than that: whatever is late, repeated or refused, at most one holds, and a dead one no
-longer than its lease.
+Best effort, and safe: whatever is late, duplicated or refused, at most one owner holds, and a stopped one no longer
+than its lease.
 """
 
 import pytest
@@ -21,14 +21,14 @@ class TestAHolder:
         cleaning = dead.cleans_up()
         while not isinstance(cleaning.next_request, Closing):
             cleaning.step()
-        # Before that: whatever beats gives up, and the lock is held.
+        # Before that: any heartbeat gives up, and the lock is held.
         assert dead.holder() is not None
         assert dead.is_stopped()
         assert cleaning.to_the_end() == CleanedUp(freed=True)
         assert dead.service.closings == [dead.work_of(dead.grant.fencing_token)]
         assert dead.holder() is None
 
-    def test_the_next_is_called_then(self, dead: Execution, successor: Execution) -> None:
+    def test_the_next_is_woken_then(self, dead: Execution, successor: Execution) -> None:
         dead.holds()
         successor.waits().parks()
         dead.cleaned_up()
@@ -46,7 +46,7 @@ class TestAHolder:
         assert isinstance(successor.looks(), Position)
         assert gets_the_lock_when_the_lease_is_over(world, successor)
 
-    def test_it_is_left_to_its_lease_when_nobody_knows_whether_its_nested_execution_is_closed(
+    def test_it_is_left_to_its_lease_if_it_is_unknown_whether_its_nested_execution_is_closed(
         self, world: World, dead: Execution, successor: Execution
     ) -> None:
         dead.holds()
@@ -69,8 +69,8 @@ class TestAHolder:
         assert gets_the_lock_when_the_lease_is_over(world, successor)
 
     @pytest.mark.parametrize("nested", [True, False])
-    def test_a_heartbeat_that_survives_ends(self, dead: Execution, nested: bool) -> None:
-        """In a continuation, or in a redriven execution whose lock is gone."""
+    def test_a_heartbeat_that_still_runs_ends(self, dead: Execution, nested: bool) -> None:
+        """In a continuation, or in a redriven execution that has lost the lock."""
         dead.nested = nested
         dead.holds().beats(0, "parked").run()
         dead.cleaned_up()
@@ -81,7 +81,7 @@ class TestAHolder:
             ("next", "LockLost"),
         ]
 
-    def test_a_heartbeat_that_survives_lengthens_no_lease(
+    def test_a_heartbeat_that_still_runs_lengthens_no_lease(
         self, world: World, dead: Execution, successor: Execution
     ) -> None:
         dead.nested = False
@@ -105,13 +105,13 @@ class TestAHolder:
         assert dead.cleaned_up() == CleanedUp()
         assert dead.stored() == before
 
-    def test_one_that_released_its_lock_has_left_nothing_to_do(self, dead: Execution) -> None:
+    def test_an_execution_that_released_its_lock_has_left_nothing_to_do(self, dead: Execution) -> None:
         dead.holds().finishes().run()
         before = dead.stored()
         assert dead.cleaned_up() == CleanedUp()
         assert dead.stored() == before
 
-    def test_an_event_that_comes_after_somebody_else_took_the_lock_over_changes_nothing(
+    def test_an_event_that_comes_after_another_owner_took_the_lock_over_changes_nothing(
         self, world: World, dead: Execution, successor: Execution
     ) -> None:
         dead.holds()
@@ -148,7 +148,7 @@ class TestAHolder:
         successor.holds()
         return cleaning
 
-    def test_a_grant_of_a_later_life_stays(self, world: World, dead: Execution) -> None:
+    def test_a_grant_after_a_redrive_stays(self, world: World, dead: Execution) -> None:
         stopped_at_ms = world.now_ms
         world.advance(5_000)
         dead.holds()
@@ -157,7 +157,7 @@ class TestAHolder:
         assert dead.stored() == before
         assert not dead.is_stopped()
 
-    def test_a_grant_of_a_later_life_stays_though_a_row_of_the_earlier_one_is_left(
+    def test_a_grant_after_a_redrive_stays_though_a_row_from_before_is_deleted(
         self, world: World, dead: Execution, bob: Process
     ) -> None:
         claim = bob.claim(dead.claim.lock)
@@ -181,7 +181,7 @@ class TestAHolder:
         assert not dead.is_stopped()
         assert not result.freed
 
-    def test_a_grant_of_a_later_life_that_comes_between_the_look_and_the_leaving_stays(
+    def test_a_grant_after_a_redrive_that_comes_between_the_read_and_the_deletion_stays(
         self, world: World, dead: Execution, bob: Process
     ) -> None:
         claim = bob.claim(dead.claim.lock)
@@ -202,7 +202,7 @@ class TestAHolder:
         assert not dead.is_stopped()
 
     def test_a_clean_up_lengthens_no_lease(self, world: World, dead: Execution, bob: Process) -> None:
-        """Half of it is over, and a row of its own stands beside the grant: a waiter would renew first."""
+        """Half of it has passed, and it has a row beside its grant: a waiter would renew first."""
         dead.nested = False
         dead.holds()
         bob.steps(dead.claim, lambda me: me.join()).to_the_end()
@@ -214,15 +214,15 @@ class TestAHolder:
         assert after is not None
         assert after.lease_until_ms == before.lease_until_ms
 
-    def test_the_services_date_and_the_tables_may_differ_by_a_second(self, world: World, dead: Execution) -> None:
+    def test_the_events_date_and_table_time_may_differ_by_a_second(self, world: World, dead: Execution) -> None:
         stopped_at_ms = world.now_ms - 1_000
         dead.holds()
         assert dead.cleaned_up(stopped_at_ms) == CleanedUp(freed=True)
 
-    def test_its_own_row_beside_the_grant_leaves_and_the_count_stays_safe(
+    def test_its_own_row_beside_the_grant_is_deleted_and_the_count_stays_safe(
         self, dead: Execution, bob: Process, successor: Execution
     ) -> None:
-        """A first step that ran twice: one copy took the lock, the other a place behind it."""
+        """A first step that ran twice: one copy took the lock, the other joined the queue behind it."""
         dead.holds()
         joined = bob.steps(dead.claim, lambda me: me.join()).to_the_end()
         successor.waits().parks()
@@ -246,7 +246,7 @@ class TestAHolder:
             assert dead.holder() is None, requests
             assert isinstance(successor.looks(), Grant), requests
 
-    def test_a_clean_up_that_died_before_it_called_is_made_up_for_by_the_next_delivery(
+    def test_a_clean_up_that_crashed_before_the_wake_up_is_completed_by_the_next_delivery(
         self, dead: Execution, successor: Execution
     ) -> None:
         dead.holds()

@@ -1,6 +1,6 @@
 """Cleaning up after executions that were stopped while they waited.
 
-Best effort, and never more than that: whatever is late, repeated or refused, at most one holds.
+Best effort, and safe: whatever is late, duplicated or refused, at most one owner holds.
 """
 
 import pytest
@@ -26,16 +26,14 @@ class TestAWaiter:
         assert isinstance(found, Position)
         assert found.ahead == 0
 
-    def test_nobody_is_called_where_nothing_is_free(self, dead: Execution, successor: Execution, bob: Process) -> None:
+    def test_no_one_is_woken_if_no_permit_is_free(self, dead: Execution, successor: Execution, bob: Process) -> None:
         bob.granted(bob.claim(dead.claim.lock))
         dead.waits()
         successor.waits().parks()
         dead.cleaned_up()
         assert dead.service.answers == []
 
-    def test_the_next_is_called_where_a_place_is_free(
-        self, dead: Execution, successor: Execution, bob: Process
-    ) -> None:
+    def test_the_next_is_woken_if_a_permit_is_free(self, dead: Execution, successor: Execution, bob: Process) -> None:
         claim = bob.claim(dead.claim.lock)
         grant = bob.granted(claim)
         dead.waits()
@@ -45,7 +43,7 @@ class TestAWaiter:
         assert dead.service.called == ["call"]
         assert isinstance(successor.looks(), Grant)
 
-    def test_one_that_was_never_in_the_queue_leaves_nothing_behind_and_changes_nothing(
+    def test_an_execution_that_was_never_in_the_queue_changes_nothing(
         self, dead: Execution, successor: Execution, bob: Process
     ) -> None:
         bob.granted(bob.claim(dead.claim.lock))
@@ -58,7 +56,7 @@ class TestAWaiter:
         assert cleaning.result == CleanedUp()
         assert dead.stored() == before
 
-    def test_a_lock_that_nobody_ever_used_stays_unused(self, dead: Execution) -> None:
+    def test_an_unused_lock_stays_unused(self, dead: Execution) -> None:
         assert dead.cleaned_up() == CleanedUp()
         assert dead.stored() == []
 
@@ -85,7 +83,7 @@ class TestAWaiter:
         assert dead.cleaned_up(stopped_at_ms) == CleanedUp()
         assert dead.stored() == before
 
-    def test_a_row_of_a_later_life_stays(self, world: World, dead: Execution, bob: Process) -> None:
+    def test_a_row_after_a_redrive_stays(self, world: World, dead: Execution, bob: Process) -> None:
         bob.granted(bob.claim(dead.claim.lock))
         stopped_at_ms = world.now_ms
         world.advance(5_000)
@@ -94,7 +92,7 @@ class TestAWaiter:
         assert dead.cleaned_up(stopped_at_ms) == CleanedUp()
         assert dead.stored() == before
 
-    def test_of_two_lives_only_the_earlier_one_is_cleaned_up(self, world: World, dead: Execution, bob: Process) -> None:
+    def test_only_what_precedes_the_redrive_is_cleaned_up(self, world: World, dead: Execution, bob: Process) -> None:
         bob.granted(bob.claim(dead.claim.lock))
         dead.waits()
         stopped_at_ms = world.now_ms
@@ -104,16 +102,14 @@ class TestAWaiter:
         assert [row.ticket for row in dead.rows()] == [again.ticket]
         assert dead.waiting() >= 1
 
-    def test_a_row_that_was_kept_alive_is_as_old_as_its_ticket(
-        self, world: World, dead: Execution, bob: Process
-    ) -> None:
+    def test_an_extended_row_is_as_old_as_its_ticket(self, world: World, dead: Execution, bob: Process) -> None:
         bob.granted(bob.claim(dead.claim.lock))
         dead.waits()
         world.advance(LEASE_MS // 2)
         dead.looks()
         assert dead.cleaned_up() == CleanedUp(left=1)
 
-    def test_a_join_that_was_repeated_leaves_with_both_its_rows(self, dead: Execution, bob: Process) -> None:
+    def test_both_rows_of_a_retried_join_are_deleted(self, dead: Execution, bob: Process) -> None:
         bob.granted(bob.claim(dead.claim.lock))
         dead.waits().waits()
         assert len(dead.rows()) == 2
@@ -138,7 +134,7 @@ class TestAWaiter:
             assert dead.waiting() >= 1, requests
             assert isinstance(successor.looks(), Grant), requests
 
-    def test_what_it_leaves_of_the_count_is_healed(self, world: World, dead: Execution, bob: Process) -> None:
+    def test_the_count_that_it_leaves_is_healed(self, world: World, dead: Execution, bob: Process) -> None:
         claim = bob.claim(dead.claim.lock)
         grant = bob.granted(claim)
         dead.waits().waits()
@@ -150,7 +146,7 @@ class TestAWaiter:
         claim = bob.claim(dead.claim.lock)
         assert bob.operations(lambda: bob.granted(claim)) == ["UpdateItem"]
 
-    def test_one_that_took_the_lock_between_the_look_and_the_leaving_is_freed_when_its_work_is_closed(
+    def test_a_lock_that_it_took_between_the_read_and_the_deletion_is_freed_when_its_work_is_closed(
         self, dead: Execution, bob: Process
     ) -> None:
         cleaning, look = self.about_to_take_its_turn(dead, bob)
@@ -160,7 +156,7 @@ class TestAWaiter:
         assert dead.service.closings == [dead.work_of(taken.fencing_token)]
         assert dead.holder() is None
 
-    def test_one_that_took_the_lock_between_the_look_and_the_leaving_is_left_to_its_lease_if_its_work_is_a_function(
+    def test_a_lock_that_it_took_between_the_read_and_the_deletion_is_left_to_its_lease_if_its_work_is_a_function(
         self, dead: Execution, bob: Process
     ) -> None:
         dead.nested = False
@@ -182,10 +178,10 @@ class TestAWaiter:
             cleaning.step()
         return cleaning, dead.late_look()
 
-    def test_a_late_copy_of_the_row_of_one_that_was_served_takes_nobody_off_the_count(
+    def test_a_late_copy_of_the_row_of_a_former_holder_does_not_lower_the_count(
         self, dead: Execution, successor: Execution, bob: Process
     ) -> None:
-        """Who is in the queue and not counted is not called, and a newcomer overtakes it."""
+        """A waiter in the queue that is not counted is not woken, and a newcomer overtakes it."""
         claim = bob.claim(dead.claim.lock)
         grant = bob.granted(claim)
         joining = bob.steps(dead.claim, lambda me: me.take_ticket(None))
@@ -226,13 +222,13 @@ class TestAContinuation:
         assert cleaning.to_the_end() == CleanedUp(left=1)
         assert dead.service.closings == ["wait-1"]
 
-    def test_only_the_newest_runs_still(self, dead: Execution, bob: Process) -> None:
+    def test_only_the_newest_still_runs(self, dead: Execution, bob: Process) -> None:
         bob.granted(bob.claim(dead.claim.lock))
         dead.waits().goes_on_in("wait-1").goes_on_in("wait-2", 2).goes_on_in("wait-1")
         dead.cleaned_up()
         assert dead.service.closings == ["wait-2"]
 
-    def test_what_it_did_before_it_was_closed_is_cleaned_up_too(self, dead: Execution, bob: Process) -> None:
+    def test_its_grant_from_before_it_was_closed_is_cleaned_up_too(self, dead: Execution, bob: Process) -> None:
         """It took the lock while it was being stopped."""
         claim = bob.claim(dead.claim.lock)
         grant = bob.granted(claim)

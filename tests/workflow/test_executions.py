@@ -1,4 +1,4 @@
-"""What the ARNs and names of executions say, and when one counts as closed."""
+"""The ARNs and names of executions, and when an execution counts as closed."""
 
 import re
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ OWNER = "arn:aws:states:eu-central-1:123456789012:execution:serialize:" + 80 * "
 
 
 class Service:
-    """Step Functions, as the SDK's own stub has it: says these things in this order, and nothing else."""
+    """Step Functions as the SDK's own stub: gives these answers in this order, and no others."""
 
     def __init__(self) -> None:
         self.client = boto3.client("stepfunctions", region_name="eu-central-1")
@@ -92,21 +92,25 @@ def table_over(service: Service, give_up_after_ms: int) -> LockTable:
 
 
 class TestClosing:
-    """Driven by a lock table, which repeats what may pass."""
+    """Driven by a lock table, which retries transient errors."""
 
     @pytest.mark.parametrize("status", ["SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"])
-    def test_one_that_is_closed_is_not_stopped_again(self, service: Service, table: LockTable, status: str) -> None:
+    def test_a_closed_execution_is_not_stopped_again(self, service: Service, table: LockTable, status: str) -> None:
         service.describes(status)
         assert table.perform(Closing(EXECUTION)).applied
         assert service.has_said_it_all()
 
     @pytest.mark.parametrize("status", ["RUNNING", "PENDING_REDRIVE"])
-    def test_one_that_runs_is_stopped_and_seen_closed(self, service: Service, table: LockTable, status: str) -> None:
+    def test_a_running_execution_is_stopped_and_seen_closed(
+        self, service: Service, table: LockTable, status: str
+    ) -> None:
         service.describes(status).stops().describes("ABORTED")
         assert table.perform(Closing(EXECUTION)).applied
         assert service.has_said_it_all()
 
-    def test_one_that_ends_by_itself_while_it_is_stopped_is_closed(self, service: Service, table: LockTable) -> None:
+    def test_an_execution_that_ends_by_itself_while_it_is_stopped_is_closed(
+        self, service: Service, table: LockTable
+    ) -> None:
         service.describes("RUNNING").stops().describes("SUCCEEDED")
         assert table.perform(Closing(EXECUTION)).applied
         assert service.has_said_it_all()
@@ -117,13 +121,13 @@ class TestClosing:
         assert service.has_said_it_all()
 
     @pytest.mark.parametrize("code", ["ThrottlingException", "LimitExceededException"])
-    def test_it_is_repeated_while_the_service_throttles(self, service: Service, table: LockTable, code: str) -> None:
+    def test_it_is_retried_while_the_service_throttles(self, service: Service, table: LockTable, code: str) -> None:
         service.refuses("describe_execution", code).describes("RUNNING").refuses("stop_execution", code)
         service.describes("FAILED")
         assert table.perform(Closing(EXECUTION)).applied
         assert service.has_said_it_all()
 
-    def test_it_is_refused_when_nobody_knows_the_execution(self, service: Service, table: LockTable) -> None:
+    def test_it_is_refused_if_there_is_no_such_execution(self, service: Service, table: LockTable) -> None:
         service.refuses("describe_execution", "ExecutionDoesNotExist")
         assert not table.perform(Closing(EXECUTION)).applied
 
@@ -135,16 +139,16 @@ class TestClosing:
 
 
 class TestDescribingByRequest:
-    def test_an_execution_is_what_the_service_says(self, service: Service, table: LockTable) -> None:
+    def test_the_reply_is_the_services_description(self, service: Service, table: LockTable) -> None:
         service.describes("ABORTED", input="{}", redriveCount=1)
         described: Any = table.perform(Describing(EXECUTION)).item
         assert (described["input"], described["redriveCount"]) == ("{}", 1)
 
-    def test_it_is_repeated_while_the_service_throttles(self, service: Service, table: LockTable) -> None:
+    def test_it_is_retried_while_the_service_throttles(self, service: Service, table: LockTable) -> None:
         service.refuses("describe_execution", "ThrottlingException").describes("ABORTED")
         assert table.perform(Describing(EXECUTION)).applied
 
-    def test_it_is_refused_when_nobody_knows_the_execution(self, service: Service, table: LockTable) -> None:
+    def test_it_is_refused_if_there_is_no_such_execution(self, service: Service, table: LockTable) -> None:
         service.refuses("describe_execution", "ExecutionDoesNotExist")
         reply = table.perform(Describing(EXECUTION))
         assert (reply.applied, reply.item) == (False, None)
@@ -165,12 +169,12 @@ class TestNames:
         assert execution_arn(machine, "name") == "arn:aws-cn:states:cn-north-1:123456789012:execution:child:name"
 
     @pytest.mark.parametrize("token", [1, 1_800_000_000_000, 10**20])
-    def test_a_name_is_one_that_the_service_takes(self, token: int) -> None:
+    def test_the_service_accepts_every_name(self, token: int) -> None:
         """https://docs.aws.amazon.com/step-functions/latest/apireference/API_StartExecution.html"""
         for name in (work_name(OWNER, token), waiting_name(OWNER, token), holding_name(OWNER, token, 10**8)):
             assert re.fullmatch("[A-Za-z0-9_-]{1,80}", name), name
 
-    def test_the_same_names_come_again(self) -> None:
+    def test_the_same_arguments_give_the_same_names(self) -> None:
         assert work_name(OWNER, 7) == work_name(OWNER, 7)
         assert short_hash(OWNER) == short_hash(OWNER)
 
@@ -198,15 +202,19 @@ class TestRedrives:
     EVENT: ClassVar[dict[str, Any]] = {"stopDate": int(ENDED.timestamp() * 1_000)}
 
     @pytest.mark.parametrize(("counted", "now", "redriven"), [(0, 0, False), (0, 1, True), (1, 1, False), (1, 2, True)])
-    def test_an_event_that_counts_is_of_the_life_with_its_number(self, counted: int, now: int, redriven: bool) -> None:
+    def test_an_event_with_a_redrive_count_belongs_to_the_run_with_that_number(
+        self, counted: int, now: int, redriven: bool
+    ) -> None:
         assert redriven_since({**self.EVENT, "redriveCount": counted}, {"redriveCount": now}) is redriven
 
-    def test_an_event_that_does_not_count_is_of_the_last_life_if_that_ended_with_it(self) -> None:
+    def test_an_event_without_a_redrive_count_belongs_to_the_last_run_if_that_ended_with_it(self) -> None:
         assert not redriven_since(self.EVENT, {"redriveCount": 1, "stopDate": self.ENDED})
 
-    def test_an_event_that_does_not_count_is_of_an_earlier_life_if_the_execution_runs_or_ended_later(self) -> None:
+    def test_an_event_without_a_redrive_count_belongs_to_an_earlier_run_if_the_execution_runs_or_ended_later(
+        self,
+    ) -> None:
         assert redriven_since(self.EVENT, {"redriveCount": 1})
         assert redriven_since(self.EVENT, {"redriveCount": 1, "stopDate": self.ENDED + timedelta(minutes=1)})
 
-    def test_an_execution_that_was_never_redriven_has_one_life(self) -> None:
+    def test_an_execution_that_was_never_redriven_has_one_run(self) -> None:
         assert not redriven_since(self.EVENT, {"status": "RUNNING"})

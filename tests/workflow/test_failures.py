@@ -1,4 +1,4 @@
-"""What a failed task says about the work; the shapes are those of AWS's documentation."""
+"""What a failed task says about the work; the errors are those of AWS's documentation."""
 
 import json
 
@@ -25,7 +25,7 @@ def function_failed(error: str) -> Failure:
 
 
 def failures(*each: Failure) -> pytest.MarkDecorator:
-    """A test of each of them, by names that tell them apart."""
+    """Parametrise a test over all of them, with distinct ids."""
     return pytest.mark.parametrize("failure", each, ids=lambda one: f"{one.kind} {one.error} {one.cause[:8]}")
 
 
@@ -73,7 +73,7 @@ def test_a_closed_nested_execution_has_ended(status: str) -> None:
     Failure("Lambda.SnapStartNotReadyException", "Lambda is initializing your function", "function"),
     Failure("States.DataLimitExceeded", "the result is too large", "execution"),
 )
-def test_work_whose_own_end_came_back_or_that_never_began_has_ended(failure: Failure) -> None:
+def test_work_that_returned_its_own_error_or_never_began_has_ended(failure: Failure) -> None:
     assert failure.work_has_ended()
 
 
@@ -92,7 +92,7 @@ def test_work_whose_own_end_came_back_or_that_never_began_has_ended(failure: Fai
     Failure("States.TaskFailed", "", "execution"),
     Failure("States.TaskFailed", '{"Status": "RUNNING"}', "execution"),
 )
-def test_work_that_may_be_running_still_has_not_surely_ended(failure: Failure) -> None:
+def test_work_that_may_still_be_running_has_not_certainly_ended(failure: Failure) -> None:
     assert not failure.work_has_ended()
 
 
@@ -104,7 +104,7 @@ def test_work_that_may_be_running_still_has_not_surely_ended(failure: Failure) -
     Failure("Runtime.ExitError", json.dumps({"errorType": "Runtime.ExitError"}), "chain"),
     Failure("States.TaskFailed", json.dumps(CHILD | {"Status": "FAILED"}), "chain"),
 )
-def test_a_chain_whose_state_failed_by_its_own_word_has_ended(failure: Failure) -> None:
+def test_a_chain_whose_state_failed_with_its_own_error_has_ended(failure: Failure) -> None:
     assert failure.work_has_ended()
 
 
@@ -117,14 +117,14 @@ def test_a_chain_whose_state_failed_by_its_own_word_has_ended(failure: Failure) 
     Failure("StepFunctions.AWSStepFunctionsException", "Rate exceeded", "chain"),
     Failure("Lambda.ServiceException", "", "chain"),
 )
-def test_a_chain_whose_state_may_be_at_work_still_has_not_surely_ended(failure: Failure) -> None:
+def test_a_chain_whose_state_may_still_be_running_has_not_certainly_ended(failure: Failure) -> None:
     assert not failure.work_has_ended()
 
 
 @pytest.mark.parametrize(
     "error", ["StockMissing", "States.DataLimitExceeded", "Lambda.TooManyRequestsException", "States.TaskFailed"]
 )
-def test_states_that_work_at_the_same_time_have_never_surely_ended(error: str) -> None:
+def test_concurrent_states_have_never_certainly_ended(error: str) -> None:
     failure = Failure(error, json.dumps({"errorType": error, "Status": "FAILED"}), "concurrent")
     assert not failure.work_has_ended()
 

@@ -11,7 +11,7 @@ from ticketlock.testing import Fault
 from ticketlock.workflow import Workflow
 
 
-def test_it_costs_one_request_and_spares_the_first_step_its_question_for_the_time(world: World) -> None:
+def test_it_costs_one_request_and_saves_the_first_step_the_request_for_the_time(world: World) -> None:
     cold = world.process(cold=True)
     workflow = Workflow(cold.table)
     assert cold.operations(workflow.prepare) == ["GetItem"]
@@ -19,7 +19,7 @@ def test_it_costs_one_request_and_spares_the_first_step_its_question_for_the_tim
 
 
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)
-def test_a_table_out_of_reach_does_not_fail_it_nor_hold_it_up(world: World, alice: Process) -> None:
+def test_an_unreachable_table_neither_fails_nor_delays_it(world: World, alice: Process) -> None:
     memory = world.engine.memory
     assert memory is not None
     cold = world.process(cold=True)
@@ -34,12 +34,12 @@ def test_a_handler_that_is_imported_outside_of_lambda_makes_no_client() -> None:
     assert imported("") == "False"
 
 
-def test_a_handler_that_is_imported_in_lambda_makes_its_clients_and_survives_a_table_out_of_reach() -> None:
+def test_a_handler_that_is_imported_in_lambda_makes_its_clients_and_survives_an_unreachable_table() -> None:
     in_lambda = 'os.environ |= {"AWS_LAMBDA_FUNCTION_NAME": "f", "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}'
     assert imported(in_lambda) == "True"
 
 
-def test_a_snapshot_is_taken_without_connections_and_a_restored_one_connects_anew() -> None:
+def test_a_snapshot_is_taken_without_connections_and_connects_again_after_a_restore() -> None:
     in_lambda = """
     os.environ |= {"AWS_LAMBDA_FUNCTION_NAME": "f", "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}
     os.environ["AWS_LAMBDA_INITIALIZATION_TYPE"] = "snap-start"
@@ -53,7 +53,7 @@ def test_a_snapshot_is_taken_without_connections_and_a_restored_one_connects_ane
 
 
 def imported(before: str, told: str = "_observed.workflow.cache_info().currsize == 1") -> str:
-    """What a process tells after it has imported a handler."""
+    """The output of a process after it has imported a handler."""
     program = "\n".join(
         [
             "import os, sys",

@@ -1,4 +1,4 @@
-"""Several at once, and readers beside each other, as the steps of the workflow drive it."""
+"""Several holders at once, and readers together, driven by the steps of the workflow."""
 
 import json
 from typing import Any
@@ -16,7 +16,7 @@ CHILD = "arn:aws:states:us-east-1:123456789012:stateMachine:child"
 
 
 def take(workflow: Workflow, lock: LockName, default_permits: int = 1, place: str | None = None, **asked: Any) -> Any:
-    """The turn of a new execution; with a place, of one with a fragment in it."""
+    """The turn of a new execution; with ``place``, of one with a fragment."""
     request = {"entity": lock.entity, **asked, **({} if place else {"task": {"stateMachineArn": CHILD}})}
     more = {"place": place, "workMachine": CHILD} if place else {}
     return turn_of(workflow, execution_arn(), request, targets=[CHILD], defaultPermits=default_permits, **more)
@@ -43,7 +43,7 @@ def stored(process: Process, lock: LockName) -> Any:
 
 
 def write_permits(process: Process, lock: LockName, permits: int) -> None:
-    """What somebody would find who was waiting while the lock was made anew with another number."""
+    """What a waiter would find if the lock was created again with another number of permits."""
     process.client.update_item(
         TableName=process.world.engine.table_name,
         Key=lock_key(lock),
@@ -100,8 +100,8 @@ def test_a_reader_renews_and_releases_in_another_execution_as_what_it_is(
     assert item_of(alice, lock).holders == ()
 
 
-class TestAnotherNumberThanTheLockHas:
-    def test_it_is_refused_at_the_ticket_and_nothing_is_written(
+class TestAnotherNumberOfPermits:
+    def test_it_is_refused_by_the_first_step_and_nothing_is_written(
         self, workflow: Workflow, alice: Process, lock: LockName
     ) -> None:
         take(workflow, lock, permits=2)
@@ -113,7 +113,7 @@ class TestAnotherNumberThanTheLockHas:
         }
         assert stored(alice, lock) == before
 
-    def test_it_is_refused_in_the_midst_of_the_wait_and_the_queue_left(
+    def test_it_is_refused_during_the_wait_and_leaves_the_queue(
         self, workflow: Workflow, alice: Process, lock: LockName
     ) -> None:
         holder = take(workflow, lock)
@@ -129,7 +129,7 @@ class TestAnotherNumberThanTheLockHas:
         assert look(workflow, waiter) == refused
         assert item_of(alice, lock).waiting == 1
 
-    def test_whoever_shares_a_lock_with_several_permits_is_refused_too(
+    def test_sharing_a_lock_with_several_permits_is_refused_too(
         self, workflow: Workflow, alice: Process, lock: LockName
     ) -> None:
         take(workflow, lock)
@@ -138,7 +138,7 @@ class TestAnotherNumberThanTheLockHas:
         assert look(workflow, reader)["status"] == "PermitsMismatch"
         assert alice.table.inspect(lock).rows == ()
 
-    def test_one_whose_earlier_try_has_won_goes_on_with_its_grant(
+    def test_an_execution_whose_earlier_try_got_the_lock_continues_with_its_grant(
         self, workflow: Workflow, alice: Process, lock: LockName
     ) -> None:
         holder = take(workflow, lock)
@@ -149,7 +149,7 @@ class TestAnotherNumberThanTheLockHas:
         again = look(workflow, waiter)
         assert (again["status"], again["grant"]["fencingToken"]) == ("granted", won["grant"]["fencingToken"])
 
-    def test_the_number_of_an_operator_counts_for_all(self, workflow: Workflow, alice: Process, lock: LockName) -> None:
+    def test_an_operators_limit_applies_to_all(self, workflow: Workflow, alice: Process, lock: LockName) -> None:
         turns = [take(workflow, lock) for _ in range(2)]
         alice.table.set_limit(lock, 2)
         assert look(workflow, turns[1])["status"] == "granted"
@@ -166,7 +166,7 @@ class TestAnotherNumberThanTheLockHas:
 
 @pytest.mark.parametrize("place", [None, "first/1"], ids=["input", "fragment"])
 @pytest.mark.parametrize("asked", [{"shared": True}, {"permits": 3}, {}], ids=["shared", "permits", "default"])
-def test_a_stopped_holders_place_is_freed_and_the_others_stay(
+def test_a_stopped_holders_permit_is_freed_and_the_others_stay(
     workflow: Workflow, alice: Process, service: TaskService, lock: LockName, asked: Any, place: str | None
 ) -> None:
     default = 1 if "shared" in asked else 3

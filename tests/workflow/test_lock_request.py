@@ -28,18 +28,14 @@ BOTH = pytest.mark.parametrize("parse", [parsed, parsed_place], ids=["input", "f
 
 @BOTH
 @pytest.mark.parametrize("default", [1, 7])
-def test_a_request_that_says_nothing_has_the_deployments_number_and_shares_with_nobody(
-    parse: Any, default: int
-) -> None:
+def test_a_request_without_permits_has_the_deployments_number_and_is_exclusive(parse: Any, default: int) -> None:
     request = parse(default)
     assert (request.permits, request.shared) == (default, False)
 
 
 @BOTH
 @pytest.mark.parametrize("default", [0, -3, 101, "3", None])
-def test_a_default_that_is_no_number_of_permits_is_refused_by_name_and_asked_of_nobody_else(
-    parse: Any, default: Any
-) -> None:
+def test_an_invalid_default_of_permits_is_refused_by_name_only_if_it_is_needed(parse: Any, default: Any) -> None:
     with pytest.raises(InvalidLockRequest, match="permits"):
         parse(default)
     assert parse(default, permits=2).permits == 2
@@ -55,7 +51,7 @@ def test_a_request_may_name_another_number(parse: Any, permits: int) -> None:
 @BOTH
 @pytest.mark.parametrize("default", [1, 7])
 @pytest.mark.parametrize("more", [{}, {"permits": 1}])
-def test_who_shares_the_lock_asks_for_1_whatever_the_others_ask_for(parse: Any, default: int, more: Any) -> None:
+def test_a_shared_request_has_1_permit_whatever_the_default_is(parse: Any, default: int, more: Any) -> None:
     request = parse(default, shared=True, **more)
     assert (request.permits, request.shared) == (1, True)
 
@@ -104,7 +100,7 @@ def test_the_parent_of_a_nested_execution_may_be_named_in_the_input_and_changes_
 
 
 @pytest.mark.parametrize("name", ["AWS_STEP_FUNCTIONS_STARTED_BY", "AWS_REGION", ""])
-def test_no_other_field_is_let_in_beside_it(name: str) -> None:
+def test_no_other_field_is_accepted_beside_it(name: str) -> None:
     more: dict[str, Any] = {name: "arn"}
     with pytest.raises(InvalidLockRequest, match="no such field: only entity, namespace"):
         parsed(**more)
@@ -116,6 +112,6 @@ def test_a_fragment_has_no_such_parent() -> None:
 
 
 @pytest.mark.parametrize("value", [pytest.param(10**5_000, id="5,001 digits"), {1}], ids=type)
-def test_work_input_that_is_no_json_is_refused_by_name(value: Any) -> None:
+def test_work_input_that_is_not_json_is_refused_by_name(value: Any) -> None:
     with pytest.raises(InvalidLockRequest, match=r"^task\.input is"):
         parsed(task={"functionArn": FUNCTION, "input": {"value": value}})

@@ -1,4 +1,4 @@
-"""When a waiter looks again."""
+"""When a waiter of a workflow polls."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from ticketlock import Place, Position
 from ticketlock.locks._items import Holder
 from ticketlock.wire._table_time import Moment
-from ticketlock.workflow._pace import Sleep, next_look, next_look_ms, next_sleep
+from ticketlock.workflow._pace import Sleep, next_poll, next_poll_ms, next_sleep
 
 LEASE_MS, SHORTEST_MS, LONGEST_MS = 60_000, 1_000, 5_000
 NOW_MS = 1_800_000_000_000
@@ -23,26 +23,26 @@ def sleep_ms(ahead: int, leaves_in_ms: int | None, mean_hold_ms: int | None, jit
         holders=(HOLDER,),
         now=Moment(0, NOW_MS, NOW_MS, NOW_MS),
     )
-    return next_look_ms(position, lease_ms=LEASE_MS, shortest_ms=SHORTEST_MS, longest_ms=LONGEST_MS, jitter=jitter)
+    return next_poll_ms(position, lease_ms=LEASE_MS, shortest_ms=SHORTEST_MS, longest_ms=LONGEST_MS, jitter=jitter)
 
 
-def test_the_front_looks_when_the_holder_is_expected_to_leave() -> None:
+def test_the_front_waiter_polls_when_the_holder_is_expected_to_leave() -> None:
     assert sleep_ms(0, 3_000, 10_000) == 3_000
 
 
-def test_the_front_looks_at_once_when_nobody_holds() -> None:
+def test_the_front_waiter_polls_at_once_if_there_is_no_holder() -> None:
     assert sleep_ms(0, None, 10_000) == SHORTEST_MS
 
 
-def test_the_front_looks_at_growing_distances_when_the_holder_is_late() -> None:
+def test_the_front_waiter_polls_at_growing_intervals_if_the_holder_is_late() -> None:
     assert [sleep_ms(0, -late_ms, 10_000) for late_ms in (0, 4_000, 8_000, 60_000)] == [1_000, 2_000, 4_000, 5_000]
 
 
-def test_somebody_further_back_sleeps_for_the_turns_before_its_own() -> None:
+def test_a_waiter_further_back_sleeps_for_the_turns_before_its_own() -> None:
     assert sleep_ms(4, 0, 3_000) == 12_000
 
 
-def test_nobody_oversleeps_by_more_than_a_front_waiters_longest_sleep_a_turn() -> None:
+def test_no_waiter_oversleeps_by_more_than_a_front_waiters_longest_sleep_a_turn() -> None:
     assert [sleep_ms(ahead, 0, 60_000) for ahead in (1, 2, 3)] == [LONGEST_MS, 2 * LONGEST_MS, 3 * LONGEST_MS]
 
 
@@ -52,7 +52,7 @@ def test_nobody_oversleeps_by_more_than_a_front_waiters_longest_sleep_a_turn() -
     mean_hold_ms=st.none() | st.integers(0, 10**9),
     jitter=st.floats(0, 1, exclude_max=True),
 )
-def test_nobody_sleeps_past_the_half_life_of_its_row_or_shorter_than_the_bound(
+def test_no_waiter_sleeps_past_the_half_life_of_its_row_or_shorter_than_the_bound(
     ahead: int, leaves_in_ms: int | None, mean_hold_ms: int | None, jitter: float
 ) -> None:
     assert SHORTEST_MS <= sleep_ms(ahead, leaves_in_ms, mean_hold_ms, jitter) <= LEASE_MS // 2
@@ -64,7 +64,7 @@ POLL_MS = 5_000
 def parking(
     lease_over_in_ms: int | None = LEASE_MS, *, ahead: int = 0, rest_ms: int | None = None, slack_ms: int = 0
 ) -> Sleep:
-    """How one that is called waits, behind a holder whose lease ends then."""
+    """How a waiter that can be woken waits, behind a holder whose lease ends then."""
     position = Position(
         place=Place(1, NOW_MS + LEASE_MS),
         ahead=ahead,
@@ -89,35 +89,35 @@ def polling(waited_ms: int = 0, *, lease_ms: int = LEASE_MS, rest_ms: int | None
         holders=(HOLDER,),
         now=Moment(0, NOW_MS, NOW_MS, NOW_MS),
     )
-    sleep = next_look(position, lease_ms=lease_ms, poll_ms=POLL_MS, waited_ms=waited_ms, rest_ms=rest_ms, jitter=0.5)
+    sleep = next_poll(position, lease_ms=lease_ms, poll_ms=POLL_MS, waited_ms=waited_ms, rest_ms=rest_ms, jitter=0.5)
     assert sleep.status == "waiting"
     return sleep.ms
 
 
-class TestOneThatIsCalled:
+class TestAWaiterThatIsWoken:
     def test_it_parks_while_the_holder_renews(self) -> None:
-        """A holder that lives renews at half its lease."""
+        """A running holder renews at half its lease."""
         assert [parking(left_ms).status for left_ms in (LEASE_MS, LEASE_MS // 2)] == ["parked", "parked"]
 
     def test_it_parks_briefly_when_the_holder_is_late_with_its_renewal(self) -> None:
         late = [parking(left_ms).status for left_ms in (LEASE_MS * 4 // 10 - 1, 0, -10_000)]
         assert late == ["parkedBriefly"] * 3
 
-    def test_a_renewal_that_is_a_little_late_is_no_reason_to_look(self) -> None:
+    def test_a_renewal_that_is_a_little_late_is_no_reason_to_poll(self) -> None:
         assert parking(LEASE_MS * 4 // 10).status == "parked"
 
     def test_only_the_front_waiter_watches_the_holder(self) -> None:
         assert [parking(0, ahead=ahead).status for ahead in (0, 1, 7)] == ["parkedBriefly", "parked", "parked"]
 
-    def test_it_parks_when_nobody_holds(self) -> None:
+    def test_it_parks_if_there_is_no_holder(self) -> None:
         assert parking(None).status == "parked"
 
     def test_it_parks_briefly_when_its_record_wait_ends_before_half_a_lease(self) -> None:
         statuses = [parking(rest_ms=rest_ms).status for rest_ms in (POLL_MS, LEASE_MS // 2 - 1, LEASE_MS // 2)]
         assert statuses == ["parkedBriefly", "parkedBriefly", "parked"]
 
-    def test_one_that_is_parked_is_not_woken_for_the_difference_of_two_clocks(self) -> None:
-        """What the last look decided is seen once more by another function, with a clock of its own."""
+    def test_a_parked_waiter_is_not_woken_because_two_clocks_differ(self) -> None:
+        """Another function, with a clock of its own, repeats the decision of the last poll."""
         late_ms, rest_ms = LEASE_MS * 4 // 10 - 1_000, LEASE_MS // 2 - 1_000
         assert [parking(late_ms, slack_ms=slack_ms).status for slack_ms in (0, 3_000)] == ["parkedBriefly", "parked"]
         assert [parking(rest_ms=rest_ms, slack_ms=slack_ms).status for slack_ms in (0, 3_000)] == [
@@ -138,7 +138,7 @@ class TestOneThatIsCalled:
         ahead=st.integers(0, 10),
         rest_ms=st.none() | st.integers(-(10**6), 10**9),
     )
-    def test_it_never_waits_past_its_record_wait_nor_long_past_a_dead_holders_lease(
+    def test_it_never_waits_past_its_record_wait_nor_long_past_an_expired_holders_lease(
         self, lease_over_in_ms: int | None, ahead: int, rest_ms: int | None
     ) -> None:
         sleep = parking(lease_over_in_ms, ahead=ahead, rest_ms=rest_ms)
@@ -149,11 +149,11 @@ class TestOneThatIsCalled:
             assert looks_after_ms <= max(POLL_MS, lease_over_in_ms + LEASE_MS // 10)
 
 
-class TestOneThatPolls:
-    def test_it_looks_every_poll_time_at_first(self) -> None:
+class TestAWaiterThatPolls:
+    def test_it_polls_every_poll_seconds_at_first(self) -> None:
         assert polling(0) == POLL_MS
 
-    def test_it_looks_more_seldom_the_longer_it_has_waited(self) -> None:
+    def test_it_polls_less_often_the_longer_it_has_waited(self) -> None:
         hour_ms = 3_600_000
         slept = [polling(hours * hour_ms, lease_ms=hour_ms) for hours in (1, 2, 24)]
         assert slept == [POLL_MS, 7_200, 86_400]

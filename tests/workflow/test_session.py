@@ -1,4 +1,4 @@
-"""What heartbeat and release tell each other: the newest token, the newest lease, and whether the work has ended."""
+"""What heartbeat and release exchange: the newest token, the newest lease, and whether the work has ended."""
 
 import pytest
 from kit.events import step_event
@@ -45,13 +45,13 @@ def test_a_beat_that_lost_the_lock_fails_its_task_by_name(world: World, bob: Pro
     assert [(answer.task_token, answer.error) for answer in lost.answers] == [("second", "LockLost")]
 
 
-def test_a_beat_past_its_deadline_fails_its_task_even_if_nobody_took_the_lock(world: World, lock: LockName) -> None:
+def test_a_beat_past_its_deadline_fails_its_task_even_if_no_one_took_the_lock(world: World, lock: LockName) -> None:
     hold = Hold(world, lock)
     world.advance(LEASE_MS + 1_000)
     assert isinstance(hold.beat(1).run().error, LockLost)
 
 
-def test_a_beat_older_than_the_newest_leaves_no_token(world: World, lock: LockName) -> None:
+def test_a_beat_older_than_the_newest_stores_no_token(world: World, lock: LockName) -> None:
     hold = Hold(world, lock)
     hold.beat(2, "newest").run()
     hold.beat(1, "older").run()
@@ -69,7 +69,7 @@ def test_work_that_finished_after_its_lease_is_lost(world: World, lock: LockName
     assert hold.is_free()
 
 
-def test_a_release_repeated_after_a_successor_came_is_still_the_success_that_it_was(
+def test_a_release_that_is_repeated_after_a_successor_came_still_succeeds(
     world: World, bob: Process, lock: LockName
 ) -> None:
     hold = Hold(world, lock)
@@ -92,7 +92,7 @@ def test_work_that_finished_after_its_lock_was_freed_by_force_is_lost(
     assert [answer.error for answer in late.answers] == ["LockLost"]
 
 
-def test_a_release_whose_first_call_died_behind_the_release_is_a_success_though_others_have_held_the_lock_since(
+def test_a_release_whose_first_call_crashed_after_it_was_applied_succeeds_though_others_have_held_the_lock_since(
     world: World, bob: Process, lock: LockName
 ) -> None:
     hold = Hold(world, lock)
@@ -114,13 +114,13 @@ def test_an_abandoned_hold_ends_the_heartbeat_and_leaves_the_lock_to_its_lease(
     assert bob.granted(bob.claim(lock)).took_over == 1
 
 
-def test_the_last_beat_of_an_execution_ends_its_task_as_it_was_told(world: World, lock: LockName) -> None:
+def test_the_last_beat_of_an_execution_ends_its_task_with_the_given_error(world: World, lock: LockName) -> None:
     hold = Hold(world, lock)
     answers = hold.beat(5, last=LastBeat("ContinueHolding", "the turn")).run().answers
     assert [(answer.error, answer.cause) for answer in answers] == [("ContinueHolding", "the turn")]
 
 
-def test_the_last_beat_of_an_execution_whose_work_has_ended_is_the_end(world: World, lock: LockName) -> None:
+def test_the_last_beat_of_an_execution_whose_work_has_ended_ends_the_heartbeat(world: World, lock: LockName) -> None:
     hold = Hold(world, lock)
     hold.finish().run()
     answers = hold.beat(5, last=LastBeat("ContinueHolding", "the turn")).run().answers
@@ -132,7 +132,7 @@ def test_the_last_beat_of_an_execution_whose_work_has_ended_is_the_end(world: Wo
     [
         ((0, 0), (0, 1)),
         ((0, 1), (0, 2)),
-        # Redriven, or entered anew after a continuation failed: the retries begin at 0 again.
+        # Redriven, or entered again after a continuation failed: the retries begin at 0 again.
         ((0, 70_000), (1, 0)),
         ((0, 99_999_999), (1, 0)),
     ],
@@ -172,7 +172,7 @@ def test_a_try_of_the_heartbeats_task_outranks_every_earlier_one(
     assert [answer.task_token for answer in hold.finish().run().answers] == ["newest"]
 
 
-def test_a_redriven_heartbeat_whose_lock_went_to_somebody_else_says_so_at_once(
+def test_a_redriven_heartbeat_whose_lock_went_to_another_owner_fails_at_once(
     world: World, bob: Process, lock: LockName
 ) -> None:
     hold = Hold(world, lock)
@@ -191,8 +191,10 @@ def test_a_beat_that_is_not_the_newest_still_answers_its_own_task(world: World, 
     assert [answer.task_token for answer in hold.beat(2, "older").run().answers] == ["older"]
 
 
-def test_a_beat_beside_a_release_that_died_does_not_make_its_repeat_a_loss(world: World, lock: LockName) -> None:
-    """A hold longer than one lease: the beat's own renewal fails, and the lease that the release judges by stays."""
+def test_the_retry_of_a_crashed_release_succeeds_despite_a_beat_in_between(world: World, lock: LockName) -> None:
+    """A hold longer than one lease: the beat's own renewal fails, and the lease that the release compares with is
+    kept.
+    """
     hold = Hold(world, lock)
     hold.beat(0).run()
     for beat_number in range(1, 4):
@@ -206,7 +208,7 @@ def test_a_beat_beside_a_release_that_died_does_not_make_its_repeat_a_loss(world
     assert hold.finish().run().error is None
 
 
-def test_a_late_copy_of_the_first_beat_does_not_make_a_release_in_time_a_loss(world: World, lock: LockName) -> None:
+def test_a_release_in_time_succeeds_despite_a_late_copy_of_the_first_beat(world: World, lock: LockName) -> None:
     """Found by a random schedule: the copy wrote the first lease over the newest one."""
     hold = Hold(world, lock)
     stalled = hold.beat(0, "first")
@@ -239,7 +241,7 @@ def test_a_cold_release_with_a_wrong_clock_judges_by_the_tables_time(
             assert (type(released.error) if released.error else None) == error
 
 
-def test_a_heartbeat_frees_the_lock_whose_release_could_not_be_reached(world: World, lock: LockName) -> None:
+def test_a_heartbeat_frees_the_lock_whose_release_failed(world: World, lock: LockName) -> None:
     hold = Hold(world, lock)
     hold.beat(0).run()
     hold.owner.client.update_item(

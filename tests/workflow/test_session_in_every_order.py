@@ -1,4 +1,4 @@
-"""Where heartbeat and release meet: in every order of their requests the task ends and the lock is free."""
+"""Heartbeat and release: in every order of their requests the task ends and the lock is free."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +22,7 @@ def processes(world: World) -> list[Process]:
 
 
 HELD_MS = pytest.mark.parametrize("held_ms", [0, LEASE_MS // 2])
-"""A beat of a fresh lease, which only leaves its token; and one that renews."""
+"""A beat with a fresh lease, which only stores its token; and one that renews."""
 
 
 @HELD_MS
@@ -43,7 +43,7 @@ def test_in_every_order_of_requests_the_heartbeat_ends_and_the_lock_is_free(
         assert hold.is_free(), order
 
 
-def test_a_repeated_release_in_every_order_is_one_release(world: World, processes: list[Process]) -> None:
+def test_a_duplicate_release_in_every_order_is_one_release(world: World, processes: list[Process]) -> None:
     def start() -> tuple[Made, Steps]:
         hold = Hold(world, world.lock(), processes)
         hold.beat(0).run()
@@ -57,7 +57,7 @@ def test_a_repeated_release_in_every_order_is_one_release(world: World, processe
 
 @ON_ONE_ENGINE
 class TestInEveryOrder:
-    """Every function invoked twice, every reply late: what three of them send meets in every order."""
+    """Every function is invoked twice, every reply is late: the requests of three of them in every order."""
 
     @pytest.mark.verify("many orders, each of many requests")
     @HELD_MS
@@ -84,7 +84,7 @@ class TestInEveryOrder:
 
     @pytest.mark.verify("many orders, each of many requests")
     def test_of_a_beat_the_next_one_and_a_release(self, world: World, processes: list[Process]) -> None:
-        """The task of the first has timed out: it is the second's that must end."""
+        """The first one's task has timed out: the second one's must be ended."""
 
         def start() -> tuple[Made, Steps]:
             hold = Hold(world, world.lock(), processes)
@@ -99,7 +99,7 @@ class TestInEveryOrder:
 
     @pytest.mark.verify("many orders, each of many requests")
     def test_of_a_late_beat_a_redriven_one_and_a_release(self, world: World, processes: list[Process]) -> None:
-        """A beat of the Hold's earlier life is still under way: it is the later one's task that must end."""
+        """A beat from before the redrive is still in progress: the later one's task must be ended."""
 
         def start() -> tuple[Made, Steps]:
             hold = Hold(world, world.lock(), processes)
@@ -115,7 +115,9 @@ class TestInEveryOrder:
 
     @HELD_MS
     def test_of_a_beat_a_release_and_an_abandonment(self, world: World, processes: list[Process], held_ms: int) -> None:
-        """A release under way when the execution was stopped: the work has ended, whatever the clean-up thinks."""
+        """A release is in progress when the execution is stopped: the work has ended, whatever the clean-up
+        concludes.
+        """
 
         def start() -> tuple[Made, Steps]:
             hold = Hold(world, world.lock(), processes)
@@ -127,10 +129,10 @@ class TestInEveryOrder:
             assert self.all_is_well(hold, steps), order
 
     @pytest.mark.parametrize("succeeded", [True, False])
-    def test_of_a_beat_and_a_release_after_the_lease_the_loss_has_its_name(
+    def test_of_a_beat_and_a_release_after_the_lease_which_fail_with_LockLost(
         self, world: World, processes: list[Process], bob: Process, succeeded: bool
     ) -> None:
-        """Whether or not somebody else has the lock by then."""
+        """Whether or not another owner has the lock by then."""
 
         def start() -> tuple[Made, Steps]:
             hold = Hold(world, world.lock(), processes)
@@ -145,7 +147,7 @@ class TestInEveryOrder:
             assert isinstance(releasing.error, LockLost), order
             assert "second" in {answer.task_token for each in (beating, releasing) for answer in each.answers}, order
             assert {answer.error for answer in releasing.answers} <= {"LockLost"}, order
-            # A beat that finds the work finished leaves the word to the release.
+            # A beat that finds the work finished leaves the answer to the release.
             assert all(answer.error in (None, "LockLost") for answer in beating.answers), order
             assert hold.is_free() != succeeded, order
 

@@ -1,4 +1,4 @@
-"""What a step does with clients whose requests may hang for longer than those of the step before."""
+"""A step whose client may hang for longer than that of the step before."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from ticketlock.workflow import Workflow
 
 @pytest.fixture
 def turn(memory: MemoryDynamoDB, clock: ManualClock) -> dict[str, Any]:
-    """Of a grant with a lease of 10 s."""
+    """Those of a grant with a lease of 10 s."""
     return turn_of(
         workflow_over(memory, clock),
         execution_arn(),

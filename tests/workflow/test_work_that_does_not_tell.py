@@ -1,4 +1,4 @@
-"""A nested execution whose failure does not say whether it has ended: it is asked for before the lock is freed."""
+"""A nested execution whose failure does not say whether it has ended: it is described before the lock is freed."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ untold = pytest.mark.parametrize("failure", UNTOLD, ids=lambda failure: failure[
 
 
 @untold
-def test_one_that_is_closed_frees_the_lock(
+def test_a_closed_execution_frees_the_lock(
     workflow: Workflow, alice: Process, service: TaskService, lock: LockName, failure: dict[str, str]
 ) -> None:
     turn, work = held(workflow, lock)
@@ -31,7 +31,7 @@ def test_one_that_is_closed_frees_the_lock(
 
 
 @untold
-def test_one_that_runs_still_is_stopped_before_the_lock_is_freed(
+def test_a_running_execution_is_stopped_before_the_lock_is_freed(
     workflow: Workflow, alice: Process, service: TaskService, lock: LockName, failure: dict[str, str]
 ) -> None:
     """Its start may have been refused at a second try, after the answer to the first was lost."""
@@ -43,7 +43,7 @@ def test_one_that_runs_still_is_stopped_before_the_lock_is_freed(
 
 
 @untold
-def test_one_that_does_not_close_leaves_the_lock_to_its_lease(
+def test_an_execution_that_does_not_close_leaves_the_lock_to_its_lease(
     workflow: Workflow, alice: Process, service: TaskService, lock: LockName, failure: dict[str, str]
 ) -> None:
     turn, work = held(workflow, lock)
@@ -63,7 +63,7 @@ def test_one_that_does_not_close_leaves_the_lock_to_its_lease(
         ("States.TaskFailed", 1),
     ],
 )
-def test_one_that_nobody_knows_has_never_begun_only_if_its_start_was_refused(
+def test_an_unknown_execution_never_began_only_if_its_start_was_refused(
     workflow: Workflow, alice: Process, lock: LockName, error: str, left: int
 ) -> None:
     turn, _ = held(workflow, lock)

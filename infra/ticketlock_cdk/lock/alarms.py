@@ -92,7 +92,7 @@ class LockAlarms(Construct):
             ),
             "OldestWaiter": self._alarm(
                 "OldestWaiter",
-                metrics.metric_oldest_waiter_age(period=_period_of_looks(longest_parking)),
+                metrics.metric_oldest_waiter_age(period=_period_of_polls(longest_parking)),
                 thresholds.oldest_waiter.to_milliseconds(),
                 "The first in line has waited for long: the holder is slow, or the queue is too long.",
             ),
@@ -137,7 +137,7 @@ class LockAlarms(Construct):
         return new_alarm(self, name, metric, threshold, description, self._actions)
 
 
-def _period_of_looks(longest_parking: Duration) -> Duration:
+def _period_of_polls(longest_parking: Duration) -> Duration:
     """A period long enough for one poll: a parked front waiter emits nothing until it polls.
 
     In whole minutes, as alarms need, and a day at most: with a lease of more than two days some periods have no poll.

@@ -76,13 +76,13 @@ def continue_definition(settings: Settings) -> dict[str, Any]:
     ]
     states["MyTurn?"] = {**serialize["MyTurn?"], "Choices": asleep, "Default": "Waited"}
     states["Waited"] = {
-        "Comment": "The turn has come, or is refused, or many looks are used again: the first execution goes on.",
+        "Comment": "The turn came, or the wait failed, or no polls are left here: the first execution continues.",
         "Type": "Pass",
         "OutputPath": "$.lock",
         "End": True,
     }
     states["WaitingOrHolding?"] = {
-        "Comment": "What has to go on.",
+        "Comment": "Whether a wait or a heartbeat continues here.",
         "Type": "Choice",
         "Choices": [{"Variable": "$.goOn", "StringEquals": "holding", "Next": "Heartbeat"}],
         "Default": "CheckPosition",
@@ -99,7 +99,7 @@ def continue_definition(settings: Settings) -> dict[str, Any]:
         "End": True,
     }
     states["BeatsOver"] = {
-        "Comment": "Many beats are used again, or the lock is lost: the first execution goes on.",
+        "Comment": "The lock is lost, or no heartbeats are left here: the first execution continues.",
         "Type": "Pass",
         "Parameters": {"status.$": "$.seam.Error", "Cause.$": "$.seam.Cause"},
         "End": True,
@@ -107,7 +107,7 @@ def continue_definition(settings: Settings) -> dict[str, Any]:
     return {"Comment": _CONTINUES, "StartAt": "WaitingOrHolding?", "States": states}
 
 
-_CONTINUES = "Goes on with a wait or a heartbeat whose own execution has used its share of events."
+_CONTINUES = "Continues a wait or a heartbeat whose own execution has used its share of events."
 
 
 def _set_heartbeat(heartbeat: dict[str, Any], settings: Settings) -> None:
@@ -128,7 +128,7 @@ def _hold_for_one_lease(states: dict[str, Any], settings: Settings) -> None:
         del work[name]["Retry"]
     work["Release"]["Catch"][-1]["Next"] = "LeftToLease"
     work["LeftToLease"] = {
-        "Comment": "The release cannot be reached: the work's output stands, and the lease ends.",
+        "Comment": "The release failed: the work's output is kept, and the lock is free when its lease ends.",
         "Type": "Pass",
         "OutputPath": "$.task.output",
         "End": True,

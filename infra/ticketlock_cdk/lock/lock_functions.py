@@ -54,11 +54,11 @@ _CHECK_POSITION = _Step(
 )
 # Update: the session. Query: the front.
 _WAIT_FOR_CALL = _Step("WaitForCall", "wait_for_call", ("dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"))
-# Update: the lease, the session; the lock, if the release could not be reached. Query: who is next then.
+# Update: the lease, the session; the lock, if the release failed. Query: the next waiter then.
 _HEARTBEAT = _Step("Heartbeat", "heartbeat", ("dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"))
-# Update: the session, the lock. Query: who is next.
+# Update: the session, the lock. Query: the next waiter.
 _RELEASE = _Step("Release", "release", ("dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"))
-# Query: the sessions, who is next. BatchGet: what is left. Delete: the row. Update: the session, the lock.
+# Query: the sessions, the next waiter. BatchGet: the items. Delete: the row. Update: the session, the lock.
 _CLEAN_UP = _Step(
     "CleanUp",
     "clean_up",

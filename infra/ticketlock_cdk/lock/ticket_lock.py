@@ -229,7 +229,7 @@ class TicketLock(LockMetrics, Construct):
                 "Alarms",
                 metrics=self,
                 functions=functions.all,
-                # Its reserved concurrency throttles it; an event that it cannot handle within hours is a dead letter.
+                # Its reserved concurrency throttles it; an event not handled in hours goes to the dead-letter queue.
                 bounded=() if clean_up_concurrency is None else (functions.clean_up,),
                 machines=self._machines,
                 dead_letter_queue=dead_letter_queue,

@@ -35,7 +35,7 @@ def units_dashboard(
                 graph(
                     "Units",
                     [
-                        metrics.metric_open_units(label="to be looked at again"),
+                        metrics.metric_open_units(label="read again by the next pass"),
                         metrics.metric_committed_unfinished(label="committed, not finished"),
                     ],
                 ),
@@ -54,7 +54,7 @@ def units_dashboard(
                     "Passes",
                     [
                         sweeper.metric_invocations(label="begun"),
-                        metrics.metric_stopped_sweeps(label="gone on with by the next"),
+                        metrics.metric_stopped_sweeps(label="continued by the next"),
                         sweeper.metric_errors(label="failed"),
                         sweeper.metric_throttles(label="refused"),
                         dead_letter_queue.metric_approximate_number_of_messages_visible(label="dead letters"),

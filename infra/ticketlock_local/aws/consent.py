@@ -49,7 +49,7 @@ def agree(
             "cannot ask, since standard input is not a terminal; give --yes and --account: nothing was made"
         )
     try:
-        answer = ask("Type the account's id to go on: ")
+        answer = ask("Type the account's id to continue: ")
     except EOFError:
         answer = ""
     if answer.strip() != account.id:

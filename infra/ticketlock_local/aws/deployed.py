@@ -21,7 +21,7 @@ from ticketlock_local.aws.seen import NotSeen
 PATIENCE_S = 90.0
 """The time limit for steps that take seconds, and on AWS sometimes more."""
 
-_LOOK_EVERY_S = 0.5
+_POLL_EVERY_S = 0.5
 _REFUSALS = ("AccessDenied", "AccessDeniedException")
 
 T = TypeVar("T")
@@ -160,7 +160,7 @@ class Deployed:
                 return found
             if time.monotonic() > deadline:
                 raise NotSeen(f"waited {patience_s:.0f} s for {what}")
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(_POLL_EVERY_S)
 
     # Functions and roles.
 

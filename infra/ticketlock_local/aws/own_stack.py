@@ -22,7 +22,7 @@ LONGEST_DELETE_S = 900.0
 
 # A request that was in flight when the CDK was ended may still be performed.
 _MAY_APPEAR_S = 15.0
-_LOOK_EVERY_S = 1.0
+_POLL_EVERY_S = 1.0
 _OVER = ("DELETE_COMPLETE", "DELETE_FAILED")
 
 
@@ -200,4 +200,4 @@ def _until(look: "Callable[[], Any]", patience_s: float) -> Any:
         found = look()
         if found is not None or time.monotonic() >= deadline:
             return found
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(_POLL_EVERY_S)

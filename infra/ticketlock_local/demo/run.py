@@ -34,7 +34,7 @@ _WORK_S = (0.6, 0.8, 1.0, 0.7, 0.9)
 _TIMEOUT_S = 120.0
 # New workers start slowly on a small machine: ten executions a second at most.
 _START_EVERY_S = 0.12
-_LOOK_EVERY_S = 0.3
+_POLL_EVERY_S = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def _watch(
         running = [arn for arn, run in seen.items() if run.ended_ms is None]
         if time.monotonic() > deadline:
             raise ExecutionsUnfinished(f"after {_TIMEOUT_S:.0f} s there still run: {', '.join(running)}")
-        time.sleep(_START_EVERY_S if planned else _LOOK_EVERY_S)
+        time.sleep(_START_EVERY_S if planned else _POLL_EVERY_S)
         if planned:
             running.append(_start(client, outputs, planned.popleft()))
         now_ms = time.time_ns() // 1_000_000
@@ -131,7 +131,7 @@ def _tell(verdict: Verdict) -> None:
     for failure in verdict.failures:
         print(f"FAILED: {failure}")
     if verdict.passed:
-        order = "that of the tickets but for these slips" if verdict.slips else "that of the tickets"
+        order = "that of the tickets except these slips" if verdict.slips else "that of the tickets"
         print(
             "Checked: no two works of one entity overlapped, fencing tokens rose with every hold, the order was "
             f"{order}, every execution succeeded, and neither a holder nor a queue row is left."

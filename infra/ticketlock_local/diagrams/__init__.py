@@ -1,1 +1,1 @@
-"""The pictures of the docs, each drawn from what it shows: `python -m ticketlock_local diagrams`."""
+"""The diagrams of the docs, each drawn from its source: `python -m ticketlock_local diagrams`."""

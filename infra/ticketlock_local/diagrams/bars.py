@@ -30,7 +30,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Bars that are compared with each other; the unit is written behind each value."""
+    """Bars that are compared with each other; each value is followed by the unit."""
 
     name: str
     unit: str
@@ -39,11 +39,11 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What one benchmark has found.
+    """The figures of one benchmark.
 
     Attributes:
         title: what is compared.
-        note: what is measured, where, and whether less or more is better.
+        note: what was measured and where, and whether less or more is better.
     """
 
     title: str
@@ -51,13 +51,13 @@ class Figures:
     groups: Sequence[Group]
 
     def save(self, path: Path) -> None:
-        """Write them down."""
+        """Save the figures as JSON."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(asdict(self), indent=2) + "\n")
 
     @classmethod
     def load(cls, path: Path) -> "Figures":
-        """What ``save`` has written."""
+        """Read what ``save`` has written."""
         told = json.loads(path.read_text())
         groups = [
             Group(group["name"], group["unit"], [Bar(**bar) for bar in group["bars"]]) for group in told["groups"]

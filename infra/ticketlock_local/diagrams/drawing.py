@@ -23,7 +23,7 @@ def drawing(title: str, text: str, graphs: Sequence[Graph]) -> str:
     """Draw graphs, one below the other.
 
     Args:
-        title: what the picture shows; for those who do not see it, too.
+        title: what the picture shows; screen readers read it too.
         text: the same in a sentence or two.
         graphs: where each has a title, it is written above it.
     """
@@ -43,7 +43,7 @@ def drawing(title: str, text: str, graphs: Sequence[Graph]) -> str:
 
 
 def canvas(title: str, text: str, width: float, height: float) -> ElementTree.Element:
-    """An empty card, with a title and a text for those who do not see the picture."""
+    """An empty card, with a title and a text for screen readers."""
     svg = ElementTree.Element(
         "svg",
         {
@@ -69,7 +69,7 @@ def finished(svg: ElementTree.Element) -> str:
 
 
 class _Panel:
-    """One graph, and where everything of it stands."""
+    """One graph, and the position of each of its parts."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -186,7 +186,7 @@ class _Panel:
         return max(len(node.name) * _NAME_PX, *(len(note) * _NOTE_PX for note in ("", *node.notes))) + 24
 
     def _gap_before(self, column: int) -> float:
-        """The room for the labels of the edges that begin in the column before."""
+        """The width for the labels of the edges that begin in the column before."""
         if column == 0:
             return 0.0
         longest = [

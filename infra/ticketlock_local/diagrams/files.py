@@ -1,4 +1,4 @@
-"""The files of the diagrams, and what has to be in them."""
+"""The files of the diagrams, and their expected content."""
 
 from collections.abc import Mapping
 
@@ -11,9 +11,9 @@ from ticketlock_local.diagrams.ticket import LIFE
 
 DEFINITION = ROOT / "statemachines" / "serialize.asl.json"
 FIGURES = ROOT / "docs" / "figures"
-"""What benchmarks have found, for the charts: ``--save`` of a benchmark writes it."""
+"""The figures for the charts: a benchmark's ``--save`` writes them."""
 HAND_OVER = FIGURES / "recorded" / "hand-over.json"
-"""What ``benchmarks/hand_over.py --save`` has recorded."""
+"""The recording that ``benchmarks/hand_over.py --save`` writes."""
 
 
 def files() -> Mapping[str, str]:
@@ -35,7 +35,7 @@ def files() -> Mapping[str, str]:
 
 
 def write() -> int:
-    """Write the files anew."""
+    """Write all files."""
     for name, content in files().items():
         (ROOT / "docs" / name).write_text(content)
         print(f"docs/{name}")

@@ -1,4 +1,4 @@
-"""A directed graph as columns, from left to right: which column each node is in, and in which order they stand."""
+"""A directed graph in columns from left to right: the column of each node, and the order within each column."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """One arrow; dashed where it is not the usual way."""
+    """One arrow; dashed if it is not the usual path."""
 
     source: str
     target: str
@@ -33,14 +33,14 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Nodes, of which the first is where it begins, and the edges between them."""
+    """Nodes, the first of which is the start, and the edges between them."""
 
     title: str
     nodes: Sequence[Node]
     edges: Sequence[Edge]
 
     def merged(self) -> "Graph":
-        """The same with one edge at most from a node to another."""
+        """The same graph with at most one edge from one node to another."""
         found: dict[tuple[str, str], list[Edge]] = {}
         for edge in self.edges:
             found.setdefault((edge.source, edge.target), []).append(edge)
@@ -57,7 +57,7 @@ def _labels(edges: Sequence[Edge]) -> str:
 
 
 Slot = tuple[str, int]
-"""A node by its name and -1; or the way of an edge through a column: its target, and its number among the edges."""
+"""A node by its name and -1; or the passage of an edge through a column: its target, and its number among the edges."""
 
 
 class Columns:

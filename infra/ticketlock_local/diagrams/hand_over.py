@@ -46,7 +46,7 @@ class Run:
     """Some executions on one entity, in the order of their works.
 
     Attributes:
-        way: how the lock was handed over, as the setting has it.
+        way: the setting of the hand-over.
         requests: each request of the lock's functions: when it was sent, and its operation.
     """
 
@@ -62,19 +62,19 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What was recorded; the note says where."""
+    """Recorded runs; the note says where they were recorded."""
 
     note: str
     runs: Sequence[Run]
 
     def save(self, path: Path) -> None:
-        """Write it down."""
+        """Save the recording as JSON."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(asdict(self), indent=1) + "\n")
 
     @classmethod
     def load(cls, path: Path) -> "Recording":
-        """What ``save`` has written."""
+        """Read what ``save`` has written."""
         told = json.loads(path.read_text())
         runs = [
             Run(
@@ -88,7 +88,7 @@ class Recording:
 
 
 def hand_overs(recording: Recording) -> str:
-    """Draw them, one below the other."""
+    """Draw the runs, one below the other."""
     return _Drawing(recording).to_svg()
 
 
@@ -191,7 +191,7 @@ class _Drawing:
 
 
 def _stacks(run: Run, place: Callable[[int], float]) -> list[list[tuple[float, str]]]:
-    """The requests from left to right; those that would cover each other stand on each other, the first one lowest."""
+    """The requests from left to right; requests that would cover each other are stacked, the first one lowest."""
     stacks: list[list[tuple[float, str]]] = []
     for at_ms, operation in sorted(run.requests):
         x = place(at_ms)

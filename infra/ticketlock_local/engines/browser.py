@@ -1,4 +1,4 @@
-"""A real browser without a window, for the test of the site: the system's, or Debian's, which is installed."""
+"""A headless browser for the test of the site: an installed one, or Debian's package."""
 
 import os
 import shutil
@@ -17,10 +17,10 @@ class BrowserMissing(LocalCloudError):
 
 
 def browser_program() -> Path:
-    """Return a Chromium; where there is none, root installs Debian's with ``apt-get``.
+    """Return a Chromium; if none is installed, root installs Debian's with ``apt-get``.
 
     Raises:
-        BrowserMissing: there is none still.
+        BrowserMissing: none could be found or installed.
     """
     with exclusive("browser"):
         said = "" if _found() else _install()
@@ -35,7 +35,7 @@ def _found() -> str | None:
 
 
 def _install() -> str:
-    """Install it where that is possible; returns what went wrong."""
+    """Install it if possible; return the error otherwise."""
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         return ""
     for command in (["apt-get", "update"], ["apt-get", "install", "--yes", "--no-install-recommends", _PACKAGE]):

@@ -10,10 +10,10 @@ from ticketlock_local.errors import EmulatorError
 
 
 def pinned_python(name: str, requirements: Path) -> Path:
-    """Return the interpreter of an environment, which is made anew whenever the pins change.
+    """Return the interpreter of an environment, which is rebuilt whenever the pins change.
 
     Args:
-        name: of the environment's folder, below build.
+        name: the name of the environment's folder, below build.
         requirements: pins, to the last package.
 
     Raises:

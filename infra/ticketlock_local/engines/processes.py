@@ -110,7 +110,7 @@ def _process_table() -> list[tuple[int, int, str]]:
     table = []
     for entry in _PROC.iterdir():
         if entry.name.isdigit():
-            with suppress(OSError):  # it ended meanwhile
+            with suppress(OSError):  # it has ended since
                 # "pid (name) state ppid pgrp ...": the name may hold spaces and brackets.
                 state, _ppid, pgid = (entry / "stat").read_text().rpartition(")")[2].split()[:3]
                 table.append((int(entry.name), int(pgid), state))

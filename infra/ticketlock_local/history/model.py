@@ -1,10 +1,10 @@
-"""A FIFO lock with fencing tokens as a history shows it: the promises, each a function that names what breaks it.
+"""The promises of a FIFO lock with fencing tokens, checked on a history: one function each, which names what breaks it.
 
-A history is judged from outside, as Jepsen does: of an operation we know when it was invoked, when its answer arrived,
+A history is judged from outside, as in Jepsen: of an operation we know when it was invoked, when its answer arrived,
 and the answer. It took effect at one moment in between. An operation without an answer (its process was killed, or a
 reply was lost) may have taken effect at any time after its invocation, or never. A refused one had no effect. In both
-cases the waiter was in the queue until it last found itself there; after that it may have left, or been granted the
-lock without learning it. So whatever this file names is certainly broken, whenever the requests took effect.
+cases the waiter was in the queue until its last poll that found it there; after that it may have left, or been granted
+the lock without learning it. So anything that this file reports is certainly broken, whenever the requests took effect.
 """
 
 from bisect import bisect_right, insort
@@ -33,7 +33,7 @@ class Acquisition:
     """One process's acquisition of a lock, and its outcome; times are by one clock that all processes share.
 
     Attributes:
-        process, entity: who asked, and for what.
+        process, entity: the process, and the entity that it asked for.
         outcome: whether it was granted.
         invoked_ms: when it asked.
         looked_ms: the poll that its grant is based on began after this.
@@ -172,9 +172,10 @@ def fencing(acquisitions: Iterable[Acquisition]) -> Iterator[str]:
 
 
 def no_overtaking(acquisitions: Iterable[Acquisition]) -> Iterator[str]:
-    """A grant overtakes no owner whose valid row was in the queue when it polled, except those that fit in beside it.
+    """No grant overtakes an owner whose valid row was in the queue at its poll, except owners that may hold the lock
+    beside it.
 
-    A grant in progress may not see a row that is written meanwhile: it overtakes that row, once.
+    A grant in progress may miss a row that is written during its poll: it overtakes that row, once.
     """
     everybody = list(acquisitions)
     grants = _grants(everybody)
@@ -193,7 +194,9 @@ def no_overtaking(acquisitions: Iterable[Acquisition]) -> Iterator[str]:
 
 
 def nothing_left(entity: str, state: LockState, acquisitions: Iterable[Acquisition]) -> Iterator[str]:
-    """After all have left, there is no holder and no waiter; the leases of any that may not have left have ended."""
+    """After all owners have left, there is no holder and no waiter; the leases of any that may not have left have
+    ended.
+    """
     if state.item is None:
         yield f"nothing left: {entity} has no lock item in the table"
         return
@@ -225,11 +228,11 @@ def no_lost_update(entity: str, updates: Iterable[Update], value: int) -> Iterat
         yield f"no lost update: the counter of {entity} is {value} after {least} updates, and {most - least} unknown"
 
 
-# What the order allows, and how good it was.
+# Deviations that the order allows, and how close the order was to perfect.
 
 
 def slips(acquisitions: Iterable[Acquisition]) -> list[str]:
-    """Name those overtaken by a grant that may have been made while their row was in the queue, but polled before."""
+    """Name the waiters that may have been overtaken by a grant that polled before their row was in the queue."""
     everybody = list(acquisitions)
     found = []
     for waiter, before in _passed(everybody, _grants(everybody)):
@@ -278,7 +281,7 @@ def _grants(acquisitions: Iterable[Acquisition]) -> list[_Grant]:
     )
     until_ms = list(accumulate(reversed([_granted_ms(each) for each in granted]), min))[::-1]
     grants: list[_Grant] = []
-    # When the last of each kind, shared or alone, was seen to hold: any grant that it excludes was made later.
+    # The last observed holder of each kind, shared or exclusive: any grant that it excludes was made later.
     held: dict[bool, Acquisition] = {}
     after_ms, witness = -1, None
     for number, each in enumerate(granted):

@@ -54,7 +54,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Legend:
-    """What the marks and the spans mean, and one word more."""
+    """The legend of the marks and the spans, and one more line."""
 
     mark: str
     waiting: str

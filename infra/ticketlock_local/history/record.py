@@ -112,7 +112,7 @@ class Recording:
 
 
 def write(path: Path, events: Iterable[Event]) -> None:
-    """Write a file anew."""
+    """Overwrite a file."""
     path.write_text("".join(event.line() for event in events), encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""The stack with a TicketLock, synthesised here, with none of what only the CDK's own command line needs."""
+"""The stack with a TicketLock, synthesised here, without what only the CDK's own command line needs."""
 
 import json
 import shutil
@@ -12,7 +12,7 @@ from ticketlock_cdk import TicketLock
 from ticketlock_cdk.assets import OF_LOCKS
 
 STACK = "Ticketlock"
-# Stands for the topic of the alarms.
+# A placeholder for the topic of the alarms.
 A_TOPIC = "arn:aws:sns:us-east-1:123456789012:the-one-of-the-parameter"
 
 
@@ -20,8 +20,8 @@ def synthesise(assembly: Path, properties: Mapping[str, Any]) -> dict[str, Any]:
     """Synthesise one stack with a TicketLock and its alarms, and return its template.
 
     Args:
-        assembly: the folder that is written anew.
-        properties: the construct's, but for the alarms.
+        assembly: the folder to write; it is overwritten.
+        properties: the construct's, except the alarms.
     """
     shutil.rmtree(assembly, ignore_errors=True)
     app = App(outdir=str(assembly), analytics_reporting=False)

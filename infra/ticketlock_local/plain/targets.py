@@ -1,10 +1,10 @@
-"""The targets of a deployment as two parameters: lists of ARNs whose lengths nobody knows before."""
+"""The targets of a deployment as two parameters: lists of ARNs of unknown length."""
 
 from typing import Any
 
 from ticketlock_local.plain.varied import TemplateError, joined
 
-# Stand for the lists while the construct is synthesised.
+# Placeholders for the lists while the construct is synthesised.
 _ACCOUNT = "us-east-1:123456789012"
 A_FUNCTION = f"arn:aws:lambda:{_ACCOUNT}:function:every-one-of-the-list"
 A_MACHINE = f"arn:aws:states:{_ACCOUNT}:stateMachine:every-one-of-the-list"
@@ -59,10 +59,10 @@ _LIST_OF_TEXTS: tuple[Any, ...] = (
 
 
 def with_lists(template: dict[str, Any]) -> dict[str, Any]:
-    """Put the parameters' lists where the stand-ins are: in the definition, and in the statements of policies.
+    """Replace the placeholders by the parameters' lists: in the definition, and in the statements of policies.
 
     Raises:
-        TemplateError: a stand-in is somewhere else.
+        TemplateError: a placeholder is somewhere else.
     """
     changed: dict[str, Any] = _replaced(template)
     for stands_in in _LISTS:
@@ -88,7 +88,7 @@ def _replaced(node: Any) -> Any:
 
 
 def _statements(statement: dict[str, Any]) -> list[Any]:
-    """A statement, and one more for each list that it has a stand-in of: no function adds a list to a list."""
+    """A statement, and one more for each list that it contains: no CloudFormation function concatenates lists."""
     resources = statement.get("Resource", [])
     if not isinstance(resources, list):
         resources = [resources]

@@ -25,8 +25,8 @@ LEASE, POLL, PERMITS, RETENTION = "LeaseSeconds", "PollSeconds", "Permits", "Log
 RECORD_WAIT, CLEAN_UP, TOPIC = "DefaultRecordWaitSeconds", "CleanUpConcurrency", "AlarmTopicArn"
 _WAITS_FOR_EVER, _UNBOUNDED, _HAS_TOPIC = "WaitsForEver", "CleanUpIsUnbounded", "HasAlarmTopic"
 
-# From 22 on the time-outs of the functions do not depend on the lease: an alias keeps its function's old version when a
-# parameter alone changes.
+# A lease of 22 s or more does not affect the time-outs of the functions: if a parameter alone changes, an alias keeps
+# its function's old version.
 _LEASES = (60, 30, 120, 300, 600, 1800, 3600)
 _A_RECORD_WAIT, _ANOTHER = 86_400, 3_600
 _DEFAULTS: Mapping[str, int] = {
@@ -37,7 +37,8 @@ _DEFAULTS: Mapping[str, int] = {
     RECORD_WAIT: _A_RECORD_WAIT,
     CLEAN_UP: CLEAN_UP_CONCURRENCY,
 }
-# By which values a setting is found in the template: all of them, or another one, where it is only repeated.
+# The values for which the construct is synthesised, to find a setting in the template: all, or one more if it only
+# recurs.
 _VALUES: Mapping[str, tuple[int, ...]] = {
     LEASE: _LEASES,
     POLL: (5, 7),
@@ -50,33 +51,33 @@ _PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     FUNCTIONS: {
         "Type": "CommaDelimitedList",
         "Default": "",
-        "Description": "The ARNs of the Lambda functions that may be run under the lock, with commas between them",
+        "Description": "The ARNs of the Lambda functions that may run under the lock, comma-separated",
     },
     MACHINES: {
         "Type": "CommaDelimitedList",
         "Default": "",
-        "Description": "The ARNs of the Standard state machines that may be run under the lock, with commas between "
-        "them; none with a version or an alias",
+        "Description": "The ARNs of the Standard state machines that may run under the lock, comma-separated, "
+        "without versions and aliases",
         "AllowedPattern": "(arn:[^:,]+:states:[^:,]+:[0-9]{12}:stateMachine:[^:,]+)?",
     },
     LEASE: {
         "Type": "Number",
         "Default": 60,
         "AllowedValues": sorted(_LEASES),
-        "Description": "How long a grant lasts without renewal; it is renewed at its half-life",
+        "Description": "How long a grant is valid unless it is renewed; it is renewed at half of this",
     },
     POLL: {
         "Type": "Number",
         "Default": 5,
         "MinValue": 1,
         "MaxValue": min(_LEASES) // 2,
-        "Description": "The longest sleep of the execution that is first in line",
+        "Description": "The longest sleep between two polls of the execution that is first in line",
     },
     RECORD_WAIT: {
         "Type": "String",
         "Default": "Infinity",
         "AllowedPattern": "Infinity|[0-9]{1,8}",
-        "Description": "How long an execution waits whose input has no recordWaitSeconds: seconds, or Infinity",
+        "Description": "How long an execution waits if its input has no recordWaitSeconds: seconds, or Infinity",
     },
     PERMITS: {
         "Type": "Number",
@@ -89,7 +90,7 @@ _PARAMETERS: Mapping[str, Mapping[str, Any]] = {
         "Type": "String",
         "Default": str(CLEAN_UP_CONCURRENCY),
         "AllowedPattern": "none|[1-9][0-9]{0,2}|1000",
-        "Description": "How many clean-ups run at once, reserved of the account's concurrency; none reserves nothing",
+        "Description": "How many clean-ups run at once, reserved from the account's concurrency; none reserves nothing",
     },
     RETENTION: {
         "Type": "Number",
@@ -102,13 +103,13 @@ _PARAMETERS: Mapping[str, Mapping[str, Any]] = {
         "Type": "String",
         "Default": "none",
         "AllowedPattern": "none|arn:[^:]+:sns:[^:]+:[0-9]{12}:[^:]+",
-        "Description": "The ARN of the SNS topic that alarms tell; with none there are no alarms",
+        "Description": "The ARN of the SNS topic that the alarms notify; with none there are no alarms",
     },
 }
 
 
 def write() -> int:
-    """Write both, and say where they are."""
+    """Write both, and print where they are."""
     with exclusive("template"):
         shutil.rmtree(FOLDER, ignore_errors=True)
         write_to(FOLDER)
@@ -129,7 +130,7 @@ def write_to(folder: Path) -> None:
 
 
 def plain_template(assembly: Path) -> dict[str, Any]:
-    """Make the template, of as many syntheses as it has values of settings.
+    """Create the template from several syntheses, one for each value of a setting.
 
     Args:
         assembly: the folder in which it is synthesised; afterwards it holds the functions' code.
@@ -160,7 +161,7 @@ def plain_template(assembly: Path) -> dict[str, Any]:
 
 
 def properties(values: Mapping[str, int]) -> dict[str, Any]:
-    """The properties of the construct for the numbers of the parameters, with stand-ins for the others."""
+    """The properties of the construct for the numbers of the parameters, with placeholders for the others."""
     return {
         "lease": Duration.seconds(values[LEASE]),
         "poll": Duration.seconds(values[POLL]),
@@ -173,11 +174,11 @@ def properties(values: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _with_parameters_of_texts(template: dict[str, Any]) -> dict[str, Any]:
-    """Put the parameters that are no numbers where their stand-ins are, and the stack's name where the service's is."""
+    """Replace the placeholders of parameters that are not numbers, and use the stack's name as the service's name."""
     service = template["Outputs"]["ServiceName"]["Value"]
     changes: Sequence[tuple[Any, Any]] = [
         (A_TOPIC, {"Ref": TOPIC}),
-        # Two stacks of one template have metrics of their own.
+        # Two stacks from one template must have separate metrics.
         (service, {"Ref": "AWS::StackName"}),
         ({"Ref": RECORD_WAIT}, {"Fn::If": [_WAITS_FOR_EVER, '"Infinity"', {"Ref": RECORD_WAIT}]}),
         ({"Ref": CLEAN_UP}, {"Fn::If": [_UNBOUNDED, {"Ref": "AWS::NoValue"}, {"Ref": CLEAN_UP}]}),
@@ -194,12 +195,12 @@ def _with_parameters_of_texts(template: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = changed(template)
     for left in (A_TOPIC, service):
         if left in str(found):
-            raise TemplateError(f"{left} is a part of a text, and no parameter can take its place there")
+            raise TemplateError(f"{left} is a part of a text, so no parameter can replace it there")
     return found
 
 
 def _plain(resource: dict[str, Any]) -> dict[str, Any]:
-    """A resource without what is the CDK's: where the code is, and its metadata."""
+    """A resource without the parts of the CDK: the location of the code, and its metadata."""
     of_others = {name: value for name, value in resource.get("Metadata", {}).items() if not name.startswith("aws:cdk:")}
     plain = {name: value for name, value in resource.items() if name != "Metadata"}
     if of_others:

@@ -1,6 +1,6 @@
-"""What differs between templates of one construct becomes a reference to the parameter by which they differ.
+"""Merges templates of one construct that differ by a setting: the differing parts become references to a parameter.
 
-Nothing says which parts of a template depend on which setting: the construct does, synthesised once for each value.
+The construct itself shows which parts depend on a setting: it is synthesised once for each value.
 """
 
 import re
@@ -11,12 +11,12 @@ from typing import Any
 from ticketlock_local.errors import LocalCloudError
 
 Template = dict[str, Any]
-# Whole ones, or with a fraction.
+# Integers, or with a fraction.
 _NUMBERS = re.compile(r"(\d+(?:\.\d+)?)")
 
 
 class TemplateError(LocalCloudError):
-    """A template cannot be made plain; the message names the part of it."""
+    """A template cannot be merged; the message names the part of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,8 @@ class Varied:
 
     Attributes:
         parameter: the name of the template's parameter.
-        values: of the setting; the first is that of the base.
-        templates: by value.
+        values: the values of the setting; the first is that of the base.
+        templates: the template of each value.
     """
 
     parameter: str
@@ -39,14 +39,15 @@ def with_parameters(base: Template, varied: Sequence[Varied]) -> Template:
 
     Args:
         base: with the first value of every setting.
-        varied: of each setting, its templates with the other settings as in the base.
+        varied: for each setting its templates, with the other settings as in the base.
 
     Returns:
-        The template, with ``Mappings`` for numbers that are not the value of the setting itself, such as half of it.
+        The template, with ``Mappings`` for numbers that are derived from a setting, such as half of it.
 
     Raises:
-        TemplateError: templates differ in more than numbers, or in a number by two settings; or a function with a
-            version does, whose alias would stay at the old one when somebody changes the parameter.
+        TemplateError: templates differ in more than numbers, or a number depends on two settings, or a function with a
+            version depends on a setting: its alias would still point to the old version after a change of the
+            parameter.
     """
     mappings: dict[str, dict[str, dict[str, str]]] = {}
     merged: Template = _Merging(mappings).merge(
@@ -56,7 +57,7 @@ def with_parameters(base: Template, varied: Sequence[Varied]) -> Template:
     return {**merged, "Mappings": mappings}
 
 
-# The name of the parameter, the values of the setting, and what is found at one place for each of them.
+# The name of the parameter, the values of the setting, and what each of them has at one position in the template.
 _Found = tuple[str, Sequence[int], Sequence[Any]]
 
 
@@ -108,7 +109,7 @@ class _Merging:
 
 
 def joined(parts: Sequence[Any]) -> Any:
-    """Texts and expressions as one text, in which no two texts follow each other."""
+    """Concatenate texts and expressions, and join adjacent texts."""
     together: list[Any] = []
     for part in parts:
         if isinstance(part, str) and together and isinstance(together[-1], str):
@@ -133,4 +134,4 @@ def _check_versions(base: Template, merged: Template) -> None:
         if resource["Type"] == "AWS::Lambda::Version":
             function = resource["Properties"]["FunctionName"]["Ref"]
             if merged["Resources"][function] != base["Resources"][function]:
-                raise TemplateError(f"{function} depends on a parameter, and {name} would not be published anew")
+                raise TemplateError(f"{function} depends on a parameter, and {name} would not be published again")

@@ -9,8 +9,8 @@
         async with units.begin() as unit:
             await unit.update(accounts, {"id": "a"}, "SET balance = balance - :n", {":n": 10})
 
-The same tables, the same promises as of ``ticketlock.LockClient`` and ``ticketlock.units.Units``; each method is
-described there.
+They use the same tables and keep the same promises as ``ticketlock.LockClient`` and ``ticketlock.units.Units``, which
+describe each method.
 """
 
 from ticketlock.aio._client import LockClient

@@ -1,4 +1,4 @@
-"""An acquisition that has not begun: ``await`` it, give it to a task, or enter it."""
+"""An acquisition that starts when it is awaited, given to a task, or entered."""
 
 import asyncio
 import warnings
@@ -13,20 +13,20 @@ E = TypeVar("E", bound=Lease | LeaseGroup)
 
 
 class Asking(Coroutine[Any, Any, H]):
-    """What has not begun: ``await`` it. Each time is one of its own.
+    """An operation that starts when it is awaited. Each ``await`` is a separate acquisition.
 
-    The caller, who holds what comes of it, is the task that awaits it. A task that was made for nothing else, as
-    ``asyncio.gather``, ``create_task`` and, before Python 3.12, ``wait_for`` make one, asks for whoever called: that
-    one may hold the lock already, and waits for this task.
+    The holder is the task that awaits it. If a task runs nothing else, as those that ``asyncio.gather``,
+    ``create_task`` and, before Python 3.12, ``wait_for`` create, the holder is the task that made the call: it may hold
+    the lock already, and waits for the new task.
 
     Args:
-        begin: is given the caller.
+        begin: starts the operation; gets the holder as its argument.
     """
 
     def __init__(self, begin: Callable[[object], Coroutine[Any, Any, H]]) -> None:
         self._begin = begin
         self._called_by = _current_task()
-        # Of the tasks whose coroutine this is.
+        # For tasks whose coroutine this is.
         self._begun: dict[object, Coroutine[Any, Any, H]] = {}
         self._was_used = False
 
@@ -42,14 +42,14 @@ class Asking(Coroutine[Any, Any, H]):
             warnings.warn("an acquisition was never awaited", RuntimeWarning, stacklevel=2, source=self)
 
     def handed_on(self) -> Callable[[object], Coroutine[Any, Any, H]]:
-        """What begins it for a caller, for another acquisition that is made of it."""
+        """The function that starts it, for another acquisition that wraps this one."""
         self._was_used = True
         return self._begin
 
-    # What a task calls whose coroutine this is.
+    # The coroutine protocol, which a task uses if this is its coroutine.
 
     def send(self, value: Any) -> Any:
-        """Begin, or go on."""
+        """Start it, or continue it."""
         return self._go_on(lambda begun: begun.send(value))
 
     def throw(self, *error: Any) -> Any:
@@ -70,15 +70,16 @@ class Asking(Coroutine[Any, Any, H]):
         try:
             return how(self._begun[task])
         except BaseException:
-            # Its end, StopIteration as well.
+            # Its end; StopIteration ends it too.
             self._begun.pop(task, None)
             raise
 
 
 class Acquiring(Asking[E]):
-    """An acquisition that has not begun: ``await`` it, or enter it with ``async with``.
+    """An acquisition: ``await`` it, or enter it with ``async with``.
 
-    Each time is one of its own, and several tasks may be inside at once: each leaves what it has entered itself.
+    Each ``await`` or ``async with`` is a separate acquisition. Several tasks may enter it at once; each leaves the one
+    that it has entered.
     """
 
     def __init__(self, begin: Callable[[object], Coroutine[Any, Any, E]]) -> None:
@@ -94,7 +95,8 @@ class Acquiring(Asking[E]):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         caller = asyncio.current_task()
-        # The last of its own; or of all, in a task that has entered none, as where an exit stack is handed on.
+        # The last one that this task has entered; the last of all if it has entered none, for example if an exit stack
+        # was passed to another task.
         own = [index for index, (task, _) in enumerate(self._entered) if task is caller]
         _, held = self._entered.pop(own[-1] if own else -1)
         await held.__aexit__(kind, error, traceback)

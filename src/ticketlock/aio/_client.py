@@ -1,4 +1,4 @@
-"""``LockClient`` for tasks: the twin of the one for threads."""
+"""``LockClient`` for tasks, with the methods of the one for threads."""
 
 import asyncio
 import functools
@@ -42,9 +42,9 @@ class LockClient:
     Args:
         table_name: a lock table.
         client: an aiobotocore client of your own: no retries (``total_max_attempts`` 1), time-outs of at most 5 s.
-        step_functions: one for Step Functions: then workflows that wait are called as soon as a lock is free.
-        client_options: further arguments of ``create_client``, where no client is given.
-        namespace, lease, record_wait, owner_name, heartbeat, check_every, clocks: as of ``ticketlock.LockClient``.
+        step_functions: an aiobotocore client for Step Functions: a release then wakes waiting workflows at once.
+        client_options: further arguments of ``create_client``, if ``client`` is None.
+        namespace, lease, record_wait, owner_name, heartbeat, check_every, clocks: as in ``ticketlock.LockClient``.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class LockClient:
         )
 
     def lock(self, entity: str | LockName, namespace: str | None = None) -> LockName:
-        """The name of a lock, in the client's namespace unless told otherwise."""
+        """The name of a lock; by default in the client's namespace."""
         return self._defaults.lock(entity, namespace)
 
     def acquire(
@@ -106,19 +106,19 @@ class LockClient:
     ) -> Acquiring[Lease]:
         """Wait for a lock in arrival order, and hold it; see ``ticketlock.LockClient.acquire``.
 
-        ``on_lost`` and ``on_danger`` may be coroutine functions; they run as tasks of their own. Whoever awaits or
-        enters it is the holder, for ``AlreadyHeld`` and ``reentrant``; where a task is made for it alone, as
-        ``wait_for`` does before Python 3.12, whoever called this.
+        ``on_lost`` and ``on_danger`` may be coroutine functions; they run as tasks of their own. For ``AlreadyHeld``
+        and ``reentrant`` the holder is the task that awaits or enters it. If a task was created for this call only, as
+        by ``wait_for`` before Python 3.12, the holder is the task that made the call.
         """
         lock = self.lock(entity, namespace)
         wishes = Wishes(
             record_wait, lease, data, permits, shared, owner, heartbeat, on_lost, on_danger, danger, reentrant, on_wait
         )
-        # What is wrong is told at once.
+        # Invalid arguments raise at once.
         self._defaults.ask(lock, wishes)
 
         async def begin(caller: object) -> Lease:
-            # Each time it is awaited it is an acquisition of its own.
+            # Each `await` of it is a separate acquisition.
             terms = self._defaults.ask(lock, wishes)
             self._check_usable()
             held = await self._table.drive(self._holdings.held_by(caller, terms, reentrant=reentrant))
@@ -129,7 +129,7 @@ class LockClient:
         return Acquiring(begin)
 
     def try_acquire(self, entity: str | LockName, **more: Any) -> Asking[Lease | None]:
-        """Take a lock if it is free; None if anybody holds it or waits for it."""
+        """Take a lock if it is free; return None if it has a holder or a waiter."""
         at_once = self.acquire(entity, record_wait=0, **more).handed_on()
 
         async def begin(caller: object) -> Lease | None:
@@ -171,13 +171,13 @@ class LockClient:
     ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Callable[P, Coroutine[Any, Any, R]]]:
         """Decorate a coroutine function: its calls run one at a time per entity; see ``ticketlock.LockClient``.
 
-        A wrapper of one (``functools.partial``, ``functools.wraps``) is as good, and so is an object whose ``__call__``
-        is one: what the call returns is awaited under the lock.
+        The function may also be a wrapper of one (``functools.partial``, ``functools.wraps``), or an object whose
+        ``__call__`` is one: the result of the call is awaited under the lock.
 
         Raises:
-            TypeError: at once, for a function that is none; from a call whose result is one more awaitable, or an
-                iterator, of which nothing has run.
-            InvalidLockRequest: as of ``ticketlock.LockClient``.
+            TypeError: at once, if it is not a coroutine function; from a call whose result is another awaitable, or an
+                iterator, which has not run.
+            InvalidLockRequest: as in ``ticketlock.LockClient.serialized``.
         """
         check_arguments(key, options)
 
@@ -212,7 +212,7 @@ class LockClient:
         lease: Seconds | None = None,
         heartbeat: bool = False,
     ) -> Lease:
-        """Go on with a lock that another process has taken; see ``ticketlock.LockClient.resume``."""
+        """Continue with a lock that another process has taken; see ``ticketlock.LockClient.resume``."""
         self._check_usable()
         lock, lease_ms = self.lock(entity, namespace), self._defaults.lease_ms(lease)
         owner_id(owner)
@@ -229,7 +229,7 @@ class LockClient:
         return await self._table.run(lambda now: inspect(lock, now))
 
     async def remove_waiter(self, entity: str | LockName, ticket: int, *, namespace: str | None = None) -> Row | None:
-        """Take a waiter's place in the queue away; see ``ticketlock.LockTable.remove_waiter``."""
+        """Delete a waiter's queue row; see ``ticketlock.LockTable.remove_waiter``."""
         self._check_usable()
         lock = self.lock(entity, namespace)
         whole_number("ticket", ticket, 0, 10**TICKET_DIGITS - 1)
@@ -247,13 +247,13 @@ class LockClient:
                 return
 
     async def close(self) -> None:
-        """Release what is held still, and end the heartbeats; waiters of this client get ``ClientClosed``."""
+        """Release all held locks and end the heartbeats; this client's waiters get ``ClientClosed``."""
         if not self._holdings.is_of_this_process:
             return
         leases = self._holdings.close()
         for waiter in list(self._waiters):
             waiter.cancel()
-        # Until each has left the queue. To be cancelled ends this wait, and not what it waits for.
+        # Until each waiter has left the queue. A cancellation ends this wait, not the tasks that it waits for.
         while under_way := {*self._waiters.values(), *self._to_the_end.under_way}:
             await asyncio.wait(under_way)
         for lease in self._holdings.at_last(leases):
@@ -291,7 +291,7 @@ class LockClient:
         except HAS_LEFT:
             raise
         except BaseException as error:
-            # To its end, also if the caller is cancelled once more.
+            # Finish even if the caller is cancelled again.
             await self._to_the_end(self._give_up(waiter, terms), f"to leave the queue of {terms.claim.lock!r}")
             if isinstance(error, WaitEnded):
                 raise error.error from None
@@ -324,12 +324,12 @@ class LockClient:
 
 
 async def _nap(waits: Waits, seconds: float) -> None:
-    """Sleep; between two polls a release in this process ends it, in whatever thread or loop."""
+    """Sleep; a release in this process ends the sleep between two polls, from any thread or loop."""
     if not waits.sleeps:
         await asyncio.sleep(seconds)
         return
     woken = asyncio.Event()
-    # Before it is asked: whoever calls from now on sets it.
+    # Set before it is checked: a wake-up from now on sets it.
     waits.wake = functools.partial(_from_any_thread, asyncio.get_running_loop(), woken)
     if not waits.is_called:
         with suppress(TimeoutError):
@@ -338,6 +338,6 @@ async def _nap(waits: Waits, seconds: float) -> None:
 
 
 def _from_any_thread(loop: asyncio.AbstractEventLoop, woken: asyncio.Event) -> None:
-    # A loop that is closed has no waiter left.
+    # A closed loop has no waiters left.
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(woken.set)

@@ -16,7 +16,7 @@ from ticketlock.wire._clocks import Clocks
 
 
 class Lease(BaseLease):
-    """A held lock. Use it in ``async with``: it is released at the end, and what is raised inside passes through."""
+    """A held lock. Use it in ``async with``: its end releases the lock, and exceptions from the block pass through."""
 
     def __init__(
         self,
@@ -31,16 +31,16 @@ class Lease(BaseLease):
         self._table, self._holdings, self._to_the_end = table, holdings, to_the_end
 
     async def renew(self) -> None:
-        """A whole new lease, now; see ``ticketlock.Lease.renew``."""
+        """Give the lock a full new lease now; see ``ticketlock.Lease.renew``."""
         self._check_held()
         await self._table.drive(self._holdings.renew(self))
 
     async def ensure(self, at_least: Seconds) -> None:
-        """Make sure that the lock is held for so long from now on; see ``ticketlock.Lease.ensure``."""
+        """Make sure that the lock is held for this long from now on; see ``ticketlock.Lease.ensure``."""
         await self._table.drive(self._holdings.ensure(self, at_least))
 
     async def set_data(self, data: str | None) -> None:
-        """Show something else beside the holder; see ``ticketlock.Lease.set_data``."""
+        """Replace the data that is shown beside the holder; see ``ticketlock.Lease.set_data``."""
         await self._table.drive(self._holdings.set_data(self, data))
 
     async def transact_write(
@@ -55,7 +55,7 @@ class Lease(BaseLease):
         await self._end(self._holdings.release(self, data_left, best_effort=best_effort))
 
     def detach(self) -> None:
-        """Leave the lock held, for another process (``LockClient.resume``), also at the end of ``with``."""
+        """Leave the lock held, also at the end of ``async with``, for another process (``LockClient.resume``)."""
         self._holdings.detach(self)
 
     async def _give_back(self) -> None:
@@ -78,7 +78,7 @@ class LeaseGroup:
     """Several locks that are held together. Use it in ``async with``.
 
     Attributes:
-        leases: in the order in which they were taken.
+        leases: in the order in which they were acquired.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class LeaseGroup:
         self._table, self._holdings, self._to_the_end = table, holdings, to_the_end
 
     def is_held(self) -> bool:
-        """Whether all of them may be counted on at this moment."""
+        """Whether the holder may rely on all of them now."""
         return all(lease.is_held() for lease in self.leases)
 
     async def release(self) -> None:
@@ -96,7 +96,7 @@ class LeaseGroup:
         await self._each(lambda lease: self._holdings.release(lease))
 
     async def __aenter__(self) -> Self:
-        # Not a word to the loop where all is well: a cancellation would find nobody inside to release them.
+        # If all is well do not yield to the loop: a cancellation here would leave nothing to release the locks.
         try:
             for lease in self.leases:
                 lease._check_held()

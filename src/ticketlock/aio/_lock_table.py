@@ -12,20 +12,20 @@ from ticketlock.wire._requests import Steps
 
 
 class LockTable(AsyncPerformer):
-    """A DynamoDB table of locks, as the tasks of one event loop reach it."""
+    """A DynamoDB table of locks, for the tasks of one event loop."""
 
     _time_check = TIME_CHECK
 
     @property
     def contender(self) -> type[Contender]:
-        """What contends for its locks: one that calls the next in line, where it can."""
+        """The class of its contenders; with a Step Functions client they wake the next in line."""
         return contender_class(calls=self._step_functions is not None)
 
     def contending(self, claim: Claim, steps: Callable[[Contender], Steps[T]]) -> Actions[T]:
-        """Steps of one claim, as calls and sleeps to be driven.
+        """Perform the steps of one claim, as a generator of calls and sleeps.
 
         Raises:
-            InvalidLockRequest: a request that hangs could take the claim's whole lease.
+            InvalidLockRequest: the lease is so short that it could end during one request that hangs.
         """
         check_lease(claim.lease_ms, self.client)
         return self._driver.run(lambda now: steps(self.contender(claim, now)))

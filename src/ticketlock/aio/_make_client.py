@@ -1,4 +1,4 @@
-"""A client of aiobotocore, as the protocols want it."""
+"""Creates the aiobotocore client that the protocols need."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,12 +7,12 @@ from ticketlock.wire._sdk import CLIENT_SETTINGS
 
 
 def make_client(options: Mapping[str, Any]) -> Any:
-    """What opens a DynamoDB client: short time-outs, no retries of its own.
+    """Return a context manager that opens a DynamoDB client: short time-outs, no retries of its own.
 
     Args:
         options: further arguments of ``create_client``.
     """
-    # Imported here: whoever brings a client of their own has chosen the SDK already.
+    # Imported here: not needed if the caller passes a client.
     from aiobotocore.config import AioConfig
     from aiobotocore.session import get_session
 

@@ -1,4 +1,4 @@
-"""Work that goes on when its caller is cancelled."""
+"""Work that continues if its caller is cancelled."""
 
 import asyncio
 import functools
@@ -10,20 +10,20 @@ _log = logging.getLogger("ticketlock")
 
 
 class ToTheEnd:
-    """What is under way for one client, whoever was cancelled meanwhile; `close` waits for it.
+    """The tasks of one client that continue if their callers are cancelled; `close` waits for them.
 
     Attributes:
-        under_way: the tasks.
+        under_way: the running tasks.
     """
 
     def __init__(self) -> None:
         self.under_way: set[asyncio.Task[None]] = set()
 
     async def __call__(self, work: Coroutine[Any, Any, None], what: str) -> None:
-        """Do it in a task of its own.
+        """Do the work in a task of its own.
 
         Args:
-            what: what it does, for the log where nobody else hears of its failure.
+            what: what the work does, for the log: if the caller was cancelled, only the log shows a failure.
         """
         task = asyncio.create_task(work)
         self.under_way.add(task)
@@ -37,4 +37,4 @@ class ToTheEnd:
 
 def _log_failure(what: str, task: "asyncio.Task[None]") -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
-        _log.warning("it failed %s, after the caller was cancelled: %s", what, error)
+        _log.warning("failed %s, after the caller was cancelled: %s", what, error)

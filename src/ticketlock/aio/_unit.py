@@ -23,13 +23,13 @@ Seconds = Any
 class Unit:
     """One unit of work; see ``ticketlock.units.Unit``.
 
-    Use it in ``async with``. It belongs to one task at a time. A task that is cancelled inside leaves nothing behind:
-    the unit rolls back. Of a task that is cancelled at the end, while the unit commits, the commit goes on to its own
-    end, which ``Units.close`` waits for. The unit is over from then on.
+    Use it in ``async with``. It belongs to one task at a time. If a task is cancelled inside, the unit rolls back. If a
+    task is cancelled at the end, while the unit commits, the commit continues, and ``Units.close`` waits for it. In
+    both cases the unit has ended.
 
     Attributes:
-        id: its name; of one that was resumed, that under which it was saved.
-        client: the same unit in the words of the low-level API.
+        id: its id; that of a resumed unit is the one under which it was saved.
+        client: the same unit, with the methods of the low-level API.
     """
 
     def __init__(self, verbs: Verbs, follow: Follow, to_the_end: ToTheEnd) -> None:
@@ -47,7 +47,7 @@ class Unit:
     async def get(
         self, table: UnitTable, key: Mapping[str, Any], *, isolation: Isolation | None = None
     ) -> dict[str, Any] | None:
-        """An item with the unit's own writes; None where there is none."""
+        """Get an item, with the unit's own writes; None if there is none."""
         found: dict[str, Any] | None
         (found,) = await self._follow(self._verbs.get([(table, key)], isolation, PYTHON))
         return found
@@ -55,7 +55,7 @@ class Unit:
     async def get_all(
         self, wanted: Sequence[tuple[UnitTable, Mapping[str, Any]]], *, isolation: Isolation | None = None
     ) -> list[dict[str, Any] | None]:
-        """Several items of one instant, up to 100 of them in one request; of more, each 100."""
+        """Get several items, up to 100 of them as of one instant and in one request; if there are more, each 100."""
         found: list[dict[str, Any] | None] = await self._follow(self._verbs.get(wanted, isolation, PYTHON))
         return found
 
@@ -73,7 +73,7 @@ class Unit:
         forward: bool = True,
         isolation: Isolation | None = None,
     ) -> list[dict[str, Any]]:
-        """The items of one partition that a key condition finds, with the unit's own writes, in order."""
+        """Get the items of one partition that match a key condition, with the unit's own writes, in order."""
         given = in_python(key_condition, filter, values, names, index, after, limit, forward)
         found: list[dict[str, Any]] = await self._follow(items_found(self._verbs.query(table, given, isolation)))
         return found
@@ -87,7 +87,7 @@ class Unit:
         values: Mapping[str, Any] | None = None,
         names: Mapping[str, str] | None = None,
     ) -> dict[str, Any] | None:
-        """Put an item in the place of whatever has its key; returns the item that it replaces."""
+        """Put an item; return the item that it replaces."""
         found: dict[str, Any] | None = await self._follow(
             item_before(self._verbs.put(table, item, condition, values, names, PYTHON))
         )
@@ -104,7 +104,7 @@ class Unit:
         condition: Any = None,
         blind: bool = False,
     ) -> dict[str, Any] | None:
-        """Change an item; returns the item after it."""
+        """Update an item; return the new item."""
         steps = self._verbs.update(table, key, update, condition, values, names, PYTHON, blind=blind)
         found: dict[str, Any] | None = await self._follow(item_after(steps))
         return found
@@ -118,7 +118,7 @@ class Unit:
         values: Mapping[str, Any] | None = None,
         names: Mapping[str, str] | None = None,
     ) -> dict[str, Any] | None:
-        """Delete an item, if there is one; returns the item that is deleted."""
+        """Delete an item if it exists; return it."""
         found: dict[str, Any] | None = await self._follow(
             item_before(self._verbs.delete(table, key, condition, values, names, PYTHON))
         )
@@ -132,23 +132,23 @@ class Unit:
         values: Mapping[str, Any] | None = None,
         names: Mapping[str, str] | None = None,
     ) -> dict[str, Any] | None:
-        """Make sure that a condition holds for an item, now and at the instant of the commit; returns the item."""
+        """Require that a condition holds for an item, now and at the instant of the commit; return the item."""
         found: dict[str, Any] | None = await self._follow(
             item_before(self._verbs.check(table, key, condition, values, names, PYTHON))
         )
         return found
 
     async def commit(self) -> None:
-        """Write everything, or nothing; a second time does nothing."""
+        """Commit: write everything or nothing. Calling it again does nothing."""
         with self._verbs.life.telling():
             await self._end(self._verbs.commit(), "to commit")
 
     async def rollback(self) -> None:
-        """Forget everything; nothing was written. A second time does nothing."""
+        """Roll back: nothing was written. Calling it again does nothing."""
         await self._end(self._verbs.rollback(), "to roll back")
 
     async def save(self, *, keep_for: Seconds = 86_400, owner: str | None = None) -> str:
-        """Hand the unit on, for ``Units.resume``; this object is over. Returns its id."""
+        """Save the unit for ``Units.resume`` and return its id; this object can no longer be used."""
         with self._verbs.life.telling():
             saved: str = await self._follow(self._verbs.save(keeping(keep_for, owner)))
         return saved
@@ -174,31 +174,31 @@ class UnitClient:
         self._follow = follow
 
     async def get_item(self, **parameters: Any) -> Reply:
-        """An item, with the unit's own writes."""
+        """Get an item, with the unit's own writes."""
         reply: Reply = await self._follow(self._verbs.get_item(parameters))
         return reply
 
     async def transact_get_items(self, **parameters: Any) -> Reply:
-        """Up to 100 items of one instant."""
+        """Get up to 100 items as of one instant."""
         reply: Reply = await self._follow(self._verbs.transact_get_items(parameters))
         return reply
 
     async def query(self, **parameters: Any) -> Reply:
-        """One page of the items of a range."""
+        """Get one page of the items of a range."""
         reply: Reply = await self._follow(self._verbs.query(parameters))
         return reply
 
     async def put_item(self, **parameters: Any) -> Reply:
-        """Put an item in the place of whatever has its key."""
+        """Put an item; it replaces one with the same key."""
         reply: Reply = await self._follow(self._verbs.put_item(parameters))
         return reply
 
     async def update_item(self, **parameters: Any) -> Reply:
-        """Change an item; it is made where there is none."""
+        """Update an item; create it if it does not exist."""
         reply: Reply = await self._follow(self._verbs.update_item(parameters))
         return reply
 
     async def delete_item(self, **parameters: Any) -> Reply:
-        """Delete an item, if there is one."""
+        """Delete an item if it exists."""
         reply: Reply = await self._follow(self._verbs.delete_item(parameters))
         return reply

@@ -1,4 +1,4 @@
-"""``Units`` for tasks: the twin of the one for threads."""
+"""``Units`` for tasks, with the methods of the one for threads."""
 
 import asyncio
 import functools
@@ -47,21 +47,21 @@ Seconds = Any
 
 
 class UnitsTable(AsyncPerformer):
-    """The units' own table, and what reaches all others."""
+    """The units' own table, and the client that sends requests to all others."""
 
     _time_check = TIME_CHECK
 
     async def follow(self, steps: ForkingSteps[T]) -> T:
-        """Perform what steps ask for.
+        """Perform steps.
 
         Raises:
-            ClientClosed: there is no client to perform it with.
+            ClientClosed: the client is not open.
         """
         self._check_is_open(steps)
         return await self.drive(self._driver.follow(steps))
 
     def follows(self, verbs: Verbs) -> Callable[[ForkingSteps[Any]], Coroutine[Any, Any, Any]]:
-        """What performs the steps of one unit, which is over where they are interrupted."""
+        """Performs the steps of one unit, and ends the unit if they are interrupted."""
 
         async def follow(steps: ForkingSteps[T]) -> T:
             self._check_is_open(steps)
@@ -80,7 +80,7 @@ class UnitsTable(AsyncPerformer):
         return follow
 
     def _keep(self, kept: Kept, *, is_over: bool) -> None:
-        """Have a unit's read locks renewed from its first statement to its end."""
+        """Renew a unit's read locks from its first statement to its end."""
         if is_over or not kept._is_watched_on():
             self._heartbeat.forget(kept)
         elif not kept.is_watched:
@@ -112,18 +112,18 @@ class Units:
                 await unit.update(accounts, {"id": "a"}, "SET balance = balance - :n", {":n": 10})
 
     Args:
-        table_name: a table of the units' own, as ``ticketlock.units.create_units_table`` makes it.
+        table_name: the units' own table, as ``ticketlock.units.create_units_table`` creates it.
         client: an aiobotocore client of your own: no retries (``total_max_attempts`` 1), time-outs of at most 5 s.
-        client_options: further arguments of ``create_client``, where no client is given.
-        prefix, timeout, clocks: as of ``ticketlock.units.Units``.
-        locks: a ``ticketlock.aio.LockClient``, as of there.
+        client_options: further arguments of ``create_client``, if ``client`` is None.
+        prefix, timeout, clocks: as in ``ticketlock.units.Units``.
+        locks: a ``ticketlock.aio.LockClient``, as in ``ticketlock.units.Units``.
 
     Attributes:
-        VISIBLE: for your own Query or Scan: the filter that leaves out what units have not inserted yet.
+        VISIBLE: for your own Query or Scan: the filter that leaves out items which units have not inserted yet.
 
     Raises:
-        InvalidUnitRequest: names the argument that is wrong; of the client and the table's name ``async with`` does.
-        ValueError: from ``async with``: the client is not usable; says which setting, and what it should be.
+        InvalidUnitRequest: names the invalid argument; ``async with`` checks the client and the table's name.
+        ValueError: from ``async with``: the client is not usable; the message names the setting and the value it needs.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class Units:
         self._to_the_end = ToTheEnd()
 
     async def table(self, name: str, *, guarded: bool | None = None) -> UnitTable:
-        """A table of yours, by its name or its ARN: DynamoDB is asked for its key, once."""
+        """One of your tables, by name or ARN. The first call asks DynamoDB for its key."""
         return await self._performer.follow(self._tables.table(name, guarded=guarded))
 
     def begin(
@@ -162,21 +162,21 @@ class Units:
         timeout: Seconds | None = None,
         engine: Engine | None = None,
     ) -> Unit:
-        """A new unit, for ``async with``; nothing is sent yet."""
+        """A new unit, for ``async with``; sends nothing yet."""
         terms = self._settings.terms(
             self._clocks, name=name, isolation=isolation, under=under, timeout=timeout, engine=engine
         )
         return self._unit(terms)[0]
 
     async def resume(self, unit: str) -> Unit:
-        """Go on with a saved unit, for ``async with``; see ``ticketlock.units.Units.resume``."""
+        """Continue with a saved unit, for ``async with``; see ``ticketlock.units.Units.resume``."""
         resumed = await self._performer.follow(self._settings.resume(self._clocks, self._tables, unit))
         made, verbs = self._unit(resumed.terms)
         verbs.goes_on(resumed)
         return made
 
     async def rollback(self, unit: str) -> Outcome:
-        """End a unit, wherever it is; see ``ticketlock.units.Units.rollback``."""
+        """Roll back a unit of any process; see ``ticketlock.units.Units.rollback``."""
         return await self._performer.follow(self._settings.roll_back(unit))
 
     @overload
@@ -216,9 +216,9 @@ class Units:
         """Decorate a coroutine function: each call is a unit; see ``ticketlock.units.Units.transactional``.
 
         Raises:
-            TypeError: at once, for a function that is no coroutine function, or does not take the unit; from a call
-                whose result is one more awaitable, or an iterator, of which nothing has run and nothing is committed.
-            InvalidUnitRequest: as of ``ticketlock.units.Units``.
+            TypeError: at once, if it is not a coroutine function, or does not take the unit; from a call whose result
+                is another awaitable, or an iterator: it has not run, and nothing is committed.
+            InvalidUnitRequest: as in ``ticketlock.units.Units``.
         """
         wishes = Wishes(tries, unit_as, name, isolation, timeout, under)
         wishes.check(self._settings, self._clocks)
@@ -258,23 +258,23 @@ class Units:
         return decorate
 
     def clean(self, item: Mapping[str, Any]) -> dict[str, Any] | None:
-        """An item as your own reads find it, without the attributes of units; None if it is not there yet."""
+        """Remove the units' attributes from an item of your own read; None if the item is not inserted yet."""
         return clean(self._settings.marks, item)
 
     async def check_access(self, tables: Iterable[UnitTable] = ()) -> list[Denied]:
-        """What this caller may not do that units need; see ``ticketlock.units.Units.check_access``."""
+        """The permissions that units need and this caller lacks; see ``ticketlock.units.Units.check_access``."""
         return await self._performer.follow(check_access(self._settings.units_table, self._tables, tables))
 
     async def get(
         self, table: UnitTable, key: Mapping[str, Any], *, isolation: Isolation = COMMITTED
     ) -> dict[str, Any] | None:
-        """An item without the attributes of units, outside of any unit; see ``Unit.get``."""
+        """Get an item without the attributes of units, outside of any unit; see ``Unit.get``."""
         return await self._outside(isolation).get(table, key)
 
     async def get_all(
         self, wanted: Sequence[tuple[UnitTable, Mapping[str, Any]]], *, isolation: Isolation = COMMITTED
     ) -> list[dict[str, Any] | None]:
-        """Items of one instant, outside of any unit; see ``Unit.get_all``."""
+        """Get items as of one instant, outside of any unit; see ``Unit.get_all``."""
         return await self._outside(isolation).get_all(wanted)
 
     async def query(
@@ -291,13 +291,13 @@ class Units:
         forward: bool = True,
         isolation: Isolation = COMMITTED,
     ) -> list[dict[str, Any]]:
-        """The items of a range, outside of any unit; see ``Unit.query``.
+        """Get the items of a range, outside of any unit; see ``Unit.query``.
 
-        At ``SERIALIZABLE`` they are checked once more at the end, as by a unit that reads nothing else.
+        At ``SERIALIZABLE`` they are checked again at the end, as by a unit that reads nothing else.
 
         Raises:
-            UnitConflict: others have changed them meanwhile, at ``SERIALIZABLE``.
-            InvalidUnitRequest, UnitContended, TableError: as of ``Unit.query``.
+            UnitConflict: at ``SERIALIZABLE``: the items have changed during the query.
+            InvalidUnitRequest, UnitContended, TableError: as in ``Unit.query``.
         """
         async with self._outside(isolation) as unit:
             return await unit.query(
@@ -317,11 +317,11 @@ class Units:
         return await self._performer.follow(self._settings.end_owner(owner))
 
     async def outcome(self, *, name: str | None = None, unit: str | None = None) -> Outcome:
-        """What has become of a name, or of a unit by its id."""
+        """The state of a unit, by its name or its id."""
         return await self._performer.follow(self._settings.outcome(name, unit))
 
     async def sweep(self, *, parts: int = 1, timeout: Seconds | None = None) -> Swept:
-        """End, finish and close what units have left that were killed; see ``ticketlock.units.Units.sweep``."""
+        """Roll back or finish units whose processes have crashed; see ``ticketlock.units.Units.sweep``."""
         return await self._performer.follow(self._settings.sweep(self._clocks, parts, timeout))
 
     async def open_units(self) -> list[OpenUnit]:
@@ -329,13 +329,13 @@ class Units:
         return await self._performer.follow(open_units(Heads(self._settings.units_table)))
 
     async def repair(self, table: UnitTable, *, write: bool = False, lost_records: bool = False) -> list[FoundMark]:
-        """Do with each mark in a table what its unit's record says; see ``ticketlock.units.Units.repair``."""
+        """Settle each mark in a table as its unit's record says; see ``ticketlock.units.Units.repair``."""
         heads, marks, own = Heads(self._settings.units_table), self._settings.marks, self._tables.check_own(table)
         return await self._performer.follow(repair(own, heads, marks, write=write, lost_records=lost_records))
 
     async def close(self) -> None:
-        """Wait for the ends of units whose callers were cancelled; what is open now is never committed."""
-        # To be cancelled ends this wait, and not what it waits for.
+        """Wait for the ends of units whose callers were cancelled; a unit that is open now will never be committed."""
+        # A cancellation ends this wait, not the tasks that it waits for.
         while under_way := self._to_the_end.under_way:
             await asyncio.wait(under_way)
         self._performer.client = None

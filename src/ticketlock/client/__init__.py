@@ -1,1 +1,1 @@
-"""The client for threads: what it asks for, holds and renews."""
+"""The client for threads: acquires, holds and renews locks."""

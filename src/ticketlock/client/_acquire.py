@@ -1,4 +1,4 @@
-"""The whole of an acquisition: a ticket, the looks and the sleeps between them, and leaving where it ends early."""
+"""One acquisition: join the queue, poll and sleep until the turn comes, and leave the queue if the wait ends early."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,23 +26,23 @@ def acquire(
     """Wait for the lock and take it.
 
     Args:
-        me: who asks.
+        me: the contender.
         record_wait_ms: the record wait, by the local clock; None for ever; 0 to fail instead of queueing.
-        pace: when to look.
-        on_wait: told of each look that found somebody else's turn.
+        pace: decides when to poll.
+        on_wait: called with the position after each poll that found that it is not the turn.
         jitter: random numbers in [0, 1).
         others_wait: as in ``Contender.take_ticket``.
-        wakes: called when a sleep ends: the grant that a release in this process has written for this waiter; None
-            where none has.
+        wakes: called when a sleep ends; returns the grant that a release in this process has written for this
+            waiter, or None.
 
     Raises:
-        RecordWaitExceeded: it is over, and the queue is left.
-        PermitsMismatch: the lock has another number of permits by now; the queue is left.
-        TableError: the table could not be used for as long as a place in the queue stands by itself; what was
-            written is in the way for a lease at most.
+        RecordWaitExceeded: the record wait has ended; the contender has left the queue.
+        PermitsMismatch: the lock has another number of permits by now; the contender has left the queue.
+        TableError: the table could not be used until the queue row's lease ended; what was written delays other waiters
+            by one lease at most.
     """
     began_ms = me.now.local_ms
-    # The pace leaves a quarter of the row's lease: half of it is enough for the sleeps.
+    # The pace leaves a quarter of the row's lease, so extending the row below half of it is enough for the sleeps.
     me.row_kept_ms = me.claim.lease_ms // 2
     found: Grant | Position = yield from me.take_ticket(record_wait_ms, others_wait=others_wait)
     while isinstance(found, Position):
@@ -54,11 +54,11 @@ def acquire(
             raise wait_is_over(found)
         on_wait(found)
         yield from me.send(Pause(pace.sleep_ms(found, lease_ms=me.claim.lease_ms, rest_ms=rest_ms, jitter=jitter())))
-        found = yield from _next_look(me, found, wakes(), began_ms, record_wait_ms, jitter() * pace.longest_ms)
+        found = yield from _next_poll(me, found, wakes(), began_ms, record_wait_ms, jitter() * pace.longest_ms)
     return found
 
 
-def _next_look(
+def _next_poll(
     me: Contender,
     seen: Position,
     handed: HandedOver | None,
@@ -66,10 +66,10 @@ def _next_look(
     record_wait_ms: int | None,
     pause_ms: float,
 ) -> Steps[Grant | Position]:
-    """Look; while the table is out of reach keep the place, for as long as its row stands without being extended.
+    """Poll. While the table is unreachable keep trying until the lease of the queue row ends.
 
     Returns:
-        What the look found, or what the last one did when the record wait is over.
+        The result of the poll, or the last position if the record wait has ended.
     """
     while True:
         try:
@@ -77,7 +77,7 @@ def _next_look(
                 return won
             return (yield from me.check_turn(seen.place, None))
         except PermitsMismatch as mismatch:
-            # While an operator's limit counted, it did not matter what was asked for.
+            # While an operator's limit counted, the permits that the claim asks for did not matter.
             me.claim = replace(me.claim, permits=mismatch.stored, shared=False)
             left = yield from me.withdraw(seen.place.ticket)
             if left is not None:
@@ -92,10 +92,10 @@ def _next_look(
 
 
 def leave(me: Contender, *, only_the_place: bool = False) -> Steps[None]:
-    """Give up whatever an acquisition that was broken off has left: its place, or its grant.
+    """Undo an acquisition that was interrupted: delete its queue rows, release its grant.
 
     Args:
-        only_the_place: leave a grant, since somebody else with the same owner may work under it.
+        only_the_place: keep a grant, since another process with the same owner may be working under it.
     """
     queue = yield from me.look(lambda seen: bool(seen.mine), _PATIENCE_MS)
     for row in queue.mine:

@@ -1,7 +1,7 @@
-"""A held lock, as its holder knows it: until when it may be counted on, and what is due next. No I/O.
+"""A held lock from its holder's view: until when it may rely on the lock, and what is due next. No I/O.
 
-Whether it is held is a matter of the deadline and of two local clocks, never of a flag that somebody would have to turn
-in time: a process that was suspended past its deadline finds it over at its first question.
+The deadline and two local clocks decide whether it is held, not a flag that another thread would have to set in time: a
+process that was suspended past its deadline finds that the lock has expired at its first check.
 """
 
 import os
@@ -30,14 +30,14 @@ _DANGER_SHARE = 4
 
 
 class BaseLease:
-    """One held lock; what is common to threads and tasks.
+    """One held lock: the part that threads and tasks share.
 
     Attributes:
         entity, namespace: the lock's name.
         owner: the identity of this acquisition.
         fencing_token: greater than that of every earlier grant of the lock; renewals do not change it.
-        shared: whether others may share the lock.
-        data_left: what the last holder left, if anything.
+        shared: whether other holders may share the lock.
+        data_left: the data that the last holder left, if any.
     """
 
     _caller: object = None
@@ -53,27 +53,29 @@ class BaseLease:
         self.data_left = grant.data_left
         self._table_name = table_name
         self._claim = claim
-        # Whether its owner was made for it; otherwise somebody else with the same owner may work under its grant.
+        # Whether the client generated its owner; otherwise another process with the same owner may use its grant.
         self._has_own_identity = terms.has_own_identity
         self._data = claim.data
         self._clocks = clocks
         self._heartbeat = terms.heartbeat
         self._callbacks: dict[Due, Callable[[Any], object] | None] = {"lost": terms.on_lost, "danger": terms.on_danger}
         self._danger_ms = terms.danger_ms if terms.danger_ms is not None else claim.lease_ms // _DANGER_SHARE
-        # A signal handler that closes the client may have interrupted the thread that has this lock.
+        # Re-entrant: a signal handler that closes the client may interrupt the thread that has this mutex.
         self._mutex = threading.RLock()
         self._pid = os.getpid()
-        # "unreleased": its release failed, and may have been applied: not to be counted on; it may be tried again.
+        # "unreleased": its release failed, and may have been applied. It no longer counts as held; the release may be
+        # retried.
         self._state: State = "held"
-        # The acquisitions that hold it once more.
+        # The claims of reentrant acquisitions.
         self._again: list[Claim] = []
         self._in_danger = False
         self._renewing = False
-        # What tells its release from somebody else's; whether an earlier try may have been applied.
+        # The identity that distinguishes its release from another client's, and whether an earlier try may have been
+        # applied.
         self._releasing = Releasing(by=uuid.uuid4().hex)
-        # When its release was first asked for, in table time.
+        # When its release was first called, in table time.
         self._finished_at_ms: int | None = None
-        # Whether its release found that somebody else had freed it.
+        # Whether its release found that another client had freed the lock.
         self._was_taken = False
         self._take_in(grant)
 
@@ -84,35 +86,35 @@ class BaseLease:
 
     @property
     def data(self) -> str | None:
-        """What is shown beside the holder."""
+        """The data that is shown beside the holder."""
         return self._data
 
     @property
     def remaining_s(self) -> float:
-        """How long the lock may still be counted on, in seconds; 0 when it is over."""
+        """How long the holder may still rely on the lock, in seconds; 0 if the lease has ended."""
         reading = self._clocks.read()
         return self._remaining_ms(reading) / 1_000 if self._may_be_held() else 0.0
 
     @property
     def deadline(self) -> datetime:
-        """Until when the lock may be counted on, by this machine's wall clock; each renewal moves it on."""
+        """Until when the holder may rely on the lock, by this machine's wall clock; each renewal postpones it."""
         reading = self._clocks.read()
         return datetime.fromtimestamp(reading.wall_ms / 1_000, UTC) + timedelta(
             milliseconds=self._remaining_ms(reading)
         )
 
     def is_held(self) -> bool:
-        """Whether the lock may be counted on at this moment; asks the clocks, not the table."""
+        """Whether the holder may rely on the lock now; reads the local clocks, sends no request."""
         return self._may_be_held() and self._remaining_ms(self._clocks.read()) > 0
 
     def condition_check(self, *, native: bool = False) -> dict[str, Any]:
-        """A ConditionCheck for a ``TransactWriteItems`` of yours: that the lock is still held with this token.
+        """Return a ConditionCheck for your ``TransactWriteItems``: the lock is still held with this fencing token.
 
         Args:
-            native: in Python types, for the client of a ``boto3.resource``; without, as a low-level client wants it.
+            native: True for Python types, for the client of a ``boto3.resource``; False for a low-level client.
 
         Raises:
-            ClientClosed: the lock is the parent's of this forked process.
+            ClientClosed: this process was forked from the one that holds the lock.
         """
         self._check_process()
         return _fencing.condition_check(self._table_name, self.lock, self.owner, self.fencing_token, native=native)
@@ -120,13 +122,14 @@ class BaseLease:
     def fenced_put(
         self, item: Mapping[str, Any], *, attribute: str = "lockToken", native: bool = False, **more: Any
     ) -> dict[str, Any]:
-        """The arguments of a ``put_item`` that keeps the token in your item, and is refused after a later one.
+        """Return the arguments of a ``put_item`` that stores the token in your item and fails if the item has a later
+        one.
 
         Args:
             item: the item.
-            attribute: where your items keep the token.
+            attribute: the attribute of your items that stores the token.
             native: as in ``condition_check``.
-            more: further arguments, for example ``TableName``; a ``ConditionExpression`` has to hold as well.
+            more: further arguments, for example ``TableName``; a ``ConditionExpression`` must hold too.
 
         Raises:
             ClientClosed: as from ``condition_check``.
@@ -137,7 +140,7 @@ class BaseLease:
     def fenced_update(
         self, update: str, *, attribute: str = "lockToken", native: bool = False, **more: Any
     ) -> dict[str, Any]:
-        """The arguments of an ``update_item`` that does the same.
+        """Return the arguments of an ``update_item`` that does the same.
 
         Args:
             update: an update expression that begins with ``SET``.
@@ -154,21 +157,23 @@ class BaseLease:
             f"{state}>"
         )
 
-    # What the client and its heartbeat do with it.
+    # For the client and its heartbeat.
 
     def _take_in(self, grant: Grant) -> None:
         self._grant = grant
         self._deadline = Reading(grant.deadline_ms, grant.deadline_wall_ms)
-        # Whether the table was asked because of the wall clock, and has not confirmed the lease yet.
+        # Whether the heartbeat asked the table because of the wall clock, and has no confirmation of the lease yet.
         self._doubted = False
         self._renew_at_ms = grant.deadline_ms - self._claim.lease_ms // 2
 
     def _remaining_ms(self, reading: Reading) -> int:
-        """By whichever of the two clocks is nearer to the end."""
+        """The time until the deadline, by the clock that is nearer to it."""
         return max(0, min(self._deadline.local_ms - reading.local_ms, self._deadline.wall_ms - reading.wall_ms))
 
     def _is_in_doubt(self) -> bool:
-        """Whether the wall clock alone says that it is over: it was set, or the machine was frozen. The table knows."""
+        """Whether only the wall clock says that the lease has ended: it was set, or the machine was frozen. Ask the
+        table.
+        """
         reading = self._clocks.read()
         is_over = reading.local_ms >= self._deadline.local_ms
         return self._may_be_held() and not is_over and reading.wall_ms >= self._deadline.wall_ms
@@ -177,7 +182,7 @@ class BaseLease:
         return self._may_be_held() and self._remaining_ms(self._clocks.read()) >= max(1, needed_ms)
 
     def _too_short(self, needed_ms: int) -> LockLost:
-        return LockLost(f"less than {needed_ms / 1_000} s are left of the lease on {self.entity!r}, even renewed")
+        return LockLost(f"less than {needed_ms / 1_000} s of the lease on {self.entity!r} are left, even renewed")
 
     def _may_be_held(self) -> bool:
         return self._state == "held" and self._pid == os.getpid()
@@ -212,7 +217,7 @@ class BaseLease:
         return min(due)
 
     def _take_due(self, reading: Reading) -> Due | None:
-        """What is due now, once: marks it as being done."""
+        """What is due now, reported once: marks it as started."""
         with self._mutex:
             if self._state != "held":
                 return None
@@ -228,14 +233,16 @@ class BaseLease:
             return None
 
     def _is_doubtful(self, reading: Reading) -> bool:
-        """Whether the wall clock alone says that it is over, set, or frozen with the other: the table is asked once."""
+        """Whether only the wall clock says that the lease has ended (it was set, or the machine was frozen): ask the
+        table once.
+        """
         is_asked = self._doubted or self._renewing
         return self._heartbeat and not is_asked and reading.wall_ms >= self._deadline.wall_ms
 
     def _renewed(self, grant: Grant) -> None:
-        """Go by a renewal's deadline, unless a later renewal is known.
+        """Take over a renewal's deadline, unless a later renewal is known.
 
-        It may be nearer than the one before: after a clock was set the table's time is known less well.
+        The new deadline may be earlier than the old one: after a clock was set, table time is known less precisely.
         """
         with self._mutex:
             self._renewing = False
@@ -248,7 +255,7 @@ class BaseLease:
             self._renew_at_ms = reading.local_ms + max(_SHORTEST_RETRY_MS, self._claim.lease_ms // _RETRY_SHARE)
 
     def _mark_lost(self) -> bool:
-        """Whether this is the moment of its loss: it was held, and not released."""
+        """Mark it lost; return whether it was held until now."""
         with self._mutex:
             self._renewing = False
             was_held = self._state == "held"
@@ -257,7 +264,7 @@ class BaseLease:
             return was_held
 
     def _has_nothing_to_free(self, reading: Reading) -> bool:
-        """Whether its release failed, and need not be tried again: it is over since."""
+        """Whether its release failed and need not be retried, because the lease has ended since."""
         return self._state == "unreleased" and self._remaining_ms(reading) == 0
 
     def _hold_again(self, claim: Claim) -> bool:
@@ -267,12 +274,12 @@ class BaseLease:
             return self._state == "held"
 
     def _hold_no_more(self, claim: Claim) -> None:
-        """Undo that, where its caller never came to know of it."""
+        """Undo ``_hold_again`` for a caller that was interrupted before it got the lease."""
         with self._mutex:
             self._again = [each for each in self._again if each is not claim]
 
     def _mark_released(self) -> State | Literal["still held"]:
-        """What it was before, or that an outer hold keeps it."""
+        """Mark it released; return the state before, or "still held" if an outer acquisition still holds it."""
         with self._mutex:
             if self._again:
                 self._again.pop()
@@ -281,19 +288,19 @@ class BaseLease:
             return was
 
     def _finished_by(self, now: Moment) -> int:
-        """When its holder was done with it, in table time: at the first try of its release."""
+        """When its holder finished, in table time: at the first try of its release."""
         if self._finished_at_ms is None:
             self._finished_at_ms = now.latest_ms
         return self._finished_at_ms
 
     def _mark_unreleased(self) -> None:
-        """Its release was broken off."""
+        """Mark a release that was interrupted."""
         with self._mutex:
             if self._state == "released":
                 self._state = "unreleased"
 
     def _is_left(self) -> bool:
-        """Whether the end of ``with`` leaves the lock as it is: detached, or another process's."""
+        """Whether the end of ``with`` must not release the lock: it is detached, or belongs to another process."""
         return self._pid != os.getpid() or self._detached
 
     def _check_held(self) -> None:
@@ -302,4 +309,4 @@ class BaseLease:
             raise self._lost()
 
     def _lost(self) -> LockLost:
-        return LockLost(f"the lease of fencing token {self.fencing_token} on {self.entity!r} is over")
+        return LockLost(f"the lease of fencing token {self.fencing_token} on {self.entity!r} has ended")

@@ -1,4 +1,4 @@
-"""Locks for Python code: ``LockClient`` for threads. Its twin for tasks is ``ticketlock.aio``."""
+"""Locks for Python code: ``LockClient`` for threads; ``ticketlock.aio`` has the one for tasks."""
 
 import atexit
 import functools
@@ -41,25 +41,25 @@ R = TypeVar("R")
 class LockClient:
     """Locks in one table, for one process and any number of threads.
 
-    It is not for a forked child, which has to make its own, with a DynamoDB client of its own: there every call, of its
-    ``table`` too, raises ``ClientClosed``.
+    A forked child cannot use it: there every call, also of its ``table``, raises ``ClientClosed``. Create a client,
+    with its own DynamoDB client, in the child.
 
     Args:
-        table_name: a lock table; ``create_table`` makes one.
+        table_name: a lock table; ``create_table`` creates one.
         client: a DynamoDB client of your own: no retries (``total_max_attempts`` 1), time-outs of at most 5 s.
-        step_functions: a Step Functions client: then workflows that wait are called as soon as a lock is free.
-        namespace: of locks that are named without one.
-        lease: how long a lock outlives a holder that does not renew it, in seconds or as a ``timedelta``.
-        record_wait: how long to wait for a lock at most; ``math.inf`` for ever.
-        owner_name: what operators see beside a lock; host and process otherwise.
+        step_functions: a Step Functions client: a release then wakes waiting workflows at once.
+        namespace: the namespace of locks that are named without one.
+        lease: how long a lock stays held if its holder does not renew it, in seconds or as a ``timedelta``.
+        record_wait: how long to wait for a lock at most; ``math.inf`` waits for ever.
+        owner_name: what operators see beside a lock; by default host and process id.
         heartbeat: whether leases are renewed at half their time, in the background.
-        check_every: the shortest and the longest sleep between two polls of the first in line; those behind sleep up to
-            20 times the longest.
-        clocks, sleep: where the time comes from, and how to wait; of the machine unless a test says otherwise.
+        check_every: the shortest and the longest sleep between two polls of the first in line; waiters behind it sleep
+            up to 20 times the longest.
+        clocks, sleep: the sources of time and waiting; the machine's, unless a test replaces them.
 
     Raises:
         InvalidLockRequest: a setting is out of its bounds, no Region is set, or the client is a resource.
-        ValueError: the DynamoDB client is not usable; says why.
+        ValueError: the DynamoDB client is not usable; the message says why.
     """
 
     def __init__(
@@ -104,11 +104,11 @@ class LockClient:
 
     @property
     def table(self) -> LockTable:
-        """The table, for the protocol's own verbs."""
+        """The lock table, with the protocol's verbs."""
         return self._table
 
     def lock(self, entity: str | LockName, namespace: str | None = None) -> LockName:
-        """The name of a lock, in the client's namespace unless told otherwise."""
+        """The name of a lock; by default in the client's namespace."""
         return self._defaults.lock(entity, namespace)
 
     def acquire(
@@ -134,23 +134,26 @@ class LockClient:
         Args:
             entity: what to lock: 1 to 1,024 bytes of text, or a ``LockName``.
             namespace: lets several independent locks exist on one entity.
-            record_wait: how long to wait at most; 0 fails at once when anybody holds or queues; ``math.inf``.
-            lease: how long the lock outlives a holder that does not renew it.
+            record_wait: how long to wait at most; 0 fails at once if the lock has a holder or a waiter; ``math.inf``
+                waits for ever.
+            lease: how long the lock stays held if its holder does not renew it.
             data: up to 256 bytes that are shown beside the holder.
-            permits: how many may hold the lock at once; all its users say the same number.
-            shared: hold it together with others who share it; nobody who waits for it alone is overtaken.
-            reentrant: hold it once more, if this thread holds it already.
-            heartbeat: whether it is renewed in the background.
-            owner: the identity of this acquisition, if you have one: a repeated call with it gets the same grant. What
-                is broken off then leaves the grant, which others may have, to its lease.
+            permits: how many may hold the lock at once; all its users must ask for the same number.
+            shared: hold it together with other holders that share it; no waiter for exclusive use is overtaken.
+            reentrant: if this thread holds the lock already, hold it once more.
+            heartbeat: whether the lease is renewed in the background.
+            owner: the identity of this acquisition, if you have one: a repeated call with it gets the same grant. If
+                such a call is interrupted, the grant, which an earlier call may have received, is kept until its lease
+                ends.
             on_lost: called once, on a thread of its own, if the lock is lost before it is released.
-            on_danger: called once, on a thread of its own, when the deadline comes near because renewals fail.
-            danger: how near that is; a quarter of the lease otherwise. The heartbeat keeps it beyond half of it.
-            on_wait: called after each look that found the lock taken, with the position in the queue.
+            on_danger: called once, on a thread of its own, when the lease is about to end because it was not renewed.
+            danger: how long before the end of the lease that is; by default a quarter of the lease. Keep it
+                below half of the lease, at which the heartbeat renews.
+            on_wait: called with the position in the queue after each poll that found the lock taken.
 
         Raises:
-            RecordWaitExceeded: the turn did not come in time; the queue is left.
-            AlreadyHeld: this thread holds it already.
+            RecordWaitExceeded: the turn did not come in time; the caller has left the queue.
+            AlreadyHeld: this thread holds the lock already.
             InvalidLockRequest: an argument is out of its bounds; nothing was written.
             PermitsMismatch, UnsupportedFormat: the lock exists with another limit, or in a newer format.
             ClientClosed: the client was closed, or belongs to another process.
@@ -161,7 +164,7 @@ class LockClient:
         )
         terms = self._defaults.ask(self.lock(entity, namespace), wishes)
         self._holdings.check_usable()
-        # The Thread object: idents are reused.
+        # The Thread object, since thread ids are reused.
         caller = threading.current_thread()
         try:
             held = self._table.drive(self._holdings.held_by(caller, terms, reentrant=reentrant))
@@ -177,11 +180,11 @@ class LockClient:
             raise
 
     def try_acquire(self, entity: str | LockName, **more: Any) -> Lease | None:
-        """Take a lock if it is free; None if anybody holds it or waits for it.
+        """Take a lock if it is free; return None if it has a holder or a waiter.
 
         Args:
             entity: what to lock.
-            more: as in ``acquire``, but for ``record_wait``.
+            more: as in ``acquire``, except ``record_wait``.
         """
         try:
             return self.acquire(entity, record_wait=0, **more)
@@ -196,7 +199,7 @@ class LockClient:
         record_wait: Seconds | None = None,
         **more: Any,
     ) -> LeaseGroup:
-        """Hold several locks together: taken in one order by all callers, so that they do not wait for each other.
+        """Hold several locks together. All callers take them in one order, so they do not deadlock.
 
         Args:
             entities: what to lock.
@@ -204,8 +207,8 @@ class LockClient:
             more: as in ``acquire``.
 
         Raises:
-            RecordWaitExceeded: not all of them could be had in time; those that were are released, the last one first,
-                or with ``owner`` left to their leases.
+            RecordWaitExceeded: not all locks were acquired in time; the acquired ones are released, the last one first,
+                or with ``owner`` kept until their leases end.
         """
         wait_ms = self._defaults.wait_ms(record_wait)
         began_ms = self._clocks.read().local_ms
@@ -225,16 +228,16 @@ class LockClient:
         """Decorate a function, for example a Lambda handler: its calls run one at a time per entity.
 
         Args:
-            key: names the entity, with text or a whole number: a callable that is given the call's arguments, or a
-                template with the names of the function's parameters, such as ``"order-{order_id}"``.
-            lease_as: the keyword argument in which the function gets its ``Lease``, if it wants it.
-            options: as in ``acquire``, but for ``owner``: each call has one of its own.
+            key: names the entity by text or a whole number: a callable that gets the call's arguments, or a template
+                with the names of the function's parameters, such as ``"order-{order_id}"``.
+            lease_as: the keyword argument that passes the ``Lease`` to the function; None passes none.
+            options: as in ``acquire``, except ``owner``: each call has its own.
 
         Raises:
-            TypeError: at once, for a coroutine function (``ticketlock.aio`` has the client for those) or a generator
-                function; from a call that returns an awaitable or an iterator, of which nothing has run.
-            InvalidLockRequest: at once, for a key that can be none, such as a template that names no parameter; from a
-                call whose key is neither text nor a whole number. No lock is taken.
+            TypeError: at once, for a coroutine function (use ``ticketlock.aio``) or a generator function; from a call
+                that returns an awaitable or an iterator, which has not run.
+            InvalidLockRequest: at once, for an invalid key, such as a template that names no parameter; from a call
+                whose key is neither text nor a whole number. No lock is taken.
         """
         check_arguments(key, options)
 
@@ -266,7 +269,7 @@ class LockClient:
         lease: Seconds | None = None,
         heartbeat: bool = False,
     ) -> Lease:
-        """Go on with a lock that another process has taken with a known ``owner``, renewing it.
+        """Continue with a lock that another process has taken with a known ``owner``, and renew it.
 
         Raises:
             LockLost: this owner does not hold it any more.
@@ -287,7 +290,7 @@ class LockClient:
         return self._table.inspect(self.lock(entity, namespace))
 
     def remove_waiter(self, entity: str | LockName, ticket: int, *, namespace: str | None = None) -> Row | None:
-        """Take a waiter's place in the queue away; see ``LockTable.remove_waiter``."""
+        """Delete a waiter's queue row; see ``LockTable.remove_waiter``."""
         self._holdings.check_usable()
         return self._table.remove_waiter(self.lock(entity, namespace), ticket)
 
@@ -297,11 +300,11 @@ class LockClient:
         return self._table.list_locks()
 
     def close(self) -> None:
-        """Release what is held still, and end the heartbeat; waiters of this client get ``ClientClosed``.
+        """Release all held locks and end the heartbeat; this client's waiters get ``ClientClosed``.
 
-        It waits for releases that other threads have begun, for up to 10 s, and for waiters to leave their queues, for
-        up to 2 s. Where the table is out of reach it gives up after some seconds; what is left ends by itself. A signal
-        handler may call it.
+        It waits up to 10 s for releases that other threads have begun, and up to 2 s for waiters to leave their queues.
+        If the table is unreachable it gives up after some seconds, and the remaining locks stay held until their leases
+        end. A signal handler may call it.
         """
         if not self._holdings.is_of_this_process:
             return
@@ -310,9 +313,9 @@ class LockClient:
         self._holdings.wake_waiters()
         for lease in self._holdings.at_last(leases):
             lease.release(best_effort=True)
-        # The process may end after this: what is not released by then, or still queues, is in others' way for a lease.
+        # The process may end after this: what it has not released or withdrawn by then delays other waiters by a lease.
         self._under_way.wait_for_others()
-        # What others have failed to release meanwhile.
+        # Locks that other threads have failed to release since.
         for lease in self._holdings.at_last([each for each in self._holdings.close() if each not in leases]):
             lease.release(best_effort=True)
         self._heartbeat.close()
@@ -334,7 +337,7 @@ class LockClient:
             time.sleep(seconds)
         elif waits.sleeps:
             woken = Latch()
-            # Before it is asked: whoever calls from now on, or closes the client, opens it.
+            # Set before `is_closed` is checked: a wake-up or a close from now on opens it.
             waits.wake = woken.open
             if not (waits.is_called or self._closing.is_open):
                 woken.wait(seconds)

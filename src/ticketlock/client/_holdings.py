@@ -1,6 +1,6 @@
-"""What a client holds, and what becomes of it: common to threads and tasks, which perform the calls and sleeps. No I/O.
+"""The locks that one client holds: what threads and tasks share. The client performs the calls and sleeps. No I/O.
 
-Every verb of a held lock is written here once, as ``Actions``; a client drives it, or awaits it.
+Each verb of a held lock is written here once, as ``Actions``; a client drives or awaits it.
 """
 
 import logging
@@ -52,19 +52,19 @@ L = TypeVar("L", bound=BaseLease)
 
 _log = logging.getLogger("ticketlock")
 
-# Less than one request is repeated for.
+# Less than the time for which one request is retried.
 _FAILS_FOR_MS = 5_000
 TRANSACTION_PATIENCE_S = 10.0
 
 HAS_LEFT = (InvalidLockRequest, PermitsMismatch, RecordWaitExceeded, UnsupportedFormat)
-"""What an acquisition ends with that has left nothing behind."""
+"""The errors of an acquisition that has left nothing in the table."""
 
 
 class Holdings(Generic[L]):
-    """What one client holds, and knows of the locks it has used.
+    """The locks that one client holds, and what it remembers of the locks it has used.
 
     Attributes:
-        known: advice for the next waits.
+        known: hints for the next waits.
     """
 
     def __init__(self, table: Table, heart: Heart[L], clocks: Clocks, bounds: Bounds, lines: Lines) -> None:
@@ -76,19 +76,19 @@ class Holdings(Generic[L]):
         self._clocks = clocks
         self._process = OwnProcess()
         self._closed = False
-        # A signal handler that closes the client may have interrupted the thread that has this lock.
+        # Re-entrant: a signal handler that closes the client may interrupt the thread that has this mutex.
         self._mutex = threading.RLock()
         self._held: dict[tuple[LockName, object], list[L]] = {}
 
-    # What is held.
+    # Held locks.
 
     @property
     def is_of_this_process(self) -> bool:
-        """Whether this process made the client, and was not forked from the one that did."""
+        """Whether this process created the client, rather than being forked from the one that did."""
         return self._process.is_this
 
     def check_usable(self) -> None:
-        """Refuse a client that was closed, or copied into another process.
+        """Refuse a client that was closed, or copied into a forked process.
 
         Raises:
             ClientClosed: it was.
@@ -103,10 +103,11 @@ class Holdings(Generic[L]):
         return self._closed
 
     def held_by(self, caller: object, terms: Terms, *, reentrant: bool) -> Actions[L | None]:
-        """The lease of a caller that holds the lock already, and holds it once more now.
+        """Hold a lock once more if the caller holds it already; return its lease, or None if the caller does not hold
+        it.
 
         Raises:
-            AlreadyHeld: it holds it, and did not ask to hold it again.
+            AlreadyHeld: the caller holds it, and did not pass ``reentrant=True``.
         """
         with self._mutex:
             leases = list(self._held.get((terms.claim.lock, caller), ()))
@@ -119,16 +120,18 @@ class Holdings(Generic[L]):
             return None
         if reentrant and leases[0].shared == terms.claim.shared and leases[0]._hold_again(terms.claim):
             return leases[0]
-        # Released meanwhile, by another thread.
+        # Another thread has released it since.
         if terms.claim.permits > 1 or not leases[0].is_held():
             return None
         raise AlreadyHeld(
             f"this thread or task holds {terms.claim.lock.entity!r} already, and would wait for itself: release it "
-            "first, or ask with reentrant=True (shared, if it is held so)"
+            "first, or pass reentrant=True (and the same value of shared)"
         )
 
     def hold(self, caller: object, terms: Terms, waits: Waits, make: Callable[[Terms, Grant], L]) -> Actions[L]:
-        """Wait for the lock, take it and keep its lease. What ends that early leaves nothing behind, if it can."""
+        """Wait for the lock, take it and keep its lease. If that fails or is interrupted, undo it as far as
+        possible.
+        """
         lease = None
         try:
             grant = yield from self.acquire(terms, waits)
@@ -145,7 +148,7 @@ class Holdings(Generic[L]):
             raise
 
     def take_back(self, caller: object, claim: Claim) -> Actions[None]:
-        """Undo an acquisition that has ended well, where its caller was interrupted before it came to know."""
+        """Undo an acquisition whose caller was interrupted before it received the lease."""
         with self._mutex:
             leases = list(self._held.get((claim.lock, caller), ()))
         for lease in leases:
@@ -158,8 +161,8 @@ class Holdings(Generic[L]):
         """Remember a lease, and watch it.
 
         Raises:
-            ClientClosed: the client was closed while it was acquired: somebody has to release it.
-            RuntimeError: no thread can be started: a lock that nobody renews is not handed out.
+            ClientClosed: the client was closed during the acquisition: the caller must release the lease.
+            RuntimeError: no thread can be started; without one the lease would not be renewed.
         """
         with self._mutex:
             lease._caller = caller
@@ -167,7 +170,7 @@ class Holdings(Generic[L]):
         try:
             if lease._is_watched():
                 self._heart.watch(lease)
-            # Last: whoever closes the client from now on, in a signal handler for example, finds it, and releases it.
+            # Last: from now on a close, for example in a signal handler, finds the lease and releases it.
             if self._closed:
                 raise ClientClosed("the client was closed")
         except BaseException:
@@ -177,42 +180,42 @@ class Holdings(Generic[L]):
         return lease
 
     def forget(self, lease: L) -> None:
-        """Keep and watch a lease no more."""
+        """Forget a lease and stop watching it."""
         self._heart.forget(lease)
         self._drop(lease)
         self._heart.join_idle()
 
     def close(self) -> list[L]:
-        """Close it to further acquisitions.
+        """Refuse further acquisitions.
 
         Returns:
-            What is to be released still.
+            The leases that still have to be released.
         """
         reading = self._clocks.read()
         with self._mutex:
             self._closed = True
-            # Copied at once: a signal handler that closes the client too changes it.
+            # Copied in one step: a signal handler that closes the client changes it too.
             every = list(self._held.values())
             return [lease for leases in every for lease in leases if not lease._has_nothing_to_free(reading)]
 
     def wake_waiters(self) -> None:
-        """End the sleeps of all who wait."""
-        # Copied at once: others begin and end to wait meanwhile.
+        """End the sleeps of all waiters of this client."""
+        # Copied in one step: other threads begin and end waits at the same time.
         for each in self._waiting.valuerefs():
             waits = each()
             if waits is not None:
                 waits.wake()
 
     def at_last(self, leases: Sequence[L]) -> Iterator[L]:
-        """Leases to release at last, one after the other, however often they are held.
+        """The leases to release when the client closes, one by one, also if an outer acquisition still holds them.
 
-        Those that are left once others could not be released for too long together are forgotten.
+        Once failed releases have taken too long in all, the remaining leases are forgotten.
         """
         failed_ms = 0
         for lease in leases:
             lease._again.clear()
             if failed_ms >= _FAILS_FOR_MS:
-                _log.warning("%r was not released, and ends by itself: the table was out of reach for others", lease)
+                _log.warning("%r was not released, and stays locked until its lease ends: other releases failed", lease)
                 lease._mark_released()
                 self.forget(lease)
                 continue
@@ -231,7 +234,7 @@ class Holdings(Generic[L]):
     def _drop(self, lease: L) -> None:
         with self._mutex:
             key = lease.lock, lease._caller
-            # At no moment are the others not there.
+            # Never remove the key in between: the caller's other leases must always be found.
             others = [each for each in self._held.get(key, ()) if each is not lease]
             if others:
                 self._held[key] = others
@@ -239,7 +242,7 @@ class Holdings(Generic[L]):
                 self._held.pop(key, None)
 
     def _drop_what_is_over(self, reading: Reading) -> None:
-        """Those whose release has failed, and could free nothing any more."""
+        """Forget leases whose release has failed and whose time has ended."""
         with self._mutex:
             for key, leases in list(self._held.items()):
                 left = [lease for lease in leases if not lease._has_nothing_to_free(reading)]
@@ -251,14 +254,15 @@ class Holdings(Generic[L]):
     # The verbs.
 
     def waits(self, terms: Terms, on_wait: Callable[[Position], object] | None) -> Waits:
-        """What an acquisition begins its wait with, as far as the waits before tell."""
+        """The state of a new wait, with what earlier waits have taught."""
         lock = terms.claim.lock
-        # Then a first try would be in vain; but that of an owner who may have asked before finds what it has got.
+        # Then trying to acquire at once would fail; but an owner that may have asked before must find its grant
+        # or row.
         expects_others = terms.has_own_identity and self.known.others_wait(lock, self._clocks.read().local_ms)
         return Waits(terms.claim, on_wait, self.known.pace(lock), expects_others=expects_others)
 
     def acquire(self, terms: Terms, waits: Waits) -> Actions[Grant]:
-        """Wait for the lock and take it. What ends it, but for ``HAS_LEFT``, leaves something behind: ``leave``."""
+        """Wait for the lock and take it. After any error except ``HAS_LEFT``, call ``leave`` to clean up."""
         self._waiting[id(waits)] = waits
         try:
             with self._lines.standing(self._line(waits.lock), waits):
@@ -282,41 +286,41 @@ class Holdings(Generic[L]):
         return grant
 
     def leave(self, terms: Terms) -> Actions[None]:
-        """Give up what an acquisition that was broken off has left, as far as it was its own."""
+        """Undo an acquisition that was interrupted, as far as it is this acquisition's own."""
         try:
             yield from self._table.contending(
                 terms.claim,
                 lambda me: leave(me, only_the_place=not terms.has_own_identity),
             )
         except TicketLockError as error:
-            _log.warning("a place in the queue of %r was not given up, and ends by itself: %s", terms.claim.lock, error)
+            _log.warning("the queue row of %r was not deleted, and stays until it expires: %s", terms.claim.lock, error)
 
     def renew(self, lease: L) -> Actions[None]:
-        """A whole new lease."""
+        """Give the grant a full new lease."""
         with self._losing(lease):
             grant = yield from self._table.contending(lease._claim, lambda me: me.renew(lease.fencing_token))
         lease._renewed(grant)
         _log.debug("renewed %r", lease)
 
     def beat(self, lease: L) -> Actions[None]:
-        """What the heartbeat does: renew it, and go on where that fails."""
+        """The heartbeat: renew the lease; after a failure try again later."""
         try:
             yield from self.renew(lease)
         except LockLost:
             pass
         except TableError as error:
-            _log.warning("%r was not renewed, and will be tried again: %s", lease, error)
+            _log.warning("%r was not renewed; the heartbeat will try again: %s", lease, error)
         finally:
             if lease._renewing:
                 lease._not_renewed(self._clocks.read())
 
     def come_near_its_end(self, lease: L) -> None:
-        """Renewals have failed for long."""
-        _log.warning("%r comes near its end", lease)
+        """Report that the lease is about to end, because it was not renewed."""
+        _log.warning("%r is about to end: it was not renewed", lease)
         self._heart.tell(lease, "danger")
 
     def lose(self, lease: L, why: str) -> None:
-        """It is held no more, and was not released."""
+        """Record that the lock is lost, and tell its caller."""
         if lease._mark_lost():
             _log.error("%r is lost: %s", lease, why)
             self._heart.tell(lease, "lost")
@@ -325,7 +329,7 @@ class Holdings(Generic[L]):
 
     @contextmanager
     def _losing(self, lease: L) -> Iterator[None]:
-        """What one call learns all know at once."""
+        """If one call learns that the lock is lost, record it for all users of the lease."""
         try:
             yield
         except LockLost as lost:
@@ -333,7 +337,7 @@ class Holdings(Generic[L]):
             raise
 
     def ensure(self, lease: L, at_least: Seconds) -> Actions[None]:
-        """Make sure that it is held for so long from now on."""
+        """Make sure that the lock is held for so long from now on."""
         needed_ms = duration_ms("at_least", at_least, 0, MAX_LEASE_MS)
         if not lease._is_sure_of(needed_ms):
             lease._check_held()
@@ -342,7 +346,7 @@ class Holdings(Generic[L]):
             raise lease._too_short(needed_ms)
 
     def set_data(self, lease: L, data: str | None) -> Actions[None]:
-        """Show something else beside the holder."""
+        """Replace the data that is shown beside the holder."""
         lease._check_process()
         with self._losing(lease):
             yield from self._table.contending(lease._claim, lambda me: me.set_data(lease.fencing_token, data))
@@ -351,7 +355,7 @@ class Holdings(Generic[L]):
     def transact_write(
         self, lease: L, items: Sequence[Mapping[str, Any]], client: Any, patience: Seconds
     ) -> Actions[None]:
-        """Write in one transaction with the check that the lock is held, by this client of the SDK."""
+        """Write in one transaction with the check that the lock is held, by this DynamoDB client."""
         lease._check_process()
         patience_ms = duration_ms("patience", patience, 0, MAX_LEASE_MS)
         if not isinstance(items, Iterable):
@@ -363,7 +367,7 @@ class Holdings(Generic[L]):
             FencedTransaction.check_applied(answer)
 
     def release(self, lease: L, data_left: str | None = None, *, best_effort: bool = False) -> Actions[None]:
-        """Free the lock, once it is held no more than once."""
+        """Free the lock, or end one acquisition of several by the same caller."""
         lease._check_process()
         boolean("best_effort", best_effort)
         if data_left is not None:
@@ -380,7 +384,7 @@ class Holdings(Generic[L]):
             _log.warning("%r was not released: %s", lease, error)
         except BaseException:
             if self._keeps(lease):
-                # `close` tries it again, and so may its owner.
+                # `close` tries it again, and the owner may too.
                 lease._mark_unreleased()
             raise
         finally:
@@ -393,31 +397,33 @@ class Holdings(Generic[L]):
         self.forget(lease)
 
     def give_back(self, lease: L) -> Actions[None]:
-        """End it as it was found: nobody has worked under it. A grant that others may have as well is left to them."""
+        """Release a lock under which no work has been done, with the data that it came with; a grant that others may
+        use is kept.
+        """
         if lease._has_own_identity:
             yield from self.release(lease, lease.data_left, best_effort=True)
         elif lease._mark_released() != "still held":
             self.forget(lease)
 
     def leave_block(self, lease: L, error: BaseException | None) -> Actions[None]:
-        """The end of ``with``: what is raised inside is worth more than what is wrong with the release."""
+        """The end of ``with``: an exception from the block takes precedence over a failed release."""
         if lease._is_left():
             return
         try:
             yield from self.release(lease, best_effort=error is not None)
         except TableError as failed:
-            # The work is done; the lease ends by itself.
-            _log.error("%r was not released, and ends by itself: %s", lease, failed)
+            # The work is done; the lease will end.
+            _log.error("%r was not released, and stays locked until its lease ends: %s", lease, failed)
 
     def each(self, leases: Sequence[L], end: Callable[[L], Actions[None]]) -> Actions[None]:
-        """The last one first, each of them, whatever becomes of the others."""
+        """End all of them, the last one first, even if some fail."""
         ends = [end(lease) for lease in reversed(leases)]
         try:
             yield from self._one_by_one(ends)
         except GeneratorExit:
             raise
         except BaseException:
-            # Those that an interrupt between two has kept from beginning.
+            # Those that an interrupt between two of them has kept from starting.
             yield from self._one_by_one([each for each in ends if getgeneratorstate(each) == GEN_CREATED])
             raise
 
@@ -429,7 +435,7 @@ class Holdings(Generic[L]):
             except GeneratorExit:
                 raise
             except BaseException as error:
-                # It waits on for an answer, if the exception was raised here and not in it.
+                # It is suspended in an action, if the exception was raised here and not inside it.
                 end.close()
                 first = first or error
         if first is not None:
@@ -437,7 +443,7 @@ class Holdings(Generic[L]):
 
     def _free(self, lease: L, was: State, data_left: str | None) -> Actions[None]:
         releasing = lease._releasing
-        # From now on: this try may be broken off anywhere, and have been applied.
+        # From now on this try may be interrupted anywhere, and may have been applied.
         lease._releasing = replace(releasing, tried_before=True)
         waits = self._lines.first(self._line(lease.lock))
         following = waits.following if waits is not None else None
@@ -460,7 +466,7 @@ class Holdings(Generic[L]):
         except BaseException as error:
             if isinstance(error, RequestNotApplied | TableRefused):
                 lease._releasing = releasing
-            # It may be tried again, by `close` as well.
+            # `close` may try it again too.
             lease._state = "lost" if was == "lost" else "unreleased"
             self._drop_what_is_over(self._clocks.read())
             raise

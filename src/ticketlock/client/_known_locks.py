@@ -1,4 +1,4 @@
-"""What a client remembers of the locks it has used: advice only, what is forgotten is learned again. No I/O."""
+"""What a client remembers of the locks it has used. Hints only: what it forgets, it learns again. No I/O."""
 
 import math
 from dataclasses import dataclass
@@ -10,18 +10,18 @@ from ticketlock.locks._outcomes import Released
 
 _MOST_LOCKS = 1_000
 _CROWDED_MS = 1_000
-# Long enough for the count to be healed by the first tries that follow.
+# Long enough for the first tries that follow to heal the count.
 _DISTRUSTED_MS = 30_000
 
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of one lock.
+    """What a client remembers of one lock.
 
     Attributes:
-        hand_over_ms: what a hand-over takes, as the last wait has found it.
-        crowded_until_ms: until when those who waited at a release are taken to wait still.
-        distrusted_until_ms: until when that is not believed: whoever was counted there turned out to be nobody.
+        hand_over_ms: how long a hand-over takes, as measured by the last wait.
+        crowded_until_ms: until when the waiters at the last release are assumed to be waiting still.
+        distrusted_until_ms: until when that is not assumed, because the counted waiters turned out to have crashed.
     """
 
     hand_over_ms: float = 0.0
@@ -30,10 +30,10 @@ class _Known:
 
 
 class KnownLocks:
-    """What is known of so many locks and no more.
+    """What a client remembers of up to 1,000 locks.
 
     Args:
-        bounds: of the first in line's sleep.
+        bounds: those of the sleep of the first in line.
     """
 
     def __init__(self, bounds: Bounds) -> None:
@@ -41,12 +41,12 @@ class KnownLocks:
         self._locks: dict[LockName, _Known] = {}
 
     def pace(self, lock: LockName) -> Pace:
-        """When a waiter for this lock looks, as far as the waits before tell."""
+        """The pace of a new wait for this lock, with what earlier waits have measured."""
         known = self._locks.get(lock)
         return Pace(self._bounds, known.hand_over_ms if known is not None else 0.0)
 
     def others_wait(self, lock: LockName, local_ms: int) -> bool:
-        """Whether others waited a moment ago, more than have gone since; said once."""
+        """Whether the last release, a moment ago, left more than one waiter; True only once for each release."""
         known = self._locks.get(lock)
         if known is None or local_ms >= known.crowded_until_ms:
             return False
@@ -54,15 +54,15 @@ class KnownLocks:
         return True
 
     def waited(self, waits: Waits, local_ms: int) -> None:
-        """What a wait has told that ended with the lock."""
+        """Learn from a wait that ended with the lock."""
         known = self._of(waits.lock)
         known.hand_over_ms = waits.pace.hand_over_ms
         if waits.expects_others and not waits.saw_others:
-            # A count that a dead waiter left is not asked again.
+            # The count was too high because of a crashed waiter: do not use it for a while.
             known.distrusted_until_ms = local_ms + _DISTRUSTED_MS
 
     def released(self, lock: LockName, released: Released, local_ms: int) -> None:
-        """What a release has told: whether others wait."""
+        """Learn from a release whether there are other waiters."""
         known = self._of(lock)
         known.crowded_until_ms = -math.inf
         counted = local_ms >= known.distrusted_until_ms and released.waiting is not None and released.waiting > 1

@@ -1,4 +1,4 @@
-"""What threads wait for that happens once, and that a signal handler may bring about."""
+"""A one-time event that threads wait for and that a signal handler may set."""
 
 import threading
 from contextlib import suppress
@@ -7,8 +7,8 @@ from contextlib import suppress
 class Latch:
     """Closed until it is opened, for good.
 
-    ``threading.Event`` has a mutex: a handler that sets it, while the thread that it interrupts is about to wait for
-    it, waits for itself. Here the lock that is waited for is all there is.
+    ``threading.Event`` has a mutex: a signal handler that sets it while the interrupted thread is about to wait for it
+    would deadlock. This class has nothing but the lock that is waited for.
     """
 
     def __init__(self) -> None:
@@ -17,12 +17,12 @@ class Latch:
         self._lock.acquire()
 
     def open(self) -> None:
-        """Open it; again does nothing."""
+        """Open it; opening it again does nothing."""
         self.is_open = True
         self._let_pass()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for at most so long; whether it is open."""
+        """Wait for at most this long; return whether it is open."""
         if not self.is_open:
             has_passed = False
             try:
@@ -33,6 +33,6 @@ class Latch:
         return self.is_open
 
     def _let_pass(self) -> None:
-        # Of several who let the next one pass, one is enough.
+        # Several waiters may release it; one release is enough.
         with suppress(RuntimeError):
             self._lock.release()

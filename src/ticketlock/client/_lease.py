@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Lease(BaseLease):
-    """A held lock. Use it in ``with``: it is released at the end, and what is raised inside passes through."""
+    """A held lock. Use it in ``with``: its end releases the lock, and exceptions from the block pass through."""
 
     def __init__(
         self,
@@ -34,29 +34,29 @@ class Lease(BaseLease):
         self._table, self._holdings, self._under_way = table, holdings, under_way
 
     def renew(self) -> None:
-        """A whole new lease, now.
+        """Give the lock a full new lease now.
 
         Raises:
-            LockLost: the lock is not held any more.
-            TableError: the table could not be used; the lease runs on until its end.
+            LockLost: the lock is no longer held.
+            TableError: the table could not be used; the old lease still runs.
         """
         self._check_held()
         self._table.drive(self._holdings.renew(self))
 
     def ensure(self, at_least: Seconds) -> None:
-        """Make sure that the lock is held for so long from now on, renewing it if need be.
+        """Make sure that the lock is held for this long from now on; renew it if necessary.
 
         Raises:
-            LockLost: it is not, and a renewal does not help.
-            TableError: the table could not be used, and less than that is left.
+            LockLost: it is not held that long, even after a renewal.
+            TableError: the table could not be used, and the lease ends earlier than that.
         """
         self._table.drive(self._holdings.ensure(self, at_least))
 
     def set_data(self, data: str | None) -> None:
-        """Show something else beside the holder, up to 256 bytes; None for nothing.
+        """Replace the data that is shown beside the holder, up to 256 bytes; None removes it.
 
         Raises:
-            LockLost: the lock is not held any more.
+            LockLost: the lock is no longer held.
         """
         self._table.drive(self._holdings.set_data(self, data))
 
@@ -67,38 +67,40 @@ class Lease(BaseLease):
         client: "DynamoDBClient | None" = None,
         patience: Seconds = TRANSACTION_PATIENCE_S,
     ) -> None:
-        """Write in one transaction with the check that this lock is held, repeated while it conflicts with waiters.
+        """Write in one transaction with the check that this lock is held; retry while waiters' writes conflict with it.
 
         Args:
-            items: up to 99 items of ``TransactWriteItems``, as a low-level client wants them.
-            client: a DynamoDB client that may write them; the lock's own otherwise.
-            patience: for how long it is repeated; after four minutes it is not, lest it be applied twice.
+            items: up to 99 items of ``TransactWriteItems``, in the low-level format.
+            client: a DynamoDB client with permission to write them; by default the lock's own.
+            patience: for how long to retry; never longer than four minutes, so that DynamoDB cannot apply it twice.
 
         Raises:
-            LockLost: the lock is not held with this token any more; nothing was written.
-            InvalidLockRequest: the items are none of a TransactWriteItems.
-            ClientError: another of the conditions did not hold, as DynamoDB said it; nothing was written.
+            LockLost: the lock is no longer held with this token; nothing was written.
+            InvalidLockRequest: ``items`` is not a valid list of TransactWriteItems.
+            ClientError: DynamoDB's, because another condition did not hold; nothing was written.
             TableError: the table could not be used.
         """
         dynamodb = client if client is not None else self._table.client
         self._table.drive(self._holdings.transact_write(self, items, dynamodb, patience), dynamodb=dynamodb)
 
     def release(self, *, data_left: str | None = None, best_effort: bool = False) -> None:
-        """Free the lock; of a lock that is held several times, the last release does. A second time does nothing.
+        """Free the lock. A lock that is held several times is freed by the last release. Releasing it again does
+        nothing.
 
         Args:
-            data_left: up to 256 bytes that the next holder finds as ``data_left``.
-            best_effort: log what goes wrong instead of raising it.
+            data_left: up to 256 bytes, which the next holder gets as ``data_left``.
+            best_effort: log an error instead of raising it.
 
         Raises:
-            InvalidLockRequest: ``data_left`` is too long; the lock is held as before.
-            LockLost: the lease had ended before, or somebody else has freed the lock; others may have held it.
-            TableError: the table could not be used; the lease ends by itself.
+            InvalidLockRequest: ``data_left`` is too long; the lock is still held.
+            LockLost: the lease had ended before, or another client has freed the lock; another owner may have held it
+                since.
+            TableError: the table could not be used; the lease runs until its end.
         """
         self._under_way.release(self._holdings.release(self, data_left, best_effort=best_effort))
 
     def detach(self) -> None:
-        """Leave the lock held, for another process (``LockClient.resume``), also at the end of ``with``."""
+        """Leave the lock held, also at the end of ``with``, for another process (``LockClient.resume``)."""
         self._holdings.detach(self)
 
     def _give_back(self) -> None:
@@ -118,7 +120,7 @@ class LeaseGroup:
     """Several locks that are held together. Use it in ``with``.
 
     Attributes:
-        leases: in the order in which they were taken.
+        leases: in the order in which they were acquired.
     """
 
     def __init__(self, leases: Sequence[Lease], holdings: Holdings[Lease], under_way: UnderWay) -> None:
@@ -126,14 +128,14 @@ class LeaseGroup:
         self._holdings, self._under_way = holdings, under_way
 
     def is_held(self) -> bool:
-        """Whether all of them may be counted on at this moment."""
+        """Whether the holder may rely on all of them now."""
         return all(lease.is_held() for lease in self.leases)
 
     def release(self) -> None:
         """Free them all, the last one first.
 
         Raises:
-            LockLost, TableError: of the first one that could not be released as it should; the others were released.
+            LockLost, TableError: from the first one that could not be released; the others were released.
         """
         self._each(lambda lease: self._holdings.release(lease))
 

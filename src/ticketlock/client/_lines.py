@@ -1,8 +1,9 @@
-"""Waiters of one process, by lock: a release in it wakes the next of them, of whatever client. No I/O.
+"""The waiters of one process, by lock: a release in this process wakes the next of them, whatever client it uses. No
+I/O.
 
-It is a hint and no more. Whoever is woken takes the lock by the same conditional write as ever, or polls; whoever is
-not woken, or is a waiter of another process, polls by its pace. So a hint that is lost costs idle time, and one too
-many costs a poll.
+A wake-up is only a hint. A woken waiter takes the lock by the same conditional write as any other, or polls. A waiter
+that is not woken, or belongs to another process, polls at its pace. So a lost hint costs idle time, and a superfluous
+one costs a poll.
 """
 
 import threading
@@ -18,10 +19,10 @@ from ticketlock.wire._process import OwnProcess
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Which lock is waited for.
+    """The lock that is waited for.
 
     Attributes:
-        table: what tells its table from others.
+        table: identifies its table.
         lock: its name.
     """
 
@@ -30,18 +31,18 @@ class Line:
 
 
 class Lines:
-    """Who waits in this process, and for which lock."""
+    """The waiters of this process, by lock."""
 
     def __init__(self) -> None:
         self._process = OwnProcess()
-        # A signal handler that releases a lock may have interrupted the thread that has this one.
+        # Re-entrant: a signal handler that releases a lock may interrupt the thread that has this mutex.
         self._mutex = threading.RLock()
-        # Weak: an exception that a signal handler raises may end a wait between two instructions of `standing`.
+        # Weak: an exception from a signal handler may end a wait between two instructions of `standing`.
         self._waiting: dict[Line, tuple[ReferenceType[Waits], ...]] = {}
 
     @property
     def are_of_this_process(self) -> bool:
-        """Whether they were not copied into a forked child, where none of these threads runs."""
+        """Whether this is the process that created them: in a forked child none of these threads runs."""
         return self._process.is_this
 
     @contextmanager
@@ -64,7 +65,7 @@ class Lines:
                 self._waiting.pop(line, None)
 
     def first(self, line: Line) -> Waits | None:
-        """Who waits here with the lowest ticket; None where nobody is known to have one."""
+        """The waiter of this process with the lowest ticket; None if no waiter is known to have one."""
         with self._mutex:
             waiting = [each() for each in self._waiting.get(line, ())]
         return min(
@@ -72,11 +73,11 @@ class Lines:
         )
 
     def has_room(self, line: Line, fencing_token: int) -> None:
-        """A lock was released, or granted with room for another: tell the first in line, which tells the next so.
+        """Tell the first waiter that the lock was released, or granted with room for another holder.
 
         Args:
-            line: which lock.
-            fencing_token: of its last grant.
+            line: the lock.
+            fencing_token: that of its last grant.
         """
         first = self.first(line)
         if first is not None:
@@ -91,7 +92,7 @@ _of_process = Lines()
 
 
 def lines_of_this_process() -> Lines:
-    """The same for all clients of one process; a forked child has its own."""
+    """The waiters of this process, for all its clients; a forked child has its own."""
     global _of_process
     if not _of_process.are_of_this_process:
         _of_process = Lines()

@@ -1,7 +1,7 @@
-"""Pessimistic locking as two functions and a third, with the signatures of a well-known article.
+"""Pessimistic locking: three functions, two of them with the signatures of a well-known article.
 
-"Implementing Pessimistic Locking with DynamoDB and Python" (Maurice Borgmeier, tecRacer) gives ``acquire_lock`` and
-``release_lock``, and leaves the extension to its readers. docs/pessimistic.md tells where these differ.
+"Implementing Pessimistic Locking with DynamoDB and Python" (Maurice Borgmeier, tecRacer) has ``acquire_lock`` and
+``release_lock``, and leaves the extension to its readers. docs/pessimistic.md says where these differ.
 """
 
 from dataclasses import dataclass
@@ -15,20 +15,20 @@ from ticketlock.locks._outcomes import Grant
 
 @dataclass(frozen=True, slots=True)
 class Pessimistic:
-    """The functions, over one client; ``pessimistic`` makes it. Unusable in a forked child, like the client."""
+    """The functions, for one client; ``pessimistic`` creates it. A forked child cannot use it, as with the client."""
 
     client: LockClient
 
     def acquire_lock(self, resource_name: str, timeout_in_seconds: int, transaction_id: str) -> bool:
-        """Take a lock if it is free, or its timeout is over; also again with the same transaction id.
+        """Take a lock if it is free or its timeout has ended; also again with the same transaction id.
 
         Args:
             resource_name: what to lock.
-            timeout_in_seconds: how long it is held if nobody releases it.
+            timeout_in_seconds: how long it is held unless it is released.
             transaction_id: identifies the holder.
 
         Returns:
-            Whether it is held with this transaction id, from now on for at least three quarters of the timeout.
+            Whether it is held with this transaction id, for at least three quarters of the timeout from now on.
         """
         lease_ms = duration_ms("timeout_in_seconds", timeout_in_seconds, MIN_LEASE_MS, MAX_LEASE_MS)
         claim = Claim(self.client.lock(resource_name), transaction_id, lease_ms)
@@ -54,7 +54,7 @@ class Pessimistic:
         """Hold a lock for another timeout, counted from now.
 
         Returns:
-            Whether it was held with this transaction id, and its timeout was not over.
+            Whether it was held with this transaction id and its timeout had not ended.
         """
         lease_ms = duration_ms("timeout_in_seconds", timeout_in_seconds, MIN_LEASE_MS, MAX_LEASE_MS)
         try:
@@ -65,7 +65,7 @@ class Pessimistic:
 
 
 def pessimistic(client: LockClient) -> Pessimistic:
-    """The functions of the article over a client.
+    """The functions of the article, for a client.
 
     acquire_lock, release_lock = locks.acquire_lock, locks.release_lock
     """

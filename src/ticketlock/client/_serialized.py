@@ -1,4 +1,4 @@
-"""The decorator of both clients: what it refuses. No I/O."""
+"""The checks of both clients' ``serialized`` decorators. No I/O."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,14 +18,14 @@ SERIALIZED = Decorator(
 
 
 def check_arguments(key: Any, options: Mapping[str, Any]) -> None:
-    """Refuse what would give each call a lock of its own, or let all calls in at once; for ``serialized`` alone.
+    """Refuse options that would give each call its own lock, or let all calls run at once; for ``serialized`` only.
 
     Args:
-        key: as its caller has given it.
+        key: as the caller has given it.
         options: of ``acquire``.
 
     Raises:
-        InvalidLockRequest: names the argument, and says what to give instead.
+        InvalidLockRequest: names the argument and says what to pass instead.
     """
     SERIALIZED.check_key(key)
     if options.get("owner") is not None:

@@ -1,4 +1,4 @@
-"""What a client's holdings need around them: the lock table, and what watches the leases."""
+"""The interfaces that a client's holdings need: the lock table, and what watches the leases."""
 
 from collections.abc import Callable, Hashable
 from typing import Protocol, TypeVar
@@ -15,37 +15,37 @@ L_contra = TypeVar("L_contra", bound=BaseLease, contravariant=True)
 
 
 class Table(Protocol):
-    """The lock table, as far as a client's holdings need it."""
+    """A lock table, as a client's holdings use it."""
 
     @property
     def identity(self) -> Hashable:
-        """What is the same for all clients of one table."""
+        """A value that is equal for all clients of one table."""
         ...
 
     def contending(self, claim: Claim, steps: Callable[[Contender], Steps[T]]) -> Actions[T]:
-        """Steps of one claim, as calls and sleeps."""
+        """Perform the steps of one claim, as calls and sleeps."""
         ...
 
     def sending(self, request: Request) -> Actions[Answer]:
-        """One request, until it is applied or refused."""
+        """Send one request until it is applied or refused."""
         ...
 
 
 class Heart(Protocol[L_contra]):
-    """What watches the leases: a thread, or a task for each."""
+    """Watches the leases: one thread, or one task for each."""
 
     def watch(self, lease: L_contra) -> None:
-        """Watch it from now on."""
+        """Watch a lease from now on."""
         ...
 
     def forget(self, lease: L_contra) -> None:
-        """Watch it no more."""
+        """Stop watching a lease."""
         ...
 
     def tell(self, lease: L_contra, what: Due) -> None:
-        """Tell its caller."""
+        """Call the lease's callback."""
         ...
 
     def join_idle(self) -> None:
-        """See that nothing is left that watches nothing."""
+        """Wait for threads that have nothing left to watch."""
         ...

@@ -1,4 +1,4 @@
-"""What the threads of a client are about at this moment, and must come to its end."""
+"""The acquisitions and releases in progress in a client's threads; closing the client waits for them."""
 
 import threading
 import time
@@ -11,30 +11,30 @@ from ticketlock.locks._lock_table import LockTable
 from ticketlock.wire._actions import Actions, T
 
 _ACQUISITION_LEAVES_WITHIN_S = 2.0
-# More than one request is repeated for.
+# More than the time for which one request is retried.
 _RELEASE_ENDS_WITHIN_S = 10.0
-_LOOKS_EVERY_S = 0.005
+_CHECKS_EVERY_S = 0.005
 
 
 class UnderWay:
-    """Acquisitions and releases that have begun and not ended, of all threads.
+    """Acquisitions and releases in progress, in all threads.
 
-    They are known by their generators: one that has ended is closed, however it has ended. So nobody has to take
-    anything out, and no exception that a signal handler raises can keep it from being taken out.
+    Each is tracked by its generator, which is closed however it ends. So no entry has to be removed, and no exception
+    from a signal handler can prevent that.
     """
 
     def __init__(self, table: LockTable) -> None:
         self._table = table
-        # A signal handler that closes the client may have interrupted the thread that has this lock.
+        # Re-entrant: a signal handler that closes the client may interrupt the thread that has this mutex.
         self._mutex = threading.RLock()
         self._began: WeakKeyDictionary[Generator[Any, Any, Any], tuple[int, float]] = WeakKeyDictionary()
 
     def acquisition(self, actions: Actions[T]) -> Actions[T]:
-        """Have the end of the client wait for an acquisition to leave, for a moment."""
+        """Track an acquisition: closing the client waits up to 2 s for it to leave the queue."""
         return self._followed(actions, _ACQUISITION_LEAVES_WITHIN_S)
 
     def release(self, actions: Actions[None]) -> None:
-        """Perform a release, also where an interrupt comes before it has begun; the end of the client waits for it."""
+        """Perform a release, even if an interrupt comes before it has begun; closing the client waits for it."""
         try:
             self._table.drive(self._followed(actions, _RELEASE_ENDS_WITHIN_S))
         except BaseException:
@@ -43,10 +43,10 @@ class UnderWay:
             raise
 
     def wait_for_others(self) -> None:
-        """Wait until whatever other threads have begun has ended; for so long and no longer."""
+        """Wait until everything that other threads have begun has ended, or its time limit has passed."""
         began_s = time.monotonic()
         while any(time.monotonic() < began_s + within_s for within_s in self._of_others()):
-            time.sleep(_LOOKS_EVERY_S)
+            time.sleep(_CHECKS_EVERY_S)
 
     def _followed(self, actions: Actions[T], within_s: float) -> Actions[T]:
         with self._mutex:

@@ -1,4 +1,4 @@
-"""What one wait sees, and its caller is told."""
+"""The state of one wait: remembers each poll, and calls the caller's ``on_wait``."""
 
 import logging
 from collections.abc import Callable
@@ -13,10 +13,10 @@ _log = logging.getLogger("ticketlock")
 
 
 class WaitEnded(BaseException):
-    """The caller's ``on_wait`` has raised.
+    """The caller's ``on_wait`` has raised an error.
 
     Attributes:
-        error: what it has raised.
+        error: that error.
     """
 
     def __init__(self, error: BaseException) -> None:
@@ -25,19 +25,19 @@ class WaitEnded(BaseException):
 
 
 class Waits:
-    """What one wait sees: told to the caller, and remembered.
+    """The state of one wait: calls ``on_wait`` after each poll, and decides whether a release wakes it.
 
     Args:
-        on_wait: the caller's, told of each look that found the lock taken.
+        on_wait: the caller's; called after each poll that found the lock taken.
 
     Attributes:
-        claim: what is waited for.
-        pace: when it looks.
-        expects_others: whether others are taken to wait for it already.
-        saw_others: whether anybody held the lock, or stood before this one.
-        is_over: whether it was broken off, and is leaving the queue.
-        sleeps: whether it is between two polls, where a release may wake it.
-        wake: ends the present sleep; may be called by any thread.
+        claim: the claim that waits.
+        pace: decides when to poll.
+        expects_others: whether other waiters are assumed from the start.
+        saw_others: whether a poll found a holder, or a waiter before this one.
+        is_over: whether the wait was interrupted and is leaving the queue.
+        sleeps: whether it sleeps between two polls, so that a release may wake it.
+        wake: ends the present sleep; any thread may call it.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Waits:
     def __call__(self, seen: Position) -> None:
         _log.debug("waiting for %r: ticket %s, %s ahead", self.lock.entity, seen.place.ticket, seen.ahead)
         self._looks += 1
-        # The first report comes from joining: its count may include the dead.
+        # The first report comes from joining: its count may include crashed waiters.
         self.saw_others |= bool(seen.holders) or (self._looks > 1 and seen.ahead > 0)
         self._seen = seen
         if self._on_wait is not None:
@@ -79,15 +79,15 @@ class Waits:
 
     @property
     def ticket(self) -> int | None:
-        """Its ticket, by the last poll; None before it has one."""
+        """Its ticket, by the last poll; None before the first one."""
         return self._seen.place.ticket if self._seen is not None else None
 
     @property
     def is_called(self) -> bool:
-        """Whether a release or a grant that was heard of makes this one the next, by what the last poll found.
+        """Whether the last release or grant in this process makes this waiter the next one, by its last poll.
 
-        Those before it have been granted the lock since, one with each fencing token, or have left; one that came past
-        the queue is counted as well: then it polls once too early.
+        Each fencing token since that poll stands for a waiter before it that got the lock, or for a newcomer past the
+        queue; in the latter case it polls once too early.
         """
         seen, token = self._seen, self._token
         if self._handed is not None:
@@ -97,23 +97,23 @@ class Waits:
         return seen.turns <= token - seen.fencing_token
 
     def hears_of(self, fencing_token: int) -> None:
-        """There is room after this grant."""
+        """Learn of a grant after which there is room."""
         self._token = fencing_token
         if self.is_called:
             self.wake()
 
     @property
     def following(self) -> Next | None:
-        """What a release needs to grant it the lock; None where it polls, or is not known to be the next."""
+        """What a release needs to grant it the lock; None if it is polling, or not known to be the next."""
         return Next(self.claim, self._seen) if self.sleeps and self._seen is not None and self._seen.is_next else None
 
     def is_granted(self, handed: HandedOver) -> None:
-        """A release has granted it the lock."""
+        """Learn that a release has granted it the lock."""
         self._handed = handed
         self.wake()
 
     def wakes(self) -> HandedOver | None:
-        """The end of a sleep: the grant that a release has written for this waiter; None where none was heard of."""
+        """End a sleep; return the grant that a release has written for this waiter, or None."""
         self.sleeps = False
         handed, self._token, self._handed = self._handed, None, None
         return handed

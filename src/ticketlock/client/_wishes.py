@@ -1,4 +1,4 @@
-"""What a client may be asked for: its defaults, and each acquisition's wishes, checked and completed. No I/O."""
+"""A client's defaults, and the arguments of each acquisition, checked and completed. No I/O."""
 
 import math
 import os
@@ -24,15 +24,15 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What one acquisition asks for: its caller's wishes, checked and completed.
+    """The terms of one acquisition: the caller's arguments, checked and completed.
 
     Attributes:
-        claim: what it asks for.
-        has_own_identity: whether its owner was made for it, so that it has asked for nothing yet.
-        record_wait_ms: None for ever.
-        danger_ms: how long before the deadline a lease is in danger; None for a quarter of it.
+        claim: the claim.
+        has_own_identity: whether the client generated its owner, so that no earlier request has used it.
+        record_wait_ms: None waits for ever.
+        danger_ms: how long before the deadline ``on_danger`` is called; None for a quarter of the lease.
         heartbeat: whether its lease is renewed in the background.
-        on_lost, on_danger: whom to tell.
+        on_lost, on_danger: the caller's callbacks.
     """
 
     claim: Claim
@@ -45,7 +45,7 @@ class Terms:
 
 
 class Wishes(NamedTuple):
-    """What the caller of an acquisition has said."""
+    """The arguments of one acquisition, as the caller passed them."""
 
     record_wait: Seconds | None
     lease: Seconds | None
@@ -62,14 +62,14 @@ class Wishes(NamedTuple):
 
 
 class Defaults:
-    """What a client was told once.
+    """The client's defaults.
 
     Args:
-        namespace, lease, record_wait, owner_name, heartbeat, check_every: as the client was told.
+        namespace, lease, record_wait, owner_name, heartbeat, check_every: as passed to the client.
 
     Attributes:
         owner_name: what operators see beside a lock.
-        bounds: of the first in line's sleep.
+        bounds: those of the sleep of the first in line.
     """
 
     def __init__(
@@ -102,11 +102,11 @@ class Defaults:
         return LockName(entity, self._namespace if namespace is None else namespace)
 
     def lease_ms(self, lease: Seconds | None) -> int:
-        """A lease's length."""
+        """The length of a lease, in milliseconds."""
         return self._lease_ms if lease is None else duration_ms("lease", lease, MIN_LEASE_MS, MAX_LEASE_MS)
 
     def wait_ms(self, record_wait: Seconds | None) -> int | None:
-        """A record wait's length; None for ever."""
+        """The length of a record wait, in milliseconds; None for ever."""
         return self._record_wait_ms if record_wait is None else record_wait_ms("record_wait", record_wait)
 
     def ask(self, lock: LockName, wishes: Wishes) -> Terms:
@@ -133,10 +133,10 @@ class Defaults:
         )
 
     def in_one_order(self, entities: Iterable[str | LockName], namespace: str | None) -> list[LockName]:
-        """Names of several locks, in the order that all callers take them in.
+        """The names of several locks, in the order in which all callers take them.
 
         Raises:
-            InvalidLockRequest: one is named twice, or none at all.
+            InvalidLockRequest: one is named twice, or there is none.
         """
         if isinstance(entities, str | LockName) or not isinstance(entities, Iterable):
             raise InvalidLockRequest("entities", entities, "a list of entities")
@@ -150,5 +150,5 @@ class Defaults:
 
 
 def rest_s(record_wait_ms: int | None, waited_ms: int) -> float:
-    """What is left of a record wait, in seconds."""
+    """The remaining record wait, in seconds."""
     return math.inf if record_wait_ms is None else max(0, record_wait_ms - waited_ms) / 1_000

@@ -1,1 +1,1 @@
-"""The ticket lock: what is stored, every condition, every write, every decision."""
+"""The ticket lock: the stored items, every condition, every write, every decision."""

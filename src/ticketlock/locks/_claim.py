@@ -1,4 +1,4 @@
-"""What one acquisition asks for."""
+"""The parameters of one acquisition."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,19 +16,19 @@ DATA_BYTES = 256
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What one acquisition asks for.
+    """The parameters of one acquisition.
 
     Attributes:
         lock: the lock's name.
-        owner: the identity of this acquisition, chosen before the first request; every repeat carries it.
-        lease_ms: how long a grant, and a place in the queue, last without renewal: 1 second to 7 days.
-        permits: how many may hold the lock at once, 1 to 100: counts when the lock is first used.
-        shared: to hold it together with others who share it, up to 100; without, nobody else may hold it (or only as
-            many as there are permits).
+        owner: the identity of this acquisition, chosen before the first request; every retry carries it.
+        lease_ms: how long a grant, or a queue row, is valid unless it is renewed: 1 second to 7 days.
+        permits: how many may hold the lock at once, 1 to 100. The first use of a lock sets its permits.
+        shared: whether to hold the lock together with other holders that share it, up to 100. If False, at most
+            ``permits`` owners hold it.
         data: up to 256 bytes that are shown beside the holder.
-        session: where it can be called when its turn may have come; None when it cannot.
-        noted_in: the session in which each of its tickets is noted before the row is put, so that a clean-up finds the
-            row by its key; None where nothing cleans up.
+        session: where a parked waiter stores its task token, so that it can be woken; None if it only polls.
+        noted_in: the session item that records each ticket before its row is written, so that a clean-up finds the
+            row by its key; None without a clean-up.
 
     Raises:
         InvalidLockRequest: a field is out of its bounds.
@@ -56,12 +56,12 @@ class Claim:
 
     @property
     def mode(self) -> Mode:
-        """How it is to hold the lock."""
+        """Whether it holds the lock exclusively or shared."""
         return mode_of(shared=self.shared)
 
 
 def check_lease(lease_ms: int, client: Any) -> None:
-    """Refuse a lease that one hung request could outlast.
+    """Refuse a lease that could end during one request that hangs.
 
     Raises:
         InvalidLockRequest: it is shorter than four read time-outs of the client.

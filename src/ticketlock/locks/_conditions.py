@@ -1,7 +1,7 @@
-"""Every condition of the protocol, under a name that states the fact it asks for.
+"""Every condition of the protocol. Its name states what it requires.
 
-``#me`` and ``#my_token`` are the two attributes of the caller's own grant, ``#last`` and ``#last_token`` those of the
-holder that hands the lock over to it, ``#x0`` ... those of expired holders.
+``#me`` and ``#my_token`` are the two attributes of the caller's own grant; ``#last`` and ``#last_token`` those of the
+holder whose release grants it; ``#x0``, ``#x1`` ... those of expired holders.
 """
 
 # On the lock item.
@@ -28,7 +28,7 @@ NO_GRANT_SINCE_I_LOOKED = "fencingToken = :seen_token"
 MY_TICKET_IS_NOT_VOID = "voidUpTo < :ticket"
 I_HOLD_WITH_MY_TOKEN = "#my_token = :token"
 I_SHARE = "attribute_exists(#me.#shared)"
-I_SHARE_WITH_NOBODY = "attribute_not_exists(#me.#shared)"
+I_DO_NOT_SHARE = "attribute_not_exists(#me.#shared)"
 MY_LEASE_IS_NOT_OVER = "#me.leaseUntilMs > :now"
 MY_LEASE_GROWS = "#me.leaseUntilMs < :lease_until"
 MY_LEASE_IS_AS_I_SAW = "#me.leaseUntilMs = :seen_lease"
@@ -57,5 +57,5 @@ NOTHING_LATER_ABANDONED = "attribute_not_exists(abandonedToken) OR abandonedToke
 
 
 def expired_holder_as_seen(position: int) -> str:
-    """The holder that is to be removed has not been renewed since it was seen."""
+    """The expired holder has not renewed its lease since it was read."""
     return f"#x{position}.leaseUntilMs = :x{position}"

@@ -1,4 +1,4 @@
-"""A lock table, made by hand: what the construct makes, for those who do not use the CDK."""
+"""Creates a lock table without the CDK, as the construct would."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,19 +11,19 @@ LOCK_TABLE = TableKind("lock table", ("pk", "sk"), is_ours=lambda item: "/" in i
 
 
 def create_table(table_name: str, *, client: "DynamoDBClient | None" = None, **more: Any) -> bool:
-    """Make a lock table, unless there is one of that name, and wait until it can be used.
+    """Create a lock table, unless there is one of that name, and wait until it is active.
 
     Args:
         table_name: its name.
-        client: a DynamoDB client that may create tables.
+        client: a DynamoDB client with permission to create tables.
         more: further arguments of CreateTable, for example ``Tags`` or ``DeletionProtectionEnabled``.
 
     Returns:
-        Whether it was made.
+        Whether the table was created.
 
     Raises:
         InvalidLockRequest: no Region is set, or ``client`` is not a low-level client (for example a
             ``boto3.resource``).
-        ValueError: there is a table of that name, and it is no lock table; nothing was changed.
+        ValueError: the table of that name is not a lock table; nothing was changed.
     """
     return LOCK_TABLE.create(table_name, client, more)

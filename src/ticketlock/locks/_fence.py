@@ -1,4 +1,4 @@
-"""The lock that a workflow holds, as its task gets it: data, from which the check of its fencing token is made."""
+"""``Fence``: a task's view of the lock that its workflow holds; makes the check of the fencing token."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from ticketlock.locks._fencing import condition_check
 from ticketlock.locks._names import LockName, owner_id
 
 _FIELDS = ("entity", "namespace", "owner", "fencingToken")
-_WHOLE = f"the lock as the workflow hands it to its task: an object with {', '.join(_FIELDS)}"
+_WHOLE = f"the lock as the workflow passes it to its task: an object with {', '.join(_FIELDS)}"
 # A table by its ARN: https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_ConditionCheck.html
 _TABLE_BYTES = 1_024
 # DynamoDB's numbers have as many digits.
@@ -17,25 +17,25 @@ _LARGEST_TOKEN = 10**38
 
 
 class Fence:
-    """A lock that somebody else holds for you: a workflow, which hands it to its task as data.
+    """A lock that a workflow holds while it runs your task. The task gets it in its input.
 
         def handler(event, context):
             fence = Fence(event["lock"], os.environ["LOCK_TABLE"])
             with units.begin(under=fence) as unit:
                 ...
 
-    It renews nothing and releases nothing, and sends no request: what is committed under it is committed only while
-    the lock is held with this very fencing token.
+    A fence sends no request: it neither renews nor releases the lock. A unit of work under it commits only while the
+    lock is held with this fencing token.
 
     Args:
         lock: what the workflow puts into the task's input: ``entity``, ``namespace``, ``owner`` and ``fencingToken``.
-        table_name: the lock's table, by its name or its ARN. It comes from the deployment and never from the input:
-            whoever may start the task does not choose which table is asked.
+        table_name: the lock's table, by its name or its ARN. Take it from the deployment, never from the task's input:
+            a caller that may start the task must not choose the table.
 
     Attributes:
         lock: the lock's name.
-        owner: who holds it: the execution's ARN; of a fragment, the ARN, the fragment's id and a UUID of this entry.
-        fencing_token: of the grant.
+        owner: the holder: the execution's ARN; for a fragment, the ARN, the fragment's id and a UUID of this entry.
+        fencing_token: the grant's.
         table_name: as given.
 
     Raises:
@@ -59,10 +59,10 @@ class Fence:
         self.table_name = text("table_name", table_name, _TABLE_BYTES)
 
     def condition_check(self, *, native: bool = False) -> dict[str, Any]:
-        """A ConditionCheck for a ``TransactWriteItems`` of yours: that the lock is still held with this token.
+        """Return a ConditionCheck for your ``TransactWriteItems``: the lock is still held with this fencing token.
 
         Args:
-            native: in Python types, for the client of a ``boto3.resource``; without, as a low-level client wants it.
+            native: True for Python types, for the client of a ``boto3.resource``; False for a low-level client.
         """
         return condition_check(self.table_name, self.lock, self.owner, self.fencing_token, native=native)
 

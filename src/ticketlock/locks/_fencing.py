@@ -1,8 +1,8 @@
-"""The fencing token in somebody's own writes: what makes them safe, also from a holder that was paused.
+"""Fencing tokens in a caller's own writes: a holder that was paused past its lease cannot write.
 
-A ConditionCheck on the lock item says that the lock is still held with this very token: in one transaction with the
-write that it protects, no later holder can have come in between (etcd's ``IsOwner`` is the model). A store that keeps
-the last token it has seen needs no transaction: it refuses a smaller one.
+A ConditionCheck on the lock item requires that the lock is still held with this token. In one transaction with the
+protected write, no later holder can come in between (etcd's ``IsOwner`` is the model). An item that stores the highest
+token it has seen needs no transaction: it refuses a smaller one.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ _SEEN = "attribute_not_exists(#lockToken) OR #lockToken <= :lockToken"
 
 
 def condition_check(table_name: str, lock: LockName, owner: str, fencing_token: int, *, native: bool) -> dict[str, Any]:
-    """The ConditionCheck that a lock is held with this token."""
+    """Return the ConditionCheck that a lock is held with this token."""
     boolean("native", native)
     key = lock_key(lock)
     return {
@@ -42,7 +42,7 @@ def condition_check(table_name: str, lock: LockName, owner: str, fencing_token: 
 def fenced_put(
     fencing_token: int, item: Mapping[str, Any], *, attribute: str, native: bool, more: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The arguments of a PutItem that keeps the token in the item, and is refused by a later one's."""
+    """Return the arguments of a PutItem that stores the token in the item and fails if the item has a later one."""
     if not isinstance(item, Mapping):
         raise InvalidLockRequest("item", item, "an item, as a mapping")
     value = _token(fencing_token, attribute, native=native)
@@ -52,7 +52,7 @@ def fenced_put(
 def fenced_update(
     fencing_token: int, update: str, *, attribute: str, native: bool, more: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The arguments of an UpdateItem that does the same; ``update`` begins with its SET clause."""
+    """Return the arguments of an UpdateItem that does the same; ``update`` begins with its SET clause."""
     clause, *rest = (update.split(maxsplit=1) if isinstance(update, str) else []) or [""]
     if clause.upper() != "SET" or not rest:
         raise InvalidLockRequest("update", update, "an update expression: begin with SET, to which the token is added")
@@ -78,15 +78,15 @@ def _fenced(arguments: dict[str, Any], value: Any, attribute: str, more: Mapping
 
 @dataclass(frozen=True, slots=True)
 class FencedTransaction(Request):
-    """The check that a lock is held, and somebody's own writes, in one transaction.
+    """The check that a lock is held, and a caller's own writes, in one transaction.
 
-    Each waiter's ticket and each renewal writes the lock item, and DynamoDB cancels a transaction that meets such a
-    write (``TransactionConflict``); SDKs do not repeat it. Another client may send it than the one that knows the
-    table's time.
+    Each waiter's ticket and each renewal writes the lock item, and DynamoDB cancels a transaction that conflicts with
+    such a write (``TransactionConflict``); SDKs do not retry that. The client that sends it need not be the one that
+    measures table time.
 
     Attributes:
-        check, writes: as TransactWriteItems has them.
-        patience_ms: for how long it is repeated, as far as the service knows it again.
+        check, writes: items of TransactWriteItems.
+        patience_ms: for how long to retry, at most for as long as the service recognises the client request token.
     """
 
     may_write: ClassVar[bool] = True
@@ -98,7 +98,7 @@ class FencedTransaction(Request):
     patience_ms: int
 
     def tables(self, _table: str) -> tuple[str, ...]:
-        """Those of its items."""
+        """The tables of its items."""
         named = (item.get("TableName") for each in (self.check, *self.writes) for item in each.values())
         return tuple(sorted({str(name) for name in named}))
 
@@ -107,16 +107,16 @@ class FencedTransaction(Request):
         return (yield transact_write_call([self.check, *self.writes], identity))
 
     def gives_up_after_ms(self, _usual_ms: int) -> int:
-        """As long as its caller says."""
+        """For as long as its caller allows."""
         return self.patience_ms
 
     @staticmethod
     def check_applied(answer: Answer) -> None:
-        """Raise why it was refused.
+        """Raise the reason of a refusal.
 
         Raises:
             LockLost: the lock is not held with this token any more; nothing was written.
-            ClientError: another condition of the transaction did not hold, as DynamoDB said it; nothing was written.
+            ClientError: DynamoDB's, because another condition of the transaction did not hold; nothing was written.
         """
         if answer.refusal is None:
             return

@@ -1,6 +1,6 @@
 """The writes that grant a lock: one conditional write on the lock item, which decides who holds.
 
-Each demands that its owner is no holder yet, so that a repeat grants nothing twice, and mints the fencing token.
+Each requires that its owner is not a holder yet, so that a retry grants nothing twice, and mints the fencing token.
 """
 
 from collections.abc import Sequence
@@ -17,13 +17,13 @@ from ticketlock.wire._conditions import either, every
 from ticketlock.wire._requests import TransactWrite, Write
 from ticketlock.wire._table_time import Moment
 
-# What a grant changes each counter of holders by.
+# Each counter of holders, and the placeholder for its change by a grant.
 _CHANGES = {"held": ":held_change", "heldShared": ":shared_change"}
 _NEXT_TOKEN = ("fencingToken = fencingToken + :one", "#my_token = fencingToken + :one")
 
 
 def take_at_once(claim: Claim, now: Moment) -> Write:
-    """Take a lock that nobody holds or queues for, or create it: the whole of an uncontended acquisition."""
+    """Take a lock without holders and waiters, or create it: an uncontended acquisition is this one write."""
     return _grant(
         claim,
         now,
@@ -47,7 +47,7 @@ def take_at_once(claim: Claim, now: Moment) -> Write:
 
 
 def take_over(claim: Claim, now: Moment, seen: LockItem, expired: Sequence[Holder]) -> Write:
-    """Take a lock that nobody queues for from holders whose leases are over."""
+    """Take a lock without waiters from holders whose leases have expired."""
     return _grant(
         claim,
         now,
@@ -61,10 +61,10 @@ def take_over(claim: Claim, now: Moment, seen: LockItem, expired: Sequence[Holde
 
 
 def take_past_the_count(claim: Claim, now: Moment, seen: LockItem, expired: Sequence[Holder], *, heal: bool) -> Write:
-    """Take a free lock whose count says that somebody waits, when a read to the end found no live row.
+    """Take a free lock whose ``waiting`` is not zero although a read of the whole queue found no live row.
 
-    ``heal`` puts the count back to zero and declares the tickets void that were issued so far: their rows, should one
-    still arrive, count for nothing.
+    ``heal`` sets the count to zero and declares every ticket issued so far void: a row that arrives later with such a
+    ticket is ignored.
     """
     healing = ["waiting = :zero", "voidUpTo = :issued"] if heal else []
     return _grant(
@@ -83,7 +83,7 @@ def take_past_the_count(claim: Claim, now: Moment, seen: LockItem, expired: Sequ
 
 
 def take_my_turn(claim: Claim, now: Moment, ticket: int, seen: LockItem, expired: Sequence[Holder]) -> TransactWrite:
-    """Turn the place in the queue into a grant: the row goes, the holder comes, together."""
+    """Turn a queue row into a grant: one transaction deletes the row and writes the holder."""
     counted = seen.waiting > 0
     grant = _grant(
         claim,
@@ -114,18 +114,18 @@ def hand_over(
     mean_hold_ms: int,
     data_left: str | None,
 ) -> TransactWrite:
-    """Release the lock and grant it to the next in line: one holder goes, the other comes, and its row goes, together.
+    """Release the lock and grant it to the next in line: replace the holder, delete the row, together.
 
     Args:
-        claim: of the one that is next.
+        claim: that of the next waiter.
         ticket, seen_token: its ticket, and the fencing token of the last grant, as its last poll found them.
         held, mode, releasing: the hold that ends, its mode, and who ends it.
-        mean_hold_ms, data_left: what the release leaves behind.
+        mean_hold_ms, data_left: their values after the release.
     """
     left = {} if data_left is None else {":data_left": {"S": data_left}}
     sign = "" if mode is claim.mode else "+" if claim.shared else "-"
     last_mode = only_if.ALL_HOLDERS_SHARE if mode.shared else only_if.NOBODY_SHARES
-    # Beside others that hold it, only one of the same mode can follow.
+    # With other holders, only a waiter in the same mode can follow.
     room = (only_if.ONE_HOLDS, only_if.NOT_CLOSED) if sign else (only_if.NO_MORE_HOLD_THAN_MAY,)
     changes = [
         *_NEXT_TOKEN,
@@ -169,7 +169,7 @@ def hand_over(
 
 
 def _capacity(expired: Sequence[Holder]) -> tuple[str, ...]:
-    # Who holds is what was seen, or fewer: that they leave room was judged by their list.
+    # No grant since the read, so the holders are those that were read, or fewer: their list was checked for room.
     return (
         only_if.PERMITS_AS_I_SAW,
         only_if.A_PERMIT_IS_FREE_WITHOUT_THE_EXPIRED,

@@ -1,8 +1,9 @@
-"""Hand-over by call: a waiter parks as a Step Functions callback task, and whoever frees the lock calls the next.
+"""Hand-over by callback: a waiter parks as a Step Functions callback task, and the releasing client wakes the next.
 
-A waiter leaves its task token in its session, **then** looks; whoever frees a place frees it, **then** looks. So one of
-the two sees the other. A call is a hint and no more: the one who is called looks and takes the lock by itself, and one
-who is not called looks by itself when its task times out. So a lost, late, repeated or foreign call costs time only.
+A waiter writes its task token into its session, **then** polls; a client that frees the lock frees it, **then** polls.
+So at least one of the two sees the other. A wake-up is only a hint: the woken waiter polls and takes the lock itself,
+and a waiter that is not woken polls when its task times out. So a lost, late, duplicate or forged wake-up costs only
+time.
 """
 
 from collections.abc import Callable
@@ -18,11 +19,11 @@ from ticketlock.wire._attributes import Item, number
 from ticketlock.wire._requests import Steps, Write
 from ticketlock.wire._step_functions import TaskAnswer
 
-# What `TicketLock.grant_use` lets a client read of a session: not the token of a heartbeat.
+# The attributes of a session that `TicketLock.grant_use` lets a client read; not the token of a heartbeat.
 CALLED = ("pk", "sk", "callToken")
 _PATIENCE_MS = 1_500
 _SESSION_OUTLIVES_ITS_LEASE_S = 24 * 3_600
-# Waiters whose tokens are stale are on their way to look, or dead: so many are passed over.
+# How many waiters with stale tokens are skipped: they are about to poll, or have crashed.
 _STALE_CALLS = 3
 
 
@@ -34,19 +35,19 @@ def await_call(
     park_number: int,
     may_stay: Callable[[Position], bool],
 ) -> Steps[Position | None]:
-    """Park: leave the callback task's token, keep the place, and end the task at once if there is reason to look.
+    """Park: store the callback task's token, extend the queue row, and end the task at once if it should poll now.
 
     Args:
         me: the waiter.
-        place: its place.
-        session: where a caller looks for the token.
-        task_token: the callback's; each retry of the task brings a new one.
-        park_number: rises from one try to park to the next: a token older than the newest is not left.
-        may_stay: whether a waiter that sees this may stay parked for as long as the task lasts.
+        place: its ticket and the lease of its row.
+        session: the session item that gets the token.
+        task_token: the callback task's; each retry of the task brings a new one.
+        park_number: rises with each try to park: a token older than the stored one is not written.
+        may_stay: whether a waiter with this position may stay parked for as long as the task lasts.
 
     Returns:
-        What it saw, if it stays parked. None if the task was ended: the turn may have come, or the place is lost, or it
-        may not stay.
+        Its position, if it stays parked. None if the task was ended: its turn may have come, its row is lost, or
+        ``may_stay`` was False.
     """
     yield from me.send(
         Write(
@@ -69,7 +70,7 @@ def await_call(
 
 
 class CallingContender(Contender):
-    """A contender that calls the next ones in line whenever it leaves the lock or the queue."""
+    """A contender that wakes the next in line whenever it leaves the lock or the queue."""
 
     def release(
         self,
@@ -79,15 +80,15 @@ class CallingContender(Contender):
         data_left: str | None = None,
         releasing: Releasing = BY_THE_OWNER,
     ) -> Steps[Released]:
-        """Free the lock, and call; see ``Contender.release``."""
+        """Free the lock and wake the next in line; see ``Contender.release``."""
         released = yield from self.free(held, finished_at_ms, data_left=data_left, releasing=releasing)
-        # None: an earlier try freed the lock, and perhaps it called nobody.
+        # None: an earlier try freed the lock, and may have failed before it woke a waiter.
         if released.waiting != 0:
             yield from self.call_next()
         return released
 
     def check_turn(self, place: Place, wait_until_ms: int | None) -> Steps[Grant | Position]:
-        """Look once, and call where there is room for another one; see ``Contender.check_turn``."""
+        """Poll once, and wake the next in line if there is room for it too; see ``Contender.check_turn``."""
         found = yield from super().check_turn(place, wait_until_ms)
         if isinstance(found, Grant) and found.next_may_enter:
             yield from self.call_next()
@@ -95,17 +96,17 @@ class CallingContender(Contender):
         return found
 
     def withdraw(self, ticket: int) -> Steps[Grant | None]:
-        """Leave the queue, and call; see ``Contender.withdraw``."""
+        """Leave the queue and wake the next in line; see ``Contender.withdraw``."""
         won = yield from super().withdraw(ticket)
         if won is None:
             yield from self.call_next()
         return won
 
     def call_next(self) -> Steps[int]:
-        """Call as many of the first in line as may enter.
+        """Wake as many of the first in line as may take the lock.
 
         Returns:
-            How many were called. Nothing that goes wrong on the way is an error.
+            How many were woken. A failure on the way raises nothing: a wake-up is only a hint.
         """
         called = served = 0
         tried: set[int] = set()
@@ -125,23 +126,23 @@ class CallingContender(Contender):
                     tried.add(row.ticket)
                     answered = row.session is not None and (yield from _call(self, row.session))
                     called += answered
-                    # One without a session looks by itself, and it is its turn.
+                    # A waiter without a session polls by itself, and it is its turn.
                     if answered or row.session is None:
                         served += 1
                         free -= 1
                 if queue.to_the_end:
                     break
-                # Those were on their way to look, or dead: perhaps one behind them is parked.
+                # The skipped waiters are about to poll, or have crashed: a waiter behind them may be parked.
         except TicketLockError:
             return called
         return called
 
 
 def contender_class(*, calls: bool) -> type[Contender]:
-    """What contends for the locks of a table.
+    """The class of a table's contenders.
 
     Args:
-        calls: whether there is a Step Functions client to call waiters with.
+        calls: whether there is a Step Functions client to wake waiters with.
     """
     return CallingContender if calls else Contender
 
@@ -153,13 +154,13 @@ def _that_many_live(wanted: int) -> Callable[[Queue], bool]:
 def find_session(
     me: Contender, session: Session, patience_ms: int | None = None, attributes: tuple[str, ...] = ()
 ) -> Steps[Item | None]:
-    """Read one session item, or only these of its attributes."""
+    """Read one session item, or only the given attributes of it."""
     reply = yield from me.send(reads.read_session(session, patience_ms, attributes))
     return reads.session_in(reply.item, session)
 
 
 def session_expires_at_s(lease_until_ms: int) -> int:
-    """When the session of a lease may be cleaned away, seconds since the epoch."""
+    """When time to live may delete the session of a lease, in seconds since the epoch."""
     return lease_until_ms // 1_000 + _SESSION_OUTLIVES_ITS_LEASE_S
 
 
@@ -172,7 +173,7 @@ def _call(me: Contender, session: Session) -> Steps[bool]:
 
 
 def _still_waiting(me: Contender, place: Place) -> Steps[Position | None]:
-    """Look, and keep the place alive; None if the turn may have come, or the place is lost."""
+    """Poll, and extend the queue row; None if the turn may have come, or the row is lost."""
     queue = yield from me.look(the_turn_is_told)
     item = queue.item
     if item is None or place.ticket <= item.void_up_to or item.holder(me.claim.owner) is not None:

@@ -1,8 +1,8 @@
 """A release that grants the lock to the next waiter of its own process, in one transaction.
 
-It saves the request between the two. The grant asks for what a waiter's own grant asks for, of the waiter's row and of
-the lock item: so it is applied while the waiter stands in the queue, or not at all, and a waiter that is not told of it
-finds by its next poll that it holds the lock.
+This saves the request between the two. The grant requires of the waiter's row and of the lock item what the waiter's
+own grant would require: it is applied only while the waiter is in the queue. A waiter that does not learn of it finds
+at its next poll that it holds the lock.
 """
 
 from dataclasses import dataclass, replace
@@ -20,15 +20,15 @@ class Next:
     """The next waiter in line.
 
     Attributes:
-        claim: what it asks for.
-        seen: what its last poll found.
+        claim: its claim.
+        seen: the position from its last poll.
     """
 
     claim: Claim
     seen: Position
 
     def may_follow(self, held: Hold, claim: Claim) -> bool:
-        """Whether one write can release this hold and grant the lock to it."""
+        """Whether one write can release this hold and grant the lock to this waiter."""
         is_known = self.seen.is_next and self.seen.fencing_token is not None
         both_share = claim.shared and self.claim.shared
         return is_known and not both_share and self.claim.lock == held.lock and self.claim.owner != held.owner
@@ -43,15 +43,15 @@ def release_to(
     data_left: str | None = None,
     releasing: Releasing = BY_THE_OWNER,
 ) -> Steps[Released]:
-    """Free the lock and grant it to the next in line, in one transaction; where that is refused, free it alone.
+    """Free the lock and grant it to the next in line, in one transaction; if that is refused, only free it.
 
     Args:
-        me: who frees it.
+        me: the holder.
         held, finished_at_ms, data_left, releasing: as in ``Contender.free``.
-        following: who is granted it.
+        following: the waiter to grant it to.
 
     Raises:
-        LockLost, InvalidLockRequest: as ``Contender.free``.
+        LockLost, InvalidLockRequest: as in ``Contender.free``.
     """
     if following.may_follow(held, me.claim):
         check_data_left(data_left)
@@ -74,16 +74,16 @@ def release_to(
 
 
 def take_handed(me: Contender, seen: Position, handed: HandedOver) -> Steps[Grant | None]:
-    """The grant that a release has written for this waiter.
+    """Report the grant that a release has written for this waiter.
 
     Args:
         me: the waiter.
-        seen: what its last poll found.
-        handed: what the release has told.
+        seen: the position from its last poll.
+        handed: the grant from the release.
 
     Returns:
-        The grant, with a whole lease; None where somebody has changed it since: poll.
+        The grant, with a full lease; None if it has been changed since: poll.
     """
     grant = yield from me.report(handed, handed.holder, seen.place.ticket)
-    # Others that share it may enter beside this one.
+    # Other shared waiters may take the lock beside this one.
     return replace(grant, next_may_enter=me.claim.shared) if grant is not None else None

@@ -1,4 +1,4 @@
-"""Looks that change nothing: one lock with its queue, all locks of a table."""
+"""Reads for operators: one lock with its queue, or all locks of a table."""
 
 from dataclasses import dataclass, replace
 
@@ -19,11 +19,11 @@ class LockSummary:
     Attributes:
         lock: its name.
         permits: how many may hold it at once.
-        held: how many hold it, or held it last and died.
+        held: how many hold it, or crashed while they held it and have not been replaced yet.
         held_shared: how many of them share it.
-        waiting: how many are counted in its queue.
-        fencing_token: of the last grant.
-        mean_hold_ms: how long recent holders kept it; None before the first release.
+        waiting: the count of its waiters.
+        fencing_token: that of the last grant.
+        mean_hold_ms: how long recent holders held it; None before the first release.
         permits_are_set: whether an operator has set the limit.
     """
 
@@ -38,7 +38,7 @@ class LockSummary:
 
     @classmethod
     def parse(cls, item: Item) -> "LockSummary":
-        """Read what a list has of a lock item."""
+        """Read a lock item with the attributes of a list."""
         return cls(
             lock=LockName(item["pk"]["S"], item["sk"]["S"].removesuffix("/")),
             permits=integer(item["permits"]),
@@ -52,13 +52,13 @@ class LockSummary:
 
 
 def list_page(after: Attributes | None, _now: Moment) -> Steps[tuple[list[LockSummary], Attributes | None]]:
-    """One page of the locks of a table, and where to go on; None at the end."""
+    """One page of the locks of a table, and the key after which the next page begins; None at the end."""
     reply = yield reads.list_page(after)
     return [LockSummary.parse(item) for item in reply.items if item is not None], reply.last_key
 
 
 def inspect(lock: LockName, now: Moment, *, to_the_end: bool = True) -> Steps[LockState]:
-    """Read one lock, its holders and its queue: the whole, or as far as its first waiter that lives."""
+    """Read one lock, its holders and its queue: the whole queue, or up to the first waiter that has not expired."""
     request = reads.read_whole(lock) if to_the_end else reads.read_first(lock)
     item: LockItem | None = None
     rows: list[Row] = []
@@ -79,7 +79,7 @@ def inspect(lock: LockName, now: Moment, *, to_the_end: bool = True) -> Steps[Lo
 
 
 def first_in_line(state: LockState) -> Row | None:
-    """The first waiter that lives, of those that were read."""
+    """The first waiter that has not expired, of those that were read."""
     item = state.item
     if item is None:
         return None

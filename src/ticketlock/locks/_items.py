@@ -1,4 +1,4 @@
-"""What stands in the table: keys, attribute names, and the items as values.
+"""The stored items: keys, attribute names, and the items as values.
 
 One table: ``pk`` (string), ``sk`` (string), time to live on ``expiresAt`` (whole epoch seconds). Every other time is
 in epoch milliseconds and says so in its name.
@@ -6,14 +6,14 @@ in epoch milliseconds and says so in its name.
     lock item   pk = entity   sk = namespace + "/"
     queue row   pk = entity   sk = namespace + "/" + ticket, 38 digits
 
-The slash ends the namespace, so that ``begins_with(sk, "ns/")`` reads the lock item first, then its rows in ticket
-order, and nothing else. Session items have a sort key that starts with a slash, which no namespace does, so no entity
-name reaches them:
+The slash ends the namespace, so ``begins_with(sk, "ns/")`` reads the lock item first, then its rows in ticket order,
+and nothing else. The sort key of a session item starts with a slash. No namespace does, so no lock's keys can equal a
+session's:
 
     session item   pk = "session#" + execution ARN   sk = "/" + fragment of the definition
 
-A holder is two attributes of the lock item, so that one expression works whether the item exists or not: a map, and
-beside it the fencing token, which the granting update computes on the server.
+A holder is two attributes of the lock item, a map and the fencing token. They are separate because the server computes
+the token in the granting update, and one expression must work whether or not the item exists.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ def lock_key(lock: LockName) -> dict[str, Any]:
 
 
 def lock_prefix(lock: LockName) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The partition of a lock, and what the sort keys of its item and its rows begin with."""
+    """The partition key of a lock, and the prefix of the sort keys of its item and its rows."""
     key = lock_key(lock)
     return {"pk": key["pk"]}, {"sk": key["sk"]}
 
@@ -64,7 +64,7 @@ def token_attribute(owner: str) -> str:
 
 
 def forced_attribute(owner: str) -> str:
-    """The attribute of the lock item that tells an owner from whom an operator took the lock."""
+    """The attribute of the lock item that records that an operator took the lock from this owner."""
     return _FORCED + _owner_hash(owner)
 
 
@@ -74,11 +74,11 @@ def _owner_hash(owner: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What one execution waits for, or holds, in one of its definition's fragments.
+    """The record of what one execution waits for, or holds, in one fragment of its definition.
 
     Attributes:
         execution: the execution's ARN.
-        fragment: which of the definition's locks it is.
+        fragment: the id of the fragment.
     """
 
     execution: str
@@ -90,13 +90,13 @@ class Session:
 
     @classmethod
     def of_key(cls, item: Item) -> "Session":
-        """The session that a key, or an item with it, belongs to."""
+        """The session with this key; an item will do."""
         return cls(item["pk"]["S"].removeprefix(_SESSION), item["sk"]["S"].removeprefix("/"))
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """One unreleased grant, as the lock item has it."""
+    """One unreleased grant, as stored in the lock item."""
 
     owner: str
     fencing_token: int
@@ -107,17 +107,17 @@ class Holder:
 
     @property
     def mode(self) -> Mode:
-        """How it holds the lock."""
+        """Whether it holds the lock exclusively or shared."""
         return mode_of(shared=self.shared)
 
 
 @dataclass(frozen=True, slots=True)
 class LastRelease:
-    """Whose grant was released last, and by whom.
+    """The last release of a lock.
 
     Attributes:
-        fencing_token: of the grant.
-        by: the identity under which it was released: what tells a release from another one of the same grant.
+        fencing_token: that of the released grant.
+        by: the identity of the call that released it; distinguishes two releases of one grant.
     """
 
     fencing_token: int
@@ -129,10 +129,10 @@ class Forced:
     """A grant that an operator ended by force.
 
     Attributes:
-        attribute: where it stands in the lock item.
-        fencing_token: of the grant.
-        by: the identity under which the operator released it.
-        lease_until_ms: until when its owner may not have learned of it.
+        attribute: the attribute of the lock item that records it.
+        fencing_token: that of the grant.
+        by: the identity of the operator's call.
+        lease_until_ms: the end of the grant's lease: until then its owner may not have noticed.
     """
 
     attribute: str
@@ -146,14 +146,15 @@ class LockItem:
     """The lock item as a value.
 
     Attributes:
-        permits_kept_until_s: until when an operator's limit is kept, one second longer with each that is set; None
-            where none was set.
-        permits_were_kept_until_s: the same of the last limit, where it was unset.
-        permits_of_users: what the users asked for before the limit was set; None where none was set, or none had asked.
-        data_left: what the last holder left for the next.
-        now_serving: the ticket of the last grant that came out of the queue; advice.
+        permits_kept_until_s: until when an operator's limit is kept; each new limit is kept one second longer than the
+            one before, so the value also identifies it. None without a limit.
+        permits_were_kept_until_s: that of the last limit, if it was unset.
+        permits_of_users: what the users asked for before the limit was set; None without a limit, or if the lock had
+            no users before.
+        data_left: the data that the last holder left for the next.
+        now_serving: the ticket of the last grant that came out of the queue; a hint.
         last_release: None before the first one.
-        forced: the grants that were ended by force, as long as their leases run.
+        forced: the grants that were ended by force, until their leases end.
     """
 
     issued: int
@@ -220,15 +221,15 @@ class LockItem:
 
     @property
     def ahead_of_the_last(self) -> int:
-        """How many stand before the last ticket, as far as the item tells; no fewer than there are, but for permits.
+        """How many waiters are before the last ticket: an upper bound from the item alone; exact only with one permit.
 
-        The count alone would not do: it keeps those that died in the queue until nobody waits any more.
+        ``waiting`` alone is too high: waiters that crashed remain counted until the queue is empty.
         """
         counted = max(0, self.waiting - 1)
         return counted if self.now_serving is None else min(counted, max(0, self.issued - self.now_serving - 1))
 
     def room(self, mode: Mode, *, without: Sequence[Holder] = ()) -> int:
-        """How many more may hold it in this mode, once the given holders are removed."""
+        """How many more may hold the lock in this mode once the given holders are removed."""
         others = [holder for holder in self.holders if holder not in without]
         if not all(mode.fits_beside(holder.mode) for holder in others):
             return 0
@@ -236,13 +237,13 @@ class LockItem:
 
     @property
     def permits_are_set(self) -> bool:
-        """Whether an operator has set the limit: then it does not matter what the users ask for."""
+        """Whether an operator has set the limit; it then replaces the number of permits that the users ask for."""
         return self.permits_kept_until_s is not None
 
     def freed_by(self, fencing_token: int) -> str | None:
-        """Under which identity a grant was released, as far as that is told.
+        """The identity of the call that released a grant; None if the item does not say.
 
-        Each release leaves a trace, until the next one does; force leaves another one, which stays.
+        Each release overwrites the record of the one before. A forced release is recorded separately and kept.
         """
         last = self.last_release
         if last is not None and last.fencing_token == fencing_token:
@@ -259,8 +260,8 @@ class Row:
     """A queue row as a value.
 
     Attributes:
-        session: where a waiter that can be called leaves its callback task's token; None of any other.
-        shared: whether it waits to share the lock.
+        session: where a waiter that parks stores its task token; None for a waiter that only polls.
+        shared: whether it will share the lock.
     """
 
     ticket: int
@@ -272,7 +273,7 @@ class Row:
 
     @property
     def mode(self) -> Mode:
-        """How it is to hold the lock."""
+        """Whether it will hold the lock exclusively or shared."""
         return mode_of(shared=self.shared)
 
     @classmethod
@@ -296,7 +297,7 @@ def _last_release(item: Item) -> LastRelease | None:
 
 
 def is_lock_item(item: Item) -> bool:
-    """Whether an item of a lock's partition is the lock item, not a row."""
+    """Whether an item of a lock is the lock item, not a queue row."""
     return bool(item["sk"]["S"].endswith("/"))
 
 

@@ -1,4 +1,4 @@
-"""Taking a place in the queue: a number, and the row that follows it."""
+"""Joining the queue: mint a ticket, then write its row."""
 
 from dataclasses import replace
 
@@ -15,17 +15,17 @@ _MOST_COME_FIRST = 100
 
 
 class Joiner(Onlooker):
-    """One who joins the queue."""
+    """A contender that can join the queue."""
 
     def join(self) -> Steps[tuple[Place, LockItem]]:
-        """Take a number and stand in the queue with it: two requests, or one transaction where the table is slow.
+        """Mint a ticket and write its row: two requests, or one transaction if the table is slow.
 
         Returns:
-            The place, and the lock item as the number left it.
+            The ticket with its row's lease, and the lock item after the ticket was minted.
 
         Raises:
-            RequestNotApplied: no number could be followed by its row.
-            OutcomeUnknown: nor is it known of each row that it does not stand.
+            RequestNotApplied: no ticket got its row in time; no row was written.
+            OutcomeUnknown: the same, but one of the rows may have been written.
         """
         perhaps_stands = False
         for _ in range(_TRIES):
@@ -34,7 +34,7 @@ class Joiner(Onlooker):
             item = self.checked_item(reply.item)
             if not reply.applied or item is None:
                 continue
-            # While the number is counted as a waiter, and no row of it can come.
+            # `unused`: the ticket is counted in `waiting`, and its row cannot be written any more.
             was_sent, unused = False, True
             last_ms = minted_at.local_ms + write.JOIN_DEADLINE_MS
             if self.now.local_ms <= last_ms:
@@ -48,16 +48,16 @@ class Joiner(Onlooker):
                             return Place(item.issued, lease_until_ms), item
                         unused = False
                 except (RequestNotApplied, OutcomeUnknown) as error:
-                    # Should its row stand after all, it is found to be mine.
+                    # If its row was written after all, the next poll recognises it by its owner.
                     if was_sent and isinstance(error, OutcomeUnknown):
                         perhaps_stands, unused = True, False
-                    # An error brings no time, and what comes next must not be older than it is.
+                    # An error brings no reply, hence no time; the pause updates `now` for the next write.
                     yield from self.send(Pause(0))
             try:
                 joined = yield from self._join_together(item, unused=unused)
             except RequestNotApplied as error:
                 if perhaps_stands:
-                    raise OutcomeUnknown(f"a row may stand that was sent before: {error}") from error
+                    raise OutcomeUnknown(f"a queue row that was sent before may have been written: {error}") from error
                 raise
             if joined is not None:
                 return joined
@@ -65,13 +65,13 @@ class Joiner(Onlooker):
         raise given_up(f"in {_TRIES} tries no ticket was followed by its row within {write.JOIN_DEADLINE_MS} ms")
 
     def _join_together(self, minted: LockItem, *, unused: bool) -> Steps[tuple[Place, LockItem] | None]:
-        """Take the next number together with its row; None when others came first all the time.
+        """Mint the next ticket together with its row; None if another waiter was faster in every try.
 
-        Whoever comes first is one fewer to come: no try is in vain but for a stream of newcomers.
+        Each try that fails lets one other waiter join, so only a steady stream of newcomers makes all of them fail.
 
         Args:
-            minted: the lock item, as the last number of mine left it.
-            unused: whether that number is counted as a waiter, and no row of it can come.
+            minted: the lock item after this contender's last ticket was minted.
+            unused: whether that ticket is counted in ``waiting`` and its row cannot be written any more.
         """
         seen: LockItem | None = minted
         for _ in range(_MOST_COME_FIRST):
@@ -87,9 +87,9 @@ class Joiner(Onlooker):
         return None
 
     def _noted(self, ticket: int, last_ms: int) -> Steps[bool]:
-        """Note the ticket where a clean-up finds it; whether its row may be put.
+        """Record the ticket in the session for the clean-up; return whether its row may be written.
 
-        It may not where a later one was noted, by the same step that ran twice: the clean-up would not find the row.
+        It may not if a later ticket is recorded, because the same step ran twice: the clean-up would not find this row.
         """
         if self.claim.noted_in is None:
             return True

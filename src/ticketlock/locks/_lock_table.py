@@ -1,4 +1,4 @@
-"""The lock table for threads: the protocol's verbs, one method each."""
+"""The lock table for threads: one method for each verb of the protocol."""
 
 import uuid
 from collections.abc import Callable, Iterator
@@ -24,43 +24,43 @@ class LockTable(Performer):
     """A DynamoDB table of locks.
 
     The algorithm is the ticket lock of Reed and Kanodia, in the form that ``_protocol.py`` describes. Times are whole
-    milliseconds. Every call may be repeated with the same owner.
+    milliseconds. You can repeat every call with the same owner.
 
-    It belongs to the process that made it, with whatever client: in a forked child every call raises ``ClientClosed``.
-    Make the table, and the client, in the child.
+    The table belongs to the process that created it: in a forked child every call raises ``ClientClosed``. Create the
+    table, and the client, in the child.
 
     Args:
         table_name: a table with the string keys ``pk`` and ``sk`` and time to live on ``expiresAt``.
         client: a DynamoDB client of your own: no retries (``total_max_attempts`` 1), time-outs of at most 5 s.
-        step_functions: a Step Functions client: whoever frees the lock or leaves the queue calls the next workflow in
-            line; without one, that looks by itself after a while.
+        step_functions: a Step Functions client: a call that frees the lock or leaves the queue then wakes the next
+            workflow in line. Without one, that workflow polls at its next time-out.
         clocks: where the time comes from.
-        sleep: how to wait between repeats, in seconds.
-        give_up_after_ms: for how long one request is repeated while the service throttles or fails.
+        sleep: waits between retries; takes seconds.
+        give_up_after_ms: for how long one request is retried while the service throttles or fails.
 
     Raises:
         InvalidLockRequest: no Region is set, or ``client`` is not a low-level client (for example a
             ``boto3.resource``).
-        ValueError: the client is not usable; says which setting, and what it should be.
+        ValueError: the client is not usable; the message names the setting and the value it needs.
     """
 
     _time_check = TIME_CHECK
 
     @property
     def contender(self) -> type[Contender]:
-        """What contends for its locks: one that calls the next in line, where it can."""
+        """The class of its contenders; with a Step Functions client they wake the next in line."""
         return contender_class(calls=self._step_functions is not None)
 
     def take_ticket(self, claim: Claim, record_wait_ms: int | None) -> Grant | Position:
-        """Acquire at once, or stand in the queue.
+        """Acquire the lock at once, or join the queue.
 
         Args:
             claim: the acquisition.
-            record_wait_ms: 0 raises RecordWaitExceeded instead of queueing; None waits for ever.
+            record_wait_ms: 0 raises RecordWaitExceeded instead of joining; None waits for ever.
 
         Raises:
             InvalidLockRequest: an argument is out of its bounds; nothing was written.
-            RecordWaitExceeded: somebody holds or queues, and the record wait is 0.
+            RecordWaitExceeded: the lock has a holder or a waiter, and the record wait is 0.
             PermitsMismatch, UnsupportedFormat: the lock exists with another limit, or in a newer format.
             TableError: the table could not be used.
         """
@@ -69,15 +69,15 @@ class LockTable(Performer):
         return self.contend(claim, lambda me: me.take_ticket(record_wait_ms))
 
     def check_turn(self, claim: Claim, place: Place, wait_until_ms: int | None) -> Grant | Position:
-        """Look once, and take the lock or keep the place.
+        """Poll once: take the lock if it is this owner's turn, else extend its queue row.
 
         Args:
             claim: the acquisition.
-            place: from the ticket or the look before.
+            place: from ``take_ticket`` or the poll before.
             wait_until_ms: the end of the record wait in table time; None waits for ever.
 
         Raises:
-            RecordWaitExceeded: it is over, it is not the turn, and the queue is left.
+            RecordWaitExceeded: the record wait has ended before the turn came; the owner has left the queue.
             InvalidLockRequest, PermitsMismatch, UnsupportedFormat, TableError: as in ``take_ticket``.
         """
         if wait_until_ms is not None:
@@ -88,24 +88,24 @@ class LockTable(Performer):
         """Leave the queue.
 
         Returns:
-            None; or the grant, when an earlier try of the same owner had taken the lock already.
+            None; or the grant, if an earlier try of the same owner had taken the lock already.
         """
         return self.contend(claim, lambda me: me.withdraw(ticket))
 
     def renew(self, claim: Claim, fencing_token: int) -> Grant:
-        """The heartbeat: a whole new lease, counted from now.
+        """The heartbeat: give the grant a full new lease from now.
 
         Raises:
-            LockLost: the lease is over, or the lock is not held with this token any more.
-            TableError: the table could not be used; the lease runs on until its end.
+            LockLost: the lease has expired, or the lock is not held with this token any more.
+            TableError: the table could not be used; the old lease still runs.
         """
         return self.contend(claim, lambda me: me.renew(fencing_token))
 
     def set_data(self, claim: Claim, fencing_token: int, data: str | None) -> None:
-        """Show something else beside the holder; None for nothing.
+        """Replace the data that is shown beside the holder; None removes it.
 
         Raises:
-            LockLost: the lease is over, or the lock is not held with this token any more.
+            LockLost: the lease has expired, or the lock is not held with this token any more.
         """
         self.contend(claim, lambda me: me.set_data(fencing_token, data))
 
@@ -115,31 +115,31 @@ class LockTable(Performer):
         Args:
             claim: the acquisition.
             held: its grant, with the newest lease.
-            data_left: up to 256 bytes that the next holder finds.
+            data_left: up to 256 bytes for the next holder.
 
         Raises:
             LockLost: the lock is not held with this token any more, and the lease had ended, or an operator freed it.
-            TableError: the table could not be used; the lease ends by itself.
+            TableError: the table could not be used; the lease runs until its end.
         """
-        # Whether this call is the first, nobody knows here.
+        # The caller may be retrying a release that was applied.
         again = Releasing(tried_before=True)
         return self.contend(claim, lambda me: me.release(held, data_left=data_left, releasing=again))
 
     def inspect(self, lock: LockName, *, to_the_end: bool = True) -> LockState:
-        """Read a lock, its holders and its queue; sends a Query a page.
+        """Read a lock, its holders and its queue; sends one Query for each page.
 
         Args:
             lock: its name.
-            to_the_end: whether to read the whole queue, or no further than its first waiter that lives.
+            to_the_end: whether to read the whole queue, or only up to the first waiter that has not expired.
         """
         lock_name(lock)
         return self.run(lambda now: inspect(lock, now, to_the_end=to_the_end))
 
     def set_limit(self, lock: LockName, permits: int) -> LockState:
-        """Set how many may hold a lock at once, 0 to 100: at once, whatever number its users ask for.
+        """Set how many may hold a lock at once, 0 to 100. It replaces the number that the users ask for, immediately.
 
-        Whoever holds it keeps it: a lower limit only stops further grants, and 0 closes the lock. The item is kept
-        from time to live from then on.
+        Present holders keep the lock: a lower limit only stops further grants, and 0 closes the lock. From then on
+        time to live does not delete the lock item.
         """
         lock_name(lock)
         whole_number("permits", permits, 0, MAX_HOLDERS)
@@ -150,11 +150,11 @@ class LockTable(Performer):
         """Remove an operator's limit; the users' number counts again.
 
         Args:
-            lock: its name; one without a limit of this kind stays as it is.
-            permits: what the users ask for, 1 to 100; what they asked for before the limit was set, unless it is said.
+            lock: its name; a lock without an operator's limit stays as it is.
+            permits: what the users ask for, 1 to 100; None for what they asked for before the limit was set.
 
         Raises:
-            InvalidLockRequest: nobody had used the lock before its limit was set, and no number is said.
+            InvalidLockRequest: ``permits`` is None, and the lock had no users before its limit was set.
         """
         lock_name(lock)
         if permits is not None:
@@ -163,36 +163,36 @@ class LockTable(Performer):
         return LockState(item, (), self.now())
 
     def remove_waiter(self, lock: LockName, ticket: int) -> Row | None:
-        """Take a waiter's place in the queue away, in one write with the count.
+        """Delete a waiter's queue row and lower the count, in one write.
 
-        A waiter that lives finds its place lost at its next look and joins anew, at the end of the queue: to send it
-        away for good, end its process or its execution.
+        A waiter that still runs notices at its next poll and joins again at the end of the queue. To remove it for
+        good, end its process or its execution.
 
         Args:
             lock: its name.
             ticket: the waiter's, as ``inspect`` shows it.
 
         Returns:
-            Its row, with its owner; None where nobody waits with this ticket.
+            Its row, with its owner; None if no waiter has this ticket.
         """
         lock_name(lock)
         whole_number("ticket", ticket, 0, 10**TICKET_DIGITS - 1)
         return self.run(lambda now: remove_waiter(lock, ticket, now, self.contender))
 
     def force_release(self, lock: LockName, fencing_token: int) -> Released:
-        """Take a lock away from the holder with this fencing token, who finds out at the next heartbeat.
+        """Take the lock from the holder with this fencing token, which learns of it at its next heartbeat.
 
-        What the holder before it had left stays for the next.
+        The data that the holder before it left stays for the next one.
 
         Raises:
-            LockLost: nobody holds it with this token.
+            LockLost: no holder has this token.
         """
-        # A token has as many digits as DynamoDB's numbers at most.
+        # A DynamoDB number has at most 38 digits.
         whole_number("fencing_token", fencing_token, 0, 10**38)
         return self._release_of(lock, lambda each: each.fencing_token == fencing_token, by_force=True)
 
     def release_as(self, lock: LockName, owner: str) -> Released:
-        """Free a lock that was taken with a known owner, perhaps by another process; nothing is left for the next.
+        """Free a lock by its holder's ``owner``, perhaps from another process; leaves no data for the next holder.
 
         Raises:
             LockLost: this owner does not hold it.
@@ -201,7 +201,7 @@ class LockTable(Performer):
         return self._release_of(lock, lambda each: each.owner == owner, by_force=False)
 
     def list_locks(self) -> Iterator[LockSummary]:
-        """The locks of the table, in no order; sends a Scan a page."""
+        """The locks of the table, in no order; sends one Scan for each page."""
         after: Attributes | None = None
         while True:
             locks, after = self.run(partial(list_page, after))
@@ -210,11 +210,11 @@ class LockTable(Performer):
                 return
 
     def resume(self, lock: LockName, owner: str, lease_ms: int) -> tuple[Claim, Grant]:
-        """The claim and the grant of an owner that holds a lock, renewed.
+        """Renew the grant of an owner that holds the lock; return its claim and its grant.
 
         Raises:
-            LockLost: it does not hold it.
-            InvalidLockRequest: a request that hangs could take the whole lease.
+            LockLost: the owner does not hold the lock.
+            InvalidLockRequest: the lease is so short that it could end during one request that hangs.
         """
         lock_name(lock)
         owner_id(owner)
@@ -225,16 +225,16 @@ class LockTable(Performer):
     def contend(
         self, claim: Claim, steps: Callable[[Contender], Steps[T]], *, sleep: Callable[[float], object] | None = None
     ) -> T:
-        """Drive steps of one claim to their end; see ``run``.
+        """Perform the steps of one claim; see ``run``.
 
         Raises:
-            InvalidLockRequest: a request that hangs could take the claim's whole lease.
+            InvalidLockRequest: the lease is so short that it could end during one request that hangs.
         """
         check_lease(claim.lease_ms, self._client)
         return self.run(lambda now: steps(self.contender(claim, now)), sleep=sleep)
 
     def contending(self, claim: Claim, steps: Callable[[Contender], Steps[T]]) -> Actions[T]:
-        """The same, as calls and sleeps to be driven."""
+        """The same, as a generator of calls and sleeps that the caller performs."""
         check_lease(claim.lease_ms, self._client)
         return self._driver.run(lambda now: steps(self.contender(claim, now)))
 

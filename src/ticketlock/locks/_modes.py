@@ -1,7 +1,7 @@
-"""The modes in which a lock is held, and all that depends on them: who fits beside whom, and how many.
+"""The modes in which a lock is held: which holders may hold it together, and how many.
 
-A claim, a queue row and a holder each have one. A new mode is a class here, and what tells it: a word of the API, the
-input and the table (``shared``), and a counter of its holders in the lock item (``heldShared``).
+A claim, a queue row and a holder each have a mode. A new mode needs a class here, a name in the API, the input and the
+table (such as ``shared``), and a counter of its holders in the lock item (such as ``heldShared``).
 """
 
 from abc import ABC, abstractmethod
@@ -12,16 +12,16 @@ from typing import Any
 from ticketlock.locks import _conditions as only_if
 
 MAX_HOLDERS = 100
-"""Every write of the lock item is billed by its size, and a holder has some 200 bytes."""
+"""Every write of the lock item is billed by its size, and a holder takes some 200 bytes."""
 
 
 class Mode(ABC):
     """One way to hold a lock.
 
     Attributes:
-        shared: how the API and the table tell it.
+        shared: its value in the API and the table.
         counters: the attributes of the lock item that count its holders.
-        marks: what its rows and its holders have that those of others have not.
+        marks: the attributes that only its rows and holders have.
     """
 
     shared: bool
@@ -31,7 +31,7 @@ class Mode(ABC):
     @property
     @abstractmethod
     def room_conditions(self) -> tuple[str, ...]:
-        """The conditions that one more holder fits, when nobody's lease is judged."""
+        """The conditions that one more holder fits, counting holders with expired leases too."""
 
     @property
     @abstractmethod
@@ -52,21 +52,21 @@ class Mode(ABC):
 
     @abstractmethod
     def permits_to_ask(self, permits: int) -> int:
-        """The permits of a claim in this mode, of a lock, or by a default, with so many."""
+        """The permits of a claim in this mode, for a lock (or a default) with ``permits``."""
 
     @abstractmethod
     def turn_is_told(self, others: Sequence["Mode"], mine: int, permits: int) -> bool:
-        """Whether a waiter has seen enough of the front of the queue to tell whether it is its turn.
+        """Whether a waiter has read enough of the front of the queue to decide whether it is its turn.
 
         Args:
-            others: the modes of the other waiters that it has seen.
-            mine: how many rows of its own it has seen.
-            permits: of the lock.
+            others: the modes of the other waiters that it has read.
+            mine: how many rows of its own it has read.
+            permits: those of the lock.
         """
 
 
 class _Exclusive(Mode):
-    """Alone; or as one of so many as the lock has permits."""
+    """One of at most ``permits`` holders."""
 
     shared = False
     counters = ("held",)
@@ -78,7 +78,7 @@ class _Exclusive(Mode):
 
     @property
     def as_granted(self) -> str:
-        return only_if.I_SHARE_WITH_NOBODY
+        return only_if.I_DO_NOT_SHARE
 
     def capacity(self, permits: int) -> int:
         return permits
@@ -91,7 +91,7 @@ class _Exclusive(Mode):
 
 
 class _Shared(Mode):
-    """Together with others that share it."""
+    """Together with any other holders that share the lock, up to 100."""
 
     shared = True
     counters = ("held", "heldShared")
@@ -121,19 +121,19 @@ MODES = (EXCLUSIVE, SHARED)
 
 
 def mode_of(*, shared: bool) -> Mode:
-    """The mode that the API and the table tell so."""
+    """The mode for this value of ``shared``."""
     return SHARED if shared else EXCLUSIVE
 
 
 def turns_before(before: Sequence[Mode], mine: Mode, permits: int) -> int:
-    """How many turns come before a waiter's own: those who may enter together count once.
+    """How many turns come before a waiter's own: waiters that may hold the lock together count once.
 
     Args:
-        before: the modes of those who stand before it, in order.
-        mine: the waiter's.
-        permits: of the lock.
+        before: the modes of the waiters before it, in order.
+        mine: the waiter's mode.
+        permits: those of the lock.
     """
     alone = before.count(EXCLUSIVE) // max(1, permits)
-    # A run of those who share is one turn, unless it is mine as well.
+    # A run of shared waiters is one turn, unless this waiter belongs to it.
     runs = sum(mode is SHARED for mode, _ in groupby(before))
     return alone + runs - int(mine is SHARED and before[-1:] == [SHARED])

@@ -1,4 +1,4 @@
-"""What a lock is called, and how long a caller will wait for it: the checks of a caller's words."""
+"""Names of locks and owners, and record waits: their checks."""
 
 import math
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ DEFAULT_NAMESPACE = "default"
 _ENTITY_BYTES = 1_024
 _NAMESPACE_BYTES = 255
 _OWNER_BYTES = 1_024
-# Thirty years: longer than any execution, and short enough to count in milliseconds.
+# Some thirty years: longer than any execution, and still exact in milliseconds.
 MAX_RECORD_WAIT_MS = 10**12
 
 
@@ -26,7 +26,7 @@ class LockName:
         namespace: 1 to 255 bytes of UTF-8 text without ``/``.
 
     Raises:
-        InvalidLockRequest: one of them is something else.
+        InvalidLockRequest: one of them is out of these bounds.
     """
 
     entity: str
@@ -40,7 +40,7 @@ class LockName:
 
 
 def lock_name(value: object) -> LockName:
-    """Check that ``value`` is a lock's whole name; an entity alone has no namespace."""
+    """Check that ``value`` is a ``LockName``; an entity alone has no namespace."""
     if not isinstance(value, LockName):
         raise InvalidLockRequest("lock", value, "a LockName")
     return value
@@ -52,10 +52,10 @@ def owner_id(value: object) -> str:
 
 
 def record_wait_ms(field: str, value: Any) -> int | None:
-    """Read a record wait in seconds: a number from 0 on, a ``timedelta``, or infinity, also as ``"Infinity"``.
+    """Read a record wait: seconds from 0, a ``timedelta``, or infinity, also as ``"Infinity"``.
 
     Returns:
-        Milliseconds, rounded up; None for a wait without end, and for one of more than 10^9 seconds.
+        Milliseconds, rounded up; None for an unlimited wait, or one of more than 10^9 seconds.
 
     Raises:
         InvalidLockRequest: it is something else; names the field.
@@ -64,7 +64,7 @@ def record_wait_ms(field: str, value: Any) -> int | None:
         return None
     value = in_seconds(value)
     allowed = 'a number of seconds from 0 on, or "Infinity"'
-    # "Not at least 0" is also true of NaN.
+    # `not value >= 0` is also true for NaN.
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
         raise InvalidLockRequest(field, value, allowed)
     if value * 1_000 > MAX_RECORD_WAIT_MS:

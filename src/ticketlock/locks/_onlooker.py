@@ -1,4 +1,4 @@
-"""What everybody does who deals with a lock: send requests, and look at the front of the queue."""
+"""The base of a contender: send requests, and read the front of the queue."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,31 +17,31 @@ _PAGE = 100
 
 
 class Onlooker:
-    """One who deals with a lock.
+    """The base of a contender for a lock.
 
     Args:
-        claim: what it asks for.
-        now: the present moment; later ones come with the replies.
+        claim: the acquisition.
+        now: the present moment; each reply brings a later one.
 
     Attributes:
-        last_seen: the lock item, as it was seen last; None where none was.
+        last_seen: the lock item as it was last read; None if there was none.
     """
 
     def __init__(self, claim: Claim, now: Moment) -> None:
         self.claim = claim
         self.now = now
-        # What a row has left of its lease at least, after a look: a parked waiter may sleep for half a lease.
+        # After a poll a row has at least this much of its lease: a parked waiter may sleep for half a lease.
         self.row_kept_ms = claim.lease_ms * 3 // 4
         self.last_seen: LockItem | None = None
 
     def send(self, request: Request) -> Steps[Reply]:
-        """Send one request on the way; its reply moves the present on."""
+        """Send one request; its reply updates ``now``."""
         reply = yield request
         self.now = reply.now
         return reply
 
     def look(self, until: Callable[[Queue], bool], patience_ms: int | None = None) -> Steps[Queue]:
-        """Read the lock item and the queue from its front, until enough was seen or the end."""
+        """Read the lock item and the queue from its front, until ``until`` is satisfied or the queue ends."""
         request = reads.read_front(self.claim, patience_ms)
         queue = Queue(self.claim)
         while True:
@@ -59,10 +59,11 @@ class Onlooker:
             request = replace(request, limit=_PAGE, after=reply.last_key)
 
     def checked_item(self, item: Item | None) -> LockItem | None:
-        """The lock item, unless its limit is another than the claim's, and not an operator's.
+        """Parse the lock item, and check that its permits are the claim's, unless an operator has set the limit.
 
         Raises:
-            PermitsMismatch, UnsupportedFormat: as the names say.
+            PermitsMismatch: they are not.
+            UnsupportedFormat: a newer version wrote the item.
         """
         if item is None:
             return None

@@ -1,4 +1,4 @@
-"""What an operator does to a lock that is not theirs: set its limit, free it by force, remove a waiter."""
+"""Operators' commands on locks that others hold: set the limit, free a lock, remove a waiter."""
 
 from collections.abc import Callable
 
@@ -18,15 +18,15 @@ _TRIES = 5
 
 
 def set_limit(lock: LockName, permits: int, now: Moment, contender: type[Contender]) -> Steps[LockItem]:
-    """Set how many may hold a lock at once: 0 to 100, at once, whatever number its users ask for.
+    """Set how many may hold a lock at once, 0 to 100. It replaces the number that the users ask for, immediately.
 
-    Whoever holds it keeps it: a lower limit only stops further grants; 0 closes the lock.
+    Present holders keep the lock: a lower limit only stops further grants; 0 closes the lock.
 
     Args:
-        contender: what contends for the locks of this table: it calls those who may enter now.
+        contender: the class of this table's contenders, which wakes the waiters that may take the lock now.
 
     Raises:
-        RequestNotApplied: others keep setting it.
+        RequestNotApplied: other processes kept changing the limit.
     """
     for _ in range(_TRIES):
         seen = (yield from inspect(lock, now)).item
@@ -35,12 +35,12 @@ def set_limit(lock: LockName, permits: int, now: Moment, contender: type[Contend
         if reply.item is None:
             continue
         item = LockItem.parse(reply.item)
-        # Refused by its own repeat, or by another operator's: then once more, on what stands there.
+        # Its own earlier attempt or another operator's may have refused it: unless the item has this limit, try again.
         if not reply.applied and not (item.permits_are_set and item.permits == permits):
             continue
-        yield from _call(lock, item, now, contender)
+        yield from _wake_next(lock, item, now, contender)
         return item
-    raise RequestNotApplied(f"in {_TRIES} tries the limit was set by somebody else each time")
+    raise RequestNotApplied(f"another process changed the limit during each of {_TRIES} tries")
 
 
 def unset_limit(lock: LockName, permits: int | None, now: Moment, contender: type[Contender]) -> Steps[LockItem | None]:
@@ -48,46 +48,46 @@ def unset_limit(lock: LockName, permits: int | None, now: Moment, contender: typ
 
     Args:
         permits: what the users ask for; None for what they asked for before the limit was set.
-        contender: what contends for the locks of this table: it calls those who may enter now.
+        contender: the class of this table's contenders, which wakes the waiters that may take the lock now.
 
     Returns:
-        The item; None where there is none.
+        The lock item; None if there is none.
 
     Raises:
-        InvalidLockRequest: nobody had used the lock before its limit was set, and no number is said.
-        RequestNotApplied: others keep setting it.
+        InvalidLockRequest: ``permits`` is None, and the lock had no users before its limit was set.
+        RequestNotApplied: other processes kept changing the limit.
     """
     # A reply may be lost: then a second attempt finds no limit.
     for attempt in range(_TRIES):
         seen = (yield from inspect(lock, now)).item
         if seen is None or not seen.permits_are_set:
             if seen is not None and attempt:
-                yield from _call(lock, seen, now, contender)
+                yield from _wake_next(lock, seen, now, contender)
             return seen
         wanted = permits if permits is not None else seen.permits_of_users
         if wanted is None:
-            allowed = "the number that its users ask for: nobody had used the lock before its limit was set"
+            allowed = "the number that its users ask for: the lock had no users before its limit was set"
             raise InvalidLockRequest("permits", permits, allowed)
         reply = yield write.unset_limit(lock, wanted, seen, now)
         now = reply.now
         if reply.applied and reply.item is not None:
             item = LockItem.parse(reply.item)
-            yield from _call(lock, item, now, contender)
+            yield from _wake_next(lock, item, now, contender)
             return item
-    raise RequestNotApplied(f"in {_TRIES} tries the limit was set by somebody else each time")
+    raise RequestNotApplied(f"another process changed the limit during each of {_TRIES} tries")
 
 
 def remove_waiter(lock: LockName, ticket: int, now: Moment, contender: type[Contender]) -> Steps[Row | None]:
-    """Take a waiter's place in the queue away. One that lives finds its place lost, and joins anew at the end.
+    """Delete a waiter's queue row. A waiter that still runs notices at its next poll, and joins again at the end.
 
     Args:
-        contender: what contends for the locks of this table: it calls those who may enter now.
+        contender: the class of this table's contenders, which wakes the waiters that may take the lock now.
 
     Returns:
-        Its row; None where nobody waits with this ticket.
+        Its row; None if no waiter has this ticket.
 
     Raises:
-        RequestNotApplied: the row, or the count, keeps changing.
+        RequestNotApplied: the row, or the count, kept changing.
     """
     removed: Row | None = None
     for _ in range(_TRIES):
@@ -95,7 +95,7 @@ def remove_waiter(lock: LockName, ticket: int, now: Moment, contender: type[Cont
         item, now = state.item, state.now
         row = next((each for each in state.rows if each.ticket == ticket), None)
         if row is None:
-            # Gone meanwhile, perhaps by an earlier try.
+            # Deleted since, perhaps by an earlier try.
             return removed
         removed = row
         if _is_counted(row, item, now):
@@ -105,15 +105,15 @@ def remove_waiter(lock: LockName, ticket: int, now: Moment, contender: type[Cont
         now = reply.now
         if reply.applied:
             if item is not None:
-                yield from _call(lock, item, now, contender)
+                yield from _wake_next(lock, item, now, contender)
             return row
-    raise RequestNotApplied(f"in {_TRIES} tries the place of ticket {ticket} was changed by somebody else each time")
+    raise RequestNotApplied(f"another process changed the row of ticket {ticket} during each of {_TRIES} tries")
 
 
 def _is_counted(row: Row, item: LockItem | None, now: Moment) -> bool:
-    """Whether the count has this row, and only once, and no late copy of it can come any more.
+    """Whether ``waiting`` counts this row exactly once, and no late copy of the row can be written any more.
 
-    Where that is not certain the count stays: too high costs a look, too low lets somebody overtake.
+    If that is not certain the count stays: too high costs a poll, too low would let a newcomer overtake a waiter.
     """
     if item is None or item.waiting == 0 or row.ticket <= max(item.void_up_to, item.now_serving or 0):
         return False
@@ -121,17 +121,17 @@ def _is_counted(row: Row, item: LockItem | None, now: Moment) -> bool:
     return not is_young and not is_over(row.lease_until_ms, now) and item.holder(row.owner) is None
 
 
-def _call(lock: LockName, item: LockItem, now: Moment, contender: type[Contender]) -> Steps[None]:
-    """Call whoever may enter now."""
+def _wake_next(lock: LockName, item: LockItem, now: Moment, contender: type[Contender]) -> Steps[None]:
+    """Wake the waiters that may take the lock now."""
     if item.permits > 0 and item.waiting > 0:
         yield from contender(Claim(lock, "operator", MIN_LEASE_MS, permits=item.permits), now).call_next()
 
 
 def resume(lock: LockName, owner: str, lease_ms: int, now: Moment) -> Steps[tuple[Claim, Grant]]:
-    """The claim and the grant of an owner that holds a lock, renewed.
+    """Renew the grant of an owner that holds the lock; return its claim and its grant.
 
     Raises:
-        LockLost: it does not hold it.
+        LockLost: the owner does not hold the lock.
     """
     state = yield from inspect(lock, now)
     holder = state.item.holder(owner) if state.item is not None else None
@@ -150,22 +150,22 @@ def release_of(
     by: str,
     by_force: bool,
 ) -> Steps[Released]:
-    """Free a lock in its holder's place, who finds out at the next heartbeat.
+    """Free a lock on its holder's behalf. The holder learns of it at its next heartbeat.
 
     Args:
-        whose: tells the holder.
-        contender: what contends for the locks of this table: it calls those who may enter now.
-        by: the identity of this call, chosen before it: what tells its release from another one.
-        by_force: its work is not done, so the next one finds what it has found.
+        whose: selects the holder.
+        contender: the class of this table's contenders, which wakes the waiters that may take the lock now.
+        by: the identity of this call, chosen before it; distinguishes its release from any other.
+        by_force: the holder's work is not finished, so the next holder gets the data that this holder got.
 
     Raises:
-        LockLost: nobody like that holds it.
+        LockLost: the lock has no such holder.
     """
     state = yield from inspect(lock, now)
     item = state.item
     holder = next((each for each in (item.holders if item else ()) if whose(each)), None)
     if item is None or holder is None:
-        raise LockLost(f"nobody holds the lock on {lock.entity!r} with this owner or fencing token")
+        raise LockLost(f"no holder of the lock on {lock.entity!r} has this owner or fencing token")
     claim = _claim_of(lock, holder, item, MIN_LEASE_MS)
     held = Hold(
         lock=lock,

@@ -1,4 +1,4 @@
-"""What an operation of the protocol ends with, as values."""
+"""The results of the protocol's operations."""
 
 from dataclasses import dataclass
 
@@ -10,15 +10,15 @@ from ticketlock.wire._table_time import Moment
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A hold as it can be handed on to another process: what it takes to renew it or to free it.
+    """A grant in the form that can be passed to another process: what a renewal or a release needs.
 
     Attributes:
-        lock, owner: whose it is.
-        ticket: its number; None when an earlier, repeated request took the lock and its reply was lost.
-        fencing_token: greater than that of every earlier grant of this lock, unchanged by renewals.
+        lock, owner: the lock, and its holder.
+        ticket: its ticket; None if the reply to the request that took the lock was lost.
+        fencing_token: greater than that of every earlier grant of this lock; renewals keep it.
         lease_until_ms: the end of the lease in table time, milliseconds since the epoch.
         since_ms: about when the lock was granted, table time.
-        mean_hold_ms: how long recent holders kept it, for statistics; None before the first release.
+        mean_hold_ms: how long recent holders held it, for statistics; None before the first release.
     """
 
     lock: LockName
@@ -32,15 +32,15 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Grant(Hold):
-    """One acquisition that holds the lock: also until when this process may count on it.
+    """A grant, and until when this process may rely on it.
 
     Attributes:
-        deadline_ms: on the local clock, the moment from which on the holder must not count on the lock any more.
-        deadline_wall_ms: the same moment on the wall clock, as it was when the lock was known to be held: a machine
-            that is frozen afterwards, its local clock with it, finds it over by this one.
+        deadline_ms: on the local clock; from then on the holder must not rely on the lock.
+        deadline_wall_ms: the same moment on the wall clock, converted when the lock was known to be held. If the
+            machine is frozen and its local clock stops, this one still shows that the lease has ended.
         took_over: how many expired holders this grant removed.
-        data_left: what the last holder left for the next.
-        next_may_enter: whether somebody waits, and there was room for another one of the same kind.
+        data_left: the data that the last holder left for the next.
+        next_may_enter: whether there are waiters, and room for another holder in the same mode.
     """
 
     deadline_ms: int
@@ -52,11 +52,11 @@ class Grant(Hold):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place in the queue.
+    """A waiter's place in the queue: its ticket and the lease of its queue row.
 
     Attributes:
-        ticket: its number.
-        lease_until_ms: until when the row stands without being extended, table time.
+        ticket: orders the queue.
+        lease_until_ms: when the row's lease ends unless it is extended, table time.
     """
 
     ticket: int
@@ -65,20 +65,20 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """What a waiter learned by looking.
+    """What a waiter learns from one poll.
 
     Attributes:
-        place: its place; a new one when ``place_lost``.
-        ahead: how many live rows stand before it; an upper bound when it is not among the first.
+        place: its ticket and row; new ones if ``place_lost``.
+        ahead: how many live rows are before its own; an upper bound if the poll did not reach its row.
         next_free_ms: about when a holder leaves, table time: by the mean hold, at the latest when its lease ends.
-        mean_hold_ms: how long a holder keeps the lock, as far as is known.
-        holders: who holds the lock.
-        lease_over_ms: when a holder's lease ends, table time; None when nobody holds.
-        now: the moment of the look.
-        turns: how many turns before its own: those who may enter together count once.
-        fencing_token: that of the last grant; None when the item was not seen.
-        place_lost: True when the old place was swept or removed, or its number void, and another had to be taken.
-        permits: how many may hold the lock at once; 0 where an operator has closed it; None when the item was not seen.
+        mean_hold_ms: how long recent holders held the lock; None if it is not known.
+        holders: the holders of the lock.
+        lease_over_ms: when the first lease of a holder ends, table time; None without a holder.
+        now: the moment of the poll.
+        turns: how many turns come before its own: waiters that may hold the lock together count once.
+        fencing_token: that of the last grant; None if the item was not read.
+        place_lost: True if its row was swept or removed, or its ticket void, so that it has joined again.
+        permits: how many may hold the lock at once; 0 if an operator has closed it; None if the item was not read.
         is_next: whether the poll found its row in the queue, and no live one before it.
     """
 
@@ -97,19 +97,19 @@ class Position:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nobody can take the lock, since an operator has set its limit to 0."""
+        """Whether an operator has closed the lock by setting its limit to 0."""
         return self.permits == 0
 
 
 @dataclass(frozen=True, slots=True)
 class Releasing:
-    """Who frees a lock, and how: what tells a release of one's own that was applied before from somebody else's.
+    """Who frees a lock, and how: distinguishes an earlier try of the same release from a release by another client.
 
     Attributes:
         by: an identity chosen before the first request, the same in every try; the owner itself by default.
-        tried_before: whether an earlier try, with requests of its own, may have freed it.
-        in_place: whether the holder has not asked for it: then it does not matter whether its lease has ended.
-        by_force: the lock item as an operator saw it who takes the lock from its holder.
+        tried_before: whether an earlier call may have freed the lock.
+        in_place: True if the holder has not asked for it: then its lease may have ended.
+        by_force: for an operator that takes the lock from its holder: the lock item as the operator read it.
     """
 
     by: str | None = None
@@ -126,8 +126,8 @@ class HandedOver:
     """A grant that a release has written for the next waiter in line.
 
     Attributes:
-        holder: the waiter, as the lock item has it now.
-        mean_hold_ms, data_left: as the release left them.
+        holder: the waiter, as a holder in the lock item.
+        mean_hold_ms, data_left: their values after the release.
     """
 
     holder: Holder
@@ -141,11 +141,11 @@ class Released:
 
     Attributes:
         held_ms: about how long it was held.
-        lease_was_over: True when the lease had ended before the release, though nobody had taken the lock yet.
-        waiting: how many were counted in the queue; None when an earlier try had freed the lock already, or when the
-            release granted it to the next in line.
-        fencing_token: of the last grant of this lock, whichever that was; None likewise.
-        handed: the grant for the next in line that the release has written; None where it has written none.
+        lease_was_over: True if the lease had ended before the release, although no other owner had taken the lock yet.
+        waiting: the count of waiters; None if an earlier try had freed the lock already, or if the release granted the
+            lock to the next in line.
+        fencing_token: that of the last grant of this lock, whichever owner had it; None likewise.
+        handed: the grant that the release has written for the next in line; None if it has written none.
     """
 
     held_ms: int
@@ -157,12 +157,12 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class LockState:
-    """One lock as it stands in the table.
+    """One lock as it is stored.
 
     Attributes:
-        item: counters and holders; None when the lock has never been used, or its item was cleaned away.
-        rows: the queue, in ticket order, dead rows included.
-        now: the moment of the last page.
+        item: counters and holders; None if the lock has never been used, or time to live has deleted its item.
+        rows: the queue in ticket order, with expired and void rows.
+        now: the moment when the last page was read.
     """
 
     item: LockItem | None
@@ -171,14 +171,14 @@ class LockState:
 
 
 def wait_is_over(seen: Position) -> RecordWaitExceeded:
-    """The error of a record wait that ended with this look; it names those who were in the way."""
+    """The error of a record wait that ended with this poll; it names the holders."""
     place = "was next in line" if seen.ahead == 0 else f"had {seen.ahead} ahead"
     why = f"ticket {seen.place.ticket} {place} when the record wait ended"
     return _in_vain(why, seen.holders, is_closed=seen.is_closed)
 
 
 def no_wait(seen: LockItem | None) -> RecordWaitExceeded:
-    """The error of a record wait of 0, with the item as it was seen; it names those who were in the way."""
+    """The error of a record wait of 0; it names the holders of the item, if it was read."""
     why = "the lock cannot be taken at once, and the record wait is 0"
     return _in_vain(why) if seen is None else _in_vain(why, seen.holders, is_closed=seen.permits == 0)
 

@@ -3,27 +3,27 @@
 The rules, in rank order:
 
 1. **The queue decides whose turn it is; one conditional write on the lock item decides who holds.** A process that
-   stalls anywhere, for any time, can be late in the queue, never a second holder.
-2. Every granting write mints the fencing token, and demands that its owner is not a holder yet: a repeated request
-   grants nothing twice.
-3. A lease is written from the upper end of table time and judged by the lower end, less a margin.
-4. A refusal brings the item that refused: the loser decides by what stands there, not by what it remembers.
-   "Refused, but I am in the item" means that an earlier try won.
+   stalls anywhere, for any time, can be late, but never becomes a second holder.
+2. Every granting write mints the fencing token, and requires that its owner is not a holder yet: a retry grants
+   nothing twice.
+3. The end of a lease is computed from the upper bound of table time, and compared with the lower bound, less a margin.
+4. A refusal returns the item that refused it: the client decides by that item, not by what it read before. "Refused,
+   but the item names me as a holder" means that an earlier try was applied.
 
 A ticket's life::
 
-    (none) ──acquire──► holder                                   nobody holds or queues: one write
-    (none) ──mint──► numbered ──put row──► waiting               the row must follow its number within a second
-    waiting ──my turn──► holder                                  one transaction: the row goes, the holder comes
-    waiting ──withdraw──► (none)        waiting ──lease over──► swept by one of the first two in line
-    holder ──renew──► holder ──release──► (none)                 holder ──lease over──► removed by the next grant
+    (none) ──acquire──► holder                                   no holder, no waiter: one write
+    (none) ──mint──► numbered ──put row──► waiting               the row must follow its ticket within a second
+    waiting ──my turn──► holder                                  one transaction deletes the row and adds the holder
+    waiting ──withdraw──► (none)        waiting ──expired──► swept by one of the first two in line
+    holder ──renew──► holder ──release──► (none)                 holder ──expired──► removed by the next grant
 
 The ticket lock is due to Reed and Kanodia (eventcounts and sequencers, 1979) and Mellor-Crummey and Scott (1991); its
 DynamoDB form with an atomic counter and queue rows to "Distributed Locking in DynamoDB" (2020); the fencing token to
-Lamport's and Kleppmann's arguments. What differs here, and why, is in docs/decisions.
+Lamport's and Kleppmann's arguments. docs/decisions says what differs here, and why.
 
 Each method of ``Contender`` is a generator: it yields requests, is sent replies, and returns its result. The caller
-performs the requests, with boto3, asyncio or in a simulated world.
+performs the requests with boto3, asyncio or in a simulated world.
 """
 
 from collections.abc import Callable, Sequence
@@ -63,20 +63,20 @@ _SWEPT_A_LOOK = 25
 
 
 class Contender(Joiner):
-    """One owner's dealings with one lock."""
+    """The operations of one owner on one lock."""
 
     # The verbs of a waiter.
 
     def take_ticket(self, record_wait_ms: int | None, *, others_wait: bool = False) -> Steps[Grant | Position]:
-        """Acquire at once, or stand in the queue.
+        """Acquire the lock at once, or join the queue.
 
         Args:
-            record_wait_ms: 0 to fail instead of queueing.
-            others_wait: the caller has just seen them, and its owner has asked for nothing yet: the hopeless first
-                try is left out.
+            record_wait_ms: 0 to fail instead of joining.
+            others_wait: the caller has just seen waiters, and its owner has sent no request yet: the try to acquire at
+                once is left out, since it would fail.
 
         Raises:
-            RecordWaitExceeded: somebody holds or queues, and the record wait is 0; nothing is left behind.
+            RecordWaitExceeded: the lock has a holder or a waiter, and the record wait is 0; no row was written.
             PermitsMismatch, UnsupportedFormat: the lock exists with another limit, or in a newer format.
         """
         found = None
@@ -92,14 +92,14 @@ class Contender(Joiner):
         return position_of(item, place, self.now, ahead=item.ahead_of_the_last)
 
     def check_turn(self, place: Place, wait_until_ms: int | None) -> Steps[Grant | Position]:
-        """Look once; take the lock if it is my turn; leave the queue if the record wait is over.
+        """Poll once; take the lock if it is my turn; leave the queue if the record wait has ended.
 
         Args:
-            place: from the ticket or the look before.
+            place: from ``take_ticket`` or the poll before.
             wait_until_ms: the end of the record wait in table time; None waits for ever.
 
         Raises:
-            RecordWaitExceeded: it is over, it is not my turn, and the queue is left.
+            RecordWaitExceeded: the record wait has ended before my turn came; I have left the queue.
         """
         found = yield from self.check_position(place)
         if isinstance(found, Grant) or wait_until_ms is None or self.now.likely_ms < wait_until_ms:
@@ -112,10 +112,10 @@ class Contender(Joiner):
     # The operations.
 
     def acquire_at_once(self) -> Steps[Grant | Row | None]:
-        """Take the lock if nobody holds it or queues for it.
+        """Take the lock if it has neither a holder nor a waiter.
 
         Returns:
-            The grant; or my own row, when an earlier try has joined the queue; or None: somebody holds or queues.
+            The grant; or my own row, if an earlier try has joined the queue; or None if there is a holder or a waiter.
         """
         at_once = partial(grants.take_at_once, self.claim)
         take: Callable[[Moment], Write] = at_once
@@ -127,7 +127,7 @@ class Contender(Joiner):
                 grant = yield from self._granted(built, reply.item, len(expired))
                 if grant is not None:
                     return grant
-                # Taken over before it was reported: the request took longer than the lease.
+                # Another owner took it over before it was reported: the request took longer than the lease.
                 take, expired = at_once, ()
                 continue
             item = self.checked_item(reply.item)
@@ -154,13 +154,13 @@ class Contender(Joiner):
             if old and (yield from self._swept_a_live_row(queue)):
                 expired = ()
                 continue
-            # What heals declares every row void: whoever was dead at the look may have come alive meanwhile.
+            # Healing voids every row, so first all expired rows must be deleted: one may have been extended since.
             heal = old and len(queue.dead) <= _SWEPT_A_LOOK
             take = partial(grants.take_past_the_count, self.claim, seen=queue.item, expired=expired, heal=heal)
         return None
 
     def check_position(self, place: Place) -> Steps[Grant | Position]:
-        """Look at the front of the queue; take the lock if it is my turn, else keep my place alive."""
+        """Poll: take the lock if it is my turn, else extend my queue row."""
         for _ in range(_TRIES):
             queue = yield from self.look(until=the_turn_is_told)
             item = queue.item
@@ -197,7 +197,7 @@ class Contender(Joiner):
         """Leave the queue.
 
         Returns:
-            None; or the grant, when an earlier try of mine had taken the lock already.
+            None; or the grant, if an earlier try of mine had taken the lock already.
         """
         reply = yield from self.send(write.withdraw(self.claim, ticket, self.now))
         if reply.applied or not reply.refused[0]:
@@ -210,11 +210,11 @@ class Contender(Joiner):
         return won
 
     def renew(self, fencing_token: int) -> Steps[Grant]:
-        """The heartbeat: a whole new lease.
+        """The heartbeat: give the grant a full new lease.
 
         Raises:
-            LockLost: the lease is over, or the lock is not held with this token any more.
-            OutcomeUnknown: it kept changing, and is held still.
+            LockLost: the lease has expired, or the lock is not held with this token any more.
+            OutcomeUnknown: the lease kept changing; the lock is still held.
         """
         for _ in range(_TRIES):
             built = self.now
@@ -232,16 +232,16 @@ class Contender(Joiner):
         raise OutcomeUnknown(f"the lease of fencing token {fencing_token} kept changing while it was renewed")
 
     def set_data(self, fencing_token: int, data: str | None) -> Steps[None]:
-        """Show something else beside the holder; None for nothing.
+        """Replace the data that is shown beside the holder; None removes it.
 
         Raises:
-            LockLost: the lease is over, or the lock is not held with this token any more.
+            LockLost: the lease has expired, or the lock is not held with this token any more.
         """
         if data is not None:
             text("data", data, DATA_BYTES)
         reply = yield from self.send(write.set_data(self.claim, fencing_token, data, self.now))
         if not reply.applied:
-            raise LockLost(f"the lock is not held with fencing token {fencing_token} any more, or its lease is over")
+            raise LockLost(f"the lock is not held with fencing token {fencing_token} any more, or its lease has ended")
 
     def release(
         self,
@@ -251,7 +251,7 @@ class Contender(Joiner):
         data_left: str | None = None,
         releasing: Releasing = BY_THE_OWNER,
     ) -> Steps[Released]:
-        """Free the lock, and call the next in line, where this contender calls; see ``free``."""
+        """Free the lock, and wake the next in line if this contender can; see ``free``."""
         return (yield from self.free(held, finished_at_ms, data_left=data_left, releasing=releasing))
 
     def free(
@@ -266,15 +266,15 @@ class Contender(Joiner):
 
         Args:
             held: the grant, with the latest lease that the caller knows of.
-            finished_at_ms: when the work was finished, table time; now, unless an earlier try of this release has
-                written it down.
-            data_left: up to 256 bytes that the next holder finds.
+            finished_at_ms: when the work ended, table time, if an earlier try of this release has recorded it; None
+                for now.
+            data_left: up to 256 bytes for the next holder.
             releasing: who frees it, and whether an earlier try may have.
 
         Raises:
-            LockLost: the lock is not held with this token any more, and the lease had ended by then, or somebody else
-                has freed it: an operator, another process of the owner, or whoever deleted the lock item.
-            InvalidLockRequest: the claim says otherwise than that of the grant whether the lock is shared.
+            LockLost: the lock is not held with this token any more, and the lease had ended by then, or it was freed by
+                an operator or another process of the owner, or the lock item was deleted.
+            InvalidLockRequest: the claim and the grant differ in whether the lock is shared.
         """
         check_data_left(data_left)
         held_ms, mean_hold_ms = hold_times(held, self.now)
@@ -290,15 +290,16 @@ class Contender(Joiner):
             if freed_by is not None:
                 is_own = freed_by == (releasing.by or held.owner)
             else:
-                # Others have released since. Nobody but its owner can have freed it untold; a grant, if it was over.
+                # Later releases have overwritten the record. A forced release would still be recorded, so the owner
+                # released it or, if its lease had ended, a grant removed it.
                 tried_before = releasing.tried_before or reply.repeated
                 is_own = tried_before and found is not None and found.last_release is not None
                 is_own = is_own and (in_time or releasing.in_place)
             if is_own:
                 return Released(held_ms, lease_was_over=not in_time)
             if in_time:
-                raise LockLost(f"the lock was not held with fencing token {token} any more: somebody else has freed it")
-            raise LockLost(f"the lease of fencing token {token} ended and the lock went to somebody else")
+                raise LockLost(f"the lock is not held with fencing token {token} any more: another client has freed it")
+            raise LockLost(f"the lease of fencing token {token} ended and the lock went to another owner")
         was = LockItem.parse(reply.item) if reply.item is not None else None
         holder = self._held_with(was, held.fencing_token)
         lease_was_over = holder is not None and holder.lease_until_ms <= by_ms
@@ -307,10 +308,10 @@ class Contender(Joiner):
         return Released(held_ms, lease_was_over, was.waiting, was.fencing_token)
 
     def call_next(self) -> Steps[int]:
-        """Call whoever may enter now. This contender calls nobody: they look by themselves.
+        """Wake the waiters that may take the lock now. This contender wakes none: the waiters poll.
 
         Returns:
-            How many were called.
+            How many were woken.
         """
         yield from ()
         return 0
@@ -318,7 +319,7 @@ class Contender(Joiner):
     # Private.
 
     def _is_old(self, item: LockItem) -> bool:
-        """Whether every number was followed by its row by now, or will not be."""
+        """Whether the row of every ticket has been written by now, or never will be."""
         return item.ticket_at_ms + 2 * write.JOIN_DEADLINE_MS < self.now.earliest_ms
 
     def _held_with(self, item: LockItem | None, fencing_token: int) -> Holder | None:
@@ -326,7 +327,9 @@ class Contender(Joiner):
         return holder if holder is not None and holder.fencing_token == fencing_token else None
 
     def _my_place(self, queue: Queue, place: Place) -> Steps[tuple[Place, bool]]:
-        """My place as the queue has it, and whether its number is void. A retried join counts once: the older row."""
+        """My place by the rows that were read, and whether its ticket is void. After a retried join the older row
+        counts.
+        """
         if queue.mine:
             first, *others = queue.mine
             surplus = {row.ticket for row in others} | {place.ticket} - {first.ticket}
@@ -339,9 +342,9 @@ class Contender(Joiner):
         return place, is_void
 
     def _swept_a_live_row(self, queue: Queue) -> Steps[bool]:
-        """Delete dead rows, and say whether one of them has come alive meanwhile: then the look was wrong.
+        """Delete rows that do not count; return whether one has been extended since: then the poll is out of date.
 
-        The count stays: a late copy of a row may be among them, and a count too high is safe.
+        The count stays: a late copy of a row may be among them, and too high a count is safe.
         """
         revived = False
         for row in queue.dead[:_SWEPT_A_LOOK]:
@@ -350,9 +353,9 @@ class Contender(Joiner):
         return revived
 
     def extend(self, place: Place) -> Steps[Place | None]:
-        """Keep my row alive, if less than ``row_kept_ms`` is left of its lease; None when the row is gone.
+        """Extend my row if less than ``row_kept_ms`` is left of its lease; None if the row was deleted.
 
-        Whatever a waiter sleeps, a quarter of the lease remains for a late look.
+        However long a waiter sleeps, a quarter of the lease remains for a late poll.
         """
         if place.lease_until_ms - self.now.latest_ms > self.row_kept_ms:
             return place
@@ -376,7 +379,7 @@ class Contender(Joiner):
         seen: LockItem | None = None,
         ticket: int | None = None,
     ) -> Steps[Grant | None]:
-        """A granting write was applied: make sure of the lease, and report it."""
+        """Report a granting write that was applied, with a full lease."""
         if new_item is not None:
             item = LockItem.parse(new_item)
             token, ticket = item.fencing_token, item.issued
@@ -395,27 +398,27 @@ class Contender(Joiner):
         return replace(grant, took_over=took_over, next_may_enter=room)
 
     def as_known_now(self, grant: Grant) -> Grant:
-        """A grant that was not reported yet: this machine may have stood still, or been set, since it was made."""
+        """Recompute a grant's deadlines before it is reported: the machine may have stopped, or its clock been set."""
         deadline_ms = min(grant.deadline_ms, self.now.local_of(grant.lease_until_ms))
         deadline_wall_ms = min(grant.deadline_wall_ms, self.now.wall_ms + deadline_ms - self.now.local_ms)
         return replace(grant, deadline_ms=deadline_ms, deadline_wall_ms=deadline_wall_ms)
 
     def report(self, item: LockItem | HandedOver, holder: Holder, ticket: int | None) -> Steps[Grant | None]:
-        """Another request took the lock for me, with its lease: give it a whole one before reporting it."""
+        """Report a grant that an earlier try, or another holder's release, has written for me, with a full lease."""
         return (yield from self._with_whole_lease(self.now, item, holder, ticket))
 
     def _with_whole_lease(
         self, built: Moment, item: LockItem | HandedOver, holder: Holder, ticket: int | None
     ) -> Steps[Grant | None]:
-        """Report a grant whose lease is nearly whole; else write it anew first, if nothing has changed it.
+        """Report a grant with at least three quarters of its lease left; renew it first if it has less.
 
-        A slow request, or an earlier try, leaves less of a lease than was asked for. None when somebody has changed
-        it meanwhile: the caller looks again.
+        A slow request, or an earlier try, leaves less of a lease than was asked for. None if the grant has been changed
+        since: the caller polls again.
         """
         lease_ms = self.claim.lease_ms
         until_ms = holder.lease_until_ms
         for _ in range(_TRIES):
-            # Never later than a lease from the request, whatever stands in the item.
+            # Never later than one lease after the request was built, whatever the item says.
             deadline_ms = min(built.local_ms + lease_ms, self.now.local_of(until_ms))
             if deadline_ms - self.now.local_ms >= lease_ms * 3 // 4:
                 return Grant(
@@ -436,16 +439,17 @@ class Contender(Joiner):
             if not reply.applied:
                 found = LockItem.parse(reply.item) if reply.item is not None else None
                 held = self._held_with(found, holder.fencing_token)
-                # A repeat is refused too: its first attempt changed the lease. Then ours stands there.
+                # A retry is refused too if its first attempt was applied. Then the item has our lease.
                 if held is None or held.lease_until_ms != until_ms:
                     return None
         return None
 
 
 def hold_times(held: Hold, now: Moment) -> tuple[int, int]:
-    """How long the lock was held, and the mean that this leaves, in milliseconds.
+    """How long the lock was held, and the new mean, in milliseconds.
 
-    The mean goes down at once, up slowly: too short a mean costs a waiter a poll, too long a one makes it late.
+    The mean goes down at once, up slowly: too short a mean costs a waiter one more poll, too long a mean makes it poll
+    late.
     """
     held_ms = max(0, now.likely_ms - held.since_ms)
     if held.mean_hold_ms is None:
@@ -454,6 +458,6 @@ def hold_times(held: Hold, now: Moment) -> tuple[int, int]:
 
 
 def check_data_left(data_left: str | None) -> None:
-    """Refuse what is not text of at most 256 bytes."""
+    """Check that the data for the next holder is text of at most 256 bytes."""
     if data_left is not None:
         text("data_left", data_left, DATA_BYTES)

@@ -1,4 +1,4 @@
-"""The front of the queue, as one look finds it."""
+"""The front of the queue, as one poll finds it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from ticketlock.locks._outcomes import Place, Position
 from ticketlock.wire._table_time import Moment
 
 EXPIRY_MARGIN_MS = 1_000
-"""How long past its end, by the lower bound of table time, a lease still counts: the service's own servers differ."""
+"""A lease counts as expired this long after its end by the lower bound of table time: the service's clocks differ."""
 
 
 @dataclass(slots=True)
@@ -18,9 +18,9 @@ class Queue:
     """The lock item, and the first rows in ticket order.
 
     Attributes:
-        live: rows of others that stand in the queue.
-        mine: the looker's own rows; several after a repeated join.
-        dead: void, out of lease, or left behind by a holder.
+        live: other waiters' rows that count.
+        mine: the reader's own rows; several after a retried join.
+        dead: rows that do not count: void, expired, or of an owner that holds the lock already.
     """
 
     claim: Claim
@@ -32,7 +32,7 @@ class Queue:
     to_the_end: bool = False
 
     def take_in(self, row: Row, now: Moment) -> None:
-        """Sort in the next row of the look."""
+        """Classify the next row of the poll."""
         self.last_ticket_seen = row.ticket
         item = self.item
         void = item is None or row.ticket <= item.void_up_to
@@ -44,17 +44,17 @@ class Queue:
             self.live.append(row)
 
     def ahead_of(self, ticket: int) -> int:
-        """How many live rows stand before the looker's ticket; where its row was not seen, no fewer than there are."""
+        """How many live rows are before the reader's ticket; an upper bound if its row was not read."""
         if self.mine or not self.live:
             return sum(row.ticket < ticket for row in self.live)
-        # Numbers before it may be those of waiters that have left; the count has those behind it as well.
+        # Tickets before it may be those of waiters that have left; `waiting` also counts those behind it.
         counted = self.item.waiting - 1 if self.item is not None else ticket
         return max(len(self.live), min(ticket - self.live[0].ticket, counted))
 
     def turns_before(self, ticket: int) -> int:
-        """How many turns come before that of the looker's ticket: those who may enter together count once.
+        """How many turns come before the reader's: waiters that may hold the lock together count once.
 
-        Where its row was not seen, no fewer than there are.
+        An upper bound if the reader's row was not read.
         """
         if not self.mine:
             return self.ahead_of(ticket)
@@ -62,7 +62,7 @@ class Queue:
         return turns_before([row.mode for row in self.live if row.ticket < ticket], self.claim.mode, permits)
 
     def may_enter(self, ticket: int, expired: Sequence[Holder]) -> bool:
-        """Whether it is the turn of the looker's ticket: there is room, also for all who stand before it."""
+        """Whether it is the reader's turn: there is room for it and for all waiters before it."""
         mode = self.claim.mode
         before = [row for row in self.live if row.ticket < ticket]
         if self.item is None or not all(mode.fits_beside(row.mode) for row in before):
@@ -70,31 +70,31 @@ class Queue:
         return len(before) < self.item.room(mode, without=expired)
 
     def surely_lacks(self, ticket: int) -> bool:
-        """Whether the looker's row is not there, as far as the look went."""
+        """Whether the reader's row is missing: the poll went past its ticket, or to the end, without finding it."""
         return not self.mine and (self.to_the_end or self.last_ticket_seen >= ticket)
 
 
 def somebody_lives(queue: Queue) -> bool:
-    """Whether a live row was seen."""
+    """Whether a live row was read."""
     return bool(queue.live or queue.mine)
 
 
 def the_turn_is_told(queue: Queue) -> bool:
-    """Whether enough of the front was seen to tell whether it is the looker's turn."""
+    """Whether enough of the front was read to decide whether it is the reader's turn."""
     permits = queue.item.permits if queue.item is not None else 1
     return queue.claim.mode.turn_is_told([row.mode for row in queue.live], len(queue.mine), permits)
 
 
 def is_over(lease_until_ms: int, now: Moment) -> bool:
-    """Whether a lease has surely ended."""
+    """Whether a lease has certainly ended."""
     return lease_until_ms < now.earliest_ms - EXPIRY_MARGIN_MS
 
 
 def expired_holders(item: LockItem | None, now: Moment) -> Sequence[Holder]:
-    """The holders whose leases are over.
+    """The holders whose leases have expired.
 
-    All of them: a grant that removed some would find no room as long as others are left, and wait for ever. A hundred,
-    the most that a lock has, fit the bounds of an expression: 4 KB and 300 operators
+    A grant removes all of them: if it removed some, the others could leave no room, and it would wait for ever. The
+    100 holders that a lock has at most fit the limits of an expression: 4 KB and 300 operators
     (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html).
     """
     if item is None:
@@ -105,10 +105,10 @@ def expired_holders(item: LockItem | None, now: Moment) -> Sequence[Holder]:
 def position_of(
     item: LockItem | None, place: Place, now: Moment, ahead: int, turns: int | None = None, *, is_next: bool = False
 ) -> Position:
-    """What a look at the item, and so many places and turns ahead, says; as many turns as places by default."""
+    """The position for what a poll has read; ``turns`` is ``ahead`` unless it is given."""
     holders = item.holders if item is not None else ()
     mean_hold_ms = item.mean_hold_ms if item is not None else None
-    # After a mean hold, as far as one is known; when its lease ends at the latest.
+    # A holder leaves after the mean hold if it is known, at the latest when its lease ends.
     leaving = (
         min(holder.since_ms + (mean_hold_ms or 0), holder.lease_until_ms + EXPIRY_MARGIN_MS) for holder in holders
     )

@@ -1,4 +1,4 @@
-"""The reads of the protocol, each under the name of what it is read for."""
+"""The reads of the protocol; each is named after its purpose."""
 
 from dataclasses import replace
 
@@ -9,7 +9,8 @@ from ticketlock.locks._names import LockName
 from ticketlock.wire._attributes import Item
 from ticketlock.wire._requests import Attributes, Read, ReadItems, Scan, TimeCheck
 
-# What `TicketLock.grant_read` lets a list read: no task tokens, and no holders, whose names nobody can tell beforehand.
+# The attributes that `TicketLock.grant_read` lets a list read: no task tokens, and no holders, whose attribute names
+# a policy cannot know.
 LISTED = (
     "pk",
     "sk",
@@ -24,15 +25,15 @@ LISTED = (
 )
 
 TIME_CHECK = TimeCheck({"pk": {"S": "now"}, "sk": {"S": "/"}})
-"""Its key is nobody's: not a lock's, since no namespace is empty, nor a session's, which operators may not read."""
+"""No item has its key: not a lock's, since no namespace is empty, nor a session's, which operators may not read."""
 
 
 FIRST_CONTACT = replace(TIME_CHECK, patience_ms=0)
-"""The same, asked once: for a process that has nothing to do yet, and would rather not wait."""
+"""The same without retries: for a process that starts and should not wait for the table."""
 
 
 def read_front(claim: Claim, patience_ms: int | None = None) -> Read:
-    """The lock item and one row more than there are permits: the same few items at any depth of the queue."""
+    """The lock item and one row more than there are permits: the same few items, however long the queue is."""
     return Read(*lock_prefix(claim.lock), limit=claim.permits + 2, patience_ms=patience_ms)
 
 
@@ -47,18 +48,18 @@ def read_whole(lock: LockName) -> Read:
 
 
 def read_session(session: Session, patience_ms: int | None = None, attributes: tuple[str, ...] = ()) -> Read:
-    """One session item, or only these of its attributes; ``session_in`` finds it in the reply."""
+    """One session item, or only the given attributes of it; ``session_in`` extracts it from the reply."""
     key = session.key()
     return Read({"pk": key["pk"]}, {"sk": key["sk"]}, limit=1, patience_ms=patience_ms, attributes=attributes)
 
 
 def read_items(*keys: Attributes) -> ReadItems:
-    """Items by their keys, in one request; a key that is named twice is read once."""
+    """Items by their keys, in one request; a duplicate key is read once."""
     return ReadItems(tuple(key for position, key in enumerate(keys) if key not in keys[:position]))
 
 
 def session_in(found: Item | None, session: Session) -> Item | None:
-    """The session's item, of the first one with its prefix: perhaps another fragment's, whose name is longer."""
+    """``found`` if it is this session's item; it may be that of a fragment whose id begins with this one's."""
     return found if found is not None and found["sk"] == session.key()["sk"] else None
 
 
@@ -68,5 +69,5 @@ def read_sessions(execution: str) -> Read:
 
 
 def list_page(after: Attributes | None = None) -> Scan:
-    """A page of the lock items of the whole table, as far as a list shows them."""
+    """A page of the table's lock items, with the attributes of a list."""
     return Scan(only_if.A_LOCK_ITEM, LISTED, after)

@@ -1,6 +1,6 @@
-"""The writes of the protocol but for the grants: each operation's one request, read as one line of intent a clause.
+"""The writes of the protocol except the grants: one request for each operation, one line for each clause.
 
-The protocol (``_protocol.py``) decides who may send which, and what a refusal means. ``_grants.py`` has the grants.
+``_protocol.py`` decides who may send which, and what a refusal means. ``_grants.py`` has the grants.
 """
 
 from dataclasses import replace
@@ -32,10 +32,11 @@ _LOCK_ITEM_OUTLIVES_ITS_USE_S = 28 * _DAY_S
 
 
 NAMES = {"#format": "format"}
-# Time to live is pushed on by every write of the lock item; an operator's limit is kept as long as the table is.
+# Every write of the lock item postpones its time to live, so that only unused locks are deleted. An item with an
+# operator's limit is kept for ever.
 LOCK_EXPIRES = "expiresAt = if_not_exists(permitsKeptUntil, :expires_at)"
-# Whatever write creates the lock item sets all of it. Counting from the epoch's milliseconds keeps tokens rising, and
-# older rows void, across a deletion of the item.
+# Any write that creates the lock item sets all its attributes. Tickets and tokens start at the epoch's milliseconds:
+# so after a deletion of the item tokens still rise, and older rows are void.
 CREATION = (
     "#format = :format",
     "permits = if_not_exists(permits, :permits)",
@@ -48,7 +49,7 @@ _KEPT_UNTIL_S = 221_845_392_000
 
 
 def mint_ticket(claim: Claim, now: Moment) -> Write:
-    """Take a number. The one write that repetition changes: a second number, and a count that is healed later."""
+    """Mint a ticket. The only write that is not idempotent: a duplicate mints another; the count is healed later."""
     return Write(
         "Update",
         lock_key(claim.lock),
@@ -73,7 +74,7 @@ def mint_ticket(claim: Claim, now: Moment) -> Write:
 
 
 def note_ticket(claim: Claim, session: Session, ticket: int, now: Moment) -> Write:
-    """Write down who asks for which lock, with which ticket, before its row stands: a clean-up has the session alone.
+    """Record in the session the owner, the lock and the ticket before the row is written: a clean-up reads only that.
 
     The two newest tickets are kept: a first step that runs twice joins twice.
     """
@@ -82,7 +83,7 @@ def note_ticket(claim: Claim, session: Session, ticket: int, now: Moment) -> Wri
         session.key(),
         update="SET entity = :entity, #namespace = :namespace, #owner = :me, leaseMs = :lease_ms, "
         "earlierTicket = if_not_exists(ticket, :ticket), ticket = :ticket, "
-        # What was noted before, of a place in somebody's own workflow, outlives every wait.
+        # A fragment has recorded its session before, with an expiry that outlives every wait: keep that one.
         "expiresAt = if_not_exists(expiresAt, :expires_at)",
         condition=only_if.NO_LATER_TICKET,
         names={"#namespace": "namespace", "#owner": "owner"},
@@ -98,17 +99,17 @@ def note_ticket(claim: Claim, session: Session, ticket: int, now: Moment) -> Wri
 
 
 def put_row(claim: Claim, ticket: int, minted_local_ms: int, now: Moment) -> Write:
-    """Stand in the queue, unless the number is so old by now that it was perhaps declared void."""
+    """Write the queue row, unless the ticket is so old that a healing grant may have declared it void."""
     return replace(_row(claim, ticket, now), not_after_local_ms=minted_local_ms + JOIN_DEADLINE_MS)
 
 
 def join_together(claim: Claim, seen: LockItem, now: Moment, *, counted: bool) -> TransactWrite:
-    """Take the number after the last one and stand in the queue with it, together, if nobody has taken it meanwhile.
+    """Mint the next ticket together with its row, if no other ticket was minted since the item was read.
 
-    Nothing is late here: it costs twice the units, and of those who try at one time one succeeds.
+    The row cannot come too late, but it costs twice the capacity units, and of concurrent tries only one succeeds.
 
     Args:
-        counted: whether the count has one for a number of mine that no row follows.
+        counted: whether ``waiting`` already counts an earlier ticket of mine whose row was not written.
     """
     more = [] if counted else ["waiting = waiting + :one"]
     number_taken = Write(
@@ -125,7 +126,7 @@ def join_together(claim: Claim, seen: LockItem, now: Moment, *, counted: bool) -
 
 
 def extend_row(claim: Claim, ticket: int, now: Moment) -> Write:
-    """Keep the place in the queue for another lease."""
+    """Extend the queue row by a lease."""
     return Write(
         "Update",
         row_key(claim.lock, ticket),
@@ -141,7 +142,7 @@ def extend_row(claim: Claim, ticket: int, now: Moment) -> Write:
 
 
 def delete_my_row(claim: Claim, ticket: int) -> Write:
-    """Give up the place, leaving the count."""
+    """Delete my row and leave the count."""
     return Write(
         "Delete",
         row_key(claim.lock, ticket),
@@ -152,7 +153,7 @@ def delete_my_row(claim: Claim, ticket: int) -> Write:
 
 
 def delete_dead_row(lock: LockName, row: Row) -> Write:
-    """Sweep a row that is void, or whose lease is over and was not extended since it was seen."""
+    """Sweep a row that is void, or that has expired and was not extended since it was read."""
     return Write(
         "Delete",
         row_key(lock, row.ticket),
@@ -163,7 +164,7 @@ def delete_dead_row(lock: LockName, row: Row) -> Write:
 
 
 def withdraw(claim: Claim, ticket: int, now: Moment) -> TransactWrite:
-    """Leave the queue: the row goes and the count with it, unless the ticket is void or was granted meanwhile."""
+    """Leave the queue: delete the row and lower the count, unless the ticket is void or was granted since."""
     count = Write(
         "Update",
         lock_key(claim.lock),
@@ -176,14 +177,14 @@ def withdraw(claim: Claim, ticket: int, now: Moment) -> TransactWrite:
 
 
 def renew(claim: Claim, fencing_token: int, now: Moment) -> Write:
-    """The heartbeat: a later end for a lease that is not over yet. Never a shorter one, never a revived one."""
+    """The heartbeat: a later end for a lease that has not expired. It neither shortens a lease nor revives one."""
     return _lease(claim, fencing_token, now, only_if.MY_LEASE_IS_NOT_OVER, only_if.MY_LEASE_GROWS)
 
 
 def write_whole_lease(claim: Claim, fencing_token: int, seen_lease_until_ms: int, now: Moment) -> Write:
-    """Give a grant that is not reported yet a whole lease, if nothing has changed it since it was seen.
+    """Give a grant that is not reported yet a full lease, if it has not changed since it was read.
 
-    Never a shorter one, though the table's time may be known better than before, by more than has passed.
+    Never a shorter one: if table time has become more precise, its upper bound may be lower than before.
     """
     return _lease(claim, fencing_token, now, only_if.MY_LEASE_IS_AS_I_SAW, seen_lease_until_ms=seen_lease_until_ms)
 
@@ -196,9 +197,9 @@ def whole_lease_until_ms(claim: Claim, seen_lease_until_ms: int, now: Moment) ->
 def release(
     claim: Claim, held: Hold, releasing: Releasing, mean_hold_ms: int, now: Moment, data_left: str | None
 ) -> Write:
-    """Free the lock, if it is still held with this very token, and leave a trace of who did.
+    """Free the lock if it is still held with this token, and record who did.
 
-    The trace of force stays for as long as the lease would have run: later its holder needs none.
+    The record of a forced release is kept until the lease would have ended; after that its holder does not need it.
     """
     changed = [f"{counter} = {counter} - :one" for counter in claim.mode.counters]
     changed += ["meanHoldMs = :mean_hold", "lastRelease = :last_release", LOCK_EXPIRES]
@@ -232,7 +233,7 @@ def release(
 
 
 def set_data(claim: Claim, fencing_token: int, data: str | None, now: Moment) -> Write:
-    """Show something else beside the holder; None for nothing."""
+    """Replace the data that is shown beside the holder; None removes it."""
     return Write(
         "Update",
         lock_key(claim.lock),
@@ -246,12 +247,13 @@ def set_data(claim: Claim, fencing_token: int, data: str | None, now: Moment) ->
 
 
 def set_limit(lock: LockName, permits: int, seen: LockItem | None, now: Moment) -> Write:
-    """An operator's limit: from now on it counts, whatever number the users ask for, and it is kept.
+    """Set an operator's limit: it replaces the number that the users ask for, and time to live does not delete it.
 
-    A late copy sets nothing: each limit is kept for a second longer than the one before it was.
+    A late copy of the request sets nothing: each limit is kept for one second longer than the one before, and the
+    condition compares that second.
     """
     claim = Claim(lock, "operator", MIN_LEASE_MS)
-    # What the users asked for, while no limit was set, is kept for the day when none is set any more.
+    # The users' number is kept, to be restored when the limit is unset.
     of_users = ["permitsOfUsers = permits"] if seen is not None and not seen.permits_are_set else []
     return Write(
         "Update",
@@ -283,8 +285,8 @@ def set_limit(lock: LockName, permits: int, seen: LockItem | None, now: Moment) 
 def unset_limit(lock: LockName, permits: int, seen: LockItem, now: Moment) -> Write:
     """Remove an operator's limit; the users' number counts again.
 
-    A late copy takes no later limit away, and one of an earlier limit sets nothing: the second until which the next
-    one is kept goes on from where this one was.
+    A late copy of this request cannot remove a later limit, and a late copy of an earlier ``set_limit`` sets nothing:
+    the item keeps the second that identifies the removed limit, and the next limit gets the second after it.
 
     Args:
         permits: what the users ask for.
@@ -304,7 +306,7 @@ def unset_limit(lock: LockName, permits: int, seen: LockItem, now: Moment) -> Wr
 
 
 def _limit_as_seen(seen: LockItem) -> tuple[str, ...]:
-    """The conditions that no limit was set, or unset, since the item was seen."""
+    """The conditions that no limit was set, or unset, since the item was read."""
     if seen.permits_are_set:
         return (only_if.LIMIT_AS_I_SAW,)
     unset = only_if.NO_LIMIT_UNSET_YET if seen.permits_were_kept_until_s is None else only_if.LIMIT_UNSET_AS_I_SAW
@@ -375,7 +377,7 @@ def _row(claim: Claim, ticket: int, now: Moment) -> Write:
 
 
 def release_trace(held: Hold, releasing: Releasing, **more: Any) -> dict[str, Any]:
-    """Who has freed which grant."""
+    """The record of a release: the grant, and who freed it."""
     return {"M": {"token": number(held.fencing_token), "by": {"S": releasing.by or held.owner}, **more}}
 
 

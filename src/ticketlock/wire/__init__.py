@@ -1,1 +1,1 @@
-"""Requests as values, and what performs them: repeats, the table's time, what the SDK's errors mean. Knows no lock."""
+"""Requests as values, and what performs them: retries, table time, the meaning of the SDK's errors. Knows no lock."""

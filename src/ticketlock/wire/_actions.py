@@ -1,4 +1,4 @@
-"""What a performer does: a call of an SDK's client, or a sleep."""
+"""Actions that a performer performs: a call of an SDK's client, or a sleep."""
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class Call:
     """One call of an SDK's client.
 
     Attributes:
-        service: which client.
+        service: the client: DynamoDB or Step Functions.
         operation: the method, in snake case.
         parameters: its keyword arguments.
     """
@@ -34,10 +34,10 @@ class Sleep:
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """Several courses of actions at once: what comes of each, its result or the ``TableError`` that it ended with.
+    """Several generators of actions to perform at once; each ends with its result or a ``TableError``.
 
     Attributes:
-        courses: generators of actions that were not begun.
+        courses: generators of actions that have not started.
     """
 
     courses: "tuple[Actions[Any], ...]"
@@ -48,12 +48,12 @@ Actions = Generator[Call | Sleep | Fork, Any, T]
 
 
 class NoAnswer(BaseException):
-    """What a caller's own ``sleep`` has raised, or an error of ours that a signal handler has.
+    """Wraps an error of the caller's own ``sleep``, or a TicketLockError that a signal handler has raised.
 
-    It is no answer of a service, so nothing on the way takes it for one.
+    It is not an answer of a service, and the wrapper keeps the code in between from treating it as one.
 
     Attributes:
-        error: what it has raised.
+        error: the wrapped error.
     """
 
     def __init__(self, error: Exception) -> None:
@@ -62,14 +62,14 @@ class NoAnswer(BaseException):
 
 
 class Course(Generic[T]):
-    """Actions while they are performed: hands them whatever became of the last one, until they have ended.
+    """A generator of actions that is being performed: passes it the outcome of each action until it ends.
 
-    Whatever is raised meanwhile, and wherever, a user's interrupt or a cancellation too, is thrown into them: the steps
-    have their own ends. So no interrupt leaves a release half done, with nobody left to repeat it.
+    Anything raised in between, including an interrupt or a cancellation, is thrown into the generator, which then
+    cleans up. So no interrupt leaves a release half done.
 
     Attributes:
-        answer: of the last call.
-        result: what they have returned.
+        answer: the return value of the last call.
+        result: what the generator returned.
     """
 
     def __init__(self, actions: Actions[T]) -> None:
@@ -79,13 +79,13 @@ class Course(Generic[T]):
         self._error: BaseException | None = None
 
     def next(self) -> Call | Sleep | Fork | None:
-        """What to perform next; None once they have returned."""
+        """The next action; None once the generator has returned."""
         try:
             if self._error is None:
                 action = self._actions.send(self.answer)
             else:
                 if getgeneratorstate(self._actions) == GEN_CREATED:
-                    # What has not begun has no ends yet.
+                    # Start it first: before its first action it has no clean-up to run.
                     self._begin()
                 action = self._actions.throw(self._error)
         except StopIteration as end:
@@ -98,21 +98,21 @@ class Course(Generic[T]):
         try:
             next(self._actions)
         except StopIteration:
-            # They have ended without an action, and would not have caught it.
+            # It ended without an action, and could not have caught the error.
             assert self._error is not None
             raise self._error from None
 
     def take(self, raised: BaseException) -> None:
-        """Take in what was raised since ``next``.
+        """Record what was raised since ``next``.
 
         Raises:
-            BaseException: the same, where the actions have ended by it.
+            BaseException: the same error, if it has ended the generator.
         """
         if getgeneratorstate(self._actions) != GEN_CLOSED:
-            # Of these the actions themselves raise all that are answers.
+            # The generator treats a TicketLockError as an answer; this one is not.
             self._error = NoAnswer(raised) if isinstance(raised, TicketLockError) else raised
             return
-        # An error has the frame that performs in its traceback, which has this.
+        # The error's traceback refers to the performing frame, which refers to this object: break the cycle.
         self._error = None
         if isinstance(raised, NoAnswer):
             raise raised.error from None

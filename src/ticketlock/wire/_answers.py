@@ -1,4 +1,4 @@
-"""What the service answers to a request, and what of that a protocol is told."""
+"""A service's answer to a request, and the reply that a protocol gets for it."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -8,24 +8,24 @@ from ticketlock.wire._table_time import Moment, Reading
 
 
 class InconclusiveAnswer(Exception):
-    """The service answered, and yet it is not known what became of the request: it is to be repeated.
+    """The service answered, but the answer does not tell the outcome: the request must be sent again.
 
     Attributes:
-        perhaps_applied: whether it may have been applied.
+        perhaps_applied: whether the request may have been applied.
     """
 
     perhaps_applied: ClassVar[bool] = True
 
 
 class BrokenReply(InconclusiveAnswer):
-    """The service said yes, and the rest of its reply got lost."""
+    """The service reported success, but the rest of its reply was lost."""
 
     def __str__(self) -> str:
         return "the reply broke off"
 
 
 class Unprocessed(InconclusiveAnswer):
-    """The service read some of the items, and is throttled for the others.
+    """The service read some of the items, and throttled the others.
 
     https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html
     """
@@ -37,7 +37,7 @@ class Unprocessed(InconclusiveAnswer):
 
 
 class StillRunning(InconclusiveAnswer):
-    """An execution that was stopped is not seen closed yet; descriptions are eventually consistent."""
+    """A stopped execution is not reported as closed yet; descriptions are eventually consistent."""
 
     perhaps_applied: ClassVar[bool] = False
 
@@ -47,7 +47,7 @@ class StillRunning(InconclusiveAnswer):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A condition did not hold: for each write whether it was the one, and the item that stood there."""
+    """A condition did not hold. For each write: whether it was refused, and the item that refused it."""
 
     refused: tuple[bool, ...]
     items: tuple[Item | None, ...]
@@ -55,14 +55,14 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the service answered to a request.
+    """A service's answer to a request.
 
     Attributes:
-        response: the reply, or that of the error which refused it.
+        response: the reply, or the error reply that refused the request.
         received: when it came.
         perhaps_applied: whether an attempt has written, or may have.
-        items: of an applied request.
-        refusal, error: of a refused one; the error as the SDK raised it.
+        items: those of an applied request.
+        refusal, error: those of a refused request; the error as the SDK raised it.
         unanswered: whether an earlier attempt had no answer.
     """
 
@@ -77,18 +77,17 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back.
+    """The reply that a protocol gets.
 
     Attributes:
-        applied: False when a condition did not hold (or when nobody waits for the answer to a callback task any more).
-        items: of a Read the items; of an applied Write what it returns; of a refused Write the item that refused it;
-            of a refused TransactWrite one entry a write. None stands for "no such item" and "not asked for".
-        refused: of a refused TransactWrite, which of its writes were refused.
+        applied: False if a condition did not hold, or if the callback task to be answered has ended.
+        items: of a Read the items; of an applied Write what it returns; of a refused Write the item that refused it; of
+            a refused TransactWrite one entry for each write. None stands for "no such item" and "not asked for".
+        refused: of a refused TransactWrite: for each write whether it was refused.
         now: the moment of the reply.
-        last_key: of a Read, where to go on; None at the end.
-        repeated: of a refusal, whether an earlier attempt of the same request may have been applied, and the refusal
-            be due to it.
-        unanswered: whether an earlier attempt had no answer, and may be on its way still.
+        last_key: of a Read: the key after which the next page begins; None at the end.
+        repeated: of a refusal: whether an earlier attempt of the same request may have been applied and caused it.
+        unanswered: whether an earlier attempt had no answer, and may still arrive.
     """
 
     applied: bool

@@ -1,6 +1,6 @@
-"""The heartbeat of a client: a task for each lease, and one for each renewal under way.
+"""The heartbeat of a client for tasks: one task for each lease, and one for each renewal in progress.
 
-So a renewal that hangs delays no other's, nor the news that its own is over.
+So a renewal that hangs delays neither other renewals nor the report that its own lease has ended.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ _LONGEST_SLEEP_S = 5.0
 
 
 class Heartbeat(Generic[L]):
-    """Awaits ``tend`` with each lease, and what is due about it, when it is."""
+    """Calls ``tend`` with each lease and what is due for it, when it is due."""
 
     def __init__(self, clocks: Clocks, tend: Callable[[L, Due], Coroutine[Any, Any, None]]) -> None:
         self._clocks = clocks
@@ -29,18 +29,18 @@ class Heartbeat(Generic[L]):
         self._tellings: set[asyncio.Task[None]] = set()
 
     def watch(self, lease: L) -> None:
-        """Tend a lease from now on."""
+        """Watch a lease from now on."""
         self._watches[lease] = asyncio.create_task(self._watch(lease))
 
     def forget(self, lease: L) -> None:
-        """Tend it no more."""
+        """Stop watching a lease."""
         watch = self._watches.pop(lease, None)
-        # A watch that has found the loss itself is about to end.
+        # A watcher that has found the loss itself is about to end.
         if watch is not None and watch is not _current_task():
             watch.cancel()
 
     def tell(self, lease: L, what: Due) -> None:
-        """Tell its caller, in a task of its own."""
+        """Call the lease's callback, in a task of its own."""
         if lease._callback(what) is None:
             return
 
@@ -60,7 +60,7 @@ class Heartbeat(Generic[L]):
         telling.add_done_callback(self._tellings.discard)
 
     def join_idle(self) -> None:
-        """Nothing: a task that was cancelled ends by itself."""
+        """Nothing to do: a cancelled task ends by itself."""
 
     async def _watch(self, lease: L) -> None:
         renewal: asyncio.Task[None] | None = None
@@ -89,5 +89,5 @@ def _current_task() -> "asyncio.Task[Any] | None":
     try:
         return asyncio.current_task()
     except RuntimeError:
-        # Called outside of the loop, as `detach` may be.
+        # Not called from the loop, as `detach` may be.
         return None

@@ -19,17 +19,17 @@ _GIVE_UP_AFTER_MS = 8_000
 
 
 class AsyncPerformer:
-    """One table, as the tasks of one event loop reach it.
+    """Sends requests to one table, for the tasks of one event loop.
 
-    A subclass says which request asks the table for its time.
+    A subclass names the request that asks the table for its time.
 
     Args:
         table_name: its name.
         step_functions: an aiobotocore client for Step Functions, or None.
-        clocks: where the time comes from.
+        clocks: the source of time.
 
     Attributes:
-        client: the aiobotocore client for DynamoDB; None until it is opened.
+        client: the aiobotocore client for DynamoDB; None until it is open.
     """
 
     _time_check: ClassVar[Request]
@@ -44,7 +44,7 @@ class AsyncPerformer:
         """Use this client: no retries (``total_max_attempts`` 1), time-outs of at most 5 s.
 
         Raises:
-            InvalidLockRequest, ValueError: it is not usable; says why.
+            InvalidLockRequest, ValueError: it is not usable; the message says why.
         """
         text("table_name", self.table_name, 1_024)
         _sdk.check_client(client)
@@ -52,15 +52,15 @@ class AsyncPerformer:
 
     @property
     def identity(self) -> tuple[str, str, str]:
-        """What is the same for all clients of one table: endpoint, Region, name."""
+        """A value that is equal for all clients of one table: endpoint, Region, name."""
         return self.client.meta.endpoint_url, self.client.meta.region_name, self.table_name
 
     async def run(self, steps: Callable[[Moment], Steps[T]]) -> T:
-        """Drive steps of a protocol to their end, performing each request that they yield."""
+        """Perform the steps of a protocol: send each request that they yield."""
         return await self.drive(self._driver.run(steps))
 
     def sending(self, request: Request) -> Actions[Answer]:
-        """One request until it is applied or refused, as calls and sleeps to be driven."""
+        """Send one request until it is applied or refused; a generator of calls and sleeps."""
         return self._driver.send(request)
 
     async def drive(
@@ -70,11 +70,11 @@ class AsyncPerformer:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         dynamodb: Any = None,
     ) -> T:
-        """Perform calls and sleeps, and hand back what comes of them.
+        """Perform calls and sleeps, and pass back their results.
 
         Args:
-            sleep: how to wait, in seconds.
-            dynamodb: another DynamoDB client than the table's.
+            sleep: waits; takes seconds.
+            dynamodb: a DynamoDB client to use instead of the table's.
         """
         clients = {"dynamodb": dynamodb or self.client, "stepfunctions": self._step_functions}
         course = Course(actions)
@@ -107,7 +107,7 @@ class AsyncPerformer:
             async with at_once:
                 return await self.drive(each)
 
-        # Not before all of them are at their end: nobody else would wait for those that are left.
+        # Wait for all of them: no one else waits for those that are left.
         found = await asyncio.gather(*map(come_of, courses), return_exceptions=True)
         for each in found:
             if isinstance(each, BaseException) and not isinstance(each, TableError):

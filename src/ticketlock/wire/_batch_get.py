@@ -9,14 +9,14 @@ from ticketlock.wire._attributes import Item
 
 
 def batch_get(wanted: Mapping[str, Sequence[Item]], *, is_consistent: bool) -> Actions[Any]:
-    """BatchGetItem until every key is processed: one reply has 16 MB at most.
+    """BatchGetItem, repeated until every key is processed: one reply has at most 16 MB.
 
     Returns:
-        The last answer, with the items of all of them.
+        The last answer, with the items of all answers.
 
     Raises:
-        BrokenReply: an answer is not whole.
-        Unprocessed: an answer has processed no key at all.
+        BrokenReply: an answer is incomplete.
+        Unprocessed: an answer has not processed any key.
     """
     left: Any = {table: {"Keys": list(keys), "ConsistentRead": is_consistent} for table, keys in wanted.items()}
     found: dict[str, list[Item]] = {table: [] for table in wanted}

@@ -1,4 +1,4 @@
-"""Condition expressions, put together."""
+"""Combines condition expressions."""
 
 import re
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""Tables made by hand: what the construct makes, for those who do not use the CDK."""
+"""Creates tables without the CDK, as the construct would."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from ticketlock.wire._sdk import check_is_client, needs_a_region
 
 @dataclass(frozen=True, slots=True)
 class TableKind:
-    """One kind of table of ours: two keys of text, time to live on ``expiresAt``.
+    """One kind of our tables: two text keys, time to live on ``expiresAt``.
 
     Attributes:
-        name: for messages, for example ``lock table``.
+        name: its name in messages, for example ``lock table``.
         keys: the partition key, then the sort key.
-        is_ours: whether an item is of the kind.
+        is_ours: whether an item belongs to this kind of table.
     """
 
     name: str
@@ -39,19 +39,19 @@ class TableKind:
         }
 
     def create(self, table_name: str, client: Any, more: Mapping[str, Any]) -> bool:
-        """Make a table of the kind, unless there is one of that name, and wait until it can be used.
+        """Create a table of this kind, unless there is one of that name, and wait until it is active.
 
         Args:
             table_name: its name.
-            client: a DynamoDB client that may create tables; None for one of its own.
+            client: a DynamoDB client with permission to create tables; None for one of its own.
             more: further arguments of CreateTable.
 
         Returns:
-            Whether it was made.
+            Whether the table was created.
 
         Raises:
             InvalidLockRequest: no Region is set, or ``client`` is not a low-level client.
-            ValueError: there is a table of that name, and it is of another kind; nothing was changed.
+            ValueError: the table of that name is of another kind; nothing was changed.
         """
         dynamodb: Any = client if client is not None else _own_client()
         check_is_client(dynamodb)
@@ -73,7 +73,7 @@ class TableKind:
         return made
 
     def _check(self, dynamodb: Any, table: Any, time_to_live: Any) -> None:
-        """Refuse somebody else's table, before time to live deletes what is in it."""
+        """Refuse a table of another kind, so that time to live does not delete its items."""
         wanted, no = self.definition(table["TableName"]), f"{table['TableName']} is no {self.name}"
         if _keys(table) != _keys(wanted):
             raise ValueError(f"{no}: its keys are {_keys(table)}, not {_keys(wanted)}")

@@ -1,4 +1,4 @@
-"""The credentials that a call is signed with: a provider's failure to refresh them is told from all other errors."""
+"""Credentials for signing a call: distinguishes a provider's failure to refresh them from all other errors."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ from botocore.credentials import Credentials
 
 
 class NotSigned(Exception):
-    """The credentials for a request could not be got, so it was not sent.
+    """The credentials for a request could not be obtained, so the request was not sent.
 
     Attributes:
-        cause: what their provider has raised.
+        cause: the error that their provider raised.
     """
 
     def __init__(self, cause: Exception) -> None:
@@ -18,10 +18,10 @@ class NotSigned(Exception):
 
 
 def refreshable(client: Any) -> Any | None:
-    """The credentials of an SDK's client that may have to be refreshed; None of one whose are fixed, or that has none.
+    """The credentials of an SDK's client, if they may have to be refreshed; None if they are fixed, or missing.
 
-    They are got ahead of each call, apart from it: the SDK hands on whatever a provider raises, a bare RuntimeError
-    too, and in the middle of a call nobody could tell that from an interrupt or from a bug.
+    They are obtained before each call, separately: the SDK passes on any error of a provider, even a bare RuntimeError,
+    and in the middle of a call it could not be distinguished from an interrupt or a bug.
     """
     credentials = getattr(getattr(client, "_request_signer", None), "_credentials", None)
     return None if type(credentials) in _FIXED else credentials

@@ -1,9 +1,9 @@
-"""Which errors of the SDK surely came before a request left this machine.
+"""Which errors of the SDK certainly came before a request left this machine.
 
-The SDK's own class does not tell. botocore makes a ProxyConnectionError of a connection that breaks behind a proxy
-after the request has passed it, because urllib3 has closed it by then; aiobotocore makes an EndpointConnectionError of
-a connection that is reset whenever it is. What tells is the error of the HTTP library inside: some classes are raised
-only while a connection is made.
+The SDK's own class does not say. botocore raises a ProxyConnectionError for a connection that breaks behind a proxy
+after it carried the request, because urllib3 has closed it by then; aiobotocore raises an EndpointConnectionError for a
+connection that is reset at any time. The HTTP library's error inside does say: some of its classes are raised only
+while a connection is made.
 """
 
 import sys
@@ -12,7 +12,7 @@ import traceback
 from botocore import exceptions as sdk
 
 WITHOUT_CREDENTIALS = (sdk.NoCredentialsError, sdk.PartialCredentialsError, sdk.NoRegionError)
-"""The process lacks what a request is signed with."""
+"""The process lacks something that signing a request needs."""
 
 NEVER_MADE = (
     sdk.BaseEndpointResolverError,
@@ -40,21 +40,21 @@ NEVER_MADE = (
     sdk.UnsupportedSignatureVersionError,
     sdk.ValidationError,
 )
-"""Raised where a request is made and signed, or its credentials are got; to repeat it would not help."""
+"""Raised while a request is built or signed, or its credentials are obtained; a retry would not help."""
 
 _WHILE_CONNECTING = frozenset(
     {
         "socket.gaierror",
-        # NewConnectionError and NameResolutionError are such, too. Not ProxyError: what it wraps tells.
+        # NewConnectionError and NameResolutionError are subclasses. Not ProxyError: the error that it wraps decides.
         "urllib3.exceptions.ConnectTimeoutError",
-        # Of DNS, of a proxy, of TLS, too. Not its base ClientOSError, which a reset is at any time.
+        # Includes DNS, proxy and TLS errors. Not its base ClientOSError, which a reset raises at any time.
         "aiohttp.client_exceptions.ClientConnectorError",
         "aiohttp.client_exceptions.ConnectionTimeoutError",
         # The proxy's answer to CONNECT.
         "aiohttp.client_exceptions.ClientHttpProxyError",
     }
 )
-"""By name, with whatever derives from them: aiohttp need not be installed."""
+"""By name, including subclasses: aiohttp need not be installed."""
 
 _LIBRARIES = frozenset({"awscrt", "boto3", "botocore", "certifi", "dateutil", "idna", "urllib3"}) | (
     sys.stdlib_module_names - {"__main__"}
@@ -62,25 +62,26 @@ _LIBRARIES = frozenset({"awscrt", "boto3", "botocore", "certifi", "dateutil", "i
 
 
 def surely_had_not_left(error: Exception) -> bool:
-    """Whether an error of the SDK was raised before its request, or any part of it, was sent."""
+    """Whether the SDK raised an error before any part of its request was sent."""
     inner = getattr(error, "kwargs", {}).get("error")
     if inner is None:
-        # Of no HTTP library: then its own word counts, but for a proxy's, which may be about either side.
+        # No HTTP library's error inside: the SDK's class counts, except a proxy's, which may come from either side.
         return isinstance(error, sdk.ConnectTimeoutError | sdk.EndpointConnectionError)
-    # urllib3's ProxyError has what happened inside.
+    # urllib3's ProxyError wraps the actual error.
     inner = getattr(inner, "original_error", inner)
     return any(f"{kind.__module__}.{kind.__qualname__}" in _WHILE_CONNECTING for kind in type(inner).__mro__)
 
 
 def of_no_library(error: Exception, handled: BaseException | None) -> Exception | None:
-    """What a signal handler has raised in the middle of a request, and the SDK took for an error of the network.
+    """Find the error that a signal handler raised during a request, and that the SDK took for a network error.
 
-    Its class does not tell: ``TimeoutError`` is what many raise on SIGALRM. It was raised by code of no library, and
-    caught by one. The innermost such is it: urllib3 wraps what it takes for the network's, and hands the traceback on.
+    Its class does not say: many handlers raise ``TimeoutError`` on SIGALRM. It was raised by code outside the
+    libraries, and caught by a library. The innermost such error is it, since urllib3 wraps what it takes for a network
+    error, and keeps the traceback.
 
     Args:
-        error: what the SDK has raised.
-        handled: what was being handled when the request began: it has nothing to do with it.
+        error: the error that the SDK raised.
+        handled: the exception that was being handled when the request began; it is unrelated.
     """
     stranger = None
     each: BaseException | None = error

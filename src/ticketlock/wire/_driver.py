@@ -1,8 +1,8 @@
-"""Drives a protocol: sends its requests until they are applied or refused, and makes replies of the answers.
+"""Drives a protocol: sends its requests until they are applied or refused, and turns the answers into replies.
 
 It does no I/O: everything here is a generator that yields actions, a ``Call`` of an SDK's client or a ``Sleep``. A
 performer (``_performer.py`` with boto3 for threads, ``_async_performer.py`` with aiobotocore for tasks) sends back what
-a call returned, or throws what it raised. So repeats, deadlines and the time of the table have one home for both.
+a call returned, or throws what it raised. So retries, deadlines and table time are implemented once for both.
 """
 
 import itertools
@@ -27,14 +27,14 @@ _LONGEST_BACKOFF_MS = 1_000
 
 
 class Driver:
-    """One process's dealings with one table: what it knows of the time, and how it repeats requests.
+    """Sends one process's requests to one table: keeps table time, and retries requests.
 
     Args:
-        table_name: the table of requests that name no other.
+        table_name: the table of requests that do not name one.
         time_check: the request that asks the table for its time.
-        clocks: where the time comes from.
-        give_up_after_ms: for how long one request is repeated while the service throttles or fails.
-        jitter: random numbers in [0, 1), so that repeats do not meet again.
+        clocks: the source of time.
+        give_up_after_ms: for how long one request is retried while the service throttles or fails.
+        jitter: random numbers in [0, 1), so that retries of several clients do not collide again.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Driver:
         self._give_up_after_ms = give_up_after_ms
         self._jitter = jitter
         self._time = TableTime()
-        # A signal handler may use the table while the thread that it has interrupted has this lock.
+        # Re-entrant: a signal handler that uses the table may interrupt the thread that has this lock.
         self._time_lock = threading.RLock()
         self._process = OwnProcess()
 
@@ -61,11 +61,11 @@ class Driver:
         return self._process.is_this
 
     def run(self, steps: Callable[[Moment], Steps[T]]) -> Actions[T]:
-        """Drive steps of the protocol to their end, performing each request that they yield."""
+        """Perform the steps of the protocol: send each request that they yield."""
         return (yield from self.follow(steps((yield from self.now()))))
 
     def follow(self, generator: ForkingSteps[T]) -> Actions[T]:
-        """The same for steps that need not know the time at their beginning, and may send several requests at once."""
+        """The same for steps that do not need the time at their beginning, and may send several requests at once."""
         try:
             request = next(generator)
             while True:
@@ -86,11 +86,11 @@ class Driver:
         return self.perform(each) if isinstance(each, Request) else self.follow(each)
 
     def now(self) -> Actions[Moment]:
-        """The present moment in table time; asks the table where it is not known.
+        """The present moment in table time; asks the table if it is not known.
 
-        It is the moment of the call, not of the answer: what a caller has finished by then was finished by then.
+        It is the moment of the call, not of the answer: what a caller had finished by then is finished.
         """
-        # Before any lock: whoever had it at the fork is not here to give it back.
+        # Before any lock is taken: at the fork another thread may have held it, and that thread does not exist here.
         self._process.check()
         last_ms = self.clocks.read().local_ms + self._give_up_after_ms
         while True:
@@ -107,16 +107,16 @@ class Driver:
                 return moment
             # No bound learned: the reply took over 5 s, or the clocks jumped. Ask again.
             if self.clocks.read().local_ms > last_ms:
-                raise RequestNotApplied(f"no reply told the table's time within {self._give_up_after_ms} ms")
+                raise RequestNotApplied(f"no reply told table time within {self._give_up_after_ms} ms")
 
     def perform(self, request: Request) -> Actions[Reply]:
-        """Send a request until it is applied or refused, and tell the moment of its reply.
+        """Send a request until it is applied or refused, and return the reply with its moment.
 
         Raises:
             RequestNotApplied: given up, and no attempt can have been applied.
-            OutcomeUnknown: given up, and some attempt may have been applied; or one was, and the time is not known
-                since.
-            TableError: another one, when repeating cannot help.
+            OutcomeUnknown: given up, and some attempt may have been applied; or one was, and table time is not known
+                since then.
+            TableError: any other, if a retry cannot help.
         """
         answer = yield from self.send(request)
         now = self._moment(answer.received)
@@ -126,7 +126,7 @@ class Driver:
             except TableError as error:
                 if not answer.perhaps_applied:
                     raise
-                raise OutcomeUnknown(f"it was answered, but the table's time is not known since: {error}") from error
+                raise OutcomeUnknown(f"the request was answered, but table time is not known: {error}") from error
         refusal = answer.refusal
         if refusal is not None:
             unanswered = answer.perhaps_applied
@@ -138,10 +138,10 @@ class Driver:
         """Send a request until the service has applied or refused it.
 
         Raises:
-            RequestNotApplied, OutcomeUnknown, TableError: as of ``perform``. What a later attempt meets is
-                ``OutcomeUnknown`` where an earlier one may have been applied, unless it is a condition that did not
-                hold: the protocol reads the item.
-            ClientClosed: this process was forked from the one that the driver belongs to.
+            RequestNotApplied, OutcomeUnknown, TableError: as in ``perform``. If an earlier attempt may have been
+                applied, an error of a later one is ``OutcomeUnknown``. The exception is a condition that did not hold:
+                then the protocol reads the item.
+            ClientClosed: this process was forked from the one that created the driver.
         """
         last_ms = self.clocks.read().local_ms + request.gives_up_after_ms(self._give_up_after_ms)
         too_late_ms = request.too_late_ms()
@@ -153,7 +153,7 @@ class Driver:
         for attempt in itertools.count():
             sent = self.clocks.read()
             first = first or sent
-            # By the clock that went further: the local one stands still in a machine that was frozen.
+            # By the clock that moved further: the local one stops in a frozen machine.
             if too_late_ms is not None and first.local_ms + passed_ms(first, sent) > too_late_ms:
                 given_up = OutcomeUnknown if perhaps_applied else RequestNotApplied
                 raise given_up("not sent: it would have come too late")
@@ -161,7 +161,7 @@ class Driver:
             if passed_ms(first, sent) > request.repeatable_for_ms:
                 if perhaps_applied:
                     raise OutcomeUnknown("not sent again: the service may have forgotten the first attempt by now")
-                # Nothing was applied that could be applied twice: it begins anew.
+                # No attempt was applied: start again under a new identity.
                 identity, first = uuid.uuid4().hex, sent
             try:
                 response = yield from request.calls(self._table_name, identity)
@@ -175,7 +175,7 @@ class Driver:
                 if isinstance(meaning, TableNotFound):
                     meaning = _not_found(request.tables(self._table_name))
                 if isinstance(meaning, TableError):
-                    # What this attempt met says nothing of those before.
+                    # An error of this attempt says nothing about earlier ones.
                     if perhaps_applied:
                         meaning = OutcomeUnknown(f"an earlier attempt may have been applied; then: {meaning}")
                     told, cause = _told(request, meaning, error)
@@ -196,14 +196,14 @@ class Driver:
     def _is_the_last(
         self, request: Request, perhaps_applied: bool, first: Reading, pause_ms: float, last_ms: int
     ) -> bool:
-        """Whether an attempt after this pause would come too late."""
+        """Whether an attempt after this pause would be too late."""
         now = self.clocks.read()
         if now.local_ms + pause_ms > last_ms:
             return True
         return perhaps_applied and passed_ms(first, now) + pause_ms > request.repeatable_for_ms
 
     def _received(self, request: Request, sent: Reading, response: Any) -> Reading:
-        """Take in the Date of an answer, if it tells the table's time."""
+        """Use the Date of an answer if it tells table time."""
         received = self.clocks.read()
         if request.tells_time:
             date_ms = _sdk.date_ms(response)
@@ -218,13 +218,13 @@ class Driver:
 
 
 def _not_found(names: Sequence[str]) -> TableNotFound:
-    """Which table is missing; of several the service does not say it."""
+    """Name the missing table; of several tables the service does not say which."""
     which = repr(names[0]) if len(names) == 1 else f"of the name of one of {', '.join(map(repr, names))}"
     return TableNotFound(f"there is no table {which} in this account and Region")
 
 
 def _told(request: Request, error: TableError, cause: Exception) -> tuple[TableError, Exception | None]:
-    """An error as the request tells it; the cause may have what the request leaves out."""
+    """The error for the caller, and its cause, without what the request leaves out of logs."""
     told = request.as_told(error)
     if told is not error:
         return told, None

@@ -1,4 +1,6 @@
-"""Requests for items by their keys, one or several of any tables, or many of a partition; and for what a table is."""
+"""Requests for items by key (one, or several of any tables), for the items of a partition, and for a table's
+description.
+"""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +14,7 @@ from ticketlock.wire._batch_get import batch_get
 from ticketlock.wire._requests import Attributes, Request, placeholders
 
 MOST_TOGETHER = 100
-"""Of one instant, and one by one.
+"""How many items one request reads: as of one instant, and each by itself.
 
 https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactGetItems.html
 https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html
@@ -26,9 +28,9 @@ class Get(Request):
     """A read of one item by its key. The reply has the item, or None.
 
     Attributes:
-        table: where it is.
+        table: the item's table.
         key: each key attribute with its value.
-        is_consistent: whether all writes that were answered before are in it; a read without that costs half.
+        is_consistent: whether the read is strongly consistent; an eventually consistent one costs half.
     """
 
     table: str
@@ -36,7 +38,7 @@ class Get(Request):
     is_consistent: bool = True
 
     def tables(self, _table: str) -> tuple[str, ...]:
-        """Its own."""
+        """Its own table."""
         return (self.table,)
 
     def calls(self, _table: str, _identity: str) -> Actions[Any]:
@@ -47,8 +49,8 @@ class Get(Request):
     def items(self, answer: Any) -> tuple[Item | None, ...]:
         """The item.
 
-        The SDK makes an empty answer of a reply that broke off, as of ``{}``, which says that there is no item: its
-        length tells which.
+        If a reply broke off, the SDK returns it as an empty answer, like ``{}``, which means that there is no item. The
+        length of the reply distinguishes the two.
         """
         headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
         if "Item" not in answer and int(headers.get("content-length", _LENGTH_OF_NOTHING)) > _LENGTH_OF_NOTHING:
@@ -58,7 +60,7 @@ class Get(Request):
 
 @dataclass(frozen=True, slots=True)
 class GetTogether(Request):
-    """A read of up to 100 items, all of one instant. The reply has one entry a key, None where there is no item.
+    """A read of up to 100 items, all as of one instant. The reply has one entry for each key, None if there is no item.
 
     Attributes:
         keys: the tables' names with the key attributes, each key once.
@@ -67,7 +69,7 @@ class GetTogether(Request):
     keys: Sequence[tuple[str, Attributes]]
 
     def tables(self, _table: str) -> tuple[str, ...]:
-        """Those of its keys."""
+        """The tables of its keys."""
         return tuple(sorted({table for table, _ in self.keys}))
 
     def calls(self, _table: str, _identity: str) -> Actions[Any]:
@@ -84,18 +86,18 @@ class GetTogether(Request):
 
 @dataclass(frozen=True, slots=True)
 class GetMany(Request):
-    """A read of up to 100 items, each by itself. The reply has one entry a key, None where there is no item.
+    """A read of up to 100 items, each by itself. The reply has one entry for each key, None if there is no item.
 
     Attributes:
         keys: the tables' names with the key attributes, each key once.
-        is_consistent: as of ``Get``.
+        is_consistent: as in ``Get``.
     """
 
     keys: Sequence[tuple[str, Attributes]]
     is_consistent: bool = True
 
     def tables(self, _table: str) -> tuple[str, ...]:
-        """Those of its keys."""
+        """The tables of its keys."""
         return tuple(sorted({table for table, _ in self.keys}))
 
     def calls(self, table: str, _identity: str) -> Actions[Any]:
@@ -104,7 +106,7 @@ class GetMany(Request):
         return (yield from batch_get(wanted, is_consistent=self.is_consistent))
 
     def items(self, answer: Any) -> tuple[Item | None, ...]:
-        """The items, by their keys: the service returns them in any order."""
+        """The items, ordered by their keys: the service returns them in any order."""
         key_names = {table: tuple(key) for table, key in self.keys}
         responses = answer["Responses"]
         found = {_name(table, names, item): item for table, names in key_names.items() for item in responses[table]}
@@ -112,24 +114,24 @@ class GetMany(Request):
 
 
 def _name(table: str, key_names: Sequence[str], item: Attributes) -> Hashable:
-    """An item, as one of many: numbers may come in another form than they were asked for."""
+    """A hashable form of an item: numbers may be returned in another form than they were asked for."""
     values = (value for name in key_names for value in item[name].items())
     return (table, *((kind, Decimal(content) if kind == "N" else content) for kind, content in values))
 
 
 @dataclass(frozen=True, slots=True)
 class Query(Request):
-    """A page of the items of one partition, in order. The reply has as many entries as there are items on it.
+    """A page of the items of one partition, in order. The reply has one entry for each item.
 
     Attributes:
-        table: where they are.
+        table: the items' table.
         condition: a key condition expression.
-        names, values: its placeholders; those that it does not use are left out.
-        index: of which index; None for the table itself.
-        after: the key to go on behind.
-        limit: the most items to read; None for as many as fit a page.
-        is_forward: in the order of the sort keys, or in the other one.
-        is_consistent: as of ``Get``; no global index can be read so.
+        names, values: placeholders; those that the condition does not use are left out.
+        index: the index to read; None for the table itself.
+        after: the key after which the page begins.
+        limit: how many items to read at most; None for as many as fit into a page.
+        is_forward: whether in the order of the sort keys, or in reverse.
+        is_consistent: as in ``Get``; must be False for a global index.
     """
 
     table: str
@@ -143,11 +145,11 @@ class Query(Request):
     is_consistent: bool = True
 
     def tables(self, _table: str) -> tuple[str, ...]:
-        """Its own."""
+        """Its own table."""
         return (self.table,)
 
     def calls(self, _table: str, _identity: str) -> Actions[Any]:
-        """The Query of one page."""
+        """The Query for one page."""
         given: dict[str, Any] = {
             "TableName": self.table,
             "KeyConditionExpression": self.condition,
@@ -164,7 +166,7 @@ class Query(Request):
         return (yield Call("dynamodb", "query", given))
 
     def items(self, answer: Any) -> tuple[Item | None, ...]:
-        """The page."""
+        """The items of the page."""
         if "Items" not in answer:
             raise BrokenReply()
         return tuple(answer["Items"])
@@ -172,15 +174,15 @@ class Query(Request):
 
 @dataclass(frozen=True, slots=True)
 class DescribeTable(Request):
-    """What a table's keys and indexes are. The reply's item is the description, as the API has it."""
+    """A table's keys and indexes. The reply's item is the description, in the API's format."""
 
-    # The control plane's.
+    # It calls the control plane, whose Date is not the table's.
     tells_time: ClassVar[bool] = False
 
     table: str
 
     def tables(self, _table: str) -> tuple[str, ...]:
-        """The one."""
+        """The described table."""
         return (self.table,)
 
     def calls(self, _table: str, _identity: str) -> Actions[Any]:

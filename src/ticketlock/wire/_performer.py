@@ -26,22 +26,23 @@ if TYPE_CHECKING:
 
 
 class Performer:
-    """One table, as the threads of one process reach it.
+    """Sends requests to one table, for the threads of one process.
 
-    A subclass says which request asks the table for its time.
+    A subclass names the request that asks the table for its time.
 
     Args:
         table_name: its name.
-        client: a DynamoDB client: no retries (``total_max_attempts`` 1), time-outs of at most 5 s; None: one of ours.
+        client: a DynamoDB client: no retries (``total_max_attempts`` 1), time-outs of at most 5 s; None for one of its
+            own.
         step_functions: a Step Functions client, or None.
-        clocks: where the time comes from.
-        sleep: how to wait between repeats, in seconds.
-        give_up_after_ms: for how long one request is repeated while the service throttles or fails.
+        clocks: the source of time.
+        sleep: waits between retries; takes seconds.
+        give_up_after_ms: for how long one request is retried while the service throttles or fails.
 
     Raises:
         InvalidLockRequest: no Region is set, or ``client`` is not a low-level client (for example a
             ``boto3.resource``).
-        ValueError: the client is not usable; says which setting, and what it should be.
+        ValueError: the client is not usable; the message names the setting and the value it needs.
     """
 
     _time_check: ClassVar[Request]
@@ -71,7 +72,7 @@ class Performer:
 
     @property
     def identity(self) -> tuple[str, str, str]:
-        """What is the same for all clients of one table: endpoint, Region, name."""
+        """A value that is equal for all clients of one table: endpoint, Region, name."""
         return self._client.meta.endpoint_url, self._client.meta.region_name, self.table_name
 
     @property
@@ -86,15 +87,15 @@ class Performer:
         return self._step_functions
 
     def run(self, steps: Callable[[Moment], Steps[T]], *, sleep: Callable[[float], object] | None = None) -> T:
-        """Drive steps of the protocol to their end, performing each request that they yield.
+        """Perform the steps of the protocol: send each request that they yield.
 
         Args:
-            sleep: how to wait, in seconds, where not as the table does; what it raises ends the steps.
+            sleep: waits, in seconds; replaces the table's. An error that it raises ends the steps.
         """
         return self.drive(self._driver.run(steps), sleep=sleep)
 
     def now(self) -> Moment:
-        """The present moment in table time; asks the table where it is not known."""
+        """The present moment in table time; asks the table if it is not known."""
         return self.drive(self._driver.now())
 
     def perform(self, request: Request) -> Reply:
@@ -103,12 +104,12 @@ class Performer:
         Raises:
             RequestNotApplied: given up, and no attempt can have been applied.
             OutcomeUnknown: given up, and some attempt may have been applied.
-            TableError: another one, when repeating cannot help.
+            TableError: any other, if a retry cannot help.
         """
         return self.drive(self._driver.perform(request))
 
     def sending(self, request: Request) -> Actions[Answer]:
-        """One request until it is applied or refused, as calls and sleeps to be driven."""
+        """Send one request until it is applied or refused; a generator of calls and sleeps."""
         return self._driver.send(request)
 
     def drive(
@@ -118,7 +119,7 @@ class Performer:
         sleep: Callable[[float], object] | None = None,
         dynamodb: "DynamoDBClient | None" = None,
     ) -> T:
-        """Perform calls and sleeps, and hand back what comes of them; with another DynamoDB client, if one is given."""
+        """Perform calls and sleeps, and pass back their results; with another DynamoDB client, if one is given."""
         wait = sleep if sleep is not None else self._sleep
         course = Course(actions)
         while True:

@@ -1,4 +1,4 @@
-"""The process that something belongs to: a forked child has its parent's connections, and replies of one reach both."""
+"""The process that an object belongs to: a forked child shares its parent's connections, and may get its replies."""
 
 import os
 
@@ -6,21 +6,21 @@ from ticketlock.errors import ClientClosed
 
 
 class OwnProcess:
-    """The process in which this was made."""
+    """The process that created the object."""
 
     def __init__(self) -> None:
         self._pid = os.getpid()
 
     @property
     def is_this(self) -> bool:
-        """Whether it is this one, and not one that was forked from it."""
+        """Whether this process is that one, and not a fork of it."""
         return self._pid == os.getpid()
 
     def check(self) -> None:
-        """Refuse to go on in a forked child.
+        """Refuse to work in a forked child.
 
         Raises:
-            ClientClosed: this is one.
+            ClientClosed: this process is one.
         """
         if not self.is_this:
             raise ClientClosed(

@@ -1,8 +1,8 @@
-"""Requests to tables and their replies, as values: what a protocol hands out and takes in.
+"""Requests to tables and their replies, as values: a protocol yields requests and is sent replies.
 
-Each request says by itself what a driver has to know of it: its calls, the items in their answer, whether it may write,
-whether the answer tells the table's time. A reply says *applied* or *refused*; a request whose outcome the driver could
-not find out is thrown into the protocol as ``OutcomeUnknown``, never folded into the other two.
+Each request tells the driver what it needs: its calls, the items in their answer, whether it may write, whether the
+answer tells table time. A reply says *applied* or *refused*. If the driver could not determine the outcome of a
+request, it throws ``OutcomeUnknown`` into the protocol; it never folds it into the other two.
 """
 
 import math
@@ -19,9 +19,9 @@ from ticketlock.wire._answers import BrokenReply, Reply
 from ticketlock.wire._attributes import Item
 from ticketlock.wire._batch_get import batch_get
 
-# DynamoDB knows the token of a transaction for ten minutes, and would apply it once more afterwards
-# (https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html). What is sent may arrive
-# five minutes later, until its signature is too old
+# DynamoDB recognises the token of a transaction for ten minutes; after that it would apply the transaction again
+# (https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html). A request may arrive
+# five minutes after it was sent, until its signature is too old
 # (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv.html). One minute is for clocks.
 TOKEN_IS_SAFE_FOR_MS = 240_000
 """For how long after the first attempt a transaction may be sent again under its token."""
@@ -33,12 +33,12 @@ _METHODS: Mapping[str, str] = {"Update": "update_item", "Put": "put_item", "Dele
 
 
 class Request(ABC):
-    """What a driver asks of each kind of request.
+    """What a driver needs to know about each kind of request.
 
     Attributes:
-        may_write: whether an attempt whose answer is lost may have written something.
+        may_write: whether an attempt whose answer was lost may have written something.
         tells_time: whether the Date of an answer is that of the driver's table.
-        repeatable_for_ms: for how long after its first attempt another one is known for the same request.
+        repeatable_for_ms: for how long after its first attempt the service recognises another one as the same request.
     """
 
     __slots__ = ()
@@ -48,35 +48,35 @@ class Request(ABC):
 
     @abstractmethod
     def calls(self, table: str, identity: str) -> Actions[Any]:
-        """One attempt: its calls, and their answer.
+        """One attempt: sends its calls, returns their answer.
 
         Args:
-            table: the driver's own, for a request that names no other.
-            identity: the same in each attempt of one request, and in no other request.
+            table: the driver's own, for a request that does not name one.
+            identity: the same in each attempt of one request, and different for any other request.
         """
 
     def items(self, _answer: Any) -> tuple[Item | None, ...]:
-        """The items in an answer that applied it.
+        """The items in the answer to an applied request.
 
         Raises:
-            BrokenReply: the answer is not whole; the SDK hands on a reply that broke off as an empty one.
+            BrokenReply: the answer is incomplete; the SDK returns a reply that broke off as an empty one.
         """
         return ()
 
     def gives_up_after_ms(self, usual_ms: int) -> int:
-        """For how long it is repeated.
+        """For how long to retry it.
 
         Args:
-            usual_ms: for how long the driver repeats what says nothing else.
+            usual_ms: for how long the driver retries requests that do not say.
         """
         return usual_ms
 
     def too_late_ms(self) -> int | None:
-        """After which moment of the local clock no attempt may start; None for never."""
+        """The last moment on the local clock at which an attempt may start; None for any."""
         return None
 
     def tables(self, table: str) -> tuple[str, ...]:
-        """The names of the tables that it is for.
+        """The names of its tables.
 
         Args:
             table: the driver's own.
@@ -84,7 +84,7 @@ class Request(ABC):
         return (table,)
 
     def as_told(self, error: TableError) -> TableError:
-        """What may be told, and logged, of an error."""
+        """The error without what must not be logged."""
         return error
 
 
@@ -93,15 +93,15 @@ class Write(Request):
     """One conditional write on one item.
 
     Attributes:
-        operation: what it does; a ConditionCheck writes nothing, and stands in a TransactWrite only.
+        operation: what it does; a ConditionCheck writes nothing, and occurs only in a TransactWrite.
         key: the item's key: each key attribute with its value.
-        condition: a condition expression; the write is refused where it does not hold.
+        condition: a condition expression; the write is refused if it does not hold.
         update: the update expression of an Update.
         item: the whole item of a Put, key included.
         names, values: the placeholders of the expressions; those that no expression uses are left out.
-        returns: what an applied Update or Delete answers.
-        not_after_local_ms: a driver starts no attempt later than this on its local clock.
-        table: where the item is; None for the driver's own.
+        returns: what an applied Update or Delete returns.
+        not_after_local_ms: the last moment on its local clock at which a driver starts an attempt.
+        table: the item's table; None for the driver's own.
     """
 
     may_write: ClassVar[bool] = True
@@ -118,7 +118,7 @@ class Write(Request):
     table: str | None = None
 
     def parameters(self, table: str) -> dict[str, Any]:
-        """The write as the low-level API has it, alone or in a transaction."""
+        """The write in the low-level format, alone or in a transaction."""
         names_used, values_used = placeholders(self.update or "", self.condition)
         given: dict[str, Any] = {"TableName": self.table or table, "ConditionExpression": self.condition}
         given["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
@@ -135,7 +135,7 @@ class Write(Request):
         return given
 
     def tables(self, table: str) -> tuple[str, ...]:
-        """Its own, or the driver's."""
+        """Its own table, or the driver's."""
         return (self.table or table,)
 
     def calls(self, table: str, _identity: str) -> Actions[Any]:
@@ -144,31 +144,31 @@ class Write(Request):
         return (yield Call("dynamodb", _METHODS[self.operation], {**self.parameters(table), **returns}))
 
     def items(self, answer: Any) -> tuple[Item | None, ...]:
-        """What it returns."""
+        """The returned item."""
         if self.returns != "NONE" and "Attributes" not in answer:
             raise BrokenReply()
         return (answer.get("Attributes"),)
 
     def too_late_ms(self) -> int | None:
-        """As it was told."""
+        """As given."""
         return self.not_after_local_ms
 
 
 @lru_cache(maxsize=256)
 def placeholders(*expressions: str) -> tuple[list[str], list[str]]:
-    """The ``#names`` and the ``:values`` that expressions use."""
+    """The ``#names`` and ``:values`` that the expressions use."""
     used = sorted(set(re.findall(r"[:#]\w+", " ".join(expressions))))
     return [name for name in used if name[0] == "#"], [name for name in used if name[0] == ":"]
 
 
 @dataclass(frozen=True, slots=True)
 class TransactWrite(Request):
-    """Several writes, on one item each, of any tables, applied together or not at all.
+    """Writes of one item each, in any tables, that are applied together or not at all.
 
     Attributes:
         writes: ours.
-        given: what somebody else has made, behind them: as TransactWriteItems has it.
-        token: under which the service knows its attempts; None for one that the driver makes.
+        given: a caller's own writes, after ours, in the format of TransactWriteItems.
+        token: the client request token, the same in all attempts; None for one that the driver generates.
     """
 
     may_write: ClassVar[bool] = True
@@ -179,7 +179,7 @@ class TransactWrite(Request):
     token: str | None = None
 
     def tables(self, table: str) -> tuple[str, ...]:
-        """Those of its writes."""
+        """The tables of its writes."""
         given = {str(each.get("TableName")) for item in self.given for each in item.values()}
         return tuple(sorted(given.union(*(write.tables(table) for write in self.writes))))
 
@@ -189,7 +189,7 @@ class TransactWrite(Request):
         return (yield transact_write_call([*ours, *self.given], self.token or identity))
 
     def too_late_ms(self) -> int | None:
-        """As the first of its writes was told."""
+        """That of its first write."""
         return min((ms for write in self.writes if (ms := write.too_late_ms()) is not None), default=None)
 
 
@@ -198,13 +198,13 @@ class Read(Request):
     """A strongly consistent Query: the items of one partition whose sort key begins with a prefix, in order.
 
     Attributes:
-        partition: the partition key's attribute with its value.
-        prefix: the sort key's attribute with what its value begins with.
-        limit: the most items to read; None for as many as fit a page.
-        after: the key to go on behind, from the reply before.
-        patience_ms: for how long it is repeated at most; None for as long as the driver does.
-        attributes: which of their attributes to read; empty for all.
-        table: where to read; None for the driver's own.
+        partition: the partition key attribute with its value.
+        prefix: the sort key attribute with the prefix of its value.
+        limit: how many items to read at most; None for as many as fit into a page.
+        after: the key after which to continue, from the reply before.
+        patience_ms: for how long to retry at most; None for as long as the driver does.
+        attributes: the attributes to read; empty for all.
+        table: the table to read; None for the driver's own.
     """
 
     partition: Attributes
@@ -216,7 +216,7 @@ class Read(Request):
     table: str | None = None
 
     def parameters(self, table: str) -> dict[str, Any]:
-        """The Query as the low-level API has it."""
+        """The Query in the low-level format."""
         (partition, value), (sort, prefix) = *self.partition.items(), *self.prefix.items()
         given: dict[str, Any] = {
             "TableName": self.table or table,
@@ -234,30 +234,30 @@ class Read(Request):
         return given
 
     def tables(self, table: str) -> tuple[str, ...]:
-        """Its own, or the driver's."""
+        """Its own table, or the driver's."""
         return (self.table or table,)
 
     def calls(self, table: str, _identity: str) -> Actions[Any]:
-        """The Query of one page."""
+        """The Query for one page."""
         return (yield Call("dynamodb", "query", self.parameters(table)))
 
     def items(self, answer: Any) -> tuple[Item | None, ...]:
-        """The page."""
+        """The items of the page."""
         return _page(answer)
 
     def gives_up_after_ms(self, usual_ms: int) -> int:
-        """No longer than its patience."""
+        """At most its patience."""
         return usual_ms if self.patience_ms is None else min(usual_ms, self.patience_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadItems(Request):
-    """Strongly consistent reads of items of the driver's own table by their keys: at most 100, each key once.
+    """Strongly consistent reads of items of the driver's own table by key: at most 100, each key once.
 
-    The reply has an item for each key, in the order of the keys; None where there is none.
+    The reply has one entry for each key, in the order of the keys; None if there is no item.
 
     Attributes:
-        keys: the key attributes of each, with their values.
+        keys: the key attributes of each item, with their values.
     """
 
     keys: tuple[Attributes, ...]
@@ -267,22 +267,22 @@ class ReadItems(Request):
         return (yield from batch_get({table: self.keys}, is_consistent=True))
 
     def items(self, answer: Any) -> tuple[Item | None, ...]:
-        """The items, by their keys: the service returns them in any order."""
+        """The items, ordered by their keys: the service returns them in any order."""
         found = [item for items in answer["Responses"].values() for item in items]
         return tuple(next((item for item in found if key.items() <= item.items()), None) for key in self.keys)
 
 
 @dataclass(frozen=True, slots=True)
 class Scan(Request):
-    """A page of the items of a whole table for which a condition holds.
+    """A page of the items of a whole table that satisfy a condition.
 
     Attributes:
         condition: a filter expression.
-        attributes: which of their attributes to read; empty for all.
-        after: the key to go on behind, from the reply before.
-        table: where to read; None for the driver's own.
-        names: the placeholders of both.
-        part: of which part of the table, from 0 on, and of how many parts.
+        attributes: the attributes to read; empty for all.
+        after: the key after which to continue, from the reply before.
+        table: the table to read; None for the driver's own.
+        names: the placeholders of the condition and the attributes.
+        part: the segment of the table to read, from 0, and the number of segments.
     """
 
     condition: str
@@ -293,7 +293,7 @@ class Scan(Request):
     part: tuple[int, int] = (0, 1)
 
     def parameters(self, table: str) -> dict[str, Any]:
-        """The Scan as the low-level API has it."""
+        """The Scan in the low-level format."""
         given: dict[str, Any] = {"TableName": self.table or table, "FilterExpression": self.condition}
         if self.attributes:
             given |= _only(self.attributes)
@@ -307,32 +307,32 @@ class Scan(Request):
         return given
 
     def tables(self, table: str) -> tuple[str, ...]:
-        """Its own, or the driver's."""
+        """Its own table, or the driver's."""
         return (self.table or table,)
 
     def calls(self, table: str, _identity: str) -> Actions[Any]:
-        """The Scan of one page."""
+        """The Scan for one page."""
         return (yield Call("dynamodb", "scan", self.parameters(table)))
 
     def items(self, answer: Any) -> tuple[Item | None, ...]:
-        """The page."""
+        """The items of the page."""
         return _page(answer)
 
 
 @dataclass(frozen=True, slots=True)
 class TimeCheck(Request):
-    """A read for the sake of the answer's Date.
+    """A read whose answer's Date tells table time.
 
     Attributes:
-        key: an item's that need not be there.
-        patience_ms: for how long it is repeated at most; None for as long as the driver does.
+        key: the key of an item that need not exist.
+        patience_ms: for how long to retry at most; None for as long as the driver does.
     """
 
     key: Attributes
     patience_ms: int | None = None
 
     def parameters(self, table: str) -> dict[str, Any]:
-        """The GetItem as the low-level API has it: eventually consistent, which costs the least."""
+        """The GetItem in the low-level format: eventually consistent, which costs the least."""
         only = {"ProjectionExpression": "#key", "ExpressionAttributeNames": {"#key": next(iter(self.key))}}
         return {"TableName": table, "Key": self.key, **only}
 
@@ -341,30 +341,30 @@ class TimeCheck(Request):
         return (yield Call("dynamodb", "get_item", self.parameters(table)))
 
     def gives_up_after_ms(self, usual_ms: int) -> int:
-        """No longer than its patience."""
+        """At most its patience."""
         return usual_ms if self.patience_ms is None else min(usual_ms, self.patience_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class Pause(Request):
-    """Do nothing for a while; the reply only tells the time."""
+    """A pause; its reply only tells the time."""
 
     tells_time: ClassVar[bool] = False
 
     ms: float
 
     def calls(self, _table: str, _identity: str) -> Actions[Any]:
-        """A sleep."""
+        """The sleep."""
         yield Sleep(self.ms)
         return {}
 
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """What does not wait for each other. Sent back: for each its reply or its result, or the ``TableError``.
+    """Requests and steps that run at once. Sent back: for each its reply or result, or its ``TableError``.
 
     Attributes:
-        requests: requests, and steps that were not begun.
+        requests: requests, and steps that have not started.
     """
 
     requests: "tuple[Request | ForkingSteps[Any], ...]"
@@ -374,14 +374,14 @@ T = TypeVar("T")
 Steps = Generator[Request, Reply, T]
 """One operation of a protocol: yields requests, is sent replies, returns its result."""
 ForkingSteps = Generator[Request | Together, Any, T]
-"""The same, of a protocol that sends several at once."""
+"""The same, for a protocol that sends several at once."""
 
 
 def transact_write_call(items: Sequence[Mapping[str, Any]], identity: str) -> Call:
-    """A transaction of items as TransactWriteItems has them.
+    """A transaction of items in the format of TransactWriteItems.
 
-    DynamoDB applies it once for all attempts with the same identity, as long as it knows that: a request that sends it
-    has ``TOKEN_IS_SAFE_FOR_MS`` as its ``repeatable_for_ms``.
+    DynamoDB applies it once for all attempts with the same identity, as long as it recognises the identity: a request
+    that sends it needs ``TOKEN_IS_SAFE_FOR_MS`` as its ``repeatable_for_ms``.
     """
     return Call("dynamodb", "transact_write_items", {"TransactItems": items, "ClientRequestToken": identity})
 

@@ -1,4 +1,6 @@
-"""What the SDK's clients must be like, and what their errors mean for a request: refused, not applied or unknown."""
+"""What SDK clients must be configured like, and what their errors mean for a request: refused, not applied or
+unknown.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,9 +29,9 @@ READ_TIMEOUT_S = 2.0
 CLIENT_SETTINGS: Mapping[str, Any] = {
     "connect_timeout": CONNECT_TIMEOUT_S,
     "read_timeout": READ_TIMEOUT_S,
-    # For as many threads that look at once.
+    # Enough for threads that poll at the same time.
     "max_pool_connections": 50,
-    # What is sent is made by ticketlock, from values that it has checked.
+    # ticketlock builds the parameters from values that it has checked.
     "parameter_validation": False,
     "retries": {"total_max_attempts": 1, "mode": "standard"},
 }
@@ -38,7 +40,7 @@ _MOST_AT_ONCE = 32
 
 
 def make_client(**overrides: Any) -> "DynamoDBClient":
-    """A DynamoDB client as the protocol wants it: short time-outs, no retries of its own.
+    """Create a DynamoDB client as the protocol needs it: short time-outs, no retries of its own.
 
     Args:
         overrides: further arguments of ``boto3.client``, for example ``endpoint_url`` and ``region_name``.
@@ -51,17 +53,17 @@ def make_client(**overrides: Any) -> "DynamoDBClient":
 
 
 def make_step_functions_client() -> "SFNClient":
-    """A Step Functions client of the same kind."""
+    """Create a Step Functions client of the same kind."""
     with needs_a_region():
         return boto3.client("stepfunctions", config=_config())
 
 
 @contextmanager
 def needs_a_region() -> Iterator[None]:
-    """Within the block a client is made.
+    """Within the block an SDK client is created.
 
     Raises:
-        InvalidLockRequest: the process has no Region; says where to set one.
+        InvalidLockRequest: the process has no Region; the message says where to set one.
     """
     try:
         yield
@@ -75,10 +77,10 @@ def _config() -> Config:
 
 
 def check_is_client(client: Any) -> None:
-    """Refuse what is no client of the SDK.
+    """Refuse anything but a low-level client of the SDK.
 
     Raises:
-        InvalidLockRequest: it is a resource, for example.
+        InvalidLockRequest: it is not one, but for example a resource.
     """
     if getattr(getattr(client, "meta", None), "config", None) is None:
         low_level = "a low-level DynamoDB client, as boto3.client('dynamodb') makes one"
@@ -86,18 +88,18 @@ def check_is_client(client: Any) -> None:
 
 
 def check_client(client: "DynamoDBClient") -> None:
-    """Refuse what is no client, and a client that would repeat requests by itself or hang for long.
+    """Refuse anything but a client, and a client that would retry by itself or hang for long.
 
     Raises:
-        InvalidLockRequest: as of ``check_is_client``.
-        ValueError: says which setting, and what it should be.
+        InvalidLockRequest: as in ``check_is_client``.
+        ValueError: the message names the setting and the value it needs.
     """
     check_is_client(client)
     config: Any = client.meta.config
     attempts = (config.retries or {}).get("total_max_attempts")
     if attempts != 1:
         raise ValueError(
-            f"the client makes up to {attempts or 'several'} attempts a request; ticketlock repeats requests itself: "
+            f"the client makes up to {attempts or 'several'} attempts for each request; ticketlock retries itself: "
             "give it Config(retries={'total_max_attempts': 1})"
         )
     for setting, value, most in (
@@ -112,15 +114,15 @@ def check_client(client: "DynamoDBClient") -> None:
 
 
 def most_at_once(client: Any) -> int:
-    """How many requests one call may have under way: no more than the client keeps connections."""
+    """How many requests one call may have in flight: at most as many as the client keeps connections."""
     return min(_MOST_AT_ONCE, int(client.meta.config.max_pool_connections))
 
 
 def check_items(client: Any, items: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse what is no list of items of a TransactWriteItems, or no client to send them.
+    """Check that ``items`` are valid for TransactWriteItems, and that ``client`` can send them.
 
     Raises:
-        InvalidLockRequest: says which parameter is wrong.
+        InvalidLockRequest: the message names the invalid parameter.
     """
     check_is_client(client)
     model = getattr(client.meta, "service_model", None)
@@ -137,8 +139,8 @@ class TryAgain:
     """The request failed in a way that may pass.
 
     Attributes:
-        perhaps_applied: False when it is certain that nothing was written.
-        in_the_end: what it is when it does not pass, and nothing was written.
+        perhaps_applied: False if certainly nothing was written.
+        in_the_end: the error to raise if retries fail too, and nothing was written.
     """
 
     perhaps_applied: bool
@@ -156,13 +158,13 @@ _NOT_APPLIED = frozenset(
         "ReplicatedWriteConflictException",
     }
 )
-# The callback task has timed out, or its execution has ended: nobody waits for the answer.
+# The callback task has timed out, or its execution has ended: no task waits for the answer.
 _TASK_IS_GONE = frozenset({"TaskTimedOut", "TaskDoesNotExist", "InvalidToken"})
 _EXECUTION_IS_UNKNOWN = "ExecutionDoesNotExist"
 _TRANSIENT_REASONS = frozenset({"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"})
 
 Failure = BotoCoreError | ClientError | InconclusiveAnswer | NotSigned | ResponseParserError | UnicodeDecodeError
-"""What a call may raise that says something about its request; the last two, of a reply that cannot be read."""
+"""Errors of a call that say something about its request; the last two mean that the reply cannot be read."""
 FAILURES = (BotoCoreError, ClientError, InconclusiveAnswer, NotSigned, ResponseParserError, UnicodeDecodeError)
 """The same, to be caught."""
 
@@ -170,7 +172,7 @@ FAILURES = (BotoCoreError, ClientError, InconclusiveAnswer, NotSigned, ResponseP
 def meaning(error: Failure) -> Refusal | TryAgain | TableError:
     """What an error of the SDK says about the request that raised it.
 
-    What is not known to come before the request left, or to be the service's refusal, may have been applied.
+    Unless it certainly came before the request left, or is a refusal by the service, the request may have been applied.
     """
     if isinstance(error, ClientError):
         return _meaning_of_answer(error)
@@ -187,7 +189,7 @@ def meaning(error: Failure) -> Refusal | TryAgain | TableError:
 
 def _meaning_of_no_credentials(error: NotSigned) -> TryAgain | TableError:
     cause = error.cause
-    # A provider asks a service of its own, which may be out of reach for a moment.
+    # A provider asks a service of its own, which may be unreachable for a moment.
     if isinstance(cause, BotoCoreError | ClientError) and isinstance(meaning(cause), TryAgain):
         return TryAgain(perhaps_applied=False, in_the_end=TableRefused)
     return TableRefused(str(error))
@@ -220,7 +222,7 @@ def _meaning_of_answer(error: ClientError) -> Refusal | TryAgain | TableError:
 
 
 def _causes(reasons: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Which actions of a transaction the service has cancelled it for, by their places, and why."""
+    """The items that made the service cancel a transaction, by position, with the reasons."""
     for place, reason in enumerate(reasons, start=1):
         code, message = reason.get("Code"), reason.get("Message")
         if code not in (None, "None"):
@@ -228,7 +230,7 @@ def _causes(reasons: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _has_broken_off(response: Any) -> bool:
-    """Whether an error's reply ends before its end: the SDK hands on what has come of it as the message."""
+    """Whether an error's reply broke off: the SDK then returns the part that arrived as the message."""
     error, head = response.get("Error", {}), response.get("ResponseMetadata", {})
     message = error.get("Message", "")
     if error.get("Code") != str(head.get("HTTPStatusCode")) or message[:1] not in ("", "{"):
@@ -237,16 +239,16 @@ def _has_broken_off(response: Any) -> bool:
 
 
 def date_ms(response: Any) -> int | None:
-    """The service's Date in a reply or an error's reply, in milliseconds since the epoch; None where there is none."""
+    """The service's Date in a reply or an error's reply, in milliseconds since the epoch; None without one."""
     date = response.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
     return _date_ms(date) if date else None
 
 
-# Within a second all replies have the same one.
+# All replies within a second have the same Date.
 @lru_cache(maxsize=8)
 def _date_ms(date: str) -> int | None:
     try:
         return int(parsedate_to_datetime(date).timestamp()) * 1_000
     except ValueError:
-        # Something in between has written it.
+        # A proxy in between has written it.
         return None

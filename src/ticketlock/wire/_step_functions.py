@@ -15,10 +15,10 @@ from ticketlock.wire._requests import Request
 class TaskAnswer(Request):
     """The answer to a callback task: success, or failure with an error name and a cause.
 
-    Refused when nobody waits for it any more.
+    Refused if the task has ended.
 
     Attributes:
-        patience_ms: for how long it is repeated at most; None for as long as the driver does.
+        patience_ms: for how long to retry at most; None for as long as the driver does.
     """
 
     may_write: ClassVar[bool] = True
@@ -38,19 +38,19 @@ class TaskAnswer(Request):
         return (yield Call("stepfunctions", "send_task_failure", failure))
 
     def gives_up_after_ms(self, usual_ms: int) -> int:
-        """No longer than its patience."""
+        """At most its patience."""
         return usual_ms if self.patience_ms is None else min(usual_ms, self.patience_ms)
 
     def as_told(self, error: TableError) -> TableError:
-        """Without the token, which the service quotes when it refuses it."""
+        """Without the token, which the service quotes in its refusal."""
         return type(error)(str(error).replace(self.task_token, "..."))
 
 
 @dataclass(frozen=True, slots=True)
 class Closing(Request):
-    """Stop an execution, and see that it is closed.
+    """Stop an execution, and wait until it is closed.
 
-    Applied when it was seen closed; refused when it is not known. While it runs still it is asked again.
+    Applied once it is seen closed; refused if there is no such execution. While it still runs, it is checked again.
     """
 
     tells_time: ClassVar[bool] = False
@@ -58,7 +58,7 @@ class Closing(Request):
     execution: str
 
     def calls(self, _table: str, _identity: str) -> Actions[Any]:
-        """Look, and stop it unless it is closed already."""
+        """Describe it, and stop it unless it is closed already."""
         if not is_closed((yield from _describe(self.execution))):
             over = {"error": "Abandoned", "cause": "the execution that started it is over"}
             yield Call("stepfunctions", "stop_execution", {"executionArn": self.execution, **over})
@@ -69,7 +69,7 @@ class Closing(Request):
 
 @dataclass(frozen=True, slots=True)
 class Describing(Request):
-    """Describe an execution: the reply's item, or refused when it is not known."""
+    """Describe an execution: the reply's item; refused if there is no such execution."""
 
     tells_time: ClassVar[bool] = False
 
@@ -80,12 +80,12 @@ class Describing(Request):
         return _describe(self.execution)
 
     def items(self, answer: Any) -> tuple[Item | None, ...]:
-        """The description, as the service has it."""
+        """The description, in the service's format."""
         return (answer,)
 
 
 def is_closed(described: Mapping[str, Any]) -> bool:
-    """Whether an execution is over, by its description; a redrive that is under way counts as running."""
+    """Whether an execution has ended, by its description; a pending redrive counts as running."""
     return described["status"] in ("SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED")
 
 

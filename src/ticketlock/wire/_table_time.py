@@ -1,37 +1,37 @@
-"""Table time: what a process knows of the table's clock, without trusting its own.
+"""Table time: what a process knows of the table's clock, without relying on its own.
 
 Every reply of DynamoDB carries the service's ``Date``, in whole seconds. A Date of D means that at some moment between
-sending the request and receiving the reply the table's clock stood in [D, D + 2 s): one second for the missing
-fraction, one because the header may be written at either end of the work. Each reply thus bounds the difference
-between the table's clock and this machine's; the bounds are intersected over replies (Marzullo's idea: the truth lies
-in every interval) and widened with age for drift. Bounds that contradict each other start anew; old ones, and those
-from before the machine's clocks were set or stood still, are forgotten; a reply that took long is not taken in. A
-process that knows no bounds asks the table before it begins: nothing is ever written or judged by the wall clock.
+sending the request and receiving the reply the table's clock was in [D, D + 2 s): one second for the missing fraction,
+one because the header may be written at either end of the work. So each reply bounds the difference between the table's
+clock and this machine's. The bounds of several replies are intersected (Marzullo's idea: the true value is in every
+interval) and widened with age for drift. Bounds that contradict each other are discarded and learned again; old ones,
+and those from before the machine's clocks were set or stopped, are forgotten; a reply that took long is not used. A
+process without bounds asks the table first: nothing is ever written or judged by the wall clock.
 
-Nothing here reads a clock: readings come in as arguments.
+Nothing here reads a clock: readings are arguments.
 """
 
 from dataclasses import dataclass
 
 # The Date has no fraction, and may be taken at either end of the service's work.
 _DATE_RESOLUTION_MS = 2_000
-# Ten times what a bad quartz does, twice the fastest slewing of an NTP daemon: 1 ms a second.
+# Ten times the drift of a bad quartz, twice the fastest slewing of an NTP daemon: 1 ms a second.
 _DRIFT_PER_MS = 0.001
-# A process that stood still on the way of its first question would know the time no better than by as much, and lease
-# for as much longer.
+# If a process stopped during its first request, it would know table time only to within that pause, and its leases
+# would be that much longer.
 _SLOWEST_MS = 5_000
-# By then drift may have widened the bounds by 0.6 s at either end: better to ask again.
+# By then drift may have widened the bounds by 0.6 s on either side: better ask again.
 _FORGOTTEN_AFTER_MS = 600_000
-# The two local clocks part by this much only when one of them was set, or the machine was frozen.
+# The two local clocks differ by this much only if one of them was set, or the machine was frozen.
 _LOCAL_CLOCKS_PART_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One look at this machine's clocks.
+    """One reading of this machine's clocks.
 
     Attributes:
-        local_ms: a clock that nobody sets and that goes on while the machine is suspended, from any origin.
+        local_ms: a clock that is never set and continues while the machine is suspended; any origin.
         wall_ms: the wall clock, milliseconds since the epoch.
     """
 
@@ -40,19 +40,21 @@ class Reading:
 
 
 def passed_ms(since: Reading, until: Reading) -> int:
-    """How long it has been, by the clock that went further: one may have stood still, and the other been set back."""
+    """The time between two readings, by the clock that moved further: one may have stopped, or the wall clock been set
+    back.
+    """
     return max(until.local_ms - since.local_ms, until.wall_ms - since.wall_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What a process knows about one instant.
+    """What a process knows of table time at one instant.
 
     Attributes:
         local_ms: the instant on this machine's own clock.
-        earliest_ms: table time is not before this, milliseconds since the epoch. Expiry is judged by it.
-        latest_ms: table time is not after this. Leases are written from it.
-        wall_ms: what this machine's wall clock says.
+        earliest_ms: table time is not before this, milliseconds since the epoch. Leases are compared with it.
+        latest_ms: table time is not after this. The ends of leases are computed from it.
+        wall_ms: this machine's wall clock.
     """
 
     local_ms: int
@@ -62,10 +64,10 @@ class Moment:
 
     @property
     def likely_ms(self) -> int:
-        """The best guess, for waits and statistics: nothing safe may depend on it.
+        """The best estimate, for waits and statistics: safety does not depend on it.
 
-        What the wall clock says, as far as the bounds allow: machines whose clocks are kept agree to a millisecond or
-        so, where the bounds are seconds apart. One whose clock is wrong is at the edge of its bounds.
+        The wall clock, limited to the bounds: synchronised machines agree to about a millisecond, whereas the bounds
+        are seconds apart. On a machine with a wrong clock it is one of the bounds.
         """
         return min(max(self.wall_ms, self.earliest_ms), self.latest_ms)
 
@@ -83,7 +85,7 @@ class TableTime:
         self._last: Reading | None = None
 
     def at(self, reading: Reading) -> Moment | None:
-        """What is known at ``reading``; None where the table has to be asked."""
+        """What is known at ``reading``; None if the table must be asked."""
         self._forget_if_the_clocks_parted(reading)
         bounds = self._widened(reading.local_ms)
         if bounds is None:
@@ -92,10 +94,10 @@ class TableTime:
         return Moment(reading.local_ms, int(reading.local_ms + low), int(reading.local_ms + high) + 1, reading.wall_ms)
 
     def observe(self, date_ms: int, sent: Reading, received: Reading) -> None:
-        """Take in the Date of a reply, in milliseconds since the epoch, and the readings around its request."""
+        """Use the Date of a reply, in milliseconds since the epoch, and the readings around its request."""
         self._forget_if_the_clocks_parted(sent)
         if self._forget_if_the_clocks_parted(received):
-            # Frozen on the way, or set: nobody knows how long ago the reply was written.
+            # The machine was frozen during the request, or its clock set: when the reply was written is unknown.
             return
         if received.local_ms - sent.local_ms > _SLOWEST_MS:
             return
@@ -120,7 +122,7 @@ class TableTime:
         parted_ms = (reading.wall_ms - reading.local_ms) - (last.wall_ms - last.local_ms)
         have_parted = abs(parted_ms) > _LOCAL_CLOCKS_PART_MS
         if have_parted:
-            # First: a signal handler may raise in between, and nobody would find it out again.
+            # First: a signal handler may raise in between, and the change would not be noticed again.
             self._bounds = None
         self._last = reading
         return have_parted

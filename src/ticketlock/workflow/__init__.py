@@ -1,14 +1,14 @@
-"""The steps of the serialised workflow: what each function of the state machine does, as one call each.
+"""The steps of the serialised workflow: one call for each function of the state machine.
 
-The state machine passes one object, the *turn*, from step to step. Each call takes it in, drives the protocol, and
-gives the next one back; the definition only routes by its ``status``:
+The state machine passes one object, the *turn*, from step to step. Each call gets the turn, drives the protocol, and
+returns the next turn; the definition only routes by its ``status``:
 
     granted                    hold the lock
-    waiting                    sleep for ``waitSeconds``, then look
-    grantedMeanwhile           look again, for a whole lease: granted in an execution in which the wait went on
-    parked, parkedBriefly      wait to be called, for half a lease or for ``poll`` at most, then look
-    continued                  go on waiting in another execution, named ``continueName``
-    InvalidLockRequest, TaskNotAllowed, PermitsMismatch, RecordWaitExceeded, EventBudgetExceeded      fail by this name
+    waiting                    sleep for ``waitSeconds``, then poll
+    grantedMeanwhile           granted in a continuation: poll again, for a full lease
+    parked, parkedBriefly      wait to be woken, for at most half a lease or ``poll``, then poll
+    continued                  continue the wait in another execution, named ``continueName``
+    InvalidLockRequest, TaskNotAllowed, PermitsMismatch, RecordWaitExceeded, EventBudgetExceeded    fail with this name
 
 Every call may run twice with the same input.
 """

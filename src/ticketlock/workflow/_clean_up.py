@@ -1,12 +1,12 @@
-"""What is done for an execution that ended without its own last steps: stopped, timed out, or failed unnamed.
+"""The clean-up after an execution that ended without its own last steps: stopped, timed out, or failed unexpectedly.
 
-Best effort: the lease is the guarantee. It leaves the queue, and frees a held lock at once only when the work is known
-to have ended: a nested execution is stopped and seen closed; anything else is left to the end of its lease, since a
-function that runs cannot be stopped, nor seen to have ended.
+Best effort: safety rests on the lease. It leaves the queue. It frees a held lock at once only if the work has certainly
+ended: a nested execution is stopped and seen closed. Any other work keeps the lock until its lease ends, since a
+running function can be neither stopped nor seen to have ended.
 
-What is left is read by its keys, which the session keeps, and never looked for in the queue: many executions may end
-at once. Nothing here trusts the order in which events arrive. The grant is read first and freed by its fencing token,
-so one that came later stays, whoever has it.
+The items are read by their keys, which the session records, and never searched for in the queue: many executions may
+end at once. Nothing here depends on the order in which events arrive. The grant is read first and released by its
+fencing token, so a later grant is kept, whoever holds it.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,21 +25,21 @@ from ticketlock.wire._requests import Steps
 from ticketlock.wire._step_functions import Closing
 from ticketlock.workflow._session import stop
 
-# The event's date is the service's, those in the table are the table's, known within about a second.
+# The event's date comes from EventBridge, those in the table are table time, known to about a second.
 _DATES_DIFFER_MS = 2_000
 
 WorkOf = Callable[[int], str | None]
-"""The execution that is the work of the grant with this fencing token; None for work of another kind."""
+"""The execution that is the work of the grant with this fencing token; None for other work."""
 
 
 @dataclass(frozen=True, slots=True)
 class CleanedUp:
-    """What was found and done.
+    """What the clean-up did.
 
     Attributes:
-        left: how many places in the queue were given up.
-        freed: whether a held lock was freed.
-        left_to_lease: whether the lock is held still, until its lease ends.
+        left: how many queue rows it deleted.
+        freed: whether it freed a held lock.
+        left_to_lease: whether the lock is still held until its lease ends.
     """
 
     left: int = 0
@@ -49,13 +49,13 @@ class CleanedUp:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What one place of an execution has left in the table.
+    """The items that one fragment of an execution has left in the table.
 
     Attributes:
         item: the lock item.
-        rows: its rows in the queue.
+        rows: its queue rows.
         holder: its grant.
-        continuation: the execution in which its wait went on last.
+        continuation: the last continuation of its wait.
     """
 
     item: LockItem | None
@@ -68,15 +68,15 @@ class Left:
 
 
 def find(me: Contender, session: Session, stopped_at_ms: int) -> Steps[Left]:
-    """Find what a place of an execution that is over has left, by the keys that its session keeps.
+    """Find what a fragment of an ended execution has left, by the keys in its session.
 
-    One request where it has never waited, or has said that its work is finished; two otherwise, at any depth of the
-    queue.
+    One request if it has never waited, or has recorded that its work is finished; two otherwise, however long the queue
+    is.
 
     Args:
-        me: the execution's own claim, whose mode becomes that of the grant.
-        session: of that place.
-        stopped_at_ms: when the execution ended: what is younger belongs to a later life of it.
+        me: a contender with the execution's own claim; gets the mode of the grant.
+        session: the fragment's.
+        stopped_at_ms: when the execution ended: anything newer belongs to a redrive.
     """
     lock = me.claim.lock
     youngest_ms = stopped_at_ms + _DATES_DIFFER_MS
@@ -94,7 +94,7 @@ def find(me: Contender, session: Session, stopped_at_ms: int) -> Steps[Left]:
     item = LockItem.parse(stored) if stored is not None else None
     holder = _mine(item, me, youngest_ms)
     if item is not None:
-        # What the claim was, as far as it matters now, stands in the table.
+        # The item has what matters of the claim now.
         mode = holder.mode if holder is not None else EXCLUSIVE
         me.claim = replace(me.claim, shared=mode.shared, permits=mode.permits_to_ask(max(1, item.permits)))
     return Left(
@@ -106,20 +106,22 @@ def find(me: Contender, session: Session, stopped_at_ms: int) -> Steps[Left]:
 
 
 def is_anything_left(me: Contender, session: Session, stopped_at_ms: int) -> Steps[bool]:
-    """Whether there is anything to clean up; calls the next in line where nothing is in its way, as a clean-up does."""
+    """Whether there is anything to clean up. If not, wakes the next in line if it may take the lock, as a clean-up
+    does.
+    """
     left = yield from find(me, session, stopped_at_ms)
-    if not left and _somebody_may_enter(left.item, me):
+    if not left and _a_waiter_may_enter(left.item, me):
         yield from me.call_next()
     return bool(left)
 
 
 def clean_up(me: Contender, session: Session, stopped_at_ms: int, work_of: WorkOf) -> Steps[CleanedUp]:
-    """Clean up after one place of an execution that is over.
+    """Clean up after one fragment of an ended execution.
 
     Args:
-        me: the execution's own claim.
-        session: of that place.
-        stopped_at_ms: when the execution ended: what is younger belongs to a later life of it.
+        me: a contender with the execution's own claim.
+        session: the fragment's.
+        stopped_at_ms: when the execution ended: anything newer belongs to a redrive.
         work_of: finds the nested execution that is the work of a grant.
     """
     state = yield from find(me, session, stopped_at_ms)
@@ -130,30 +132,30 @@ def clean_up(me: Contender, session: Session, stopped_at_ms: int, work_of: WorkO
     while True:
         gone = 0
         for row in state.rows:
-            # The count stays, as it does when a row is swept: this may be a late copy of one that was counted off.
+            # The count stays, as after a sweep: this may be a late copy of a row that is no longer counted.
             reply = yield from me.send(write.delete_my_row(me.claim, row.ticket))
             gone += reply.applied
         left += gone
         if gone == len(state.rows):
             break
-        # Somebody else took one away meanwhile: perhaps a last look of the execution, with a grant.
+        # A row was deleted in between, perhaps by a last poll of the execution, with a grant.
         state = yield from find(me, session, stopped_at_ms)
     item, freed, held = state.item, False, False
     if item is not None and state.holder is not None:
         freed, held = yield from _free(me, session, _held(me, state.holder, item), work_of)
-    if left or freed or _somebody_may_enter(item, me):
+    if left or freed or _a_waiter_may_enter(item, me):
         yield from me.call_next()
     return CleanedUp(left=left, freed=freed, left_to_lease=held)
 
 
 def _free(me: Contender, session: Session, held: Hold, work_of: WorkOf) -> Steps[tuple[bool, bool]]:
-    """Whether the lock was freed, and whether it is held still."""
+    """Return whether the lock was freed, and whether it is still held."""
     yield from stop(me, held, session)
     work = work_of(held.fencing_token)
     if work is None or not (yield from close(me, work)):
         return False, True
     try:
-        # The clean-up calls once, at its end.
+        # Without a wake-up: the clean-up wakes once, at its end.
         yield from me.free(held)
     except LockLost:
         return False, False
@@ -161,10 +163,11 @@ def _free(me: Contender, session: Session, held: Hold, work_of: WorkOf) -> Steps
 
 
 def close(me: Contender, execution: str, *, was_refused: bool = False) -> Steps[bool]:
-    """Stop an execution; whether it was seen closed.
+    """Stop an execution; return whether it was seen closed.
 
     Args:
-        was_refused: its start was: then it has never begun if nobody knows it. Else it may be about to begin.
+        was_refused: whether its start was refused: then, if the service does not know it, it never began. Otherwise it
+            may be about to begin.
     """
     try:
         reply = yield from me.send(Closing(execution))
@@ -173,8 +176,8 @@ def close(me: Contender, execution: str, *, was_refused: bool = False) -> Steps[
     return reply.applied or was_refused
 
 
-def _somebody_may_enter(item: LockItem | None, me: Contender) -> bool:
-    """Whether somebody is counted in the queue, and there is room."""
+def _a_waiter_may_enter(item: LockItem | None, me: Contender) -> bool:
+    """Whether ``waiting`` counts a waiter, and there is room."""
     if item is None or item.waiting == 0:
         return False
     expired = expired_holders(item, me.now)

@@ -1,26 +1,26 @@
-"""What an execution may spend of its event history, and when it has to go on in another.
+"""How much of its event history an execution may use, and when it must continue in another one.
 
-An execution may have 25,000 events and then fails unnamed:
+An execution that reaches 25,000 events fails, without an error name:
 https://docs.aws.amazon.com/step-functions/latest/dg/service-quotas.html
-So a wait and a hold use a small share of their first execution, and then go on in executions of a machine made for it,
-one after the other: each costs the first a few events. Events by their types:
+So a wait and a hold use a small share of their first execution, and then continue in one continuation after the other,
+executions of a separate state machine. Each costs the first execution a few events. The types of events:
 https://docs.aws.amazon.com/step-functions/latest/apireference/API_HistoryEvent.html
 """
 
 MAX_EVENTS = 23_000
-"""The rest is for retries of steps, which nobody counts."""
+"""The rest is for retries of steps, which are not counted."""
 
 EVENTS_PER_POLL = 9
-"""A look: Choice and Wait, entered and exited; the task: entered, scheduled, started, succeeded, exited."""
+"""A poll: Choice and Wait, entered and exited; the task: entered, scheduled, started, succeeded, exited."""
 
 PARKS_A_LOOK = 10
-"""How often a parked waiter keeps its place by itself, at each half of its lease, before it makes a step to look."""
+"""How often a parked waiter extends its row by retries, at each half of its lease, before it takes a step to poll."""
 
 EVENTS_PER_PARK = 4
 """Scheduled, started, submitted, timed out."""
 
 EVENTS_PER_PARKED_LOOK = 13 + (PARKS_A_LOOK - 1) * EVENTS_PER_PARK
-"""At most: a look; the callback task before it, which has one event more than the task of a look; its retries."""
+"""At most: a poll; the callback task before it, which has one event more than the task of a poll; its retries."""
 
 EVENTS_PER_BEAT = 4
 """Scheduled, started, submitted, timed out."""
@@ -29,23 +29,23 @@ EVENTS_PER_WAITING_CONTINUATION = 8
 """A Choice, and a nested execution: entered, scheduled, started, submitted, succeeded, exited."""
 
 EVENTS_PER_HOLDING_CONTINUATION = 10
-"""As many, and a Pass."""
+"""The same, and a Pass."""
 
 FIRST_POLLS = 100
-"""How often the first execution looks before its wait goes on in others."""
+"""How often the first execution polls before its wait goes to a continuation."""
 
 FIRST_BEATS = 500
-"""How many beats the first execution does before its hold goes on in others."""
+"""How many heartbeats the first execution sends before its hold goes to a continuation."""
 
 WAITING_EVENTS = 12_000
-"""What a wait may use of the first execution; the rest is the hold's."""
+"""How many events of the first execution a wait may use; the rest is for the hold."""
 
 BEATS_AN_EXECUTION = 2_000
-"""Of the executions in which a hold goes on."""
+"""How many heartbeats a continuation sends."""
 
 
-def events_of_a_look(since_ms: int, lease_ms: int, *, called: bool) -> int:
-    """What a look has cost a waiter, so long after the one before."""
+def events_of_a_poll(since_ms: int, lease_ms: int, *, called: bool) -> int:
+    """How many events a poll has cost a waiter, this long after the one before."""
     if not called:
         return EVENTS_PER_POLL
     parks = min(PARKS_A_LOOK - 1, max(0, since_ms) // (lease_ms // 2))
@@ -53,5 +53,5 @@ def events_of_a_look(since_ms: int, lease_ms: int, *, called: bool) -> int:
 
 
 def most_polls_an_execution(*, called: bool) -> int:
-    """Of the executions in which a wait goes on."""
+    """How often a continuation polls."""
     return 450 if called else 2_000

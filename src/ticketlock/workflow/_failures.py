@@ -1,7 +1,7 @@
-"""What a failed task's error says about the work: has it surely ended, and what was its own error?
+"""What a failed task's error says about the work: has it certainly ended, and what was its own error?
 
-The lock may be freed early only when the work has surely ended. A time-out, or a failure of the service on the way,
-leaves a function or an execution running for all that is known.
+The lock may be freed early only if the work has certainly ended. After a time-out, or a failure of a service in
+between, a function or an execution may still be running.
 
 Shapes: https://docs.aws.amazon.com/step-functions/latest/dg/concepts-error-handling.html and
 https://docs.aws.amazon.com/step-functions/latest/dg/connect-stepfunctions.html
@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 Kind = Literal["function", "execution", "chain", "concurrent"]
-"""One function, one nested execution; states one after the other, or some of them at the same time."""
+"""One function, one nested execution; states one after the other, or several at the same time."""
 
 _CLOSED = frozenset({"FAILED", "TIMED_OUT", "ABORTED", "SUCCEEDED"})
 
-# The work ended, though not by its own word; or it was never started.
+# The work ended without an error of its own, or was never started.
 _ENDED_BY_NAME = frozenset(
     {
         "Lambda.Unknown",
@@ -31,7 +31,7 @@ _ENDED_BY_NAME = frozenset(
         "States.DataLimitExceeded",
     }
 )
-# An execution was not started, by this try. One before it, whose answer was lost, may have started it.
+# This try did not start the execution. An earlier one, whose answer was lost, may have.
 _START_REFUSED = frozenset(
     {
         "StepFunctions.ExecutionLimitExceeded",
@@ -43,13 +43,13 @@ _START_REFUSED = frozenset(
 )
 
 
-# The call failed on its way, or by an error that the service's model does not name.
+# The call failed before the service answered, or with an error that is not in the service's model.
 _ON_THE_WAY = (".SdkClientException", ".AWSStepFunctionsException")
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failure as a Catch hands it on: an error name and a cause; and the kind of work that failed."""
+    """A failure as a Catch passes it: an error name, a cause, and the kind of work that failed."""
 
     error: str
     cause: str
@@ -61,19 +61,21 @@ class Failure:
         return cls(str(caught.get("Error", "")), str(caught.get("Cause", "")), kind)
 
     def work_has_ended(self) -> bool:
-        """Whether the protected work is surely over: its own error came back, or it is closed, or never began."""
+        """Whether the protected work has certainly ended: it returned an error of its own, is closed, or never
+        began.
+        """
         if self.kind == "concurrent":
-            # One of them failed; others may be at work.
+            # One branch failed; others may still be running.
             return False
         if self.error in _ENDED_BY_NAME:
             return True
         cause = self._cause_object()
         if self.kind == "execution":
-            # What does not say so by its description, which may be too long to arrive whole, is asked for.
+            # If the description does not say so, perhaps because it was cut off, the caller asks Step Functions.
             return cause.get("Status") in _CLOSED
         if self.kind == "chain":
             if cause.get("Status") in _CLOSED:
-                # A state ran a nested execution to its end.
+                # A state ran a nested execution until it closed.
                 return True
             if not self.error.startswith(("States.", "Lambda.")) and not self.error.endswith(_ON_THE_WAY):
                 # A function's own error, a service's refusal, or a Fail state.
@@ -81,11 +83,11 @@ class Failure:
         return "errorType" in cause or "errorMessage" in cause
 
     def start_was_refused(self) -> bool:
-        """Whether an execution that nobody knows was never started."""
+        """Whether an execution that the service does not know was never started."""
         return self.error in _START_REFUSED
 
     def to_report(self) -> "Failure":
-        """The failure of the work itself: a nested execution's own error and cause, where they came along.
+        """The failure of the work itself: a nested execution's own error and cause, if they were passed.
 
         A Fail state may not use a name that begins with ``States.``, which the States Language reserves
         (https://states-language.net/spec.html#error-names): ``States.Timeout`` is reported as ``Work.Timeout``.

@@ -10,29 +10,28 @@ from ticketlock.errors import InvalidLockRequest, TaskNotAllowed, shown
 from ticketlock.locks._modes import MAX_HOLDERS, mode_of
 from ticketlock.locks._names import DEFAULT_NAMESPACE, LockName, record_wait_ms
 
-# A payload may have 256 KiB; beside the input travel the turn, and a failed work's cause of up to 32 KiB, which may
-# double when it is quoted.
+# A payload may have 256 KiB. It also has to carry the turn, and the cause of failed work of up to 32 KiB, which quoting
+# may double.
 MAX_INPUT_BYTES = 150_000
 
 _FIELDS = frozenset({"entity", "namespace", "permits", "recordWaitSeconds", "shared", "task"})
-# A state that starts this execution adds it, and the console shows the two together. It says nothing to the lock.
-# https://docs.aws.amazon.com/step-functions/latest/dg/connect-stepfunctions.html
+# A state that starts this execution adds it, and the console then links the two. The lock ignores it.
 _STARTED_BY = "AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID"
-# Beyond it a number may be rounded on its way, as JSON allows (https://www.rfc-editor.org/rfc/rfc8259#section-6).
+# A greater number may be rounded in transit, as JSON allows (https://www.rfc-editor.org/rfc/rfc8259#section-6).
 _EXACT = 2**53 - 1
-# Field of the request: kind of the work, and what its ARN has in it.
+# Field of the request: the kind of work, and what its ARN must contain.
 _TARGETS = {"functionArn": ("function", ":function:"), "stateMachineArn": ("execution", ":stateMachine:")}
 
 
 @dataclass(frozen=True, slots=True)
 class LockRequest:
-    """A serialised workflow's input.
+    """The input of a serialised workflow.
 
     Attributes:
         lock: the lock's name.
         record_wait_ms: how long to wait at most; None for ever.
         permits: how many may hold the lock at once.
-        shared: whether it is held together with others who share it.
+        shared: whether it is held together with other holders that share it.
         task: ``{"kind": "function" or "execution", "arn": str, "input": object}``.
     """
 
@@ -46,7 +45,7 @@ class LockRequest:
     def parse(
         cls, request: Any, *, targets: Collection[str] | None, default_record_wait: Any, default_permits: int
     ) -> "LockRequest":
-        """Read an execution's input.
+        """Read the input of an execution.
 
         Args:
             request: the input, any JSON value.
@@ -55,8 +54,8 @@ class LockRequest:
             default_permits: for an input without ``permits`` that does not share the lock.
 
         Raises:
-            InvalidLockRequest: a field is missing, unknown or out of its bounds; names it.
-            TaskNotAllowed: the task's target is not among ``targets``.
+            InvalidLockRequest: a field is missing, unknown or out of its bounds; the message names it.
+            TaskNotAllowed: the task's target is not in ``targets``.
         """
         fields = _object("the input", request, _FIELDS, ignored=_STARTED_BY)
         lock, wait_ms = _lock(fields, default_record_wait)
@@ -66,10 +65,10 @@ class LockRequest:
 
     @classmethod
     def parse_place(cls, request: Any, *, default_record_wait: Any, default_permits: int) -> "LockRequest":
-        """Read the request of a place in somebody's own workflow, whose work is not named but follows in the workflow.
+        """Read the request of a fragment, whose work is not named but follows in the workflow.
 
         Raises:
-            InvalidLockRequest: a field is missing, unknown or out of its bounds; names it.
+            InvalidLockRequest: a field is missing, unknown or out of its bounds; the message names it.
         """
         fields = _object("the lock request", request, _FIELDS - {"task"})
         lock, wait_ms = _lock(fields, default_record_wait)
@@ -84,7 +83,7 @@ def _lock(fields: Mapping[str, Any], default_record_wait: Any) -> tuple[LockName
 
 
 def _entity(value: Any) -> str:
-    """Text as it is, and a whole number in digits: an order 42 is the same as an order "42"."""
+    """Text as it is, and a whole number as digits: order 42 is the same as order "42"."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _EXACT:
@@ -97,7 +96,7 @@ def _limit(fields: Mapping[str, Any], default_permits: int) -> tuple[int, bool]:
     shared = fields.get("shared", False)
     if not isinstance(shared, bool):
         raise InvalidLockRequest("shared", shared, "true or false")
-    # Those who share a lock do so with whoever holds it alone, with one permit; whatever the others' default is.
+    # A lock that is shared has one permit, whatever the default for other requests is.
     mode = mode_of(shared=shared)
     asked = fields["permits"] if "permits" in fields else mode.permits_to_ask(default_permits)
     permits = whole_number("permits", asked, 1, MAX_HOLDERS)
@@ -120,7 +119,7 @@ def _task(task: Any, targets: Collection[str] | None) -> Mapping[str, Any]:
     if not isinstance(work_input, dict):
         raise InvalidLockRequest("task.input", work_input, "an object, to which `lock` is added")
     if "lock" in work_input:
-        # Without its value: a lock that came along with a payload names its owner.
+        # Without its value: a `lock` from another payload names its owner.
         raise InvalidLockRequest("task.input.lock", "there", "nothing: ticketlock adds `lock` itself")
     try:
         size = len(json.dumps(work_input, ensure_ascii=False).encode(errors="surrogatepass"))

@@ -1,10 +1,10 @@
-"""When to look again, and how to wait until then: advice only, nothing safe depends on it.
+"""When a waiter in a workflow polls, and how it waits until then. It affects waiting times only, never safety.
 
-Strict order means that only the front waiter's next look can move the queue. So a front waiter that polls looks when
-the holder is expected to leave, and then often, at growing distances; everybody behind sleeps about as long as the
-turns before its own will take, never past half a lease nor into the last quarter of its row's, nor past as many of the
-front's longest sleeps as there are turns. One that is called needs to look only where nobody may call it: when a
-holder's lease or its own record wait ends, and at half its lease, to keep its row.
+In strict order only the front waiter's next poll can move the queue. So a front waiter that polls does so when the
+holder is expected to leave, and then often, at growing intervals. A waiter behind it sleeps about as long as the turns
+before its own will take: at most half a lease, not into the last quarter of its row's lease, and at most as many of the
+front waiter's longest sleeps as there are turns. A waiter that is woken needs to poll only when no one may wake it:
+when a holder's lease or its own record wait ends, and at half its lease, to extend its row.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from typing import Literal
 from ticketlock.locks._outcomes import Position
 
 _OVERDUE_SHARE = 2
-# A poller that has waited for a day looks every 90 s at most: its executions' events are counted.
+# A poller that has waited for a day polls every 90 s at most: the events of its executions are limited.
 _WAITED_SHARE = 1_000
 _SHORTEST_MS = 1_000
 _LATE_MS = 10_000
@@ -21,21 +21,21 @@ _LATE_MS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Sleep:
-    """How to wait for the next look: its name in the turn, and how long to sleep where nothing ends it earlier."""
+    """How to wait for the next poll: the status of the turn, and how long to sleep unless it is woken."""
 
     status: Literal["waiting", "parked", "parkedBriefly"]
     ms: int
 
 
 def next_sleep(position: Position, *, lease_ms: int, poll_ms: int, rest_ms: int | None, slack_ms: int = 0) -> Sleep:
-    """How a waiter that is called waits for its next look.
+    """How a waiter that can be woken waits for its next poll.
 
     Args:
-        position: what the last look found.
+        position: what the last poll found.
         lease_ms: the lease; a parked task ends after half of it.
-        poll_ms: a briefly parked task ends after it.
-        rest_ms: what is left of the record wait; None for ever.
-        slack_ms: how much later than its time a reason to look more often counts.
+        poll_ms: how long a briefly parked task waits.
+        rest_ms: the remaining record wait; None for ever.
+        slack_ms: a reason to poll before half the lease counts only if it comes earlier by more than this.
     """
     if rest_ms is not None and rest_ms < poll_ms:
         return Sleep("waiting", max(0, rest_ms))
@@ -43,39 +43,39 @@ def next_sleep(position: Position, *, lease_ms: int, poll_ms: int, rest_ms: int 
     if rest_ms is not None and rest_ms < half_ms - slack_ms:
         return Sleep("parkedBriefly", poll_ms)
     if position.lease_over_ms is not None and position.turns == 0:
-        # A holder that lives renews at half its lease: one that is late is perhaps dead, and calls nobody.
+        # A running holder renews at half its lease: one that is late may have crashed, and then wakes no one.
         left_ms = position.lease_over_ms - position.now.likely_ms
         if left_ms < half_ms - min(lease_ms // 10, _LATE_MS) - slack_ms:
             return Sleep("parkedBriefly", poll_ms)
     return Sleep("parked", poll_ms)
 
 
-def next_look(
+def next_poll(
     position: Position, *, lease_ms: int, poll_ms: int, waited_ms: int, rest_ms: int | None, jitter: float
 ) -> Sleep:
-    """How a waiter that polls waits for its next look.
+    """How a waiter that polls waits for its next poll.
 
     Args:
-        position: what the last look found.
+        position: what the last poll found.
         lease_ms: the lease of the waiter's row.
         poll_ms: the longest sleep of a front waiter that has not waited for long.
         waited_ms: how long it has waited already.
-        rest_ms: what is left of the record wait; None for ever.
-        jitter: a random number in [0, 1), so that waiters do not look in step.
+        rest_ms: the remaining record wait; None for ever.
+        jitter: a random number in [0, 1), so that waiters do not poll in step.
     """
     longest_ms = max(poll_ms, min(lease_ms // 2, waited_ms // _WAITED_SHARE))
-    ms = next_look_ms(position, lease_ms=lease_ms, shortest_ms=_SHORTEST_MS, longest_ms=longest_ms, jitter=jitter)
+    ms = next_poll_ms(position, lease_ms=lease_ms, shortest_ms=_SHORTEST_MS, longest_ms=longest_ms, jitter=jitter)
     return Sleep("waiting", ms if rest_ms is None else min(ms, max(0, rest_ms)))
 
 
-def next_look_ms(position: Position, *, lease_ms: int, shortest_ms: int, longest_ms: int, jitter: float) -> int:
-    """How long to sleep before the next look, in milliseconds.
+def next_poll_ms(position: Position, *, lease_ms: int, shortest_ms: int, longest_ms: int, jitter: float) -> int:
+    """How long to sleep before the next poll, in milliseconds.
 
     Args:
-        position: what the last look found.
+        position: what the last poll found.
         lease_ms: the lease of the waiter's row.
         shortest_ms, longest_ms: the bounds of the front waiter's sleep.
-        jitter: a random number in [0, 1), so that waiters do not look in step.
+        jitter: a random number in [0, 1), so that waiters do not poll in step.
     """
     row_ms = max(shortest_ms, position.place.lease_until_ms - position.now.latest_ms - lease_ms // 4)
     front_ms = max(shortest_ms, min(longest_ms, row_ms, _until_a_holder_leaves_ms(position)))
@@ -83,7 +83,8 @@ def next_look_ms(position: Position, *, lease_ms: int, shortest_ms: int, longest
         return front_ms
     turn_ms = position.mean_hold_ms if position.mean_hold_ms is not None else longest_ms
     behind_ms = position.turns * turn_ms * (0.75 + jitter / 2)
-    # Should the line move faster than the mean says, nobody oversleeps by more than a front waiter might, a turn.
+    # If the queue moves faster than the mean says, a waiter oversleeps by at most a front waiter's longest sleep for
+    # each turn.
     return int(min(lease_ms / 2, row_ms, position.turns * longest_ms, max(front_ms, behind_ms)))
 
 
@@ -93,5 +94,5 @@ def _until_a_holder_leaves_ms(position: Position) -> int:
     remaining_ms = position.next_free_ms - position.now.likely_ms
     if remaining_ms >= 0:
         return remaining_ms
-    # Overdue: look again after a share of the time by which it is late.
+    # Overdue: poll again after a share of the time by which it is late.
     return -remaining_ms // _OVERDUE_SHARE

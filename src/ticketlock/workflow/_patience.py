@@ -1,6 +1,6 @@
-"""Patience with services that throttle: what waits for nobody may be repeated for as long as its function may run.
+"""Patience with services that throttle: if nothing waits for a request, retry it for as long as the function may run.
 
-The driver repeats a request for some seconds, which is right for a step that a workflow waits for. After a mass failure
+The driver retries a request for some seconds, which is right for a step that a workflow waits for. After a mass failure
 there may be thousands of events, and Step Functions describes 10 to 15 executions a second
 (https://docs.aws.amazon.com/step-functions/latest/dg/service-quotas.html).
 """
@@ -16,16 +16,16 @@ from ticketlock.wire._table_time import Moment
 
 _FIRST_PAUSE_MS = 2_000
 _LONGEST_PAUSE_MS = 30_000
-# As a driver's patience may be: a request that would rather be given up earlier says so.
+# A driver's usual patience: a request with less of its own is not retried here.
 _USUAL_MS = 3_600_000
 
 
 class Patience:
-    """The patience of one event: its steps draw on it, one after the other.
+    """The patience for one event: its steps use it up one after the other.
 
     Args:
-        ms: how long it lasts; the request under way when it ends takes some seconds more.
-        jitter: random numbers in [0, 1), so that repeats do not meet again.
+        ms: how long it lasts; the request in flight when it ends takes some seconds more.
+        jitter: random numbers in [0, 1), so that retries of several functions do not collide again.
     """
 
     def __init__(self, ms: int, jitter: Callable[[], float] = random.random) -> None:
@@ -35,10 +35,10 @@ class Patience:
         self._jitter = jitter
 
     def run(self, steps: Steps[T], now: Moment) -> Steps[T]:
-        """The same steps, whose requests are sent again after a pause when they were given up.
+        """The same steps, but a request that was given up is sent again after a pause.
 
-        For steps that may be repeated at any request. A hint is not repeated, which has a patience of its own; nor the
-        question whether an execution is closed, when the answer was that it is not.
+        For steps in which any request may be repeated. A hint, which has its own patience, is not repeated; nor is the
+        check whether an execution is closed, if the answer was that it is not.
         """
         if self._until_local_ms is None:
             self._until_local_ms = now.local_ms + self._ms

@@ -1,11 +1,11 @@
-"""Where a Step Functions heartbeat and the release meet: the session item.
+"""The session item, through which a Step Functions heartbeat and the release coordinate.
 
-A Parallel state waits for all its branches, so when the work ends somebody must end the heartbeat's callback task. The
-two run in either order. The heartbeat writes its task token into the session and reads what was finished; the release
-writes what was finished, **then** frees the lock, and reads the task token. Whoever comes second sees the other and
-answers the task; neither can miss the other, since both write the one item and read it in the same request.
+A Parallel state waits for all its branches, so when the work ends the heartbeat's callback task must be ended. The two
+run in either order. The heartbeat writes its task token into the session, and reads in the same request whether the
+work is finished; the release writes that the work is finished, **then** frees the lock, and reads the task token. Both
+write the same item, so whichever comes second sees the other and answers the task.
 
-Only a grant's own fencing token counts: a session may outlive a grant (loops, redrive), so tokens are compared, never
+Only the grant's own fencing token counts: a session may outlive a grant (loops, redrive), so tokens are compared, never
 flags.
 """
 
@@ -31,7 +31,7 @@ _LONGEST_WAIT_S = 370 * 24 * 3_600
 
 @dataclass(frozen=True, slots=True)
 class LastBeat:
-    """How a beat that is the last of its execution ends its task: an error for the state machine to go on by."""
+    """How the last beat of an execution ends its task: with an error by which the state machine continues."""
 
     error: str
     cause: str
@@ -40,26 +40,26 @@ class LastBeat:
 def beat(
     me: Contender, held: Hold, session: Session, task_token: str, beat_number: int, last: LastBeat | None = None
 ) -> Steps[Hold]:
-    """One heartbeat of a callback task: renew the lease, leave the task's token, end the task if it is time.
+    """One heartbeat of a callback task: renew the lease, store the task's token, end the task if it is due.
 
     Args:
         me: the holder.
-        held: its grant, as it was reported.
-        session: where the release looks for the token.
-        task_token: the callback's; each retry of the task brings a new one, and only the newest counts.
-        beat_number: rises from beat to beat, also when another execution goes on, or the state is entered anew. A beat
-            of a fresh lease only leaves its token.
-        last: given, the task is ended with it, unless the work has ended.
+        held: its grant, as reported.
+        session: the session item that gets the token.
+        task_token: the callback task's; each retry of the task brings a new one, and only the newest counts.
+        beat_number: rises from beat to beat, also across continuations and if the state is entered again. A beat with a
+            fresh lease only stores its token.
+        last: if given, the task is ended with it, unless the work has ended.
 
     Returns:
-        The grant with its newest lease. A beat older than the newest leaves no token, and still answers its own.
+        The grant with its newest lease. A beat older than the newest stores no token, and still answers its own task.
 
     Raises:
-        LockLost: and the task was failed with that name.
+        LockLost: the lock is lost; the task was failed with that name.
     """
     lost: LockLost | None = None
     if not _is_fresh(me, held):
-        # Nothing is renewed for work that has ended.
+        # Do not renew for work that has ended.
         item = yield from find_session(me, session)
         if _is_over(item, held.fencing_token):
             return (yield from _answer_the_end(me, held, item, task_token))
@@ -76,7 +76,7 @@ def beat(
 
 
 def _answer_the_end(me: Contender, held: Hold, item: Item | None, task_token: str) -> Steps[Hold]:
-    """The work has ended, or its execution was cleaned up after: end the task, by the lock's loss if it is lost."""
+    """The work has ended, or the execution was cleaned up: end the task, with ``LockLost`` if the lock is lost."""
     lost: LockLost | None = None
     if _number(item, "unreleasedToken") == held.fencing_token:
         lost = yield from _release_in_place(me, held)
@@ -90,14 +90,14 @@ def _answer_the_end(me: Contender, held: Hold, item: Item | None, task_token: st
 
 
 def finish(me: Contender, held: Hold, session: Session) -> Steps[Released]:
-    """The work has ended: say so in the session, free the lock, end the heartbeat.
+    """The work has ended: record it in the session, free the lock, end the heartbeat.
 
     Raises:
         LockLost: the lease had ended before the work did. The heartbeat is failed with that name.
     """
     reply = yield from me.send(_write_finished(me, held, session))
     item = reply.item
-    # As the first try of this release wrote it down, before its first request.
+    # Recorded by the first try of this release, before its first request.
     finished_at_ms = _number(item, "finishedAtMs")
     task_token = _task_token(item, held.fencing_token)
     if task_token is not None:
@@ -106,7 +106,7 @@ def finish(me: Contender, held: Hold, session: Session) -> Steps[Released]:
     released = None
     if _number(item, "finishedToken") == held.fencing_token:
         try:
-            # An earlier call of the function wrote down that it is finished, and perhaps went on.
+            # An earlier call of the function recorded that the work is finished, and may have done more.
             tried_before = not reply.applied or reply.repeated
             released = yield from me.release(held, finished_at_ms, releasing=Releasing(tried_before=tried_before))
         except LockLost as error:
@@ -122,12 +122,12 @@ def finish(me: Contender, held: Hold, session: Session) -> Steps[Released]:
 
 
 def abandon(me: Contender, held: Hold, session: Session) -> Steps[None]:
-    """The work may be running still: end the heartbeat, and leave the lock to the end of its lease."""
+    """The work may still be running: end the heartbeat, and leave the lock held until its lease ends."""
     yield from _give_up(me, held, session, "abandonedToken", only_if.NOTHING_LATER_ABANDONED)
 
 
 def stop(me: Contender, held: Hold, session: Session) -> Steps[None]:
-    """The execution is over: whatever beats still for it, or once more after a redrive, has lost the lock."""
+    """The execution has ended: a heartbeat that still runs, or runs again after a redrive, has lost the lock."""
     yield from _give_up(me, held, session, "stoppedToken", only_if.NOTHING_LATER_STOPPED)
 
 
@@ -146,10 +146,10 @@ def _give_up(me: Contender, held: Hold, session: Session, attribute: str, condit
 
 
 def note_claim(me: Contender, session: Session, work_machine: str) -> Steps[None]:
-    """Write down who asks for which lock, before the first request for it: a clean-up has only the execution's ARN.
+    """Record the owner and the lock before its first request: a clean-up has only the execution's ARN.
 
     Args:
-        work_machine: the ARN of the state machine that is the work; empty for work of another kind.
+        work_machine: the ARN of the state machine that is the work; empty for other work.
     """
     claim = me.claim
     values = {
@@ -168,10 +168,10 @@ def note_claim(me: Contender, session: Session, work_machine: str) -> Steps[None
 
 
 def note_continuation(me: Contender, session: Session, execution: str, count: int) -> Steps[None]:
-    """Write down in which execution the wait goes on, before it is started: a clean-up stops it.
+    """Record a continuation before it is started: a clean-up stops it.
 
     Args:
-        count: how many continuations the wait has had with it; ``seam`` in the table.
+        count: the number of this continuation; ``seam`` in the table.
     """
     values = {":execution": {"S": execution}, ":seam": number(count)}
     update = "SET continuation = :execution, seam = :seam, expiresAt = :expires_at"
@@ -181,7 +181,7 @@ def note_continuation(me: Contender, session: Session, execution: str, count: in
 def _note(
     me: Contender, session: Session, update: str, condition: str, values: dict[str, Any], names: dict[str, str]
 ) -> Steps[None]:
-    # A wait has no end of its own, and an execution may last for a year.
+    # A wait may be unlimited, and an execution may last for a year.
     expires_at = number(me.now.latest_ms // 1_000 + _LONGEST_WAIT_S)
     yield from me.send(
         Write(
@@ -196,13 +196,13 @@ def _note(
 
 
 def is_unfinished(execution: str) -> Steps[bool]:
-    """Whether an execution has a session that tells of no end; one that never waited nor held has none."""
+    """Whether an execution has a session without a recorded end; one that never waited nor held has no session."""
     reply = yield reads.read_sessions(execution)
     return any(item is not None and "finishedToken" not in item for item in reply.items)
 
 
 def claims_of(execution: str) -> Steps[list[tuple[Session, Claim, str]]]:
-    """The claims of an execution that are not finished, each with its session and the machine of its work."""
+    """The unfinished claims of an execution, each with its session and the state machine that is its work."""
     request = reads.read_sessions(execution)
     found: list[tuple[Session, Claim, str]] = []
     while True:
@@ -231,7 +231,7 @@ def _renewed(me: Contender, held: Hold) -> Steps[tuple[Hold, LockLost | None]]:
 
 
 def _release_in_place(me: Contender, held: Hold) -> Steps[LockLost | None]:
-    """The release could not be reached; the state machine has written that the work is over."""
+    """The release function failed; the state machine has recorded that the work has ended."""
     try:
         yield from me.release(held, releasing=Releasing(tried_before=True))
     except LockLost as lost:
@@ -242,7 +242,7 @@ def _release_in_place(me: Contender, held: Hold) -> Steps[LockLost | None]:
 def _leave_task_token(
     me: Contender, held: Hold, session: Session, task_token: str, beat_number: int, *, lost: bool
 ) -> Write:
-    # A lost lease leaves the last one that was known: the release judges by it whether the work was in time.
+    # If the lease is lost keep the stored one: the release compares it with the end of the work.
     lease = "" if lost else "leaseUntilMs = :lease_until, "
     return _session_write(
         session,

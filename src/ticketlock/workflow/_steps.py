@@ -1,4 +1,4 @@
-"""Each function of the state machine, as one call."""
+"""The functions of the state machine, one call each."""
 
 import json
 import random
@@ -34,7 +34,7 @@ from ticketlock.workflow._clean_up import CleanedUp, WorkOf, clean_up, close, is
 from ticketlock.workflow._executions import execution_arn, holding_name, redriven_since, waiting_name, work_name
 from ticketlock.workflow._failures import Failure
 from ticketlock.workflow._lock_request import LockRequest
-from ticketlock.workflow._pace import Sleep, next_look, next_sleep
+from ticketlock.workflow._pace import Sleep, next_poll, next_sleep
 from ticketlock.workflow._patience import Patience
 from ticketlock.workflow._session import (
     LastBeat,
@@ -52,9 +52,9 @@ _Claimed = tuple[Session, Claim, WorkOf]
 
 _PLACE = "serialize"
 _CLOCKS_DIFFER_MS = 3_000
-# More than a task can be retried within its state.
+# More than the retries of a task within its state.
 _TRIES_A_MS = 10**9
-# The ends of an execution that never had a place, or gave it up itself; work that fails by such a name is released.
+# Ends of an execution that never had a queue row, or deleted it itself; work that fails with such a name is released.
 _HAS_LEFT = frozenset(
     error.__name__ for error in (InvalidLockRequest, PermitsMismatch, RecordWaitExceeded, TaskNotAllowed)
 )
@@ -62,12 +62,12 @@ _HAS_LEFT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one step ends with.
+    """The result of one step.
 
     Attributes:
-        reply: what the state machine goes on with.
+        reply: the output with which the state machine continues.
         metrics: counts, and times in milliseconds (names that end in ``Time`` or ``Age``).
-        keys: what a log line of this step should tell.
+        keys: the fields of this step's log line.
     """
 
     reply: Mapping[str, Any]
@@ -76,10 +76,10 @@ class Step:
 
 
 class Workflow:
-    """The steps, over one lock table.
+    """The steps, for one lock table.
 
     Args:
-        table: the lock table, with a Step Functions client for the answers to callback tasks.
+        table: the lock table, with a Step Functions client that answers callback tasks.
     """
 
     def __init__(self, table: LockTable) -> None:
@@ -87,11 +87,11 @@ class Workflow:
 
     @classmethod
     def over(cls, table_name: str) -> "Workflow":
-        """The workflow over a table, with clients of its own for DynamoDB and Step Functions."""
+        """The workflow for a table, with its own clients for DynamoDB and Step Functions."""
         return cls(LockTable(table_name, step_functions=make_step_functions_client()))
 
     def prepare(self) -> None:
-        """Connect to the table and learn its time, before the first step; what cannot be done is left to that step.
+        """Connect to the table and learn table time before the first step; if that fails the step does it.
 
         Sends one request, which waits for 3 seconds at most.
         """
@@ -99,17 +99,17 @@ class Workflow:
             self._table.perform(FIRST_CONTACT)
 
     def disconnect(self) -> None:
-        """Close the connections; the next step makes new ones."""
+        """Close the connections; the next step opens new ones."""
         self._table.client.close()
 
     def take_ticket(self, event: Mapping[str, Any]) -> Step:
-        """Check the request, take the lock or a place in the queue.
+        """Check the request; take the lock or join the queue.
 
         Args:
             event: ``request`` (the execution's input), ``execution`` (its ARN, which is the owner), ``targets``,
                 ``defaultRecordWaitSeconds``, ``defaultPermits``, ``leaseSeconds``, ``pollSeconds``, ``handOver``,
-                ``continueMachine``, ``pollsAnExecution``, ``beatsAnExecution``. In the middle of somebody's own
-                workflow also ``place``, which with the execution is the owner; its request names no task.
+                ``continueMachine``, ``pollsAnExecution``, ``beatsAnExecution``. In a fragment also
+                ``place``, which with the execution is the owner; its request names no task.
         """
         asked, place = event["request"], event.get("place")
         defaults: dict[str, Any] = {
@@ -122,7 +122,7 @@ class Workflow:
             else:
                 request = LockRequest.parse_place(asked, **defaults)
         except (InvalidLockRequest, TaskNotAllowed) as error:
-            # The text has the caller's own words, perhaps another's owner; the execution fails with it as its cause.
+            # The text quotes the caller, perhaps with another's owner; the execution fails with it as its cause.
             return Step({"lock": {"turn": turns.refusal(error)}}, {}, {"refused": type(error).__name__})
         execution = event["execution"]
         session = Session(execution, place or _PLACE)
@@ -150,7 +150,7 @@ class Workflow:
         return Step({"lock": {"turn": step.reply}, "task": request.task}, step.metrics, step.keys)
 
     def wait_for_call(self, event: Mapping[str, Any]) -> Step:
-        """Park: leave the callback task's token where whoever frees the lock finds it, and keep the place.
+        """Park: store the callback task's token for the client that frees the lock, and extend the queue row.
 
         Args:
             event: ``turn``, ``leaseSeconds``, ``taskToken``, ``entered`` and ``retry`` (when the state was entered, and
@@ -161,7 +161,7 @@ class Workflow:
         session, park = turns.session_of(turn), _order(event)
 
         def may_stay(seen: Position) -> bool:
-            # The clocks of two functions differ: what the last look decided is not taken back for a second or two.
+            # The clocks of two functions differ: the decision of the last poll stands for some seconds.
             longer = self._sleep(turn, claim, seen, slack_ms=_CLOCKS_DIFFER_MS)
             return turn["status"] == "parkedBriefly" or longer.status == "parked"
 
@@ -170,7 +170,7 @@ class Workflow:
         return Step({}, metrics, turns.log_keys(claim, place.ticket) | {"stays": seen is not None})
 
     def check_position(self, event: Mapping[str, Any]) -> Step:
-        """Look once; take the lock if it is this execution's turn.
+        """Poll once; take the lock if it is this execution's turn.
 
         Args:
             event: ``turn``, ``leaseSeconds``, ``execution`` (the ARN of the present one).
@@ -185,7 +185,7 @@ class Workflow:
         except RecordWaitExceeded as error:
             return _refused(error, claim, place.ticket)
         except PermitsMismatch as error:
-            # The lock was made anew meanwhile, by somebody who asked for another number.
+            # The lock was created again with another number of permits.
             won = self._table.withdraw(replace(claim, permits=error.stored, shared=False), place.ticket)
             if won is None:
                 return _refused(error, claim, place.ticket)
@@ -194,7 +194,7 @@ class Workflow:
         if is_first:
             most = min(most, budget.FIRST_POLLS)
             looked_ms = found.now.likely_ms if isinstance(found, Position) else found.since_ms
-            turn["events"] += budget.events_of_a_look(
+            turn["events"] += budget.events_of_a_poll(
                 looked_ms - turn["lookedMs"], claim.lease_ms, called=turns.is_called(turn)
             )
             turn["lookedMs"] = looked_ms
@@ -202,13 +202,13 @@ class Workflow:
             return self._continue(turn, claim, found)
         step = self._found(turn, claim, found)
         if isinstance(found, Grant) and not is_first:
-            # By the time that the first execution hears of it, some of the lease is gone: it makes sure of it itself,
-            # and counts the grant.
+            # When the first execution gets the grant, a part of the lease has passed: it renews the lease itself, and
+            # counts the grant.
             return Step({**step.reply, "status": "grantedMeanwhile"}, {"TakenOver": found.took_over}, step.keys)
         return step
 
     def heartbeat(self, event: Mapping[str, Any]) -> Step:
-        """Renew the lease; end the heartbeat's task when the work has ended or the lock is lost.
+        """Renew the lease; end the heartbeat's task if the work has ended or the lock is lost.
 
         Args:
             event: ``turn``, ``leaseSeconds``, ``execution``, ``taskToken``, ``entered`` and ``retry`` (when the state
@@ -227,11 +227,11 @@ class Workflow:
         return Step({}, {}, keys | ({"last": last.error} if last is not None else {}))
 
     def release(self, event: Mapping[str, Any]) -> Step:
-        """The work has ended, or failed: free the lock if the work is surely over, and end the heartbeat.
+        """The work has ended, or failed: free the lock if the work has certainly ended, and end the heartbeat.
 
         Args:
             event: ``turn``; after a failure also ``failure`` (``{"Error", "Cause"}``), ``kind``, the kind of the work,
-                and ``work``, its ARN, where it has one.
+                and ``work``, its ARN, if it has one.
 
         Returns:
             After a failure the work's own ``error`` and ``cause``.
@@ -251,7 +251,7 @@ class Workflow:
         keys |= {"work_error": own.error}
         has_ended = failure.work_has_ended()
         if not has_ended and event["kind"] == "execution":
-            # Past its time-out it goes on by itself; and what came back may not tell.
+            # A nested execution continues after its task's time-out, and the error may not say whether it has ended.
             work = execution_arn(event["work"], work_name(claim.owner, held.fencing_token))
             refused = failure.start_was_refused()
             has_ended = self._run(claim, lambda me: close(me, work, was_refused=refused))
@@ -261,21 +261,22 @@ class Workflow:
         try:
             released = self._run(claim, lambda me: finish(me, held, session))
         except LockLost as lost:
-            # The work failed anyway, with a better reason.
+            # The work failed anyway, and its own error says more.
             return Step(reply, {"LostLeases": 1}, keys | {"lost": str(lost)})
         return Step(reply, {"HoldTime": released.held_ms}, keys)
 
     def clean_up(self, event: Mapping[str, Any], *, state_machine: str, lease_ms: int, patience_ms: int = 0) -> Step:
-        """An execution has failed, timed out or was stopped: leave the queue, free what it surely holds no more.
+        """An execution has failed, timed out or was stopped: leave the queue; free the lock if its work has certainly
+        ended.
 
-        Step Functions is asked nothing about an execution that left nothing.
+        For an execution that left nothing, no request goes to Step Functions.
 
         Args:
             event: the status event of EventBridge
                 (https://docs.aws.amazon.com/step-functions/latest/dg/eventbridge-integration.html).
-            state_machine: the ARN of the serialised workflow; executions of others are known by their sessions.
+            state_machine: the ARN of the serialised workflow; executions of others are identified by their sessions.
             lease_ms: the serialised workflow's lease.
-            patience_ms: for how long requests are repeated that are throttled.
+            patience_ms: for how long throttled requests are retried.
         """
         detail = event["detail"]
         execution = detail["executionArn"]
@@ -296,12 +297,12 @@ class Workflow:
 
         asked, described = detail.get("input"), None
         if is_own and asked is None:
-            # It was too long for the event, and the session does not know the work.
+            # The input was too long for the event, and the session does not record the work.
             if not self._table.run(lambda now: patience.run(is_unfinished(execution), now)):
                 return Step({}, {}, keys)
             described = self._table.run(lambda now: patience.run(_describe(execution), now))
             asked = described.get("input")
-        left = [claimed for claimed in claims(asked) if run(claimed[1], _looking(claimed[0], stopped_ms))]
+        left = [claimed for claimed in claims(asked) if run(claimed[1], _checking(claimed[0], stopped_ms))]
         if not left:
             return Step({}, {}, keys)
         if described is None:
@@ -331,7 +332,7 @@ class Workflow:
             "holders": turns.hashes(found.holders),
         }
         sleep = self._sleep(turn, claim, found)
-        # Wait states know whole seconds.
+        # A Wait state takes whole seconds.
         wait_s = max(1, -(-sleep.ms // 1_000))
         reply = {**turns.with_place(turn, found.place), "status": sleep.status, "waitSeconds": wait_s}
         return Step(reply, _age(turn, found), keys)
@@ -343,7 +344,7 @@ class Workflow:
             return next_sleep(
                 found, lease_ms=claim.lease_ms, poll_ms=turn["pollMs"], rest_ms=rest_ms, slack_ms=slack_ms
             )
-        return next_look(
+        return next_poll(
             found,
             lease_ms=claim.lease_ms,
             poll_ms=turn["pollMs"],
@@ -358,9 +359,7 @@ class Workflow:
             won = self._table.withdraw(claim, found.place.ticket)
             if won is not None:
                 return self._found(turn, claim, won)
-            over = EventBudgetExceeded(
-                f"not the turn after {turn['polls']:,} looks: the event history has no more room"
-            )
+            over = EventBudgetExceeded(f"not the turn after {turn['polls']:,} polls: the event history is full")
             return Step(turns.refusal(over), {}, keys | {"refused": str(over)})
         continuation = turn["seams"] + 1
         name = waiting_name(claim.owner, continuation)
@@ -385,7 +384,7 @@ def _refused(error: PermitsMismatch | RecordWaitExceeded, claim: Claim, ticket: 
 
 
 def _order(event: Mapping[str, Any]) -> int:
-    """A number that rises from one try of a callback task to the next, in whichever execution it is entered."""
+    """A number that rises with each try of a callback task, across continuations."""
     entered_ms = int(datetime.fromisoformat(event["entered"]).timestamp() * 1_000)
     return entered_ms * _TRIES_A_MS + int(event["retry"])
 
@@ -394,7 +393,7 @@ def _age(turn: Turn, found: Position) -> Mapping[str, float]:
     return {"OldestWaiterAge": max(0, found.now.likely_ms - turn["arrivedMs"])} if found.ahead == 0 else {}
 
 
-def _looking(session: Session, stopped_at_ms: int) -> Callable[[Contender], Steps[bool]]:
+def _checking(session: Session, stopped_at_ms: int) -> Callable[[Contender], Steps[bool]]:
     return lambda me: is_anything_left(me, session, stopped_at_ms)
 
 
@@ -403,12 +402,12 @@ def _cleaning(session: Session, stopped_at_ms: int, work_of: WorkOf) -> Callable
 
 
 def _describe(execution: str) -> Steps[Mapping[str, Any]]:
-    """What Step Functions knows of an execution; nothing when it has forgotten it."""
+    """The description of an execution; empty if Step Functions does not know it any more."""
     return (yield Describing(execution)).item or {}
 
 
 def _claim_by_input(text: str, execution: str, lease_ms: int) -> list[_Claimed]:
-    """The claim of an execution of the serialised workflow itself, which follows from its input."""
+    """The claim of an execution of the serialised workflow itself, from its input."""
     try:
         given = json.loads(text)
         request = LockRequest.parse(given, targets=None, default_record_wait="Infinity", default_permits=1)
@@ -424,13 +423,13 @@ def _work_of(claim: Claim, machine: str) -> WorkOf:
 
 
 def _last_beat(turn: Turn, beats: int, *, is_first: bool) -> LastBeat | None:
-    """How a beat is to end its task if it is the last that its execution may afford."""
+    """How a beat ends its task if it is the last that its execution can afford; None if it is not."""
     most = min(turn["beatsAnExecution"], budget.FIRST_BEATS) if is_first else turn["beatsAnExecution"]
     if beats < most:
         return None
     spent = turn["events"] + budget.EVENTS_PER_HOLDING_CONTINUATION
     spent += beats * budget.EVENTS_PER_BEAT if is_first else 0
-    # Should the next execution fail, the first one does the beats again.
+    # If the continuation fails, the first execution sends these beats itself.
     if spent + budget.FIRST_BEATS * budget.EVENTS_PER_BEAT > budget.MAX_EVENTS:
         return LastBeat("EventBudgetExceeded", "the execution's event history has no room for another heartbeat")
     beats += turn["beats"]

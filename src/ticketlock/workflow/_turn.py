@@ -1,7 +1,7 @@
-"""The turn: the one object that the state machine passes from step to step, and what it says as values.
+"""The turn: the one object that the state machine passes from step to step, and its fields as values.
 
-It is JSON, made by the first step and handed on whole; only the functions look into it, but for ``status``, by which
-the definition routes, and the few fields that its states name.
+It is JSON, created by the first step and passed on whole. Only the functions read it, except ``status``, by which the
+definition routes, and the few fields that the definition's states name.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ Turn = Mapping[str, Any]
 
 
 def new_turn(claim: Claim, session: Session, event: Mapping[str, Any], arrived_ms: int, wait_ms: int | None) -> Turn:
-    """The turn of a claim that was just made.
+    """The turn of a new claim.
 
     Args:
         event: the first step's, with the settings of the deployment.
@@ -48,7 +48,7 @@ def new_turn(claim: Claim, session: Session, event: Mapping[str, Any], arrived_m
         "seams": 0,  # continuations so far
         "events": 0,  # of its history that the first execution has spent
         "beats": 0,  # before those of the present execution
-        "lookedMs": arrived_ms,  # when the first execution looked last
+        "lookedMs": arrived_ms,  # when the first execution polled last
     }
 
 
@@ -56,8 +56,8 @@ def claim_of(turn: Turn, event: Mapping[str, Any] | None = None) -> Claim:
     """The claim of a turn.
 
     Args:
-        event: of a step with timers: its ``leaseSeconds`` are those of the definition that set them, which may be a
-            newer one than that of the execution that took the ticket.
+        event: of a step with timers: its ``leaseSeconds`` belong to the definition that set them, which may be newer
+            than the one of the execution that took the ticket.
     """
     claim = turn["claim"]
     lock = LockName(claim["entity"], claim["namespace"])
@@ -74,22 +74,22 @@ def claim_of(turn: Turn, event: Mapping[str, Any] | None = None) -> Claim:
 
 
 def session_of(turn: Turn) -> Session:
-    """The session of a turn: always of the execution that took the ticket."""
+    """The session of a turn: always that of the execution that took the ticket."""
     return Session(turn["session"]["execution"], turn["session"]["place"])
 
 
 def is_called(turn: Turn) -> bool:
-    """Whether the waiter is called when its turn may have come."""
+    """Whether the waiter is woken when its turn may have come."""
     return bool(turn["handOver"] == "callback")
 
 
 def place_of(turn: Turn) -> Place:
-    """The place in the queue, as the last look left it."""
+    """The place in the queue, after the last poll."""
     return Place(turn["place"]["ticket"], turn["place"]["leaseUntilMs"])
 
 
 def grant_of(turn: Turn) -> Hold:
-    """The grant, as it was reported."""
+    """The grant, as reported."""
     claim, grant = claim_of(turn), turn["grant"]
     return Hold(
         lock=claim.lock,
@@ -125,7 +125,7 @@ def with_grant(turn: Turn, grant: Grant) -> Turn:
             "sinceMs": grant.since_ms,
             "meanHoldMs": grant.mean_hold_ms,
         },
-        # What the state LeaveToHeartbeat writes, by itself: the values of its update, as DynamoDB takes them.
+        # The attributes of the update that the state LeaveToHeartbeat makes without a function, as DynamoDB takes them.
         "unreleased": {
             ":token": number(grant.fencing_token),
             ":expires_at": number(session_expires_at_s(grant.lease_until_ms)),
@@ -136,15 +136,15 @@ def with_grant(turn: Turn, grant: Grant) -> Turn:
 
 
 def refusal(error: Exception) -> Turn:
-    """The turn of a claim that was refused: the error's name and text."""
+    """The turn of a refused claim: the error's name and text."""
     return {"status": type(error).__name__, "cause": str(error)}
 
 
 def log_keys(claim: Claim, ticket: int | None = None) -> dict[str, Any]:
-    """What a log line tells of a claim."""
+    """The fields of a log line for a claim."""
     return {"entity": claim.lock.entity, "namespace": claim.lock.namespace, "ticket": ticket}
 
 
 def hashes(holders: tuple[Holder, ...]) -> list[str]:
-    """Holders, told apart without being named."""
+    """Hashes that identify holders without their names."""
     return [short_hash(holder.owner) for holder in holders]

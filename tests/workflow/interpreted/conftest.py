@@ -1,4 +1,4 @@
-"""The serialised workflow, and machines of somebody's own with fragments in them, opened for one test."""
+"""The serialised workflow, and users' machines with fragments in them, opened for one test."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack

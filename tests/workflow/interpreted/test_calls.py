@@ -1,4 +1,4 @@
-"""Hand-over by call: waiters park as callback tasks, and whoever frees the lock calls the next."""
+"""Hand-over by callback: waiters park as callback tasks, and an execution that frees the lock wakes the next."""
 
 from itertools import pairwise
 
@@ -17,7 +17,7 @@ CALLBACK = HandOver.CALLBACK
 
 
 def queue_up(stage: Stage, work: Work, waiters: int) -> tuple[str, list[str]]:
-    """One holder, and so many waiters behind it, parked in the order of their tickets."""
+    """One holder, and this many waiters behind it, parked in the order of their tickets."""
     holder = stage.start("order-42")
     assert work.started.wait(10)
     waiting = []
@@ -28,14 +28,14 @@ def queue_up(stage: Stage, work: Work, waiters: int) -> tuple[str, list[str]]:
 
 
 @pytest.mark.always("the way that most executions take")
-def test_the_next_in_line_runs_as_soon_as_it_is_called(open_stage: Open) -> None:
+def test_the_next_in_line_runs_as_soon_as_it_is_woken(open_stage: Open) -> None:
     work, after = Work(seconds=60), Work()
     stage = open_stage({"work": work, "next": after}, hand_over=CALLBACK)
     holder, waiting = queue_up(stage, work, 3)
     looks = stage.machine.entered(waiting[0])["CheckPosition"]
     work.finish.set()
     assert {stage.machine.wait(arn).status for arn in (holder, *waiting)} == {"SUCCEEDED"}
-    # Called, each looked once and took the lock.
+    # Woken, each polled once and took the lock.
     assert stage.machine.entered(waiting[0])["CheckPosition"] == looks + 1
     assert len(after.runs) == 3
     assert [run.event["lock"]["owner"] for run in after.runs] == waiting
@@ -44,7 +44,7 @@ def test_the_next_in_line_runs_as_soon_as_it_is_called(open_stage: Open) -> None
     assert stage.is_free("order-42")
 
 
-def test_a_parked_waiter_keeps_its_place_without_a_transition(open_stage: Open) -> None:
+def test_a_parked_waiter_extends_its_row_without_a_transition(open_stage: Open) -> None:
     work = Work(seconds=4 * HALF_LIFE_S)
     stage = open_stage({"work": work, "next": Work()}, hand_over=CALLBACK)
     holder, (waiter,) = queue_up(stage, work, 1)
@@ -56,7 +56,7 @@ def test_a_parked_waiter_keeps_its_place_without_a_transition(open_stage: Open) 
     assert work.overlaps() == []
 
 
-def test_a_lost_call_costs_time_only(open_stage: Open) -> None:
+def test_a_lost_wake_up_costs_time_only(open_stage: Open) -> None:
     work = Work(seconds=60)
     stage = open_stage({"work": work, "next": Work()}, hand_over=CALLBACK)
     holder, (waiter,) = queue_up(stage, work, 1)
@@ -66,8 +66,10 @@ def test_a_lost_call_costs_time_only(open_stage: Open) -> None:
     assert stage.machine.wait(waiter, HALF_LIFE_S + 30).status == "SUCCEEDED"
 
 
-def test_a_stale_token_is_ignored_and_the_next_waiter_called(open_stage: Open) -> None:
-    """The first in line was stopped: its task is gone. The second is called, and sweeps it when its lease is over."""
+def test_a_stale_token_is_skipped_and_the_next_waiter_woken(open_stage: Open) -> None:
+    """The first in line was stopped: its task is gone. The second is woken, and sweeps the first's row when it has
+    expired.
+    """
     work = Work(seconds=60)
     stage = open_stage({"work": work, "next": Work()}, hand_over=CALLBACK)
     holder, (stopped, waiter) = queue_up(stage, work, 2)
@@ -80,7 +82,7 @@ def test_a_stale_token_is_ignored_and_the_next_waiter_called(open_stage: Open) -
     assert stage.is_free("order-42")
 
 
-def test_a_waiter_whose_record_wait_ends_calls_nobody_up_before_its_turn(open_stage: Open) -> None:
+def test_a_waiter_whose_record_wait_ends_wakes_no_one_before_its_turn(open_stage: Open) -> None:
     work = Work(seconds=60)
     stage = open_stage({"work": work, "next": Work()}, hand_over=CALLBACK)
     holder, _ = queue_up(stage, work, 0)
@@ -94,7 +96,7 @@ def test_a_waiter_whose_record_wait_ends_calls_nobody_up_before_its_turn(open_st
     assert stage.machine.wait(patient).status == "SUCCEEDED"
 
 
-def test_a_dead_holder_calls_nobody_and_is_taken_over_when_its_lease_is_over(open_stage: Open) -> None:
+def test_a_crashed_holder_wakes_no_one_and_is_replaced_after_its_lease(open_stage: Open) -> None:
     work = Work(seconds=60)
     stage = open_stage({"work": work, "next": Work()}, hand_over=CALLBACK)
     holder, (waiter,) = queue_up(stage, work, 1)

@@ -1,4 +1,4 @@
-"""What happens after an execution was stopped, or failed: the event that EventBridge sends, and what comes of it."""
+"""The clean-up after an execution was stopped or failed: EventBridge's event, and its effects."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,7 +21,7 @@ ENTITY = "order-42"
 
 @pytest.fixture
 def work() -> Iterator[Work]:
-    """Runs until the test lets it go."""
+    """Runs until the test releases it."""
     running = Work(seconds=60)
     yield running
     running.finish.set()
@@ -29,7 +29,7 @@ def work() -> Iterator[Work]:
 
 @pytest.fixture
 def after() -> Iterator[Work]:
-    """The next one's; runs as long too, so that its grant can be looked at."""
+    """The next execution's; it runs as long too, so that its grant can be inspected."""
     running = Work(seconds=60)
     yield running
     running.finish.set()
@@ -69,7 +69,7 @@ def park(stage: Stage, **more: Any) -> str:
 
 
 def beating_on(stage: Stage) -> str:
-    """The execution in which a hold goes on, once its first heartbeat is parked there."""
+    """The continuation of a hold, once its first heartbeat is parked there."""
     continuation: str = until(lambda: stage.continuations("hold-"), 30, lambda: "a continuation")[0]
     until(
         lambda: any(event["type"] == "TaskSubmitted" for event in stage.continues.history(continuation)),
@@ -96,7 +96,7 @@ def row_of(stage: Stage, owner: str) -> Row:
 
 
 def slept_through(stage: Stage, waiter: str) -> int:
-    """How many parkings of a waiter ended without a call."""
+    """How many parkings of a waiter ended without a wake-up."""
     return sum(event["type"] == "TaskTimedOut" for event in stage.machine.history(waiter))
 
 
@@ -124,7 +124,7 @@ class TestAStoppedWaiter:
         stage.clean_up(stopped, input_included=input_included)
         assert [row.owner for row in stage.lock(ENTITY).rows] == [behind]
 
-    def test_the_next_one_runs_as_soon_as_it_has_left(
+    def test_the_next_execution_runs_as_soon_as_it_has_left(
         self, open_with: Callable[..., Stage], work: Work, after: Work
     ) -> None:
         stage = open_with(hand_over=CALLBACK)
@@ -135,7 +135,7 @@ class TestAStoppedWaiter:
         token = call_token(stage, behind)
         work.finish.set()
         assert stage.machine.wait(holder).status == "SUCCEEDED"
-        # Called in the place of the stopped one, it looks in vain and parks again.
+        # Woken in place of the stopped one, it polls before its turn and parks again.
         until(lambda: call_token(stage, behind) != token, LEASE_S, lambda: "another parking")
         before = slept_through(stage, behind)
         stage.clean_up(stopped)
@@ -146,7 +146,7 @@ class TestAStoppedWaiter:
         assert [run.event["lock"]["owner"] for run in after.runs] == [behind]
         assert stage.is_free(ENTITY)
 
-    def test_a_poller_leaves_as_well(self, open_with: Callable[..., Stage], work: Work) -> None:
+    def test_a_polling_waiter_leaves_too(self, open_with: Callable[..., Stage], work: Work) -> None:
         stage = open_with(poll_s=4)
         hold(stage, work)
         stopped = stage.start(ENTITY, function="next")
@@ -175,7 +175,7 @@ class TestAStoppedHolder:
         assert stage.machine.wait(waiter).status == "SUCCEEDED"
         assert stage.is_free(ENTITY)
 
-    def test_a_function_runs_on_and_nobody_comes_in_before_its_lease_is_over(
+    def test_its_function_continues_and_the_lock_is_not_granted_before_its_lease_ends(
         self, open_with: Callable[..., Stage], work: Work, after: Work
     ) -> None:
         stage = open_with(hand_over=CALLBACK)
@@ -192,7 +192,7 @@ class TestAStoppedHolder:
 
 
 class TestAcrossAContinuation:
-    def test_the_wait_of_a_stopped_execution_ends_where_it_went_on(
+    def test_the_wait_of_a_stopped_execution_ends_in_its_continuation(
         self, open_with: Callable[..., Stage], work: Work, after: Work
     ) -> None:
         stage = open_with(polls_an_execution=2, poll_s=3)
@@ -209,13 +209,13 @@ class TestAcrossAContinuation:
         assert after.runs == []
         assert not after.started.is_set()
 
-    def test_the_heartbeat_of_a_stopped_execution_ends_where_it_went_on(
+    def test_the_heartbeat_of_a_stopped_execution_ends_in_its_continuation(
         self, open_with: Callable[..., Stage], work: Work, after: Work
     ) -> None:
         stage = open_with(beats_an_execution=2, hand_over=CALLBACK)
         holder = hold(stage, work)
         waiter = park(stage)
-        # A beat that has just begun is the one that the clean-up ends.
+        # If a beat has just begun, the clean-up ends that one.
         continuation = beating_on(stage)
         stage.machine.stop(holder)
         stage.clean_up(holder)
@@ -227,7 +227,7 @@ class TestAcrossAContinuation:
         assert stage.continuations("hold-")[0] == continuation
         assert stage.is_free(ENTITY)
 
-    def test_a_nested_execution_whose_heartbeat_went_on_is_stopped_and_the_lock_freed(
+    def test_a_nested_execution_whose_heartbeat_was_continued_is_stopped_and_the_lock_freed(
         self, open_with: Callable[..., Stage]
     ) -> None:
         stage = open_with(beats_an_execution=2, hand_over=CALLBACK)
@@ -242,7 +242,7 @@ class TestAcrossAContinuation:
 
 
 class TestAnExecutionThatFailedByItself:
-    def test_one_that_gave_up_waiting_takes_nothing_from_the_others(
+    def test_an_execution_that_gave_up_waiting_does_not_affect_the_others(
         self, open_with: Callable[..., Stage], work: Work
     ) -> None:
         stage = open_with(hand_over=CALLBACK)

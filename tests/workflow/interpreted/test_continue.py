@@ -1,4 +1,4 @@
-"""Waits and holds without end: each goes on in executions of its own, and the first one sees it through."""
+"""Unlimited waits and holds: each continues in executions of its own, and the first execution completes it."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -19,10 +19,10 @@ pytestmark = pytest.mark.verify(
 )
 
 EVENTS_PER_LOOK = {True: budget.EVENTS_PER_PARKED_LOOK, False: budget.EVENTS_PER_POLL}
-"""At most, of a waiter that is called, and of one that polls."""
+"""The most polls of an execution, for a waiter that parks, and for one that polls."""
 
 
-def test_a_wait_goes_on_over_10_continuations_in_the_same_place(open_stage: Open) -> None:
+def test_a_wait_keeps_its_position_over_10_continuations(open_stage: Open) -> None:
     work = Work(seconds=60)
     stage = open_stage({"work": work, "next": Work(), "last": Work()}, polls_an_execution=3)
     holder = stage.start("order-42")
@@ -44,7 +44,7 @@ def test_a_wait_goes_on_over_10_continuations_in_the_same_place(open_stage: Open
 
 
 @pytest.mark.always("the way that most executions take")
-def test_a_called_wait_goes_on_over_a_continuation(open_stage: Open) -> None:
+def test_a_parked_wait_continues_in_a_continuation(open_stage: Open) -> None:
     stage, work, holder, waiter = with_a_waiter(open_stage, polls_an_execution=2, parks=1, hand_over=HandOver.CALLBACK)
     stage.machine.wait_until_entered(waiter, "ContinueWaiting", 3 * LEASE_S)
     (child,) = stage.continuations("wait-")
@@ -67,7 +67,7 @@ def test_a_record_wait_ends_across_a_continuation(open_stage: Open) -> None:
     stage.machine.wait(holder)
 
 
-def test_a_wait_whose_continuation_is_stopped_goes_on_by_itself(open_stage: Open) -> None:
+def test_a_wait_whose_continuation_is_stopped_continues_by_itself(open_stage: Open) -> None:
     stage, work, holder, waiter = with_a_waiter(open_stage, polls_an_execution=2)
     stage.machine.wait_until_entered(waiter, "ContinueWaiting")
     child = until(lambda: stage.continuations("wait-"), 10, lambda: "a continuation")[0]
@@ -79,7 +79,7 @@ def test_a_wait_whose_continuation_is_stopped_goes_on_by_itself(open_stage: Open
     assert stage.machine.wait(waiter).status == "SUCCEEDED"
 
 
-def test_a_hold_goes_on_over_continuations_and_keeps_the_lock(open_stage: Open) -> None:
+def test_a_hold_keeps_the_lock_over_continuations(open_stage: Open) -> None:
     work = Work(seconds=60)
     stage = open_stage({"work": work, "next": Work()}, beats_an_execution=2)
     holder = stage.start("order-42")
@@ -109,7 +109,7 @@ def test_a_hold_that_is_lost_across_a_continuation_stops_the_work_by_name(open_s
     work.finish.set()
 
 
-def test_a_hold_whose_continuation_is_stopped_goes_on_by_itself(open_stage: Open) -> None:
+def test_a_hold_whose_continuation_is_stopped_continues_by_itself(open_stage: Open) -> None:
     work = Work(seconds=60)
     stage = open_stage(work, beats_an_execution=2)
     holder = stage.start("order-42")
@@ -150,7 +150,7 @@ class TestEventBudget:
             print_row("a poll", events)
             assert events == budget.EVENTS_PER_POLL
 
-    def test_a_parked_look_costs_what_the_budget_counts(self, open_stage: Open, print_row: Any) -> None:
+    def test_a_poll_after_parking_costs_what_the_budget_counts(self, open_stage: Open, print_row: Any) -> None:
         with waiting(open_stage, hand_over=HandOver.CALLBACK, parks=2) as (stage, waiter, _):
             stage.machine.wait_until_entered(waiter, "CheckPosition", 60, more_than=2)
             events = round_of(stage.machine.history(waiter), "MyTurn?")
@@ -187,7 +187,7 @@ class TestEventBudget:
         left = budget.MAX_EVENTS - budget.WAITING_EVENTS - 2 * budget.FIRST_BEATS * budget.EVENTS_PER_BEAT
         assert left / budget.EVENTS_PER_HOLDING_CONTINUATION * budget.BEATS_AN_EXECUTION > beats
 
-    def test_an_execution_that_goes_on_stays_below_the_limit(self) -> None:
+    def test_an_execution_with_continuations_stays_below_the_limit(self) -> None:
         for called in (True, False):
             spent = budget.most_polls_an_execution(called=called) * EVENTS_PER_LOOK[called]
             assert spent < budget.MAX_EVENTS
@@ -195,7 +195,7 @@ class TestEventBudget:
 
 
 def with_a_waiter(open_stage: Open, **settings: Any) -> tuple[Stage, Work, str, str]:
-    """A stage, the work of a holder that keeps the lock until a test lets it go, the holder, and a waiter."""
+    """A stage, the work of a holder that keeps the lock until a test releases it, the holder, and a waiter."""
     work = Work(seconds=60)
     stage = open_stage({"work": work, "next": Work()}, **settings)
     holder = stage.start("order-42")
@@ -212,7 +212,7 @@ def waiting(open_stage: Open, **settings: Any) -> Iterator[tuple[Stage, str, str
 
 
 def round_of(history: list[dict[str, Any]], state: str) -> int:
-    """The events from one entry of a state to the next, those of other branches left out."""
+    """The events from one entry of a state to the next, without those of other branches."""
     branch = branch_of(history, state)
     entries = [
         index for index, event in enumerate(branch) if event.get("stateEnteredEventDetails", {}).get("name") == state
@@ -222,7 +222,7 @@ def round_of(history: list[dict[str, Any]], state: str) -> int:
 
 
 def branch_of(history: list[dict[str, Any]], state: str) -> list[dict[str, Any]]:
-    """The events of one line of states: each event names the one before it."""
+    """The events of one sequence of states: each event names the one before it."""
     by_id = {event["id"]: event for event in history}
     last = max(event["id"] for event in history if event.get("stateEnteredEventDetails", {}).get("name") == state)
     line = []

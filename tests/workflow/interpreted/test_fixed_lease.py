@@ -1,4 +1,4 @@
-"""Without heartbeat: work that always ends within its lease needs no renewal, and is stopped when it does not."""
+"""Without a heartbeat: work that always ends within its lease needs no renewal, and is stopped otherwise."""
 
 import time
 from typing import Any
@@ -27,7 +27,7 @@ def test_an_uncontended_execution_makes_4_transitions_beside_the_works_own_and_3
     entered = stage.machine.entered(arn)
     assert entered.pop("InvokeFunction") == 1
     assert entered == {"TakeTicket": 1, "MyTurn?": 1, "ChooseWork": 1, "Release": 1}
-    # Acquire; say that the work has ended; release.
+    # Acquire; record that the work has ended; release.
     assert stage.requests.count("UpdateItem") == 3
     assert stage.engine.invocations_of("Heartbeat") == []
     assert stage.is_free(ENTITY)
@@ -75,7 +75,7 @@ def test_fragments_run_one_at_a_time(open_user: OpenUser) -> None:
     assert len(work.runs) == 3
 
 
-def test_work_past_its_time_out_fails_and_the_lock_goes_with_its_lease_only(open_stage: Open) -> None:
+def test_work_past_its_time_out_fails_and_keeps_the_lock_until_its_lease_ends(open_stage: Open) -> None:
     work, after = Work(seconds=60), Work()
     stage = open_stage({"work": work, "after": after}, **FIXED)
     began = time.monotonic()
@@ -85,7 +85,7 @@ def test_work_past_its_time_out_fails_and_the_lock_goes_with_its_lease_only(open
     assert not stage.is_free(ENTITY)
     assert stage.run(ENTITY, function="after", recordWaitSeconds=0).error == "RecordWaitExceeded"
     assert stage.run(ENTITY, function="after", timeout=LEASE_S + 10).status == "SUCCEEDED"
-    # The function itself cannot be stopped: its own time-out has to be no longer.
+    # The function itself cannot be stopped: its own time-out must not be longer.
     assert after.runs[0].started - began >= LEASE_S
     work.finish.set()
 
@@ -124,7 +124,7 @@ def test_failing_work_fails_the_execution_as_itself_and_frees_the_lock(open_stag
     assert stage.is_free(ENTITY)
 
 
-def test_work_that_is_released_only_after_its_lease_is_no_success(open_stage: Open) -> None:
+def test_work_that_is_released_only_after_its_lease_fails(open_stage: Open) -> None:
     stage = open_stage(**FIXED)
     stage.function("Release").delay_s = LEASE_S + 2
     outcome = stage.run(ENTITY)
@@ -132,7 +132,7 @@ def test_work_that_is_released_only_after_its_lease_is_no_success(open_stage: Op
     assert stage.is_free(ENTITY)
 
 
-def test_an_unreachable_release_leaves_the_output_standing_and_the_lock_to_its_lease(open_stage: Open) -> None:
+def test_a_failed_release_keeps_the_output_and_leaves_the_lock_to_its_lease(open_stage: Open) -> None:
     stage = open_stage(Work(result="kept"), change={"Release/Retry": []}, **FIXED)
 
     def unreachable(_event: object) -> None:

@@ -1,4 +1,4 @@
-"""What happens while an execution holds the lock: heartbeats, lost leases, stops, repeats, nested executions."""
+"""Executions that hold the lock: heartbeats, lost leases, stops, duplicates, nested executions."""
 
 import json
 import threading
@@ -42,15 +42,15 @@ def test_a_lost_lease_stops_the_work_within_one_heartbeat(open_stage: Open) -> N
     outcome = stage.machine.wait(arn, LEASE_S + 20)
     assert (outcome.status, outcome.error) == ("FAILED", "LockLost")
     assert "not held with fencing token" in (outcome.cause or "")
-    # The first beat may be under way when the lock is taken away: it only leaves its token.
+    # The first beat may be in progress when the lock is freed by force: it only stores its token.
     assert len(stage.engine.invocations_of("Heartbeat")) <= max(1, beats) + 1
     work.finish.set()
 
 
-def test_work_that_ends_after_the_lock_was_lost_is_no_success(open_stage: Open) -> None:
+def test_work_that_ends_after_the_lock_was_lost_fails(open_stage: Open) -> None:
     work = Work(seconds=60)
     stage = open_stage(work)
-    # The heartbeat's function hangs, so that the release is the first to see the loss.
+    # The heartbeat's function hangs, so that the release notices the loss first.
     beats = threading.Event()
 
     def hang(_event: object) -> None:
@@ -80,7 +80,7 @@ def test_work_shorter_than_a_cold_heartbeat_does_not_wait_for_the_next_beat(open
     assert len(stage.engine.invocations_of("Heartbeat")) == 1
 
 
-def test_a_heartbeat_that_keeps_failing_stops_the_work_when_its_lease_is_over(open_stage: Open) -> None:
+def test_a_heartbeat_that_keeps_failing_stops_the_work_when_its_lease_ends(open_stage: Open) -> None:
     work = Work(seconds=60)
     stage = open_stage(work)
 
@@ -104,12 +104,12 @@ def test_every_function_may_run_twice(open_stage: Open, mode: Twice) -> None:
     assert {stage.machine.wait(arn, 90).status for arn in arns} == {"SUCCEEDED"}
     assert work.overlaps() == []
     assert len(work.runs) == 4
-    # A copy that starts after its execution has ended may take or queue for the lock once more, for one lease.
+    # A copy that starts after its execution has ended may take the lock, or join the queue, once more for one lease.
     stage.wait_until_free("order-42")
 
 
 @pytest.mark.parametrize("function", ["TakeTicket", "CheckPosition", "Release"])
-def test_a_reply_that_is_lost_once_harms_nothing(open_stage: Open, function: str) -> None:
+def test_a_lost_reply_does_no_harm(open_stage: Open, function: str) -> None:
     work = Work(seconds=0.3)
     stage = open_stage(work)
     lost: set[str] = set()
@@ -156,7 +156,7 @@ def test_a_stopped_holder_delays_the_others_by_at_most_its_lease(open_stage: Ope
     work.finish.set()
 
 
-def test_work_that_may_be_running_still_keeps_the_lock_until_its_lease_ends(open_stage: Open) -> None:
+def test_work_that_may_still_be_running_keeps_the_lock_until_its_lease_ends(open_stage: Open) -> None:
     work = Work(seconds=60)
     stage = open_stage({"work": work, "next": Work()}, change={"Hold/0/InvokeFunction/TimeoutSeconds": 1})
     outcome = stage.run("order-42")
@@ -167,7 +167,7 @@ def test_work_that_may_be_running_still_keeps_the_lock_until_its_lease_ends(open
     work.finish.set()
 
 
-def test_an_unreachable_release_leaves_the_output_standing_and_the_lock_to_the_heartbeat(open_stage: Open) -> None:
+def test_a_failed_release_keeps_the_output_and_leaves_the_lock_to_the_heartbeat(open_stage: Open) -> None:
     stage = open_stage(Work(result="kept"), change={"Hold/0/Release/Retry": []})
 
     def unreachable(_event: object) -> None:
@@ -253,7 +253,7 @@ def test_a_poll_and_a_beat_cost_the_events_that_the_budget_counts(open_stage: Op
 
 
 def events_between_beats(history: list[dict[str, Any]]) -> int:
-    """The events from one scheduling of the heartbeat's task to the next, the work's own left out."""
+    """The events from one scheduling of the heartbeat's task to the next, without the work's own."""
     beat_types = {"TaskScheduled", "TaskStarted", "TaskSubmitted", "TaskTimedOut"}
     beats = [
         event["type"]

@@ -1,4 +1,4 @@
-"""What the functions tell: one log line and one set of metrics a step."""
+"""Logs and metrics of the functions: one log line and one set of metrics for each step."""
 
 import hashlib
 import io
@@ -23,8 +23,8 @@ def objects(printed: str) -> list[dict[str, Any]]:
 def queued(
     open_stage: Open, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> tuple[str, str, list[dict[str, Any]], list[dict[str, Any]]]:
-    """A holder's ARN, that of an execution which waited for it, and all that was told meanwhile."""
-    # The logger keeps the stream and the level of the moment when it was made.
+    """A holder's ARN, that of an execution which waited for it, and everything that was logged."""
+    # The logger keeps the stream and the level of the moment when it was created.
     lines = io.StringIO()
     monkeypatch.setattr(_observed.logger.registered_handler, "stream", lines)
     level = _observed.logger.log_level
@@ -49,7 +49,7 @@ def test_each_step_logs_the_entity_the_namespace_the_ticket_and_the_execution(qu
     for line in logs:
         assert line["entity"] == "order-42"
         assert line["namespace"] == "default"
-        # Whoever was refused at once has no ticket.
+        # An execution that was refused at once has no ticket.
         assert "ticket" in line or "refused" in line
     assert {line["execution"] for line in logs} >= {holder, waiter}
 

@@ -1,4 +1,4 @@
-"""The serialised workflow, executed: its definition interpreted, its handlers and its table for real."""
+"""The serialised workflow, executed: its definition is interpreted, with real handlers and a real table."""
 
 import json
 from typing import Any
@@ -31,7 +31,7 @@ def served_order(work: Work) -> list[str]:
 
 
 def tickets(stage: Any) -> dict[str, int]:
-    """Each owner's ticket, as its grant names it."""
+    """Each owner's ticket, from its grant."""
     return {
         invocation.event["turn"]["claim"]["owner"]: invocation.event["turn"]["grant"]["ticket"]
         for invocation in stage.engine.invocations_of("Release")
@@ -76,7 +76,7 @@ def test_an_uncontended_execution_makes_6_transitions_beside_the_works_own_and_4
     entered = stage.machine.entered(arn)
     assert entered.pop("InvokeFunction") == 1
     assert entered.total() == 6
-    # A cold process asks the table for the time once, by a read.
+    # A cold process reads the table's time once.
     assert stage.requests == ["GetItem", *["UpdateItem"] * 4]
 
 
@@ -94,7 +94,7 @@ def test_failing_work_fails_the_execution_with_its_own_error_and_frees_the_lock(
     assert stage.run("order-42", function="next", recordWaitSeconds=0).status == "SUCCEEDED"
 
 
-def test_a_record_wait_of_0_fails_while_somebody_holds(open_stage: Open) -> None:
+def test_a_record_wait_of_0_fails_while_the_lock_is_held(open_stage: Open) -> None:
     work = Work(seconds=20)
     stage = open_stage(work)
     first = stage.start("order-42")

@@ -1,4 +1,4 @@
-"""Fragments in a state machine of somebody's own, executed: the CDK's definition, the handlers and a table for real."""
+"""Fragments in a user's own state machine, executed: the CDK's definition, with real handlers and a real table."""
 
 import json
 import time
@@ -28,7 +28,7 @@ def echo(event: Any, _context: Any) -> Any:
     return event
 
 
-# No null among them: the interpreter invokes a function with nothing then.
+# No null among them: the interpreter would invoke the function without an event.
 PAYLOADS: list[Any] = [
     {"order": 42, "lines": [{"sku": "tea"}], "none": None},
     {"lock": "mine", "payload": [1], "failure": {"Error": "E"}, "task": {}, "ignored": 1, "seam": 2},
@@ -51,14 +51,14 @@ def test_the_payload_arrives_at_a_chain_and_leaves_it_untouched(open_user: OpenU
     assert user.stage.is_free(ENTITY)
 
 
-def test_states_that_call_nobody_see_every_payload_untouched(open_user: OpenUser) -> None:
+def test_states_without_a_task_see_every_payload_untouched(open_user: OpenUser) -> None:
     user = open_user("passing")
     payloads = [*PAYLOADS, None]
     outcomes = [user.run(payload) for payload in payloads]
     assert [(outcome.status, outcome.output) for outcome in outcomes] == [("SUCCEEDED", each) for each in payloads]
 
 
-def test_the_payload_arrives_at_a_function_and_what_it_returns_leaves(open_user: OpenUser) -> None:
+def test_the_payload_arrives_at_a_function_and_its_result_leaves(open_user: OpenUser) -> None:
     user = open_user("function", {"work": echo})
     outcomes = [user.run(payload) for payload in PAYLOADS]
     assert [(outcome.status, outcome.output) for outcome in outcomes] == [("SUCCEEDED", each) for each in PAYLOADS]
@@ -77,7 +77,7 @@ def test_the_payload_arrives_at_a_nested_execution_and_its_output_leaves(open_us
     assert user.stage.is_free(ENTITY)
 
 
-def test_entity_namespace_and_record_wait_come_from_the_payload_and_the_lock_is_told(open_user: OpenUser) -> None:
+def test_entity_namespace_and_record_wait_come_from_the_payload_and_the_work_gets_the_lock(open_user: OpenUser) -> None:
     work = Work()
     user = open_user("by_path", work)
     payload = {"order": {"id": "tea", "size": 2}, "tenant": "shop", "patience": 5}
@@ -130,7 +130,7 @@ def releases(user: UserStage) -> list[Any]:
         ("function", {"Locked.InvokeFunction", "After"}, 6),
         # The Parallel in which a chain's failures are caught.
         ("chain", {"Look", "Work", "LookAgain", "After"}, 7),
-        # The state that tells the lock.
+        # The state that returns the lock.
         ("by_path", {"Work"}, 8),
     ],
 )
@@ -142,7 +142,7 @@ def test_an_uncontended_entry_makes_few_transitions_beside_the_works_own_and_5_w
     assert user.machine.wait(arn).status == "SUCCEEDED"
     entered = user.machine.entered(arn)
     assert sum(count for state, count in entered.items() if state not in own) == transitions
-    # One more than the serialised workflow: the entry is written down for a clean-up, which has only the ARN.
+    # One more than the serialised workflow: the entry is recorded for a clean-up, which has only the ARN.
     assert user.stage.requests.count("UpdateItem") == 5
 
 
@@ -297,7 +297,7 @@ def test_the_output_of_a_fragment_as_one_state_is_that_of_the_fragment(open_user
     assert [outcome.output for outcome in outcomes] == PAYLOADS
 
 
-def test_a_record_wait_that_is_over_is_caught_by_name(open_user: OpenUser) -> None:
+def test_a_record_wait_that_ends_is_caught_by_name(open_user: OpenUser) -> None:
     work = Work(seconds=30)
     user = open_user("caught", work)
     first = user.start()
@@ -318,7 +318,7 @@ def test_a_fragment_that_is_repeated_enters_as_another_owner(open_user: OpenUser
     assert user.stage.is_free(ENTITY)
 
 
-def test_work_that_may_be_running_still_keeps_the_lock_until_its_lease_ends(open_user: OpenUser) -> None:
+def test_work_that_may_still_be_running_keeps_the_lock_until_its_lease_ends(open_user: OpenUser) -> None:
     work = Work(seconds=60)
     user = open_user("timing_out", work)
     outcome = user.run({})
@@ -349,7 +349,7 @@ def test_work_longer_than_the_lease_keeps_the_lock(open_user: OpenUser) -> None:
     assert len(user.stage.engine.invocations_of("Heartbeat")) >= 3
 
 
-def test_a_long_wait_and_a_long_hold_go_on_in_other_executions(open_user: OpenUser) -> None:
+def test_a_long_wait_and_a_long_hold_continue_in_other_executions(open_user: OpenUser) -> None:
     work, after = Work(seconds=60), Work()
     user = open_user("continued", {"work": work, "after": after}, hand_over=POLL)
     first = user.start("first")
@@ -391,7 +391,9 @@ def test_a_lost_lease_stops_the_protected_states_and_fails_the_fragment(open_use
 
 
 @pytest.mark.parametrize(("name", "hand_over", "state"), [("chain", CALLBACK, "Call"), ("polled_chain", POLL, "Turn")])
-def test_a_waiter_waits_as_the_lock_hands_over(open_user: OpenUser, name: str, hand_over: HandOver, state: str) -> None:
+def test_a_waiter_parks_or_polls_as_the_hand_over_says(
+    open_user: OpenUser, name: str, hand_over: HandOver, state: str
+) -> None:
     work = Work(seconds=30)
     user = open_user(name, work, hand_over=hand_over)
     first = user.start()
@@ -403,7 +405,7 @@ def test_a_waiter_waits_as_the_lock_hands_over(open_user: OpenUser, name: str, h
     began = time.monotonic()
     work.finish.set()
     assert {user.machine.wait(arn).status for arn in (first, second)} == {"SUCCEEDED"}
-    # Half a lease, had it not been called.
+    # Half a lease, if it had not been woken.
     assert time.monotonic() - began < USER_LEASE_S / 2
     assert work.overlaps() == []
 
@@ -435,7 +437,7 @@ def test_every_entry_of_a_stopped_execution_is_cleaned_up(open_user: OpenUser) -
     user.wait_until_parked(arn)
     user.stop(arn)
     state = user.stage.lock(ENTITY)
-    # The waiting branch has left; the function of the other may be running still, until the lease ends.
+    # The waiting branch has left; the function of the other may still be running, until the lease ends.
     assert (len(state.rows), len(state.item.holders if state.item else ())) == (0, 1)
     work.finish.set()
 

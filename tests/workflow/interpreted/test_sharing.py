@@ -1,4 +1,4 @@
-"""Several executions that hold one lock at once: readers beside each other, and the places of a limit."""
+"""Several executions that hold one lock at once: readers together, and holders up to a limit."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -22,7 +22,7 @@ ENTITY = "order-42"
 
 @pytest.fixture
 def works() -> Iterator[dict[str, Work]]:
-    """Each runs until the test lets it go."""
+    """Each runs until the test releases it."""
     running = {name: Work(seconds=60) for name in ("first", "second", "third", "fourth")}
     yield running
     for work in running.values():
@@ -94,7 +94,7 @@ def test_as_many_run_at_once_as_there_are_permits_and_the_next_after_one_of_them
     assert stage.is_free(ENTITY)
 
 
-def test_readers_behind_a_writer_are_all_called_when_it_is_done(
+def test_readers_behind_a_writer_are_all_woken_when_it_is_done(
     open_with: Callable[..., Stage], works: dict[str, Work]
 ) -> None:
     stage = open_with(hand_over=HandOver.CALLBACK)
@@ -108,7 +108,7 @@ def test_readers_behind_a_writer_are_all_called_when_it_is_done(
     parked = [stage.machine.entered(arn)["WaitForCall"] for arn in readers]
     first.finish.set()
     assert all(map(runs, (second, third, fourth)))
-    # Called: none of them has slept through a time-out, or parked again.
+    # Woken: none of them has slept until a time-out, or parked again.
     assert [stage.machine.entered(arn)["WaitForCall"] for arn in readers] == parked
     for work in (second, third, fourth):
         work.finish.set()
@@ -160,10 +160,10 @@ def test_another_number_than_the_lock_has_fails_by_name_and_leaves_nothing_behin
     [(HandOver.CALLBACK, 100), (HandOver.POLL, 100), (HandOver.POLL, 2)],
     ids=["called", "polling", "in another execution"],
 )
-def test_a_number_that_changes_while_it_waits_fails_by_name_and_the_queue_is_left(
+def test_a_number_that_changes_while_it_waits_fails_by_name_and_it_leaves_the_queue(
     open_with: Callable[..., Stage], works: dict[str, Work], hand_over: HandOver, polls: int
 ) -> None:
-    """As when the lock item was deleted by hand, and made anew by somebody else."""
+    """As when the lock item was deleted by hand and created again by another user."""
     stage = open_with(hand_over=hand_over, polls_an_execution=polls)
     holder = stage.start(ENTITY, function="first")
     assert runs(works["first"])

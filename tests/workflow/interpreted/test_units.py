@@ -27,8 +27,8 @@ class Bank:
     """Accounts, the units' table, and the function of a task, which takes ten from an account.
 
     Attributes:
-        locks_table: once the workflow is open.
-        repeated: of each run that was committed, whether it had been before.
+        locks_table: set once the workflow is open.
+        repeated: for each run that was committed, whether it had been committed before.
     """
 
     client: Any
@@ -39,7 +39,7 @@ class Bank:
     _alone: threading.Lock = field(default_factory=threading.Lock)
 
     def new_account(self) -> str:
-        """With 100."""
+        """An account with 100."""
         account = f"account-{uuid.uuid4().hex}"
         self.client.put_item(TableName=self.accounts, Item=dumped({"id": account, "balance": 100}))
         return account
@@ -49,7 +49,7 @@ class Bank:
         return int(loaded(found["Item"])["balance"])
 
     def commit(self, event: Mapping[str, Any], _context: Any = None) -> str:
-        """The function: a client for each run, as of a new container."""
+        """The function: a client for each run, as in a new container."""
         units = Units(self.units_table, client=make_client(endpoint_url=self.client.meta.endpoint_url))
         fence = Fence(event["lock"], self.locks_table)
         item = (event["item"],) if "item" in event else ()
@@ -75,7 +75,7 @@ def bank(emulator: Emulator) -> Iterator[Bank]:
 
 
 class Fails:
-    """Fails so many calls, each in another way."""
+    """Fails this many calls, each in another way."""
 
     def __init__(self, times: int) -> None:
         self.left = times
@@ -83,7 +83,7 @@ class Fails:
     def __call__(self, _event: Any) -> None:
         if self.left > 0:
             self.left -= 1
-            # Of its own, and of the service on the way.
+            # Its own error, and an error of the service in between.
             raise RuntimeError("the connection broke") if self.left % 2 else ServiceError("ServiceException")
 
 

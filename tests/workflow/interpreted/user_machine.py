@@ -1,7 +1,7 @@
-"""State machines of somebody's own, with fragments of a TicketLock in them: synthesised by the CDK, run by the harness.
+"""Users' own state machines with fragments of a TicketLock in them: synthesised by the CDK, run by the harness.
 
-Each is a function here, named as its machine: it makes the states, by its lock's ``serialize``. Their definitions are
-taken from the template as CloudFormation would resolve it, with the harness's ARNs in it.
+Each is a function here, named like its machine: it creates the states, with its lock's ``serialize``. Their definitions
+are taken from the template as CloudFormation would resolve it, with the harness's ARNs.
 """
 
 import fcntl
@@ -36,7 +36,7 @@ _MACHINES: dict[str, tuple[Make, dict[str, Any]]] = {}
 
 
 class Maker(Construct):
-    """Makes one machine's states, and short ways to make them."""
+    """Creates one machine's states, with short ways to create them."""
 
     def __init__(self, scope: Construct, id: str, lock: TicketLock) -> None:
         super().__init__(scope, id)
@@ -55,7 +55,7 @@ class Maker(Construct):
         return sfn.Pass(self, name, **properties)
 
     def invoke(self, name: str, function: str = "work", **properties: Any) -> tasks.LambdaInvoke:
-        """A state of the user's own that invokes a function with the whole payload, and returns what it returns."""
+        """A state of the user's own that invokes a function with the whole payload, and returns its result."""
         return tasks.LambdaInvoke(
             self,
             name,
@@ -71,7 +71,7 @@ class Maker(Construct):
 
 
 def machine(**settings: Any) -> Callable[[Make], Make]:
-    """Make a machine of a function's states, under a lock with these settings."""
+    """Create a machine of a function's states, under a lock with these settings."""
 
     def keep(make: Make) -> Make:
         _MACHINES[make.__name__] = (make, settings)
@@ -98,7 +98,7 @@ def polled_chain(user: Maker) -> Made:
 
 @machine(hand_over=HandOver.POLL, polls_an_execution=2, beats_an_execution=2)
 def continued(user: Maker) -> Made:
-    """Waits and holds that go on in other executions soon."""
+    """Waits and holds that soon continue in other executions."""
     return user.serialize("Locked", user.invoke("Work")).next(user.state("After"))
 
 
@@ -126,7 +126,7 @@ def by_path(user: Maker) -> Made:
 
 @machine()
 def by_name(user: Maker) -> Made:
-    """The entity is made of the payload and of the execution's name."""
+    """The entity is made from the payload and the execution's name."""
     return user.serialize("Locked", user.invoke("Work"), entity="States.Format('{}/{}', $.order, $$.Execution.Name)")
 
 
@@ -158,7 +158,7 @@ def items(user: Maker) -> Made:
 
 @machine()
 def readers(user: Maker) -> Made:
-    """Iterations on one entity, each of which says whether it shares the lock."""
+    """Iterations on one entity, each of which chooses whether it shares the lock."""
     each = sfn.Map(user, "Each", items_path="$.items")
     return each.item_processor(user.serialize("Locked", user.invoke("Work"), shared="$.shares"))
 
@@ -194,7 +194,7 @@ def failing(user: Maker) -> Made:
 
 @machine()
 def caught(user: Maker) -> Made:
-    """What the fragment fails with is caught, whatever it is."""
+    """Any error of the fragment is caught."""
     single = user.serialize("Locked", user.invoke("Work"), record_wait=Duration.seconds(0)).to_single_state()
     single.add_catch(
         user.state("Waited", parameters={"caught.$": "$.failure.Cause", "by": "name"}),
@@ -220,14 +220,14 @@ def timing_out(user: Maker) -> Made:
 
 @machine()
 def concurrent(user: Maker) -> Made:
-    """Of two protected states that work at the same time one fails."""
+    """One of two concurrent protected states fails."""
     both = sfn.Parallel(user, "Both").branch(user.invoke("Work")).branch(user.invoke("Slow", "slow"))
     return user.serialize("Locked", both)
 
 
 @machine()
 def child_in_chain(user: Maker) -> Made:
-    """The chain runs a nested execution to its end, by a state of the user's own."""
+    """The chain runs a nested execution until its end, with a state of the user's own."""
     run = tasks.StepFunctionsStartExecution(
         user, "Run", state_machine=user.child(), integration_pattern=sfn.IntegrationPattern.RUN_JOB
     )
@@ -254,7 +254,7 @@ def units_of_items(user: Maker) -> Made:
 
 
 def committing(user: Maker, **more: Any) -> tasks.LambdaInvoke:
-    """What the function needs for the unit and its name is data, from the payload and the context."""
+    """The function gets the data for the unit and its name from the payload and the context."""
     payload = {
         "account": sfn.JsonPath.string_at("$.account"),
         "lock": sfn.JsonPath.object_at("$.lock"),
@@ -329,7 +329,7 @@ def _harness_arns(stack: Stack, lock: TicketLock) -> dict[str, str]:
     }
     continues = stack.resolve(lock._continues_arn)["Ref"]
     return {
-        # What definitions call.
+        # The functions that definitions invoke.
         **{
             _logical_id(stack, _beside(found).find_child(f"{name}Live")): function_arn(name)
             for name, found in functions.items()
@@ -363,7 +363,7 @@ def _resolved(value: Any, values: Mapping[str, str]) -> str:
 
 @cache
 def definition(name: str, shared: Path) -> str:
-    """One machine's definition; the first to ask synthesises them all, for all processes of the test run."""
+    """One machine's definition; the first call synthesises them all, for all processes of the test run."""
     kept = shared / "user-machines.json"
     with (shared / "user-machines.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -397,7 +397,7 @@ class UserStage:
         )
 
     def stop(self, arn: str) -> None:
-        """Stop an execution, and clean up after it as EventBridge would have it done."""
+        """Stop an execution, and clean up after it as EventBridge would cause."""
         self.machine.stop(arn)
         detail = {
             "executionArn": arn,

@@ -29,7 +29,7 @@ def _wanted(deployed: Deployed) -> int:
 @check(
     assumed="the names are among those that the definition retries",
     link=_NESTED,
-    emulator_lacks="it throttles nobody",
+    emulator_lacks="it does not throttle",
 )
 def the_errors_of_throttled_nested_starts_are_retried(deployed: Deployed) -> tuple[bool, str]:
     """Start many nested executions at once, without a retry."""

@@ -137,5 +137,5 @@ def a_redriven_hold_fails_with_lock_lost(deployed: Deployed) -> tuple[bool, str]
     except ClientError as error:
         raise NotSeen(f"it was not redriven: {error}") from error
     end = deployed.ended(arn, 3 * LEASE_S)
-    free = "nobody holds the lock" if deployed.is_free(name) else "THE LOCK IS HELD"
+    free = "the lock is not held" if deployed.is_free(name) else "THE LOCK IS HELD"
     return end.get("error") == "LockLost" and deployed.is_free(name), f"{end['status']} {end.get('error')}; {free}"

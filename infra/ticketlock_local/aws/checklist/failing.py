@@ -130,7 +130,7 @@ def a_nested_execution_that_times_out_says_so_in_the_cause(deployed: Deployed) -
 
 
 @check(
-    assumed="Work.Timeout, or Work.TaskFailed where the work's own error is not told; the lock is free",
+    assumed="Work.Timeout, or Work.TaskFailed if the work's own error is not passed on; the lock is free",
     link=_ERRORS,
     emulator_lacks=_NO_TIME_OUT,
 )
