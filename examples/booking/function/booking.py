@@ -21,12 +21,11 @@ def take_seat(event: dict[str, Any], _context: Any) -> str:
 
 
 def take_room(event: dict[str, Any], _context: Any) -> str:
-    """Go on with it. A retry finds in the unit what an earlier try has saved whose reply was lost."""
-    with units.resume(event["unit"]) as unit:
-        booking = unit.get(bookings, {"id": event["execution"]})
-        if booking is not None and "hotel" not in booking:
-            _take(unit, event["trip"]["hotel"])
-            unit.put(bookings, {**booking, "hotel": event["trip"]["hotel"]})
+    """Go on with it. A retry after the save adds nothing: its step has saved the unit already."""
+    hotel = event["trip"]["hotel"]
+    with units.resume(event["unit"], step="room") as unit:
+        _take(unit, hotel)
+        unit.update(bookings, {"id": event["execution"]}, "SET hotel = :hotel", {":hotel": hotel})
         return _hand_on(unit, event)
 
 

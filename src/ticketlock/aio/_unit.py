@@ -41,7 +41,7 @@ class Unit:
 
     @property
     def repeated(self) -> bool:
-        """Whether a unit of the same name was committed before: then this one writes nothing."""
+        """Whether a unit of the same name was committed, or its step saved, before: then this one writes nothing."""
         return self._verbs.repeated
 
     async def get(

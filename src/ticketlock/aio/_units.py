@@ -168,9 +168,9 @@ class Units:
         )
         return self._unit(terms)[0]
 
-    async def resume(self, unit: str) -> Unit:
+    async def resume(self, unit: str, *, step: str | None = None) -> Unit:
         """Continue with a saved unit, for ``async with``; see ``ticketlock.units.Units.resume``."""
-        resumed = await self._performer.follow(self._settings.resume(self._clocks, self._tables, unit))
+        resumed = await self._performer.follow(self._settings.resume(self._clocks, self._tables, unit, step))
         made, verbs = self._unit(resumed.terms)
         verbs.goes_on(resumed)
         return made

@@ -47,6 +47,7 @@ class Head:
         coordinator: of a saved one, the id under which its last coordinator writes.
         keys: of one that marks what it reads, how many rows of keys there are; 0 for another one.
         owner: of a saved one, under which owner it was saved last; None for none.
+        steps: of a saved one, which steps have saved it, as digests.
     """
 
     unit: str
@@ -63,6 +64,7 @@ class Head:
     coordinator: str | None = None
     keys: int = 0
     owner: str | None = None
+    steps: frozenset[bytes] = frozenset()
 
     @property
     def has_rows(self) -> bool:
@@ -104,6 +106,7 @@ class Head:
                     row["coordinator"]["S"] if "coordinator" in row else None,
                     integer(row["keys"]) if "keys" in row else 0,
                     row["owner"]["S"] if "owner" in row else None,
+                    frozenset(bytes(step) for step in row["steps"]["BS"]) if "steps" in row else frozenset(),
                 )
         except (KeyError, ValueError):
             pass
@@ -374,6 +377,8 @@ def _row(head: Head) -> Item:
         item["coordinator"] = {"S": head.coordinator}
     if head.owner is not None:
         item["owner"] = {"S": head.owner}
+    if head.steps:
+        item["steps"] = {"BS": sorted(head.steps)}
     return item
 
 

@@ -1,5 +1,7 @@
 """How a coordinator goes on with a saved unit: it claims the record, so that nobody who did before commits or saves it.
 
+A step that has saved the unit already writes nothing: it claims nothing, and so takes the unit from nobody.
+
 Each writes under an id of its own; the record decides which of them counts, in the transaction that commits. So nothing
 of one coordinator's can be taken for another's, however late its requests come.
 """
@@ -49,7 +51,7 @@ def resume(given: Any, own: Terms, units_table: str, marks: Marks, tables: Table
 
     Args:
         given: what its `save` has returned.
-        own: of a new unit: the id under which this coordinator writes.
+        own: of a new unit: the id under which this coordinator writes, and its step.
 
     Raises:
         InvalidUnitRequest: it is no id, or of a unit that was not saved, or saved under another prefix.
@@ -74,27 +76,33 @@ def resume(given: Any, own: Terms, units_table: str, marks: Marks, tables: Table
         if reply.now.earliest_ms > head.lease_until_ms:
             yield heads.roll_back(given, reply.now.latest_ms, lease_seen_ms=head.lease_until_ms)
             continue
-        claimed: Reply = yield heads.claim(head, own.unit)
-        if not claimed.applied and not _is_claimed_by(claimed, own.unit):
-            continue
-        mine = replace(head, rev=head.rev + 1, coordinator=own.unit)
+        mine, repeats_step = head, replace(own, saved=head).repeats_step
+        if not repeats_step:
+            claimed: Reply = yield heads.claim(head, own.unit)
+            if not claimed.applied and not _is_claimed_by(claimed, own.unit):
+                continue
+            mine = replace(head, rev=head.rev + 1, coordinator=own.unit)
         pieces = yield from read_pieces(heads, mine)
         if pieces is None:
             again: Reply = yield heads.read(given)
-            if again.item is not None and Head.of(again.item).rev != mine.rev:
+            if again.item is not None and not _is_the_same(Head.of(again.item), mine):
                 continue
             raise UnitForgotten(f"the rows of the saved unit {given} are gone")
-        yield from _end_the_one_before(head, heads, reply.now.latest_ms)
+        if not repeats_step:
+            yield from _end_the_one_before(head, heads, reply.now.latest_ms)
         return (
-            yield from _resumed(
-                mine, [mine.inline] if mine.pieces == 0 else pieces, own.unit, marks, tables, units_table
-            )
+            yield from _resumed(mine, [mine.inline] if mine.pieces == 0 else pieces, own, marks, tables, units_table)
         )
 
 
 def _is_claimed_by(reply: Reply, coordinator: str) -> bool:
     """Whether an earlier attempt of the claim was applied."""
     return reply.item is not None and Head.of(reply.item).coordinator == coordinator
+
+
+def _is_the_same(again: Head, head: Head) -> bool:
+    """Whether nobody has saved, resumed or ended the unit meanwhile."""
+    return (again.rev, again.state) == (head.rev, head.state)
 
 
 def _end_the_one_before(head: Head, heads: Heads, now_ms: int) -> ForkingSteps[None]:
@@ -109,17 +117,17 @@ def _end_the_one_before(head: Head, heads: Heads, now_ms: int) -> ForkingSteps[N
 
 
 def _resumed(
-    head: Head, pieces: list[bytes], coordinator: str, marks: Marks, tables: Tables, units_table: str
+    head: Head, pieces: list[bytes], own: Terms, marks: Marks, tables: Tables, units_table: str
 ) -> ForkingSteps[Resumed]:
     try:
         told: Mapping[str, Any] = of_pieces(pieces)
-        terms, receipt, names = terms_of(told, coordinator, head), receipt_of(told), tables_of(told)
+        terms, receipt, names = terms_of(told, own, head), receipt_of(told), tables_of(told)
         prefix, guarded = str(told["prefix"]), frozenset(told["guarded"])
     except (LookupError, TypeError, ValueError, zlib.error) as error:
         raise foreign_row(head_key(head.unit)) from error
     if prefix != marks.prefix:
         raise InvalidUnitRequest("prefix", marks.prefix, f"{prefix!r}, which the saved unit {head.unit} uses")
-    if terms.name is not None:
+    if terms.name is not None and not terms.repeats_step:
         # Nobody that went on with it before can commit it by now: a receipt that is new is another unit's.
         yield from SavedRecord(head, Heads(units_table)).check_name(terms.name, receipt or NEVER_USED)
     known, guards = {}, Guards(units_table)

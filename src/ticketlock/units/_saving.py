@@ -15,6 +15,7 @@ from ticketlock.units._owners import saved_under
 from ticketlock.units._packing import in_pieces, item_read, item_told
 from ticketlock.units._reading import Isolation, image_of
 from ticketlock.units._rows import Receipt
+from ticketlock.units._steps import with_step
 from ticketlock.units._tables import UnitTable
 from ticketlock.units._terms import Terms, check_of
 from ticketlock.units._work import Place, Work
@@ -78,6 +79,7 @@ def save(
         attempt=terms.unit,
         coordinator=terms.unit,
         owner=keeping.owner,
+        steps=with_step(frozenset() if before is None else before.steps, terms.step),
     )
     head, pieces = with_pieces(made, in_pieces(told))
     rows = tuple(heads.put_saved_piece(head, at, piece, keeping.tries) for at, piece in enumerate(pieces))
@@ -128,12 +130,13 @@ def _unit_told(terms: Terms, work: Work, receipt: Receipt | None) -> dict[str, A
     }
 
 
-def terms_of(told: Mapping[str, Any], unit: str, head: Head) -> Terms:
-    """What the unit was begun with, under the id of the coordinator that goes on with it."""
+def terms_of(told: Mapping[str, Any], own: Terms, head: Head) -> Terms:
+    """What the unit was begun with, under the id and the step of the coordinator that goes on with it."""
     lock = told["under"]
     under = None if lock is None else SavedLock({name: _lock_field(name, value) for name, value in lock.items()})
     isolation = Isolation(told["isolation"])
-    return Terms(unit, head.born_ms, told["timeoutMs"], isolation, told["name"], under, told["engine"], head)
+    began = told["timeoutMs"], isolation, told["name"], under, told["engine"]
+    return Terms(own.unit, head.born_ms, *began, head, own.step)
 
 
 def receipt_of(told: Mapping[str, Any]) -> Receipt | None:

@@ -1,7 +1,7 @@
 """The settings of units: checked once, for threads and tasks."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ticketlock._checks import duration_ms, text, whole_number
@@ -15,6 +15,7 @@ from ticketlock.units._owners import end_owner
 from ticketlock.units._reading import READ_LOCK, SERIALIZABLE, Isolation
 from ticketlock.units._resuming import Resumed, resume
 from ticketlock.units._saving import Keeping
+from ticketlock.units._steps import Step
 from ticketlock.units._sweeping import MOST_PARTS, Swept, sweep
 from ticketlock.units._tables import Tables
 from ticketlock.units._terms import Terms
@@ -87,13 +88,15 @@ class Settings:
         until_ms = None if timeout is None else clocks.read().local_ms + _timeout_ms(timeout)
         return sweep(Heads(self.units_table), self.marks, parts=parts, until_ms=until_ms)
 
-    def resume(self, clocks: Clocks, tables: Tables, unit: Any) -> ForkingSteps[Resumed]:
+    def resume(self, clocks: Clocks, tables: Tables, unit: Any, step: Any) -> ForkingSteps[Resumed]:
         """Resume a saved unit, under the id of a new coordinator.
 
         Raises:
-            InvalidUnitRequest: ``unit`` is not the id of a unit that was saved.
+            InvalidUnitRequest: ``unit`` is not the id of a unit that was saved, or ``step`` can be no step.
         """
         own = self.terms(clocks, name=None, isolation=SERIALIZABLE, under=None, timeout=None)
+        if step is not None:
+            own = replace(own, step=Step(text("step", step, NAME_BYTES, InvalidUnitRequest)))
         return resume(unit, own, self.units_table, self.marks, tables)
 
     def roll_back(self, unit: Any) -> ForkingSteps[Outcome]:

@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol
 from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units._heads import Head
 from ticketlock.units._reading import SERIALIZABLE, Isolation
+from ticketlock.units._steps import Step
 
 
 class HeldLock(Protocol):
@@ -36,6 +37,7 @@ class Terms:
         under: a lock that must be held at the commit.
         engine: how it is committed; None: natively if it fits.
         saved: the record of the saved unit that it continues; None for a new unit.
+        step: which step continues it; None for none.
     """
 
     unit: str
@@ -46,11 +48,18 @@ class Terms:
     under: HeldLock | None = None
     engine: Engine | None = None
     saved: Head | None = None
+    step: Step | None = None
 
     @property
     def id(self) -> str:
         """The id that users know: the same for every process that resumes the unit."""
         return self.unit if self.saved is None else self.saved.unit
+
+    @property
+    def repeats_step(self) -> bool:
+        """Whether an earlier try of the step has saved the unit, which is not committed yet."""
+        head, step = self.saved, self.step
+        return head is not None and head.state == "pending" and step is not None and step.digest in head.steps
 
     @property
     def beside(self) -> int:

@@ -127,22 +127,27 @@ class Units:
         )
         return self._unit(terms)[0]
 
-    def resume(self, unit: str) -> Unit:
+    def resume(self, unit: str, *, step: str | None = None) -> Unit:
         """Continue a saved unit with all its reads and writes. Earlier objects of it can no longer commit or save it.
 
         If it is already committed, the unit is ``repeated``, and writes nothing.
 
         Args:
             unit: what ``Unit.save`` has returned.
+            step: text that names what this process does with the unit, the same at each retry: such as the name of a
+                workflow's state. ``save`` remembers it, of up to 100 steps. If a unit that was resumed with this step
+                was saved before, the new one is ``repeated``: its statements do nothing, ``get`` shows what is saved,
+                ``save`` returns the id and writes nothing, and a commit is refused. It takes the unit from nobody.
 
         Raises:
-            InvalidUnitRequest: no unit was saved under that id, or it was saved with another ``prefix``.
+            InvalidUnitRequest: no unit was saved under that id, or it was saved with another ``prefix``; or ``step`` is
+                no text of 1 to 1,024 bytes.
             UnitRolledBack: it was rolled back, ``keep_for`` is over, or its name was used or given up since, which ends
                 it.
             UnitForgotten: its record no longer exists.
             TableError: a table could not be used; resume it again.
         """
-        resumed = self._performer.follow(self._settings.resume(self._clocks, self._tables, unit))
+        resumed = self._performer.follow(self._settings.resume(self._clocks, self._tables, unit, step))
         made, verbs = self._unit(resumed.terms)
         verbs.goes_on(resumed)
         return made

@@ -49,6 +49,7 @@ from ticketlock.units._resuming import Resumed
 from ticketlock.units._rows import NEVER_USED, Receipt, read_receipt
 from ticketlock.units._saving import Keeping, save
 from ticketlock.units._statements import Given, Kind, Statement, field_of_target, statement
+from ticketlock.units._steps import check_room
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._terms import Terms, check_of
 from ticketlock.units._turns import Turn
@@ -69,7 +70,7 @@ class Verbs:
     Attributes:
         terms: the terms with which it began.
         life: whether it is open, or how it has ended.
-        repeated: whether its name was committed before: then it writes nothing.
+        repeated: whether its name was committed, or its step saved, before: then it writes nothing.
         kept: its read locks, for a heartbeat; None at another level.
     """
 
@@ -99,7 +100,8 @@ class Verbs:
     def goes_on(self, resumed: Resumed) -> None:
         """Take over what another coordinator has saved."""
         self._work, self._receipt = resumed.work, resumed.receipt
-        self.repeated = resumed.is_committed or (resumed.receipt or NEVER_USED).is_committed
+        is_name_used = (resumed.receipt or NEVER_USED).is_committed
+        self.repeated = resumed.is_committed or resumed.terms.repeats_step or is_name_used
 
     def begin(self) -> ForkingSteps[None]:
         """Find out whether the name was committed before; without a name, no request is sent."""
@@ -284,6 +286,9 @@ class Verbs:
         if self.life.state == "committed":
             return
         with self.life.alone():
+            if self.terms.step is not None and self.terms.repeats_step:
+                allowed = "for a commit another step, or none: this one has saved the unit before, so end with `save()`"
+                raise InvalidUnitRequest("step", self.terms.step.name, allowed)
             yield from self._commit_or_end()
 
     def _commit_or_end(self) -> ForkingSteps[None]:
@@ -417,7 +422,7 @@ class Verbs:
                 self.life.state = "rolled back"
         self.life.is_told = True
         yield from self._let_go()
-        if self._record is not None and not self.repeated:
+        if self._record is not None and (self.terms.repeats_step or not self.repeated):
             yield from self._record.roll_back()
 
     def save(self, keeping: Keeping) -> ForkingSteps[str]:
@@ -434,6 +439,8 @@ class Verbs:
             return self.terms.id
 
     def _save(self, keeping: Keeping) -> ForkingSteps[None]:
+        if self.terms.saved is not None:
+            check_room(self.terms.saved.steps, self.terms.step)
         yield from self._read_blind(list(self._work.places.values()))
         self._saves += 1
         keeping = replace(keeping, tries=self._saves)

@@ -356,6 +356,12 @@ VARIANTS: Mapping[str, Variant] = {
             cast=SAVES,
         ),
         Variant(
+            "a save that does not remember its step",
+            by("step"),
+            ((_saving, "with_step", changes.with_no_step),),
+            cast=SAVES,
+        ),
+        Variant(
             "a save that does not ask whether its owner has ended",
             by("owner"),
             ((_saving, "saved_under", changes.saved_under_an_ended_one),),

@@ -62,6 +62,7 @@ class Record:
         machine: the name of the machine that runs it.
         born_ms: when its first try began, by that machine's wall clock.
         saved_as: the id of the saved unit that it has saved, or resumed.
+        step: the step of the saved unit that it does.
     """
 
     id: str
@@ -82,6 +83,7 @@ class Record:
     machine: str = ""
     born_ms: int = 0
     saved_as: str | None = None
+    step: str | None = None
 
     @property
     def age(self) -> tuple[int, str]:

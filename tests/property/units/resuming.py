@@ -5,13 +5,15 @@ from copy import copy
 from kit.invariants import Broken
 from property.units.checker import Record
 from property.units.machines import Machine
-from property.units.tables import MARKS, UNITS
+from property.units.tables import MARKS, UNITS, key_of
 from property.units.tries import Plan, to_its_end, unit_id, verbs_of
 from property.units.world import UnitsWorld
 
 from ticketlock.errors import InvalidUnitRequest, TicketLockError
 from ticketlock.units._resuming import Resumed, resume
+from ticketlock.units._steps import Step
 from ticketlock.units._terms import Terms
+from ticketlock.units._values import PYTHON
 from ticketlock.units._verbs import Verbs
 from ticketlock.wire._actions import Actions
 
@@ -26,9 +28,11 @@ def one_that_resumes(world: UnitsWorld, machine: Machine, plan: Plan) -> Actions
     unit, own = saved[world.chance.pick(len(saved))], unit_id(world, machine.read().wall_ms)
     checker, wall_ms = world.checker, machine.read().wall_ms
     record = Record(own, 0, checker.step, world.time.now_ms, machine=machine.name, born_ms=wall_ms, saved_as=unit)
+    step = _step_of(plan)
+    record.step = None if step is None else step.name
     checker.begins(record)
-    checker.tells(f"{machine.name} resumes {unit} as {own}: {plan.statements} {plan.keeping}")
-    steps = resume(unit, Terms(own, wall_ms, 10_000), UNITS, MARKS, world.tables)
+    checker.tells(f"{machine.name} resumes {unit} as {own}: {plan.statements} {plan.keeping} {record.step}")
+    steps = resume(unit, Terms(own, wall_ms, 10_000, step=step), UNITS, MARKS, world.tables)
     try:
         resumed = yield from machine.driver.follow(steps)
     except InvalidUnitRequest:
@@ -42,6 +46,9 @@ def one_that_resumes(world: UnitsWorld, machine: Machine, plan: Plan) -> Actions
         return
     verbs = verbs_of(world, resumed.terms)
     verbs.goes_on(resumed)
+    if resumed.terms.repeats_step:
+        yield from _repeats(world, machine, verbs, record, plan)
+        return
     _takes_up(record, resumed, world)
     if plan.statements and world.chance.pick(6) == 5:
         yield from _rolls_back(world, machine, verbs, record)
@@ -57,6 +64,24 @@ def _takes_up(record: Record, resumed: Resumed, world: UnitsWorld) -> None:
     record.knows_name_at, record.born_ms = before.knows_name_at, before.born_ms
     record.seen, record.writes, record.blind = copy(before.seen), copy(before.writes), copy(before.blind)
     record.missed = copy(before.missed)
+
+
+def _step_of(plan: Plan) -> Step | None:
+    """What it does to a unit that it saves again; that of others that begin alike is the same one, tried again."""
+    if plan.keeping is None or len(plan.statements) != 2:
+        return None
+    return Step(plan.statements[0][0])
+
+
+def _repeats(world: UnitsWorld, machine: Machine, verbs: Verbs, record: Record, plan: Plan) -> Actions[None]:
+    """State and save again what is saved: nothing of it is written, and nobody is disturbed."""
+    assert plan.keeping is not None
+    world.checker.saves.sees_repeated_step(str(record.saved_as), record.step)
+    for _, (key, *_) in plan.statements:
+        steps = verbs.delete(world.table_of(key), key_of(key), None, None, None, PYTHON)
+        assert (yield from machine.driver.follow(steps)) == (None, None)
+    assert (yield from machine.driver.follow(verbs.save(plan.keeping))) == record.saved_as
+    world.checker.sees_end(record, "saved before")
 
 
 def _rolls_back(world: UnitsWorld, machine: Machine, verbs: Verbs, record: Record) -> Actions[None]:

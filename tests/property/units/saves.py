@@ -14,11 +14,13 @@ class Saves:
         coordinators: the id of the coordinator that has saved it last, and of the one that has resumed it since.
         committed: the id under which each was committed.
         ended: the owners whose end was reported.
+        steps: the steps that have saved each, with the coordinator that did so.
     """
 
     coordinators: dict[str, tuple[str, str]] = field(default_factory=dict)
     committed: dict[str, str] = field(default_factory=dict)
     ended: set[str] = field(default_factory=set)
+    steps: dict[str, dict[str, str]] = field(default_factory=dict)
     _stood: dict[str, tuple[str, str, str]] = field(default_factory=dict)
 
     def sees(self, checker: Any, unit: str, saved_by: str, coordinator: str, *, state: str, owner: str | None) -> None:
@@ -33,8 +35,24 @@ class Saves:
             raise Broken(f"fork: {unit} is saved by {saved_by}, and {before[1]} has resumed it")
         if is_committed and unit not in self.committed:
             raise Broken(f"atomicity: the record of {unit} is committed, and no coordinator has committed it")
+        if before is None or before[0] != saved_by:
+            self._sees_step(unit, saved_by, checker.records[saved_by].step)
         if before != (saved_by, coordinator):
             checker.tells(f"{unit} is saved by {saved_by}, and {coordinator} resumes it")
+
+    def _sees_step(self, unit: str, saved_by: str, step: str | None) -> None:
+        """A coordinator has saved the unit with what this step has stated."""
+        if step is None:
+            return
+        done = self.steps.setdefault(unit, {})
+        if step in done:
+            raise Broken(f"step: {unit} is saved by {saved_by} with the step {step!r}, which {done[step]} has saved")
+        done[step] = saved_by
+
+    def sees_repeated_step(self, unit: str, step: str | None) -> None:
+        """A coordinator was told that its step has saved the unit already."""
+        if step not in self.steps.get(unit, {}):
+            raise Broken(f"step: {unit} is told to be saved with the step {step!r}, and it is not")
 
     def sees_commit(self, unit: str, coordinator: str) -> None:
         """A coordinator of a saved unit is committed."""

@@ -16,7 +16,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.assertions import Template
 from booking_stack import STATES, booking
 from kit.interpreter.harness import Machine, StepFunctions
-from kit.interpreter.lambda_server import Function, function_arn
+from kit.interpreter.lambda_server import Function, Twice, function_arn
 from kit.units import KEYS, dumped, loaded, make_table
 from ticketlock_local.engines.emulator import Emulator
 
@@ -131,6 +131,27 @@ def test_a_state_whose_reply_is_lost_is_retried_and_written_once(agency: Agency,
 
     agency.functions[state].after = once(breaks)
     assert agency.run()[0] == "SUCCEEDED"
+    assert agency.written == (2, 2, 300)
+
+
+def test_a_state_in_between_that_is_tried_again_and_again_after_its_save_takes_one_room(agency: Agency) -> None:
+    tries: list[str] = []
+
+    def breaks_twice(event: Any) -> None:
+        tries.append(event["unit"])
+        if len(tries) < 3:
+            raise RuntimeError("the connection broke")
+
+    agency.functions["take_room"].after = breaks_twice
+    assert agency.run() == ("SUCCEEDED", None, {"TakeSeat": 1, "TakeRoom": 1, "Pay": 1})
+    assert (len(tries), len(set(tries)), agency.written) == (3, 1, (2, 2, 300))
+
+
+@pytest.mark.parametrize("twice", ["second reply", "first reply"])
+def test_functions_that_run_twice_for_each_event_book_one_trip(agency: Agency, twice: Twice) -> None:
+    for function in agency.functions.values():
+        function.twice = twice
+    assert agency.run() == ("SUCCEEDED", None, {"TakeSeat": 1, "TakeRoom": 1, "Pay": 1})
     assert agency.written == (2, 2, 300)
 
 
