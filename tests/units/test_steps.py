@@ -182,6 +182,29 @@ class TestAStepThatHasNotSavedIt:
         ann.units.resume(unit).commit()
         assert books.balance(account) == 90
 
+    @THREADS_ONLY
+    @pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
+    @pytest.mark.parametrize("goes_on", ["saves it", "commits it", "rolls it back"])
+    def test_looks_again_if_another_one_goes_on_while_it_reads_what_is_saved(
+        self, ann: Party, ben: Party, account: Key, goes_on: str
+    ) -> None:
+        unit = begun(ann)
+        resumed = ann.units.resume(unit, step="seat")
+        resumed.put(ann.accounts, {**account, "texts": [some_name() for _ in range(300)]})
+        resumed.save()
+        other = ann.units.resume(unit, step="room")
+        ends = {"saves it": other.save, "commits it": other.commit, "rolls it back": other.rollback}
+        # Before its second request, for the rows of what was saved when the first one was answered.
+        ben.line.between["GetItem"] = lambda: ben.line.between.update(GetItem=ends[goes_on])
+        if goes_on == "rolls it back":
+            with pytest.raises(UnitRolledBack):
+                ben.units.resume(unit, step="seat")
+            return
+        again = ben.units.resume(unit, step="seat")
+        assert again.repeated
+        assert len((again.get(ben.accounts, account) or {})["texts"]) == 300
+        assert len(ben.line.operations) > 3
+
     @pytest.mark.parametrize("what", [Lost.NOT_SENT, Lost.REQUEST, Lost.REPLY], ids=lambda what: what.value)
     def test_is_done_once_whichever_request_is_lost(
         self, books: Books, ann: Party, ben: Party, what: Lost, kept: dict[str, Any]

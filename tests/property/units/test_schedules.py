@@ -42,6 +42,7 @@ TAKES_A_WHILE = {
     "a cut by plain reads",
     "a new token for each try",
     "a refusal after a lost reply taken for a conflict",
+    "a save that does not remember its step",
     "a unit resumed without its checks",
     "an item and its guard in one transaction",
     "heads read beside transactions",
