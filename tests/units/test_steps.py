@@ -86,7 +86,7 @@ class TestAStepThatHasSavedTheUnit:
         with pytest.raises(UnitFinished, match="saved"):
             again.get(ben.accounts, account)
 
-    def test_takes_the_unit_from_nobody_when_it_is_tried_again_late(
+    def test_leaves_the_unit_to_its_present_process_when_it_is_tried_again_late(
         self, books: Books, ann: Party, ben: Party, account: Key, other: Key
     ) -> None:
         unit = begun(ann)
@@ -145,7 +145,7 @@ class TestAStepThatHasSavedTheUnit:
 
 
 class TestAStepThatHasNotSavedIt:
-    def test_states_it_anew_after_a_failure(self, books: Books, ann: Party, ben: Party, account: Key) -> None:
+    def test_is_tried_again_after_a_failure(self, books: Books, ann: Party, ben: Party, account: Key) -> None:
         unit = begun(ann)
         failing = ann.units.resume(unit, step="seat")
         failing.update(ann.accounts, account, TAKE, TEN)
@@ -219,7 +219,7 @@ class TestAStepThatHasNotSavedIt:
             assert books.balance(key) == 90, number
 
     @pytest.mark.parametrize(("what", "repeated"), [(Lost.REQUEST, False), (Lost.REPLY, True)], ids=["not", "applied"])
-    def test_is_done_once_after_a_save_of_which_nobody_knows(
+    def test_is_done_once_after_a_save_whose_outcome_is_unknown(
         self, books: Books, ann: Party, ben: Party, account: Key, what: Lost, repeated: bool, kept: dict[str, Any]
     ) -> None:
         unit = begun(ann)

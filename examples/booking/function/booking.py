@@ -21,7 +21,7 @@ def take_seat(event: dict[str, Any], _context: Any) -> str:
 
 
 def take_room(event: dict[str, Any], _context: Any) -> str:
-    """Go on with it. A retry after the save adds nothing: its step has saved the unit already."""
+    """Add the room. A retry after the save adds nothing: its step is in the unit's record."""
     hotel = event["trip"]["hotel"]
     with units.resume(event["unit"], step="room") as unit:
         _take(unit, hotel)

@@ -41,7 +41,7 @@ class Unit:
 
     @property
     def repeated(self) -> bool:
-        """Whether a unit of the same name was committed, or its step saved, before: then this one writes nothing."""
+        """Whether its name was committed before, or its step saved: then this unit writes nothing."""
         return self._verbs.repeated
 
     async def get(

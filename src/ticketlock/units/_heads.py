@@ -47,7 +47,7 @@ class Head:
         coordinator: of a saved one, the id under which its last coordinator writes.
         keys: of one that marks what it reads, how many rows of keys there are; 0 for another one.
         owner: of a saved one, under which owner it was saved last; None for none.
-        steps: of a saved one, which steps have saved it, as digests.
+        steps: of a saved one, the digests of the steps that were saved.
     """
 
     unit: str

@@ -1,6 +1,6 @@
 """How a coordinator goes on with a saved unit: it claims the record, so that nobody who did before commits or saves it.
 
-A step that has saved the unit already writes nothing: it claims nothing, and so takes the unit from nobody.
+A step that was saved before writes nothing, so it claims nothing: another coordinator keeps the unit.
 
 Each writes under an id of its own; the record decides which of them counts, in the transaction that commits. So nothing
 of one coordinator's can be taken for another's, however late its requests come.
@@ -101,7 +101,7 @@ def _is_claimed_by(reply: Reply, coordinator: str) -> bool:
 
 
 def _is_the_same(again: Head, head: Head) -> bool:
-    """Whether nobody has saved, resumed or ended the unit meanwhile."""
+    """Whether the unit was neither saved, resumed nor ended meanwhile."""
     return (again.rev, again.state) == (head.rev, head.state)
 
 

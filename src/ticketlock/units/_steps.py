@@ -1,7 +1,6 @@
-"""The steps that have saved a unit: one that is tried again after its save adds nothing.
+"""The steps of a saved unit: one that is retried after its save adds nothing.
 
-They stand in the unit's record, which the same conditional write saves. So a step is among them exactly if what it has
-stated is in the unit.
+The conditional write that saves the unit records them too. So a step is in the record exactly if its statements are.
 """
 
 import hashlib
@@ -15,31 +14,31 @@ _DIGEST_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What resumes a saved unit, such as a state of a workflow; all its tries are the same step.
+    """What one process adds to a saved unit, for example a state of a workflow; each retry is the same step.
 
     Attributes:
-        name: distinguishes it from the other steps of the unit.
+        name: differs from those of the unit's other steps.
     """
 
     name: str
 
     @property
     def digest(self) -> bytes:
-        """What the record keeps of it: 128 bits, however long the name is."""
+        """128 bits for the record, whatever the length of the name."""
         return hashlib.sha256(self.name.encode()).digest()[:_DIGEST_BYTES]
 
 
 def with_step(saved: frozenset[bytes], step: Step | None) -> frozenset[bytes]:
-    """The steps that have saved a unit, once this one has."""
+    """The steps of a unit after the save of this one."""
     return saved if step is None else saved | {step.digest}
 
 
 def check_room(saved: frozenset[bytes], step: Step | None) -> None:
-    """Refuse one step too many: none of those before is ever forgotten.
+    """Refuse one step too many: to drop an earlier one would let its retry count twice.
 
     Raises:
         InvalidUnitRequest: there is no room for it.
     """
     if step is not None and len(with_step(saved, step)) > MOST_STEPS:
-        allowed = f"up to {MOST_STEPS} steps that save one unit, and this one would be the next: resume it without one"
+        allowed = f"one of the unit's {MOST_STEPS} steps: it records no more; resume it without a step"
         raise InvalidUnitRequest("step", step.name, allowed)

@@ -37,7 +37,7 @@ class Terms:
         under: a lock that must be held at the commit.
         engine: how it is committed; None: natively if it fits.
         saved: the record of the saved unit that it continues; None for a new unit.
-        step: which step continues it; None for none.
+        step: which step of that unit it is; None for none.
     """
 
     unit: str
@@ -57,7 +57,7 @@ class Terms:
 
     @property
     def repeats_step(self) -> bool:
-        """Whether an earlier try of the step has saved the unit, which is not committed yet."""
+        """Whether its step was saved before, and the unit is still pending."""
         head, step = self.saved, self.step
         return head is not None and head.state == "pending" and step is not None and step.digest in head.steps
 

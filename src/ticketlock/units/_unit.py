@@ -41,7 +41,7 @@ class Unit:
 
     @property
     def repeated(self) -> bool:
-        """Whether a unit of the same name was committed, or its step saved, before: then this one writes nothing."""
+        """Whether its name was committed before, or its step saved: then this unit writes nothing."""
         return self._verbs.repeated
 
     def get(
@@ -238,7 +238,7 @@ class Unit:
             UnitRolledBack: another process has rolled it back; nothing was written, run it again.
             UnitChanged: another process has resumed the saved unit since; nothing of this object was written.
             UnitTooLarge: it is too large; nothing was written.
-            InvalidUnitRequest: its step was saved before: ``save`` is its end; the unit may continue.
+            InvalidUnitRequest: its step was saved before: end it with ``save``; the unit may continue.
             UnitFinished: it was rolled back before, or an interrupt has left its outcome unknown. Also raised by the
                 end of the block if an interrupt or a statement's ``UnitConflict`` had ended the unit and was caught
                 inside.
@@ -272,7 +272,7 @@ class Unit:
             Its id, for ``Units.resume``.
 
         Raises:
-            InvalidUnitRequest: ``keep_for`` is not such a time; or 100 other steps have saved the unit, which may
+            InvalidUnitRequest: ``keep_for`` is not such a time; or 100 other steps of the unit were saved. The unit may
                 continue.
             ConditionFailed, ItemTooLarge: of a blind update; the unit may continue.
             UnitChanged: another process has resumed it since; nothing of this object was saved.

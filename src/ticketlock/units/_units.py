@@ -134,10 +134,10 @@ class Units:
 
         Args:
             unit: what ``Unit.save`` has returned.
-            step: text that names what this process does with the unit, the same at each retry: such as the name of a
-                workflow's state. ``save`` remembers it, of up to 100 steps. If a unit that was resumed with this step
-                was saved before, the new one is ``repeated``: its statements do nothing, ``get`` shows what is saved,
-                ``save`` returns the id and writes nothing, and a commit is refused. It takes the unit from nobody.
+            step: text that names what this process adds to the unit, the same at each retry: for example the name of a
+                workflow's state. ``save`` records it; up to 100 steps a unit. If this step was saved before, the unit
+                is ``repeated``: its statements do nothing, ``get`` shows what is saved, ``save`` returns the id and
+                writes nothing, a commit is refused, and a process that has resumed the unit meanwhile keeps it.
 
         Raises:
             InvalidUnitRequest: no unit was saved under that id, or it was saved with another ``prefix``; or ``step`` is

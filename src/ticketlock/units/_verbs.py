@@ -70,7 +70,7 @@ class Verbs:
     Attributes:
         terms: the terms with which it began.
         life: whether it is open, or how it has ended.
-        repeated: whether its name was committed, or its step saved, before: then it writes nothing.
+        repeated: whether its name was committed before, or its step saved: then it writes nothing.
         kept: its read locks, for a heartbeat; None at another level.
     """
 

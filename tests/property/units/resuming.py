@@ -67,14 +67,14 @@ def _takes_up(record: Record, resumed: Resumed, world: UnitsWorld) -> None:
 
 
 def _step_of(plan: Plan) -> Step | None:
-    """What it does to a unit that it saves again; that of others that begin alike is the same one, tried again."""
+    """Its step, if it saves the unit again: plans of two statements with the same first verb share one."""
     if plan.keeping is None or len(plan.statements) != 2:
         return None
     return Step(plan.statements[0][0])
 
 
 def _repeats(world: UnitsWorld, machine: Machine, verbs: Verbs, record: Record, plan: Plan) -> Actions[None]:
-    """State and save again what is saved: nothing of it is written, and nobody is disturbed."""
+    """Run a step again after its save: nothing of it is written."""
     assert plan.keeping is not None
     world.checker.saves.sees_repeated_step(str(record.saved_as), record.step)
     for _, (key, *_) in plan.statements:

@@ -14,7 +14,7 @@ class Saves:
         coordinators: the id of the coordinator that has saved it last, and of the one that has resumed it since.
         committed: the id under which each was committed.
         ended: the owners whose end was reported.
-        steps: the steps that have saved each, with the coordinator that did so.
+        steps: the steps of each that were saved, with the coordinator that saved them.
     """
 
     coordinators: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Saves:
             checker.tells(f"{unit} is saved by {saved_by}, and {coordinator} resumes it")
 
     def _sees_step(self, unit: str, saved_by: str, step: str | None) -> None:
-        """A coordinator has saved the unit with what this step has stated."""
+        """A coordinator has saved the unit with a step."""
         if step is None:
             return
         done = self.steps.setdefault(unit, {})
