@@ -22,7 +22,7 @@ from kit.units import (
 
 from ticketlock.errors import InvalidUnitRequest, UnitRolledBack
 from ticketlock.units import OpenUnit, Outcome, Record
-from ticketlock.units._administration import Settled, Shown, Standing, look, open_units, roll_back, settle
+from ticketlock.units._administration import Settled, Shown, Standing, inspect, open_units, roll_back, settle
 from ticketlock.units._heads import Heads
 from ticketlock.units._marks import Marks
 
@@ -76,8 +76,8 @@ def opened(party: Party, unit: str) -> OpenUnit | None:
     return next((each for each in party.units.open_units() if each.unit == unit), None)
 
 
-def looked(party: Party, unit: str) -> Shown | None:
-    return party.units._performer.follow(look(Heads(party.books.tables["units"]), MARKS, unit))
+def inspected(party: Party, unit: str) -> Shown | None:
+    return party.units._performer.follow(inspect(Heads(party.books.tables["units"]), MARKS, unit))
 
 
 def settled(party: Party, unit: str) -> Settled:
@@ -89,7 +89,7 @@ def rolled_back(party: Party, unit: str) -> Settled:
 
 
 def standings(party: Party, unit: str) -> list[Standing]:
-    shown = looked(party, unit)
+    shown = inspected(party, unit)
     assert shown is not None
     assert shown.items is not None
     return [each.standing for each in shown.items]
@@ -315,7 +315,7 @@ class TestRollingBack:
 
 
 @THREADS_ONLY
-@pytest.mark.parametrize("ask", [looked, settled, rolled_back])
+@pytest.mark.parametrize("ask", [inspected, settled, rolled_back])
 def test_what_is_no_id_is_refused_before_anything_is_sent(ann: Party, ask: Callable[[Party, str], object]) -> None:
     refused = pytest.raises(InvalidUnitRequest, match=r"unit is .*; allowed: the `id` of a unit")
 
@@ -329,7 +329,7 @@ def test_what_is_no_id_is_refused_before_anything_is_sent(ann: Party, ask: Calla
 @THREADS_ONLY
 def test_a_unit_without_a_record_is_forgotten_and_nothing_is_written(books: Books, ann: Party) -> None:
     before = books.everything()
-    assert looked(ann, NOBODYS) is None
+    assert inspected(ann, NOBODYS) is None
     assert {settled(ann, NOBODYS).outcome, rolled_back(ann, NOBODYS).outcome} == {Outcome.FORGOTTEN}
     assert books.everything() == before
 

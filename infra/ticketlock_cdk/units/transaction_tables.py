@@ -181,13 +181,13 @@ class TransactionTables(UnitsMetrics, Construct):
             machine: a Standard one, also of another stack, or imported.
 
         Raises:
-            ValueError: it is an Express one, of which nobody is told that it has ended, or in another Region or
-                account; or there is no room for one more.
+            ValueError: it is an Express one, for whose end no event is sent, or in another Region or account; or there
+                is no room for one more.
         """
         if is_express(machine):
             raise ValueError(
                 f"machine is {machine.node.path}, an Express state machine; allowed: a Standard one, since no event "
-                "tells that an Express execution has ended"
+                "is sent when an Express execution ends"
             )
         self._environment.check("machine", machine.node.path, environment_of(machine))
         if machine in self._attached:

@@ -105,7 +105,7 @@ def refused_name(commit: Commit, reply: Reply, first: int) -> UnitRolledBack | N
 
 
 def name_refused(name: str) -> UnitRolledBack:
-    """Another unit was committed under this name since it was seen, or somebody has given it up."""
+    """The error: since it was read, another unit was committed under this name, or a process has given the name up."""
     return UnitRolledBack(f"the name {name!r} was used or given up meanwhile: nothing was written")
 
 

@@ -352,7 +352,7 @@ class MarkedCommit:
         for batch in cut(unmarked, _AT_ONCE):
             for reply in (yield Together(tuple(batch))):
                 if isinstance(reply, TableError):
-                    _log.warning("a mark of the unit %s was not taken off yet: %s", self._head.unit, reply)
+                    _log.warning("a mark of the unit %s is not removed yet: %s", self._head.unit, reply)
 
     def _kind_of(self, place: Place) -> Mark:
         return Mark(self._head.unit, "insert" if place.seen is None else "write")

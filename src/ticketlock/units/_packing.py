@@ -1,4 +1,4 @@
-"""What a marked unit is about to write, as rows of its record keep it until every item is finished: a redo log."""
+"""What a marked unit is about to write, in rows of its record until every item is finished: a redo log."""
 
 import base64
 import json
