@@ -99,8 +99,8 @@ class MemoryDynamoDB:
         Others see what they would see on DynamoDB. A plain read returns an item of a TransactWriteItems unchanged until
         the item's own step has changed it, so two plain reads may see half of the transaction. Other writes and other
         transactions meet a conflict while an item is reserved; a copy with the same token is refused, since the
-        transaction is in progress. A TransactGetItems meets a conflict if one of its items is reserved, or changes before all of
-        them have been checked again.
+        transaction is in progress. A TransactGetItems meets a conflict if one of its items is reserved, or changes
+        before all of them have been checked again.
 
         Args:
             operation: ``"transact_write_items"`` or ``"transact_get_items"``.

@@ -255,7 +255,8 @@ def _inspect_items(unit: str, entries: Sequence[Entry], marks: Marks) -> Forking
                 inspected += [Inspected(entry, Standing.UNKNOWN) for entry in batch]
             else:
                 inspected += [
-                    Inspected(entry, _standing(unit, item, marks)) for entry, item in zip(batch, reply.items, strict=True)
+                    Inspected(entry, _standing(unit, item, marks))
+                    for entry, item in zip(batch, reply.items, strict=True)
                 ]
     return inspected
 

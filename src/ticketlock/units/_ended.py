@@ -24,5 +24,5 @@ def ended(row: Item | None, unit: str) -> TicketLockError:
         why = f" by the unit {head.by}, which is older"
     elif head.is_saved:
         owner = "" if head.owner is None else f", or because {head.owner} has ended"
-        why = f", by its id, because the time for which it was saved is over, because its name was used or given up{owner}"
+        why = f", by its id, because it was saved for a time that is over, because its name was used or given up{owner}"
     return UnitRolledBack(f"the unit {unit} was rolled back{why}", head.by)

@@ -71,7 +71,7 @@ class Head:
 
     @property
     def is_saved(self) -> bool:
-        """Whether its rows hold what a unit has read and stated, for the coordinator that resumes it: it marks nothing."""
+        """Whether its rows hold what a unit has read and stated, for a later coordinator: it marks nothing itself."""
         return self.coordinator is not None
 
     @property

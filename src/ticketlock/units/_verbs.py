@@ -25,10 +25,10 @@ from ticketlock.units._before_and_after import Both
 from ticketlock.units._commit import MOST_ACTIONS, Commit, Fate, conflict
 from ticketlock.units._guards import Guards
 from ticketlock.units._heads import Heads
+from ticketlock.units._item_reads import take_in
 from ticketlock.units._keeping import Kept
 from ticketlock.units._life import Life
 from ticketlock.units._locking import Locking
-from ticketlock.units._item_reads import take_in
 from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Meeting

@@ -213,7 +213,7 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "gone taken for rolled back, by a reader",
             by(*READS, *ISOLATION),
-            ((_reading, "_tells", changes.tells_of_gone),),
+            ((_reading, "_undecided", changes.tells_of_gone),),
             STUCK,
             cast=CUTS,
         ),

@@ -21,8 +21,8 @@ from ticketlock.errors import (
 from ticketlock.units import _commit, _finishing, _marked, _native, _owners, _reading, _saving, _sweeping
 from ticketlock.units._guards import Guards
 from ticketlock.units._heads import Head, Heads, head_key
-from ticketlock.units._locking import Locking
 from ticketlock.units._item_reads import take_in
+from ticketlock.units._locking import Locking
 from ticketlock.units._marked import MarkedCommit
 from ticketlock.units._marks import Marks
 from ticketlock.units._meeting import Marked, Meeting
