@@ -16,8 +16,8 @@ from functools import partial
 
 from property.chance import Chance
 from property.clocks import Machine
-from property.enumerated import all_schedules, to_its_end, told_in_short
-from property.failures import again, told
+from property.enumerated import all_schedules, in_short, to_its_end
+from property.failures import again, noted
 from property.faults import ON_A_REQUEST, PAUSES_MS, Faults, may_befall
 from property.scripts import crashing, holder, left_to_itself
 from property.world import World
@@ -73,10 +73,10 @@ def run(kind: Kind, chance: Chance) -> World:
     """One schedule of two machines.
 
     Raises:
-        Broken, Unexpected: a promise was broken, or something else was raised; its note tells what happened before.
+        Broken, Unexpected: a promise was broken, or something else was raised; its notes say what happened before.
     """
     world = World(chance, Faults(), kind.permits, calls=kind.calls)
-    with told(world.checker.log):
+    with noted(world.checker.log):
         _goes_on_to_its_end(world, kind, chance)
     return world
 
@@ -140,4 +140,4 @@ def every(kind: Kind) -> Iterator[World]:
     Raises:
         Broken, Unexpected: a promise was broken, or another error was raised; its notes list the choices.
     """
-    return all_schedules(partial(run, kind), lambda picked: again(kind=kind.name, choices=told_in_short(picked)))
+    return all_schedules(partial(run, kind), lambda picked: again(kind=kind.name, choices=in_short(picked)))

@@ -59,7 +59,7 @@ def _acquires(world: World, machine: Machine) -> Hold:
     return world.checker.holds[-1]
 
 
-def test_a_look_that_finds_the_lock_as_it_is_and_the_rows_as_they_were_overtakes_once_more() -> None:
+def test_a_poll_that_finds_the_lock_as_it_is_and_the_rows_as_they_were_overtakes_once_more() -> None:
     world = World(Recorded([]), Faults())
     for name in "hrxy":
         world.add(name, holder(shared=False), rate=1, wall_is_off_ms=0)

@@ -75,7 +75,7 @@ class Network:
         """
         call = pending.call
         self.struck[fault] += 1
-        self.checker.tells(f"{machine.name}'s {in_short(call)}: {fault}")
+        self.checker.notes(f"{machine.name}'s {in_short(call)}: {fault}")
         if fault == "request_lost":
             self._fails(pending, ConnectTimeoutError(endpoint_url="world"))
         elif fault == "throttled":
@@ -106,13 +106,13 @@ class Network:
         self.checker.step += 1
         copy = self.late.pop(which)
         if self.time.now_ms - copy.signed_ms <= LATEST_MS:
-            self.checker.tells(f"a late copy arrives of {in_short(copy.call)}")
+            self.checker.notes(f"a late copy arrives of {in_short(copy.call)}")
             self.service.performs(copy.call, None)
 
     def abandons(self, work: AtWork) -> None:
         """The sender of a transaction stops waiting for its answer, and the service continues it."""
         if work.pending is not None:
-            self.checker.tells(f"{work.which.operation} is abandoned by its sender")
+            self.checker.notes(f"{work.which.operation} is abandoned by its sender")
             self.struck["abandoned"] += 1
             self._fails(work.pending, ReadTimeoutError(endpoint_url="world"))
             work.pending = None
