@@ -1,4 +1,4 @@
-"""The promises, each as a function: what must hold after every step, whichever process is next and whatever fails.
+"""The promises, each as a function: what must hold after every step, in every order of steps and with every fault.
 
 They compare the table and the holders' views from outside, with the true time, which no process knows.
 """

@@ -1,4 +1,4 @@
-"""Units that are saved under an owner, such as an execution of a workflow: its end is theirs, whatever comes late."""
+"""Units that are saved under an owner, such as an execution: its end rolls them back, and refuses late saves."""
 
 from typing import Any
 
@@ -53,7 +53,7 @@ class TestTheEndOfAnOwner:
         assert (ann.units.outcome(unit=name), books.balance(account)) == (Outcome.COMMITTED, 90)
 
     @pytest.mark.parametrize("engine", ["native", "marked"])
-    def test_ends_a_unit_that_somebody_goes_on_with(
+    def test_ends_a_unit_that_another_process_has_resumed(
         self, books: Books, ann: Party, ben: Party, account: Key, owner: str, engine: Any
     ) -> None:
         unit = ann.units.resume(saved(ann, account, owner, engine=engine))
@@ -133,7 +133,7 @@ class TestASave:
         ben.units.resume(name).commit()
         assert books.balance(account) == 90
 
-    def test_that_nobody_answered_is_found_by_the_end_of_its_owner(
+    def test_that_was_not_answered_is_found_by_the_end_of_its_owner(
         self, ann: Party, ben: Party, account: Key, owner: str
     ) -> None:
         ann.loses(Lost.REPLY, 1, 1_000, "TransactWriteItems")

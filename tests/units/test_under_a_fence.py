@@ -193,12 +193,12 @@ class TestWhatIsNoLock:
         assert raised.value.field == f"lock.{field}"
 
     @pytest.mark.parametrize("lock", [None, "order-42", ["order-42"], 7])
-    def test_what_is_no_object_is_told(self, lock: Any) -> None:
+    def test_what_is_no_object_is_named(self, lock: Any) -> None:
         with pytest.raises(InvalidLockRequest, match=r"^lock is .*as the workflow passes it to its task"):
             Fence(lock, "locks")
 
     @pytest.mark.parametrize("table", ["", None, 7])
-    def test_a_table_without_a_name_is_told(self, table: Any) -> None:
+    def test_a_table_without_a_name_is_named(self, table: Any) -> None:
         with pytest.raises(InvalidLockRequest, match=r"^table_name is "):
             Fence(self.WHOLE, table)
 

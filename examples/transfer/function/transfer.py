@@ -15,7 +15,7 @@ sqs: Any = boto3.client("sqs")
 
 
 def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
-    """Move the money, then tell others."""
+    """Move the money, then notify others."""
     print(json.dumps(event))
     move(event)
     # If this fails, the state is retried: the money stays where it is, and the receipt is sent then.
