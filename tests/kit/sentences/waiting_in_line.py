@@ -19,7 +19,7 @@ class Line:
         self.entered: list[str] = []
         self.waiting: list[Any] = []
 
-    def enter(self, name: str, work: Callable[[], object] = lambda: None, **wishes: Any) -> None:
+    def stand(self, name: str, work: Callable[[], object] = lambda: None, **wishes: Any) -> None:
         seen: list[Position] = []
         locks = self.place.client()
 
@@ -46,7 +46,7 @@ def test_waiters_enter_in_the_order_of_their_tickets(locks: LockClient, line: Li
     lease = locks.acquire(line.entity)
     names = [f"waiter {number}" for number in range(8)]
     for name in names:
-        line.enter(name)
+        line.stand(name)
     lease.release()
     line.all_done()
     assert line.entered == names
@@ -55,9 +55,9 @@ def test_waiters_enter_in_the_order_of_their_tickets(locks: LockClient, line: Li
 
 def test_a_waiter_that_gives_up_leaves_the_order_of_the_others(locks: LockClient, line: Line) -> None:
     lease = locks.acquire(line.entity)
-    line.enter("first")
-    line.enter("gives up", record_wait=0.2)
-    line.enter("third")
+    line.stand("first")
+    line.stand("gives up", record_wait=0.2)
+    line.stand("third")
     with pytest.raises(RecordWaitExceeded):
         outcome(line.waiting.pop(1))
     assert line.place.queue_of(line.entity) == 2
@@ -69,8 +69,8 @@ def test_a_waiter_that_gives_up_leaves_the_order_of_the_others(locks: LockClient
 
 def test_no_reader_overtakes_a_waiting_writer(locks: LockClient, line: Line) -> None:
     lease = locks.acquire(line.entity, shared=True)
-    line.enter("alone")
-    line.enter("shares", shared=True)
+    line.stand("alone")
+    line.stand("shares", shared=True)
     assert line.entered == []
     lease.release()
     line.all_done()
@@ -83,8 +83,8 @@ def test_those_who_share_enter_together_when_their_turn_comes(locks: LockClient,
     def stay_until_both_are_inside() -> None:
         until(lambda: len(line.entered) == 2)
 
-    line.enter("first", stay_until_both_are_inside, shared=True)
-    line.enter("second", stay_until_both_are_inside, shared=True)
+    line.stand("first", stay_until_both_are_inside, shared=True)
+    line.stand("second", stay_until_both_are_inside, shared=True)
     lease.release()
     line.all_done()
     assert sorted(line.entered) == ["first", "second"]
