@@ -1,9 +1,9 @@
-"""Whose a saved unit is: an execution of a workflow, for example, with whose end the unit ends.
+"""The owners of saved units, for example executions of a workflow: the end of an owner rolls its units back.
 
-The rows of an owner are one partition of the units' own table: one for each unit that was saved under it, and one that
-says that it has ended. A save writes the former in the transaction that writes the head, and asks there that the latter
-is missing. Whoever ends the owner writes the latter first, and reads the others then: so each save came before that,
-and its unit is found, or it is refused, however late it comes.
+The rows of an owner are one partition of the units table: one row for each unit that was saved under it, and one row
+that says that it has ended. A save writes the former in the transaction that writes the head, on the condition that the
+latter does not exist. The process that ends the owner first writes the latter and then reads the others. So every save
+was either applied before, and its unit is found, or it is refused, even if it arrives late.
 """
 
 from ticketlock.errors import TableError
@@ -23,7 +23,7 @@ _NAMES = {"#unit": "unit", "#state": "state"}
 
 
 def saved_under(table: str, head: Head) -> tuple[Write, Write]:
-    """What a save writes and asks beside the head of its unit: that it is found by its owner, which has not ended."""
+    """What a save adds to the write of its unit's head: a row under the owner, and a check that it has not ended."""
     assert head.owner is not None
     key = row_key(_partition(head.owner), head.unit)
     item: Item = {**key, TIME_TO_LIVE: rows_expire_at(head)}
@@ -35,14 +35,14 @@ def saved_under(table: str, head: Head) -> tuple[Write, Write]:
 
 
 def end_owner(heads: Heads, owner: str) -> ForkingSteps[list[str]]:
-    """Roll back what was saved under an owner, and refuse what comes later.
+    """Roll back the units that were saved under an owner, and refuse later saves.
 
     Returns:
-        The units that were rolled back by that.
+        The units that this call has rolled back.
 
     Raises:
-        InvalidUnitRequest: somebody else has written a record.
-        TableError: perhaps not all of them are; do it again.
+        InvalidUnitRequest: no unit has written one of the records.
+        TableError: perhaps not all of them are rolled back; call it again.
     """
     now: Moment = (yield Pause(0)).now
     yield _end(heads.table, owner, now)
@@ -65,7 +65,7 @@ def _roll_back(units: list[str], heads: Heads, owner: str, now: Moment) -> Forki
     for unit, reply in zip(units, (yield Together(writes)), strict=True):
         if isinstance(reply, TableError):
             raise reply
-        # What refuses it may be an earlier attempt of its own.
+        # The refusal may come from an earlier attempt of this very write.
         if reply.applied or (reply.repeated and reply.item is not None and Head.of(reply.item).state == "rolledBack"):
             rolled_back.append(unit)
     return rolled_back
@@ -84,5 +84,5 @@ def _saved(table: str, owner: str, after: Attributes | None) -> Query:
 
 
 def _partition(owner: str) -> str:
-    """In the place of a unit's id, of which it can be none."""
+    """The partition of an owner; no unit has such an id."""
     return f"owner#{owner}"

@@ -1,6 +1,6 @@
-"""What a saved unit's record holds, and the way it gets there: the new rows first, then the head that names them.
+"""Writes a saved unit into its record: the new rows first, then the head that names them.
 
-So a crash in between has saved nothing, and what was saved before stands. The rows go by time to live.
+So a crash in between saves nothing, and the unit stays as it was saved before. Time to live deletes the rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ _OF_ITEMS = ("Key", "ExpressionAttributeValues")
 
 @dataclass(frozen=True, slots=True)
 class SavedLock:
-    """The lock that a saved unit is under, as it was held then: its holder need not be there any more."""
+    """The lock that a saved unit is under, as it was held at the save; its holder may have ended since."""
 
     check: Mapping[str, Any]
 
@@ -40,9 +40,9 @@ class Keeping:
     """How a unit is saved.
 
     Attributes:
-        ms: for how long; afterwards anybody may roll it back.
-        owner: whose end is its end; None for nobody's.
-        tries: how many times its coordinator has tried it, this one included.
+        ms: for how long; afterwards any process may roll it back.
+        owner: the owner with whose end the unit is rolled back; None for none.
+        tries: how many times its coordinator has tried to save it, this one included.
     """
 
     ms: int
@@ -53,7 +53,7 @@ class Keeping:
 def save(
     terms: Terms, work: Work, receipt: Receipt | None, heads: Heads, keeping: Keeping, fate: Fate
 ) -> ForkingSteps[Head]:
-    """Write down what a unit has read and stated, in place of what it was resumed with.
+    """Save what a unit has read and stated, in place of what it was resumed with.
 
     Args:
         receipt: of its name, as it was seen; None where it has none.
@@ -104,12 +104,12 @@ def save(
 
 
 def _not_saved(error: TableError) -> TableError:
-    """Of a row that its head does not name yet: whether it is there or not, nothing was saved."""
+    """The error of a row that no head names yet: with or without that row, nothing was saved."""
     return RequestNotApplied(f"the unit was not saved ({error})") if isinstance(error, OutcomeUnknown) else error
 
 
 def _is_saved_by(reply: Reply, coordinator: str) -> bool:
-    """Whether an earlier attempt of it was applied: nobody else writes rows under this name."""
+    """Whether an earlier attempt of this save was applied: only this coordinator writes rows under its id."""
     return reply.item is not None and Head.of(reply.item).attempt == coordinator
 
 
@@ -155,7 +155,7 @@ def work_of(told: Mapping[str, Any], work: Work, tables: Mapping[str, UnitTable]
 
 def _place_told(place: Place) -> list[Any]:
     glimpse = [] if place.glimpse is None else [_told(place.glimpse[0])]
-    # What was only read is told once.
+    # An item that was only read is stored once.
     image = [] if place.image == place.before else [_told(place.image)]
     flags = [place.is_read, place.is_written, place.is_checked]
     return [place.table.name, item_told(place.key), _told(place.seen), image, glimpse, *flags, place.cut]
