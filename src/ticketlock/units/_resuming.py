@@ -99,7 +99,7 @@ def _is_claimed_by(reply: Reply, coordinator: str) -> bool:
 
 
 def _end_the_one_before(head: Head, heads: Heads, now_ms: int) -> ForkingSteps[None]:
-    """Roll back what the previous coordinator has marked: it cannot commit any more, and processes would wait for it."""
+    """Roll back what the previous coordinator has marked: it cannot commit any more, and others would wait for it."""
     if head.coordinator is None or head.coordinator == head.attempt:
         return
     try:
