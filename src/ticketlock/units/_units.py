@@ -117,7 +117,7 @@ class Units:
                 this very fencing token.
             timeout: as for ``Units``.
             engine: ``"native"``: in one request, up to 100 items and 4 MB, or not at all; ``"marked"``: by marks,
-                whatever its size. None, the best choice: natively if it fits.
+                for units of every size. None, the best choice: natively if it fits.
 
         Raises:
             InvalidUnitRequest: names the argument that is wrong.
