@@ -97,12 +97,12 @@ def run(chance: Chance, faults: Faults | None = None, limits: Caps | None = None
         world.checker.is_fair = world.faults == Faults()
         world.checker.log += limits.in_words()
         with noted(world.checker.log):
-            _goes_on_to_its_end(world)
+            _continues_to_its_end(world)
             scripts.left_to_itself(world)
     return world
 
 
-def _goes_on_to_its_end(world: World) -> None:
+def _continues_to_its_end(world: World) -> None:
     while world.step():
         if world.steps > _MOST_STEPS // 2:
             # From now on no faults are injected: every machine must come to an end.
