@@ -172,13 +172,13 @@ class Line:
     Attributes:
         hold_ms: how long the holder works that got the lock at that time.
         idle_ms: for each grant from the queue: when it came, and how long the lock had been free.
-        looks: the number of polls of each.
+        polls: the number of polls of each.
     """
 
     clients: int
     hold_ms: Callable[[float], float]
     idle_ms: list[tuple[float, float]] = field(default_factory=list)
-    looks: list[tuple[float, int]] = field(default_factory=list)
+    polls: list[tuple[float, int]] = field(default_factory=list)
     now_ms: float = 0.0
 
     def __post_init__(self) -> None:
@@ -202,19 +202,19 @@ class Line:
         return [idle for at_ms, idle in self.idle_ms if at_ms >= ms]
 
     def looks_after(self, ms: float) -> float:
-        return statistics.mean(looks for at_ms, looks in self.looks if at_ms >= ms)
+        return statistics.mean(polls for at_ms, polls in self.polls if at_ms >= ms)
 
     def _client(self) -> Iterator[float]:
         hand_over_ms = 0.0
         while True:
             yield 3 * REQUEST_MS
             self._issued += 1
-            ticket, looks = self._issued, 0
+            ticket, polls = self._issued, 0
             self._rows.append(ticket)
             pace = Pace(Bounds(), hand_over_ms)
             while True:
                 yield pace.sleep_ms(self._seen(ticket), lease_ms=LEASE_MS, rest_ms=None, jitter=self._random.random())
-                looks += 1
+                polls += 1
                 yield REQUEST_MS / 2
                 mine = self._holder_since_ms is None and self._rows[0] == ticket
                 yield REQUEST_MS / 2
@@ -225,7 +225,7 @@ class Line:
             self._rows.remove(ticket)
             self._holder_since_ms, self._token = built_ms, self._token + 1
             self.idle_ms.append((self.now_ms, self.now_ms - self._free_since_ms))
-            self.looks.append((self.now_ms, looks))
+            self.polls.append((self.now_ms, polls))
             mean_ms = self._mean_ms
             yield REQUEST_MS / 2
             yield self.hold_ms(self.now_ms)
@@ -294,11 +294,11 @@ def test_after_short_holds_a_long_one_is_not_polled_all_the_time() -> None:
 
 def test_the_first_in_line_polls_a_closed_lock_more_and_more_rarely() -> None:
     """Found by a random schedule: an operator had closed the lock, and the first in line asked 70 times a second."""
-    pace, at_ms, looks = Pace(Bounds()), 0.0, 0
+    pace, at_ms, polls = Pace(Bounds()), 0.0, 0
     while at_ms < 20_000:
         at_ms += sleep_ms(seen(0, free_in_ms=None, at_ms=int(at_ms)), pace=pace)
-        looks += 1
-    assert looks < 150
+        polls += 1
+    assert polls < 150
 
 
 def test_the_first_in_line_polls_again_at_once_if_its_poll_did_not_read_the_lock() -> None:

@@ -19,7 +19,7 @@ class TestAWakeUpIsAHint:
         waiter.parks().run()
         place = waiter.place
         assert line.service.answer(TaskAnswer(waiter.token))
-        found = waiter.looks()
+        found = waiter.polls()
         assert isinstance(found, Position)
         assert found.place.ticket == place.ticket
 
@@ -28,7 +28,7 @@ class TestAWakeUpIsAHint:
         waiter.parks().run()
         assert [line.releases().run().error for _ in range(3)] == [None] * 3
         assert line.service.called == [waiter.token]
-        assert isinstance(waiter.looks(), Grant)
+        assert isinstance(waiter.polls(), Grant)
 
     def test_the_retry_of_a_release_that_crashed_before_the_wake_up_wakes_the_next(self, line: Line) -> None:
         waiter = line.held().waiter()
@@ -47,8 +47,8 @@ class TestAWakeUpIsAHint:
         line.releases().run()
         assert line.service.called == [second.token]
         # It is not its turn: it polls, and parks again.
-        assert isinstance(second.looks(), Position)
-        assert isinstance(first.looks(), Grant)
+        assert isinstance(second.polls(), Position)
+        assert isinstance(first.polls(), Grant)
 
     def test_a_waiter_that_has_not_parked_yet_makes_the_release_wake_the_next(self, line: Line) -> None:
         first, second = line.held().waiter(), line.waiter()
@@ -62,7 +62,7 @@ class TestAWakeUpIsAHint:
         waiter.parks("of somebody else").run()
         line.releases().run()
         assert line.service.called == ["of somebody else"]
-        assert isinstance(waiter.looks(), Grant)
+        assert isinstance(waiter.polls(), Grant)
 
     def test_a_wake_up_that_arrives_after_the_next_grant_changes_nothing(self, line: Line) -> None:
         first, second = line.held().waiter(), line.waiter()
@@ -70,7 +70,7 @@ class TestAWakeUpIsAHint:
             waiter.parks().run()
         late = line.releases()
         late.step()
-        granted = first.looks()
+        granted = first.polls()
         assert isinstance(granted, Grant)
         late.run()
         assert late.error is None
@@ -134,7 +134,7 @@ class TestWhoIsWoken:
             waiter.parks().run()
         line.releases(0).run()
         assert line.service.called == [waiters[0].token]
-        assert isinstance(waiters[0].looks(), Grant)
+        assert isinstance(waiters[0].polls(), Grant)
         for holder in (1, 2):
             process, claim, grant = line.holders[holder]
             process.table.release(claim, grant)
@@ -153,7 +153,7 @@ class TestWhoIsWoken:
         """Any client may wake it: the lease has ended, and a crashed holder wakes no one."""
         waiter = line.held().waiter()
         world.advance(LEASE_MS // 2)
-        waiter.looks()
+        waiter.polls()
         waiter.parks().run()
         world.advance(LEASE_MS // 2 + 4_000)
         caller = line.process()
@@ -179,7 +179,7 @@ class TestWhoIsWoken:
         line.waiter().parks().run()
         line.releases().run()
         assert line.service.answers == []
-        assert isinstance(polling.look(claim, position), Grant)
+        assert isinstance(polling.poll(claim, position), Grant)
 
     def test_a_row_without_a_session_has_none(self, line: Line) -> None:
         polling = line.held().process()

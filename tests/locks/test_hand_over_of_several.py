@@ -53,8 +53,8 @@ def test_the_last_reader_wakes_the_writer_and_no_one_behind_it(line: Line) -> No
     assert line.service.called == []
     line.releases(1).run()
     assert line.service.called == [writer.token]
-    assert isinstance(writer.looks(), Grant)
-    assert isinstance(late.looks(), Position)
+    assert isinstance(writer.polls(), Grant)
+    assert isinstance(late.polls(), Position)
 
 
 def test_a_writer_that_gives_up_lets_the_readers_behind_it_join_the_holders(line: Line) -> None:

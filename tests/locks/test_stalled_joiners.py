@@ -244,7 +244,7 @@ class PublishedRaces:
         def come(now: Moment) -> Steps[int | None]:
             me = PublishedContender(lock, LEASE_MS, now)
             ticket = yield from me.join()
-            return ticket if (yield from me.look(ticket)) else None
+            return ticket if (yield from me.poll(ticket)) else None
 
         def leave(now: Moment, ticket: int) -> Steps[object]:
             return PublishedContender(lock, LEASE_MS, now).release(ticket)
@@ -255,7 +255,7 @@ class PublishedRaces:
 def used_before(process: Process, lock: LockName) -> None:
     """The lock has been used once, so that the counter exists."""
     assert published(process, lock, lambda me: me.join()) == 1
-    assert published(process, lock, lambda me: me.look(1))
+    assert published(process, lock, lambda me: me.poll(1))
     assert published(process, lock, lambda me: me.release(1))
 
 
@@ -305,13 +305,13 @@ def test_in_the_published_protocol_a_stalled_holder_revives_its_row_while_a_succ
 ) -> None:
     first = published(alice, lock, lambda me: me.join())
     second = published(bob, lock, lambda me: me.join())
-    assert published(alice, lock, lambda me: me.look(first))
+    assert published(alice, lock, lambda me: me.poll(first))
     world.advance(LEASE_MS // 2)
     assert published(bob, lock, lambda me: me.heartbeat(second))
     world.advance(LEASE_MS // 2 + 4_000)
-    assert published(bob, lock, lambda me: me.look(second))
+    assert published(bob, lock, lambda me: me.poll(second))
     assert published(alice, lock, lambda me: me.heartbeat(first))
-    assert published(alice, lock, lambda me: me.look(first))
+    assert published(alice, lock, lambda me: me.poll(first))
 
 
 def test_a_stalled_holder_cannot_renew_while_a_successor_holds(
@@ -321,10 +321,10 @@ def test_a_stalled_holder_cannot_renew_while_a_successor_holds(
     grant = alice.granted(first)
     waiting = bob.queued(second)
     world.advance(LEASE_MS // 2)
-    kept = bob.look(second, waiting)
+    kept = bob.poll(second, waiting)
     assert isinstance(kept, Position)
     world.advance(LEASE_MS // 2 + 4_000)
-    assert isinstance(bob.look(second, kept), Grant)
+    assert isinstance(bob.poll(second, kept), Grant)
     with pytest.raises(LockLost):
         alice.table.renew(first, grant.fencing_token)
 

@@ -42,7 +42,7 @@ def test_a_waiting_writer_replaces_eleven_expired_readers(
     claim = alice.claim(lock)
     place = alice.queued(claim)
     world.advance(2 * _SHORT_MS)
-    assert isinstance(alice.look(claim, place), Grant)
+    assert isinstance(alice.poll(claim, place), Grant)
 
 
 def test_a_permit_is_free_again_though_twelve_holders_expired_and_the_limit_was_lowered_since(
@@ -85,7 +85,7 @@ def test_the_first_in_line_removes_them_within_these_limits_too(
     claim = alice.claim(lock)
     place = alice.queued(claim)
     world.advance(2 * _SHORT_MS)
-    assert isinstance(alice.look(claim, place), Grant)
+    assert isinstance(alice.poll(claim, place), Grant)
     (transaction,) = (sent for sent in alice.sent if sent.operation == "TransactWriteItems")
     assert_bounded(transaction.parameters["TransactItems"][0]["Update"])
 

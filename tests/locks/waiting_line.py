@@ -37,7 +37,7 @@ class Waiter:
     def stays_parked(self) -> bool:
         return self.parks().run().result is not None
 
-    def looks(self) -> Grant | Position:
+    def polls(self) -> Grant | Position:
         found = self.process.table.check_turn(self.claim, self.place, None)
         if isinstance(found, Position):
             self.place = found.place

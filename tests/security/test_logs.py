@@ -85,7 +85,7 @@ class Functions:
     def parks(self, of: Execution) -> Any:
         return self.call(wait_for_call.handler, of.event("WaitForCall", self.token()), of)
 
-    def looks(self, of: Execution) -> Any:
+    def polls(self, of: Execution) -> Any:
         of.turn = self.call(check_position.handler, of.event("CheckPosition"), of)
         return of.turn["status"]
 
@@ -141,13 +141,13 @@ def test_the_functions_log_no_other_owner_and_no_task_token(functions: Functions
     for each in (waiter, third):
         assert functions.takes_ticket(each) == "parked"
         functions.parks(each)
-        assert functions.looks(each) == "parked"
+        assert functions.polls(each) == "parked"
     fragment = {"entity": ENTITY}
     assert functions.takes_ticket(in_a_fragment, fragment, workMachine="", place=f"Payment/{uuid.uuid4()}") == "parked"
     functions.beats(holder, retry=1)
     functions.releases(holder)
     functions.beats(holder, retry=2)
-    assert functions.looks(waiter) == "granted"
+    assert functions.polls(waiter) == "granted"
     functions.cleans_up_after(third)
     functions.cleans_up_after(waiter)
     hashed = hashlib.sha256(holder.arn.encode()).hexdigest()[:8]

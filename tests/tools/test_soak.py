@@ -44,7 +44,7 @@ def test_a_waiter_that_ignores_the_waiters_before_it_is_found_to_overtake(monkey
 def test_a_newcomer_that_ignores_the_waiters_is_found_to_overtake_without_a_poll(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_conditions, "NOBODY_WAITS", "waiting >= :zero")
+    monkeypatch.setattr(_conditions, "NO_WAITER_IS_COUNTED", "waiting >= :zero")
     assert any("no overtaking" in told for told in hour(SHORT).broken)
 
 

@@ -22,7 +22,7 @@ class TestAWaiter:
         assert dead.cleaned_up() == CleanedUp(left=1)
         assert dead.rows() == []
         assert dead.waiting() >= 1
-        found = successor.looks()
+        found = successor.polls()
         assert isinstance(found, Position)
         assert found.ahead == 0
 
@@ -41,7 +41,7 @@ class TestAWaiter:
         bob.table.release(claim, grant)
         dead.cleaned_up()
         assert dead.service.called == ["call"]
-        assert isinstance(successor.looks(), Grant)
+        assert isinstance(successor.polls(), Grant)
 
     def test_an_execution_that_was_never_in_the_queue_changes_nothing(
         self, dead: Execution, successor: Execution, bob: Process
@@ -78,7 +78,7 @@ class TestAWaiter:
         world.advance(LEASE_MS // 2)
         successor.waits()
         world.advance(LEASE_MS // 2 + 4_000)
-        assert isinstance(successor.looks(), Grant)
+        assert isinstance(successor.polls(), Grant)
         before = dead.stored()
         assert dead.cleaned_up(stopped_at_ms) == CleanedUp()
         assert dead.stored() == before
@@ -106,7 +106,7 @@ class TestAWaiter:
         bob.granted(bob.claim(dead.claim.lock))
         dead.waits()
         world.advance(LEASE_MS // 2)
-        dead.looks()
+        dead.polls()
         assert dead.cleaned_up() == CleanedUp(left=1)
 
     def test_both_rows_of_a_retried_join_are_deleted(self, dead: Execution, bob: Process) -> None:
@@ -132,7 +132,7 @@ class TestAWaiter:
             dead.cleaned_up()
             assert dead.rows() == [], requests
             assert dead.waiting() >= 1, requests
-            assert isinstance(successor.looks(), Grant), requests
+            assert isinstance(successor.polls(), Grant), requests
 
     def test_the_count_that_it_leaves_is_healed(self, world: World, dead: Execution, bob: Process) -> None:
         claim = bob.claim(dead.claim.lock)
@@ -176,7 +176,7 @@ class TestAWaiter:
         cleaning = dead.cleans_up()
         while isinstance(cleaning.next_request, ReadItems):
             cleaning.step()
-        return cleaning, dead.late_look()
+        return cleaning, dead.late_poll()
 
     def test_a_late_copy_of_the_row_of_a_former_holder_does_not_lower_the_count(
         self, dead: Execution, successor: Execution, bob: Process
@@ -193,7 +193,7 @@ class TestAWaiter:
         assert isinstance(position, Position)
         dead.place = position.place
         bob.table.release(claim, grant)
-        served = dead.looks()
+        served = dead.polls()
         assert isinstance(served, Grant)
         dead.processes[0].table.release(dead.claim, served)
         holding = bob.granted(claim)
@@ -237,6 +237,6 @@ class TestAContinuation:
         cleaning = dead.cleans_up()
         while not isinstance(cleaning.next_request, Closing):
             cleaning.step()
-        assert isinstance(dead.looks(), Grant)
+        assert isinstance(dead.polls(), Grant)
         assert cleaning.to_the_end() == CleanedUp(freed=True)
         assert dead.holder() is None

@@ -11,7 +11,7 @@ from ticketlock.wire._clocks import SystemClocks
 from ticketlock_local.history.model import Acquisition, History, Outcome, Standing, Update
 
 Action = Literal["acquire", "release", "update"]
-Kind = Literal["invoked", "stands", "looks", "holds"] | Outcome
+Kind = Literal["invoked", "stands", "polls", "holds"] | Outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class Event:
         process, operation: the process, and the unique name of the operation.
         action, entity: what is done, and on which entity.
         kind: ``invoked`` comes first, an outcome last. Between them an acquisition ``stands`` in the queue, with a
-            ticket and a lease, and ``looks`` (polls) and finds both unchanged; afterwards it ``holds`` the lock. An
+            ticket and a lease, and ``polls`` and finds both unchanged; afterwards it ``holds`` the lock. An
             operation without an outcome is unknown.
         local_ms: by the machine's monotonic clock.
         wall_ms: milliseconds since the epoch.
@@ -30,7 +30,7 @@ class Event:
         shared, permits: as in the request.
         ticket, fencing_token: as in the reply.
         until_ms: the end of a row's lease, or of the grant's, by the local clock.
-        looked_ms: before the poll that a grant is based on.
+        polled_ms: before the poll that a grant is based on.
         found: the value of a counter.
         error: why it was refused, or is unknown.
     """
@@ -48,7 +48,7 @@ class Event:
     ticket: int | None = None
     fencing_token: int | None = None
     until_ms: int | None = None
-    looked_ms: int | None = None
+    polled_ms: int | None = None
     found: int | None = None
     error: str | None = None
 
@@ -184,7 +184,7 @@ def _acquisition(told: Sequence[Event], belonging: Sequence[Sequence[Event]]) ->
         entity=invoked.entity,
         outcome=outcome(told),
         invoked_ms=invoked.local_ms,
-        looked_ms=invoked.local_ms if answer is None or answer.looked_ms is None else answer.looked_ms,
+        polled_ms=invoked.local_ms if answer is None or answer.polled_ms is None else answer.polled_ms,
         granted_ms=answer.local_ms if answer is not None else None,
         ticket=ticket,
         fencing_token=answer.fencing_token if answer is not None else None,
@@ -199,7 +199,7 @@ def _acquisition(told: Sequence[Event], belonging: Sequence[Sequence[Event]]) ->
 def _standings(told: Sequence[Event], ticket: int | None) -> tuple[Standing, ...]:
     # With another ticket it had another position.
     stood = [event for event in told if event.kind == "stands" and event.ticket == ticket]
-    last_ms = max((event.local_ms for event in told if event.kind in ("stands", "looks")), default=0)
+    last_ms = max((event.local_ms for event in told if event.kind in ("stands", "polls")), default=0)
     standings = []
     for event in stood:
         until_ms = event.until_ms or event.local_ms
