@@ -241,7 +241,7 @@ class Soak:
     def run(self) -> float:
         """Run all units. Returns how many seconds they took."""
         began = time.monotonic()
-        beside = [threading.Thread(target=self._again, args=(each,)) for each in (self._sweep, self._look)]
+        beside = [threading.Thread(target=self._again, args=(each,)) for each in (self._sweep, self._check_sums)]
         shares = [
             threading.Thread(target=self._see_through, args=(process, began)) for process in range(self.plan.processes)
         ]
@@ -337,7 +337,7 @@ class Soak:
     def _sweep(self) -> None:
         self.swept.append(self._units.sweep(parts=2, timeout=10))
 
-    def _look(self) -> None:
+    def _check_sums(self) -> None:
         accounts = self._units.table(self.plan.accounts)
         names = random.choice([_CONTENDED, group(random.randrange(GROUPS))])
         found = self._units.get_all([(accounts, {"id": name}) for name in names], isolation=SERIALIZABLE)

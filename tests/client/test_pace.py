@@ -37,7 +37,7 @@ def seen(
         ahead=turns,
         next_free_ms=None if free_in_ms is None else now.likely_ms + free_in_ms,
         mean_hold_ms=mean_hold_ms,
-        holders=() if free_in_ms is None else (Holder("somebody", 1, now.latest_ms, now.earliest_ms, None),),
+        holders=() if free_in_ms is None else (Holder("build-7", 1, now.latest_ms, now.earliest_ms, None),),
         now=now,
         turns=turns,
         fencing_token=token,
@@ -67,7 +67,7 @@ def test_a_waiter_always_sleeps_a_little_and_wakes_in_time_to_extend_its_row(
 
 
 @given(free_in_ms, holds_ms, jitters)
-def test_the_first_in_line_polls_every_0_4_seconds_whatever_it_expects(
+def test_the_first_in_line_polls_every_0_4_seconds_even_if_it_expects_a_long_hold(
     free_in_ms: int | None, hold_ms: int | None, jitter: float
 ) -> None:
     assert sleep_ms(seen(0, free_in_ms=free_in_ms, mean_hold_ms=hold_ms), jitter=jitter) <= LONGEST_MS
@@ -201,7 +201,7 @@ class Line:
     def idle_after(self, ms: float) -> list[float]:
         return [idle for at_ms, idle in self.idle_ms if at_ms >= ms]
 
-    def looks_after(self, ms: float) -> float:
+    def polls_after(self, ms: float) -> float:
         return statistics.mean(polls for at_ms, polls in self.polls if at_ms >= ms)
 
     def _client(self) -> Iterator[float]:
@@ -257,19 +257,19 @@ def test_a_queue_of_fifty_hands_the_lock_over_at_once_with_few_polls(hold_ms: in
     fifty = line(50, lambda _: hold_ms, seconds)
     assert statistics.mean(fifty.idle_after(5_000)) < 15
     # Five further requests: a refused try, a ticket, a row, the grant, the release.
-    assert fifty.looks_after(5_000) <= 5.1
+    assert fifty.polls_after(5_000) <= 5.1
 
 
 def test_a_waiter_polls_about_as_often_behind_two_hundred_as_behind_ten() -> None:
     ten, many = (line(clients, lambda _: 50, 40) for clients in (11, 201))
-    assert 5 + many.looks_after(14_000) < 1.3 * (5 + ten.looks_after(14_000))
+    assert 5 + many.polls_after(14_000) < 1.3 * (5 + ten.polls_after(14_000))
 
 
 def test_irregular_holds_are_not_overslept_by_more_than_they_last() -> None:
     chance = random.Random(2)
     irregular = line(50, lambda _: chance.expovariate(1 / 50), 60)
     assert statistics.mean(irregular.idle_after(5_000)) < 50
-    assert irregular.looks_after(5_000) < 15
+    assert irregular.polls_after(5_000) < 15
 
 
 def test_after_long_holds_short_ones_are_found_soon() -> None:
@@ -289,7 +289,7 @@ def test_after_short_holds_a_long_one_is_not_polled_all_the_time() -> None:
 
     changing = line(20, suddenly, 100)
     assert max(idle for at_ms, idle in changing.idle_ms if at_ms > 20_000) < LONGEST_MS + 50
-    assert changing.looks_after(40_000) < 150
+    assert changing.polls_after(40_000) < 150
 
 
 def test_the_first_in_line_polls_a_closed_lock_more_and_more_rarely() -> None:

@@ -71,7 +71,7 @@ class Execution:
     def finishes(self) -> Callback[Released]:
         return self._steps(lambda me: finish(me, self.grant, self.session))
 
-    def goes_on_in(self, execution: str, count: int = 1) -> "Execution":
+    def continues_in(self, execution: str, count: int = 1) -> "Execution":
         self._steps(lambda me: note_continuation(me, self.session, execution, count)).run()
         return self
 

@@ -235,9 +235,9 @@ def test_a_join_in_one_transaction_succeeds_though_ten_others_come_first(
 def test_a_crash_between_ticket_and_row_costs_the_next_acquisition_one_poll(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:
-    first, dead = alice.claim(lock), bob.claim(lock)
+    first, crashing = alice.claim(lock), bob.claim(lock)
     grant = alice.granted(first)
-    bob.crash_after(2, dead, lambda me: me.take_ticket(None))
+    bob.crash_after(2, crashing, lambda me: me.take_ticket(None))
     alice.table.release(first, grant)
     assert counts(alice, lock) == (0, 1, 0)
     world.advance(5_000)
@@ -366,10 +366,10 @@ def test_a_late_copy_of_a_holders_row_is_ignored(alice: Process, bob: Process, c
     assert isinstance(turn, Grant)
     bob.table.perform(late_copy)
     waiting = carol.queued(third)
-    looked = carol.poll(third, waiting)
-    assert isinstance(looked, Position)
+    polled = carol.poll(third, waiting)
+    assert isinstance(polled, Position)
     bob.table.release(second, turn)
-    assert isinstance(carol.poll(third, looked), Grant)
+    assert isinstance(carol.poll(third, polled), Grant)
 
 
 def test_a_retried_join_counts_once_and_keeps_the_older_row(
@@ -423,9 +423,9 @@ def test_crashed_waiters_do_not_make_newcomers_after_the_next_grant_sleep_longer
     for _ in range(3):
         # After the refused try and the ticket.
         world.process().crash_after(2, carol.claim(lock), lambda me: me.take_ticket(None))
-    behind_the_dead = bob.queued(second)
+    behind_the_crashed = bob.queued(second)
     alice.table.release(first, held)
-    assert isinstance(bob.poll(second, behind_the_dead), Grant)
+    assert isinstance(bob.poll(second, behind_the_crashed), Grant)
     assert carol.queued(carol.claim(lock)).ahead == 0
 
 
@@ -436,16 +436,16 @@ def test_a_crash_after_any_request_of_an_acquisition_blocks_the_lock_for_one_lea
     """Refused try, ticket, row, poll, turn: bob crashes after each; carol gets the lock within a lease and the
     margin.
     """
-    first, dead, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
+    first, crashing, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
     grant = alice.granted(first)
-    joining = bob.steps(dead, lambda me: me.take_ticket(None))
+    joining = bob.steps(crashing, lambda me: me.take_ticket(None))
     for _ in range(min(requests, 3)):
         joining.step()
     alice.table.release(first, grant)
     if requests > 3:
         assert isinstance(joining.result, Position)
         place = joining.result.place
-        bob.crash_after(requests - 3, dead, lambda me: me.check_position(place))
+        bob.crash_after(requests - 3, crashing, lambda me: me.check_position(place))
     found = carol.take(third)
     waited_ms = 0
     while isinstance(found, Position) and waited_ms < LEASE_MS + 8_000:

@@ -33,8 +33,8 @@ class TestAWakeUpIsAHint:
     def test_the_retry_of_a_release_that_crashed_before_the_wake_up_wakes_the_next(self, line: Line) -> None:
         waiter = line.held().waiter()
         waiter.parks().run()
-        died = line.releases()
-        died.step()
+        crashed = line.releases()
+        crashed.step()
         assert not waiter.has_word()
         line.releases().run()
         assert waiter.has_word()
@@ -59,9 +59,9 @@ class TestAWakeUpIsAHint:
 
     def test_a_foreign_token_in_the_session_costs_time_only(self, line: Line) -> None:
         waiter = line.held().waiter()
-        waiter.parks("of somebody else").run()
+        waiter.parks("of another owner").run()
         line.releases().run()
-        assert line.service.called == ["of somebody else"]
+        assert line.service.called == ["of another owner"]
         assert isinstance(waiter.polls(), Grant)
 
     def test_a_wake_up_that_arrives_after_the_next_grant_changes_nothing(self, line: Line) -> None:
@@ -78,7 +78,7 @@ class TestAWakeUpIsAHint:
 
     @pytest.mark.parametrize("error", [RequestNotApplied, OutcomeUnknown, TableRefused])
     @pytest.mark.parametrize("requests", [1, 2, 3])
-    def test_a_release_succeeds_whatever_fails_while_it_wakes_the_next(
+    def test_a_release_succeeds_though_waking_the_next_fails(
         self, line: Line, requests: int, error: type[TableError]
     ) -> None:
         line.held().waiter().parks().run()
@@ -108,7 +108,9 @@ class TestAWakeUpIsAHint:
 
 class TestAHolderThatStallsWhileItWakesTheNext:
     @pytest.mark.parametrize("set_back_ms", [0, 60_000])
-    def test_knows_how_much_is_left_of_its_lease_whatever_its_clocks_say(self, world: World, set_back_ms: int) -> None:
+    def test_knows_how_much_is_left_of_its_lease_though_its_clocks_are_wrong(
+        self, world: World, set_back_ms: int
+    ) -> None:
         line = Line(world, permits=2).held().held()
         first, second = line.waiter(), line.waiter()
         second.parks().run()
@@ -162,8 +164,8 @@ class TestWhoIsWoken:
 
     def test_no_one_with_an_expired_row_is_woken(self, world: World, line: Line) -> None:
         line.held()
-        dead = line.waiter()
-        dead.parks().run()
+        expired = line.waiter()
+        expired.parks().run()
         world.advance(LEASE_MS // 2)
         living = line.waiter()
         living.parks().run()

@@ -14,10 +14,10 @@ def park(*waiters: Waiter) -> None:
 
 def come_in_as_called(waiters: list[Waiter]) -> list[Waiter]:
     """Each woken waiter polls, and wakes the next; returns the new holders, in order."""
-    looked: list[Waiter] = []
+    polled: list[Waiter] = []
     inside: list[Waiter] = []
-    while called := [waiter for waiter in waiters if waiter.has_word() and waiter not in looked]:
-        looked.append(called[0])
+    while called := [waiter for waiter in waiters if waiter.has_word() and waiter not in polled]:
+        polled.append(called[0])
         # A wake-up is a hint: beyond a waiter that was woken and has not polled yet, others are woken too.
         if isinstance(called[0].comes_in().to_the_end(), Grant):
             inside.append(called[0])

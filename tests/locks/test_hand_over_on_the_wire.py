@@ -25,11 +25,11 @@ def test_a_waiter_whose_record_wait_ends_wakes_the_next_if_a_permit_is_free(worl
     second.parks().run()
     world.advance(10_000)
 
-    def freed_after_the_look(_operation: str) -> None:
-        """By somebody who cannot call."""
+    def freed_after_the_poll(_operation: str) -> None:
+        """By a client that cannot wake waiters."""
         process.table.release(claim, grant)
 
-    first.faults = [freed_after_the_look]
+    first.faults = [freed_after_the_poll]
     step = workflow.check_position(step_event("CheckPosition", turn))
     assert step.reply["status"] == "RecordWaitExceeded"
     assert second.has_word()
@@ -73,14 +73,14 @@ def test_a_record_wait_that_ends_in_python_wakes_the_next_if_a_permit_is_free(li
     second.parks().run()
     process, claim, grant = line.holders[0]
 
-    def freed_after_the_look(_operation: str) -> None:
-        """By somebody who cannot call."""
+    def freed_after_the_poll(_operation: str) -> None:
+        """By a client that cannot wake waiters."""
         process.table.release(claim, grant)
 
     table = line.service.table(first.process)
     # It reads the time, which otherwise comes before the first poll.
     table.now()
-    first.process.faults = [freed_after_the_look]
+    first.process.faults = [freed_after_the_poll]
     with pytest.raises(RecordWaitExceeded):
         table.check_turn(first.claim, first.place, wait_until_ms=0)
     assert line.service.called == [second.token]

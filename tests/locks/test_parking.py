@@ -1,6 +1,6 @@
 """Parking: a client that frees a permit polls for the next in line, and a waiter that parks polls for a free permit.
 
-So one of the two sees the other, in whatever order their requests arrive.
+So one of the two sees the other, in every order of their requests.
 """
 
 from collections.abc import Sequence
@@ -171,18 +171,18 @@ class TestParking:
 
     def test_only_the_newest_token_is_woken(self, line: Line) -> None:
         waiter = line.held().waiter()
-        waiter.parks("first look", 0).run()
-        waiter.parks("second look", 1).run()
+        waiter.parks("first park", 0).run()
+        waiter.parks("second park", 1).run()
         line.releases().run()
-        assert line.service.called == ["second look"]
+        assert line.service.called == ["second park"]
 
     def test_a_late_copy_of_an_earlier_parking_does_not_take_the_place_of_a_newer_token(self, line: Line) -> None:
         waiter = line.held().waiter()
-        late = waiter.parks("first look", 0)
-        waiter.parks("second look", 1).run()
+        late = waiter.parks("first park", 0)
+        waiter.parks("second park", 1).run()
         assert late.run().error is None
         line.releases().run()
-        assert line.service.called == ["second look"]
+        assert line.service.called == ["second park"]
 
     @ON_ONE_ENGINE
     def test_in_every_order_of_a_parking_its_copy_and_the_next_one_the_newest_token_stays(
@@ -191,11 +191,11 @@ class TestParking:
         def start() -> tuple[Line, Steppers]:
             line = Line(world, processes).held()
             waiter = line.waiter()
-            return line, [waiter.parks("first look", 0), waiter.parks("first look", 0), waiter.parks("second look", 1)]
+            return line, [waiter.parks("first park", 0), waiter.parks("first park", 0), waiter.parks("second park", 1)]
 
         for order, line in every_order(world, start):
             line.releases().run()
-            assert line.service.called == ["second look"], order
+            assert line.service.called == ["second park"], order
 
     def test_a_parked_waiters_session_may_be_deleted_a_day_after_the_lease(self, line: Line) -> None:
         waiter = line.held().waiter()

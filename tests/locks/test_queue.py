@@ -13,7 +13,7 @@ from ticketlock.locks._items import lock_key, row_key
 from ticketlock.wire._attributes import number
 
 
-def test_grants_follow_ticket_order_in_whatever_order_the_waiters_poll(world: World, lock: LockName) -> None:
+def test_grants_follow_ticket_order_in_any_order_of_polls(world: World, lock: LockName) -> None:
     holder = world.process()
     holding = holder.claim(lock)
     grant = holder.granted(holding)
@@ -183,26 +183,26 @@ def test_a_row_that_is_extended_while_it_is_swept_is_not_overtaken(
     waiting = carol.queued(third)
     alice.table.release(first, alice.table.renew(first, grant.fencing_token))
     world.advance(LEASE_MS // 2 + 4_000)
-    look = carol.steps(third, lambda me: me.check_position(waiting.place))
-    look.step()
+    poll = carol.steps(third, lambda me: me.check_position(waiting.place))
+    poll.step()
     woken = bob.steps(sleeper, lambda me: me.extend(slept.place))
     woken.to_the_end()
-    assert isinstance(look.to_the_end(), Position)
+    assert isinstance(poll.to_the_end(), Position)
 
 
 def test_a_crashed_waiter_is_swept_and_the_queue_moves_on(
     world: World, alice: Process, bob: Process, carol: Process, lock: LockName
 ) -> None:
-    first, dead, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
+    first, crashed, third = alice.claim(lock), bob.claim(lock), carol.claim(lock)
     grant = alice.granted(first)
-    bob.queued(dead)
+    bob.queued(crashed)
     position = carol.queued(third)
     for _ in range(3):
         world.advance(LEASE_MS // 2)
         grant = alice.table.renew(first, grant.fencing_token)
-        looked = carol.poll(third, position)
-        assert isinstance(looked, Position)
-        position = looked
+        polled = carol.poll(third, position)
+        assert isinstance(polled, Position)
+        position = polled
     alice.table.release(first, grant)
     assert isinstance(carol.poll(third, position), Grant)
     assert carol.table.inspect(lock).rows == ()
@@ -218,9 +218,9 @@ def test_a_waiter_whose_row_was_swept_learns_it_and_joins_at_the_end(
     for _ in range(3):
         world.advance(LEASE_MS // 2)
         grant = alice.table.renew(first, grant.fencing_token)
-        looked = carol.poll(third, position)
-        assert isinstance(looked, Position)
-        position = looked
+        polled = carol.poll(third, position)
+        assert isinstance(polled, Position)
+        position = polled
     woken = bob.poll(sleeper, slept)
     assert isinstance(woken, Position)
     assert woken.place_lost
@@ -328,8 +328,8 @@ def test_a_turn_is_refused_if_the_lock_has_changed_since_the_poll(
     grant = alice.granted(first)
     waiting = bob.queued(second)
     alice.table.release(first, grant)
-    look = bob.steps(second, lambda me: me.check_position(waiting.place))
-    look.step()
+    poll = bob.steps(second, lambda me: me.check_position(waiting.place))
+    poll.step()
     alice.client.update_item(
         TableName=world.engine.table_name,
         Key=lock_key(lock),
@@ -338,7 +338,7 @@ def test_a_turn_is_refused_if_the_lock_has_changed_since_the_poll(
             name: number(value) for name, value in ((":zero", 0), (":one", 1)) if name in change
         },
     )
-    turn = look.next_request
+    turn = poll.next_request
     assert turn is not None
     assert not bob.table.perform(turn).applied
     state = bob.table.inspect(lock)

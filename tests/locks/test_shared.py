@@ -50,9 +50,7 @@ def test_a_reader_does_not_overtake_a_waiting_writer(
     assert isinstance(carol.poll(late, reader), Grant)
 
 
-def test_readers_in_a_row_hold_together_in_whatever_order_they_poll(
-    world: World, alice: Process, lock: LockName
-) -> None:
+def test_readers_in_a_row_hold_together_in_any_order_of_polls(world: World, alice: Process, lock: LockName) -> None:
     writes = alice.claim(lock)
     grant = alice.granted(writes)
     readers = [(reader := world.process(), claim := sharing(reader, lock), reader.queued(claim)) for _ in range(5)]

@@ -1,4 +1,4 @@
-"""`make aws`, before and beside AWS: who is asked, what counts as seen, what the exit code says."""
+"""`make aws`: the question before it, what counts as seen, and the exit code; no AWS account is used."""
 
 import io
 from collections.abc import Callable
@@ -140,14 +140,14 @@ class TestWhatCountsAsSeen:
         ],
         ids=lambda error: type(error).__name__,
     )
-    def test_a_check_that_fails_has_seen_nothing_whatever_its_error(self, error: Exception) -> None:
+    def test_a_check_that_fails_with_any_error_has_seen_nothing(self, error: Exception) -> None:
         def fails(_: Deployed) -> tuple[bool, str]:
             raise error
 
         assert observing(fails).seen_in(deployed()).verdict is Verdict.NOT_SEEN
 
     @pytest.mark.parametrize("as_assumed", [True, False])
-    def test_what_an_emulator_lacks_is_not_seen_there_whatever_it_shows(self, as_assumed: bool) -> None:
+    def test_what_an_emulator_lacks_is_never_seen_there(self, as_assumed: bool) -> None:
         lacking = observing(lambda _: (as_assumed, "this"), emulator_lacks="it has no clock")
         seen = lacking.seen_in(deployed("http://127.0.0.1:4566"))
         assert seen.verdict is Verdict.NOT_SEEN

@@ -1,4 +1,4 @@
-"""Benchmarks that ask engines say what an engine does not tell, and go on where it fails."""
+"""Benchmarks of engines report what an engine does not count, and continue if one fails."""
 
 import subprocess
 import sys
@@ -114,7 +114,7 @@ def test_the_race_of_locks_runs_to_its_end_with_ours_alone() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "PASS   a cycle of ours is 2 requests" in done.stdout
-    assert "PASS   50 ms of work: nobody of ours is overtaken twice" in done.stdout
+    assert "PASS   50 ms of work: no client of ours is overtaken twice" in done.stdout
     assert "a killed holder" in done.stdout
 
 

@@ -1,4 +1,4 @@
-"""The demo's verdict over executions, written as their story would have been read."""
+"""The demo's verdict on executions as they would be read from their event histories."""
 
 from typing import Any
 

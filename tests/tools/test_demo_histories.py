@@ -1,4 +1,4 @@
-"""What is read from the history of an execution, on engines that record the branches of a hold and that do not."""
+"""What is read from an execution's event history, on engines that record the branches of a hold and others."""
 
 import json
 from datetime import UTC, datetime, timedelta

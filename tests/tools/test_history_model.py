@@ -1,4 +1,4 @@
-"""The checker of histories: what is as it should be passes, and each broken promise is found by its name."""
+"""The checker of histories: correct histories pass, and each broken promise is found by its name."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -39,7 +39,7 @@ def without(events: Sequence[Event], process: int | str, kind: str) -> list[Even
     return [each for each in events if (each.process, each.kind, each.action) != (str(process), kind, "acquire")]
 
 
-# What is as it should be.
+# Correct histories.
 
 
 @settings(max_examples=300, deadline=None)
@@ -328,7 +328,7 @@ def test_an_unknown_update_may_be_in_the_counter_or_not(value: int, names: set[s
     assert broken([*update("0", 0, 10), *update("1", 1, 20, "unknown")], value=value) == names
 
 
-# What is left.
+# Leftovers.
 
 NOW = Moment(local_ms=0, earliest_ms=5_000, latest_ms=5_000, wall_ms=5_000)
 

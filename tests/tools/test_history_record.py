@@ -1,4 +1,4 @@
-"""What is recorded can be read back and put together, whoever wrote it and however it ended; and can be drawn."""
+"""Recorded histories are read back and combined, whichever process wrote them and however they ended; and drawn."""
 
 import threading
 from pathlib import Path

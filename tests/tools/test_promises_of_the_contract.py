@@ -1,4 +1,4 @@
-"""What is asked after every test of the contract fails where a promise is broken."""
+"""The checks after every test of the contract find broken promises."""
 
 from typing import Any
 

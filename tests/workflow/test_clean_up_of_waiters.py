@@ -211,7 +211,7 @@ class TestAContinuation:
     @pytest.mark.parametrize("closes", [True, False])
     def test_it_is_closed_before_anything_else_is_done(self, dead: Execution, bob: Process, closes: bool) -> None:
         bob.granted(bob.claim(dead.claim.lock))
-        dead.waits().goes_on_in("wait-1")
+        dead.waits().continues_in("wait-1")
         if not closes:
             dead.service.never_close.add("wait-1")
         cleaning = dead.cleans_up()
@@ -224,7 +224,7 @@ class TestAContinuation:
 
     def test_only_the_newest_still_runs(self, dead: Execution, bob: Process) -> None:
         bob.granted(bob.claim(dead.claim.lock))
-        dead.waits().goes_on_in("wait-1").goes_on_in("wait-2", 2).goes_on_in("wait-1")
+        dead.waits().continues_in("wait-1").continues_in("wait-2", 2).continues_in("wait-1")
         dead.cleaned_up()
         assert dead.service.closings == ["wait-2"]
 
@@ -232,7 +232,7 @@ class TestAContinuation:
         """It took the lock while it was being stopped."""
         claim = bob.claim(dead.claim.lock)
         grant = bob.granted(claim)
-        dead.waits().goes_on_in("wait-1")
+        dead.waits().continues_in("wait-1")
         bob.table.release(claim, grant)
         cleaning = dead.cleans_up()
         while not isinstance(cleaning.next_request, Closing):

@@ -93,6 +93,6 @@ def _bootstrap(endpoint: str) -> None:
         with tempfile.TemporaryDirectory(prefix="ticketlock-bootstrap-") as folder:
             environment = f"aws://{_ACCOUNT}/{REGION}"
             run_cdk("bootstrap", environment, env=client_environment(endpoint), folder=Path(folder))
-        # The bucket's policy demands TLS, which a loopback emulator does not speak (it looks with AUTH=true).
+        # The bucket's policy demands TLS, which a loopback emulator does not speak; it enforces policies with AUTH.
         bucket = f"cdk-hnb659fds-assets-{_ACCOUNT}-{REGION}"
         boto3.client("s3", **client_arguments(endpoint)).delete_bucket_policy(Bucket=bucket)

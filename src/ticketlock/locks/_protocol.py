@@ -418,7 +418,7 @@ class Contender(Joiner):
         lease_ms = self.claim.lease_ms
         until_ms = holder.lease_until_ms
         for _ in range(_TRIES):
-            # Never later than one lease after the request was built, whatever the item says.
+            # At most one lease after the request was built, even if the item has a later end.
             deadline_ms = min(built.local_ms + lease_ms, self.now.local_of(until_ms))
             if deadline_ms - self.now.local_ms >= lease_ms * 3 // 4:
                 return Grant(

@@ -52,7 +52,7 @@ def _payloads(history: History) -> list[Mapping[str, Any]]:
     emulator_lacks="its histories do not tell the tries of a task inside a Parallel",
 )
 def the_retry_count_goes_up_by_one_with_each_beat(deployed: Deployed) -> tuple[bool, str]:
-    """Looks at what the heartbeat's function was called with."""
+    """Checks the events that the heartbeat's function was called with."""
     counts = [payload["retry"] for payload in _payloads(deployed.once(_held))]
     return counts == list(range(len(counts))), f"{counts}"
 
@@ -63,7 +63,7 @@ def the_retry_count_goes_up_by_one_with_each_beat(deployed: Deployed) -> tuple[b
     emulator_lacks="its histories do not tell the tries of a task inside a Parallel",
 )
 def the_entered_time_never_goes_back_over_retries(deployed: Deployed) -> tuple[bool, str]:
-    """Looks at what the heartbeat's function was called with."""
+    """Checks the events that the heartbeat's function was called with."""
     entered = [payload["entered"] for payload in _payloads(deployed.once(_held))]
     times = [datetime.fromisoformat(each) for each in entered]
     stays = "the same each time" if len(set(entered)) == 1 else " then ".join(entered)
