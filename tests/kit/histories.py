@@ -161,15 +161,15 @@ def _writers(history: Sequence[Transaction]) -> Writers:
 def _applied(history: Sequence[Transaction], writers: Writers) -> list[Transaction]:
     """Those that were applied: committed, or of unknown outcome and seen by a committed one."""
     applied = {each.id: each for each in history if each.outcome == "committed"}
-    pending = deque(applied.values())
-    while pending:
-        each = pending.popleft()
+    looked = deque(applied.values())
+    while looked:
+        each = looked.popleft()
         for key in each.reads:
             for element in each.saw(key):
                 writer = writers.get((key, element))
                 if writer is not None and writer.outcome == "unknown" and writer.id not in applied:
                     applied[writer.id] = writer
-                    pending.append(writer)
+                    looked.append(writer)
     return [each for each in history if each.id in applied]
 
 

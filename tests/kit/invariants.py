@@ -1,4 +1,4 @@
-"""The promises, each as a function: what must hold after every step, in any order of processes and under any fault.
+"""The promises, each as a function: what must hold after every step, whichever process is next and whatever fails.
 
 They compare the table and the holders' views from outside, with the true time, which no process knows.
 """
@@ -149,7 +149,7 @@ def none_declared_void(
     before: LockItem | None,
     after: LockItem | None,
     standing: "Iterable[Standing]",
-    read_step: int,
+    looked: int,
     now_ms: float,
     *,
     by: str,
@@ -158,7 +158,7 @@ def none_declared_void(
 
     Args:
         standing: the rows before, of those that wait.
-        read_step: the step of the read that the request depends on.
+        looked: the step of the read that the request depends on.
     """
     if before is None or after is None or after.void_up_to == before.void_up_to:
         return
@@ -166,7 +166,7 @@ def none_declared_void(
         raise Broken(f"no eviction: {by} declared a ticket void after {now_ms - before.ticket_at_ms:.0f} ms")
     for each in standing:
         is_declared = before.void_up_to < each.row.ticket <= after.void_up_to
-        if is_declared and each.since < read_step and each.row.lease_until_ms >= now_ms:
+        if is_declared and each.since < looked and each.row.lease_until_ms >= now_ms:
             raise Broken(f"no eviction: {by} declared the row of {each.row.owner} void, ticket {each.row.ticket}")
 
 
@@ -227,7 +227,7 @@ def no_overtaking(
     granted: Row | None,
     before: LockItem | None,
     standing: Collection[Standing],
-    read_step: int,
+    looked: int,
     now_ms: float,
     *,
     shared: bool,
@@ -243,7 +243,7 @@ def no_overtaking(
         granted: the row that became the grant; None for a grant without one.
         before: the lock item before the grant.
         standing: the rows before it, of those that wait.
-        read_step: the step of the read that the grant depends on.
+        looked: the step of the read that the grant depends on.
         slips: the tickets that were overtaken so far; those that are overtaken now are added. None for a read that was
             no snapshot: it may show the last grant, and yet not a row that existed before it.
     """
@@ -261,13 +261,13 @@ def no_overtaking(
     def fit_in(rows: Collection[Row]) -> bool:
         return len(rows) < left and all(row.shared == shared for row in rows)
 
-    seen = [each.row for each in passed if each.alive_since < read_step]
+    seen = [each.row for each in passed if each.alive_since < looked]
     if seen and not fit_in(seen):
         raise Broken(f"no overtaking: {owner} overtook {[(row.owner, row.ticket) for row in seen]}")
     if slips is None or fit_in([each.row for each in passed]):
         return
     for each in passed:
-        if each.alive_since >= read_step:
+        if each.alive_since >= looked:
             if each.row.ticket in slips:
                 raise Broken(
                     f"no overtaking: {owner} overtook {each.row.owner}, {each.row.ticket}, which was overtaken before"

@@ -14,7 +14,7 @@ _PASSED_ON = 65_536
 
 
 class Tunnel:
-    """Connects each client to one server, whichever host a CONNECT names.
+    """Connects each client to one server, whatever a CONNECT names.
 
     Args:
         target: the server's address.

@@ -19,7 +19,7 @@ from ticketlock_cdk.ended_executions import EndedExecutions
 from ticketlock_cdk.functions import Hosting, new_function
 from ticketlock_cdk.units.access import ROLL_BACK_SAVED
 
-# Of some thousand units of one execution; if one takes longer, its event is repeated, and the function continues.
+# Of some thousand units of one execution; the event of one that takes longer is repeated, and goes on.
 _LONGEST = Duration.minutes(5)
 # Many executions may end at once; the events above it wait.
 _CONCURRENCY = 5
@@ -28,7 +28,7 @@ _CONCURRENCY = 5
 class RollBack(Construct):
     """Rolls back the saved units of executions of the watched state machines that fail, time out or are stopped.
 
-    Not of those that succeed: such an execution has committed its units, or left them to other processes. It is best
+    Not of those that succeed: such an execution has committed its units, or left them to somebody else. It is best
     effort, as EventBridge's delivery is; the time for which a unit is kept is the guarantee.
 
     Attributes:

@@ -181,7 +181,7 @@ class TransactionTables(UnitsMetrics, Construct):
             machine: a Standard one, also of another stack, or imported.
 
         Raises:
-            ValueError: it is an Express one, whose end no event reports, or in another Region or
+            ValueError: it is an Express one, of which nobody is told that it has ended, or in another Region or
                 account; or there is no room for one more.
         """
         if is_express(machine):
