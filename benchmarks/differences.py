@@ -112,10 +112,10 @@ def read_units(subject: Subject) -> str:
 
 def _units(send: Callable[[], Any]) -> str:
     try:
-        told = send().get("ConsumedCapacity")
+        consumed = send().get("ConsumedCapacity")
     except NotImplementedError:
-        told = None
-    return "tells none" if told is None else f"{told['CapacityUnits']:g}"
+        consumed = None
+    return "reports none" if consumed is None else f"{consumed['CapacityUnits']:g}"
 
 
 def _partition(subject: Subject, items: int, size: int) -> dict[str, Any]:
@@ -375,8 +375,8 @@ def main() -> int:
             for name in ("moto", "memory", *urls):
                 table.add_column(name)
                 with engine_named(name, urls.__getitem__) as engine:
-                    for row, told in zip(rows, answers(engine), strict=True):
-                        row.append(told)
+                    for row, answer in zip(rows, answers(engine), strict=True):
+                        row.append(answer)
         finally:
             # Also what was found before an interrupt.
             for row in rows:

@@ -1,6 +1,6 @@
 """Cleaning up after executions that were stopped while they waited.
 
-Best effort, and safe: whatever is late, duplicated or refused, at most one owner holds.
+Best effort, and safe: even if requests are late, duplicated or refused, at most one owner holds.
 """
 
 import pytest
@@ -40,7 +40,7 @@ class TestAWaiter:
         successor.waits().parks()
         bob.table.release(claim, grant)
         dead.cleaned_up()
-        assert dead.service.called == ["call"]
+        assert dead.service.answered == ["wake-up"]
         assert isinstance(successor.polls(), Grant)
 
     def test_an_execution_that_was_never_in_the_queue_changes_nothing(
@@ -149,8 +149,8 @@ class TestAWaiter:
     def test_a_lock_that_it_took_between_the_read_and_the_deletion_is_freed_when_its_work_is_closed(
         self, dead: Execution, bob: Process
     ) -> None:
-        cleaning, look = self.about_to_take_its_turn(dead, bob)
-        taken = look.run().result
+        cleaning, poll = self.about_to_take_its_turn(dead, bob)
+        taken = poll.run().result
         assert isinstance(taken, Grant)
         assert cleaning.to_the_end() == CleanedUp(freed=True)
         assert dead.service.closings == [dead.work_of(taken.fencing_token)]
@@ -160,8 +160,8 @@ class TestAWaiter:
         self, dead: Execution, bob: Process
     ) -> None:
         dead.nested = False
-        cleaning, look = self.about_to_take_its_turn(dead, bob)
-        assert isinstance(look.run().result, Grant)
+        cleaning, poll = self.about_to_take_its_turn(dead, bob)
+        assert isinstance(poll.run().result, Grant)
         assert cleaning.to_the_end() == CleanedUp(left_to_lease=True)
         assert dead.holder() is not None
         assert dead.is_stopped()

@@ -77,11 +77,11 @@ def deploy(
             env=client_environment(emulator.endpoint),
         )
         stacks: dict[str, dict[str, str]] = json.loads(outputs.read_text())
-    told = stacks.get(stack, {})
-    if "TableName" in told:
+    of_stack = stacks.get(stack, {})
+    if "TableName" in of_stack:
         # The emulator's CloudFormation leaves out the time to live that the template has.
-        create_table(told["TableName"], client=boto3.client("dynamodb", **client_arguments(emulator.endpoint)))
-    return told
+        create_table(of_stack["TableName"], client=boto3.client("dynamodb", **client_arguments(emulator.endpoint)))
+    return of_stack
 
 
 def _bootstrap(endpoint: str) -> None:

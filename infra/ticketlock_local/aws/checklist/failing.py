@@ -89,7 +89,7 @@ def _object(cause: str) -> Mapping[str, Any]:
 
 def _returned(failed: _Failed, status: str) -> tuple[bool, str]:
     if not failed.caught:
-        raise NotSeen(f"the history tells no failure of the task; the execution failed with {failed.error}")
+        raise NotSeen(f"the history has no failure of the task; the execution failed with {failed.error}")
     what = f"{failed.caught}, Status {failed.cause.get('Status')}; the cause has {', '.join(failed.cause) or 'nothing'}"
     return (failed.caught, failed.cause.get("Status")) == ("States.TaskFailed", status), what
 
