@@ -50,7 +50,7 @@ def test_the_error_of_a_failing_engine_is_its_result_and_the_next_measurement_fo
 def test_an_engine_without_capacity_units_is_reported_as_such(engine: Engine) -> None:
     assert write_units(Subject(engine)) == "reports none"
     requests = [request for step in life_of_a_lock(MeteredWorld(engine), 0) for request in step.requests]
-    assert verdict(requests, "memory") == ("memory tells no units.", 1)
+    assert verdict(requests, "memory") == ("memory reports no units.", 1)
 
 
 AS_THE_RULES = Billed("PutItem", refused=False, by_rule=1, by_engine=1)
