@@ -154,7 +154,7 @@ class MarkedCommit:
         return now.latest_ms + LEASE_MS
 
     def _keep_lease(self) -> ForkingSteps[None]:
-        """Renew the lease if half of it is over, by table time: the local clock may have stood still."""
+        """Renew the lease if half of it is over, by table time: the local clock may have stopped."""
         now: Moment = (yield Pause(0)).now
         if now.latest_ms < self._renew_at_ms:
             return

@@ -334,7 +334,7 @@ VARIANTS: Mapping[str, Variant] = {
             "a network that duplicates an answered request",
             by("nothing left", "atomicity"),
             (),
-            Faults({"doubled": 60}),
+            Faults({"duplicated": 60}),
         ),
         Variant(
             "a save without rev",

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 
 from property.chance import Chance
 
-ON_A_REQUEST = ("request_lost", "reply_lost", "late", "twice", "throttled", "conflict", "doubled", "refused")
+ON_A_REQUEST = ("request_lost", "reply_lost", "late", "twice", "throttled", "conflict", "duplicated", "refused")
 ON_ANYTHING = ("crash", "pause", "freeze", "jump", "expire", "outage", "overslept", "half_way")
 ON_A_TRANSACTION = ("abandoned",)
-ONLY_ON_WRITES = ("late", "twice", "doubled")
+ONLY_ON_WRITES = ("late", "twice", "duplicated")
 
 RATES = {
     "request_lost": 10,

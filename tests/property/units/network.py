@@ -93,8 +93,8 @@ class Network:
             # With the signature of the time when it was sent.
             self.late.append(Late(call, pending.signed_ms, self.time.now_ms + after_ms))
             if fault != "late":
-                self.service.performs(call, pending if fault == "doubled" else None)
-            if fault != "doubled":
+                self.service.performs(call, pending if fault == "duplicated" else None)
+            if fault != "duplicated":
                 self._fails(pending, ReadTimeoutError(endpoint_url="world"))
 
     def first_due(self) -> int | None:
