@@ -54,7 +54,7 @@ class World:
         return LockName(f"entity-{uuid.uuid4().hex}", namespace)
 
     def told(self, found: object, asked: int) -> None:
-        """Count a grant that a process has received for the first time."""
+        """A process was told something; a new grant is counted."""
         if isinstance(found, Grant):
             told = Acquisition(
                 process=found.owner,
