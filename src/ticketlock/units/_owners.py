@@ -19,7 +19,7 @@ from ticketlock.wire._requests import Attributes, ForkingSteps, Pause, Together,
 from ticketlock.wire._table_time import Moment
 
 _ENDED = "ended"
-_NAMES = {"#unit": "unit", "#state": "state"}
+_NAMES = {"#unit": "unit", "#state": "state", "#ttl": TIME_TO_LIVE}
 
 
 def saved_under(table: str, head: Head) -> tuple[Write, Write]:
@@ -72,10 +72,12 @@ def _roll_back(units: list[str], heads: Heads, owner: str, now: Moment) -> Forki
 
 
 def _end(table: str, owner: str, now: Moment) -> Write:
-    """No unit is saved under it any more."""
-    key = row_key(_partition(owner), _ENDED)
-    item: Item = {**key, TIME_TO_LIVE: number(now.latest_ms // 1_000 + RECEIPT_IS_KEPT_S)}
-    return Write("Put", key, only_if.NO_SUCH_ROW, item=item, names=_NAMES, table=table)
+    """No unit is saved under it any more: from now on, also if an earlier end is about to be forgotten."""
+    key, until = row_key(_partition(owner), _ENDED), number(now.latest_ms // 1_000 + RECEIPT_IS_KEPT_S)
+    item: Item = {**key, TIME_TO_LIVE: until}
+    return Write(
+        "Put", key, only_if.NO_ROW_THAT_STAYS_AS_LONG, item=item, names=_NAMES, values={":until": until}, table=table
+    )
 
 
 def _saved(table: str, owner: str, after: Attributes | None) -> Query:

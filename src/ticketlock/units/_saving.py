@@ -14,6 +14,7 @@ from ticketlock.units._heads import Head, Heads, with_pieces
 from ticketlock.units._owners import saved_under
 from ticketlock.units._packing import in_pieces, item_read, item_told
 from ticketlock.units._reading import Isolation, image_of
+from ticketlock.units._record import SavedRecord
 from ticketlock.units._rows import Receipt
 from ticketlock.units._tables import UnitTable
 from ticketlock.units._terms import Terms, check_of
@@ -95,9 +96,9 @@ def save(
         raise
     if not reply.applied and not _is_saved_by(reply, terms.unit):
         fate.became = "rolled back"
-        if any(reply.refused[1:]):
+        if not reply.refused[0]:
             if before is not None:
-                yield heads.end_saved(before, "rolledBack", now.latest_ms)
+                yield from SavedRecord(before, heads).roll_back()
             raise UnitRolledBack(f"the unit {terms.id} was not saved, and is rolled back: {head.owner} has ended")
         raise ended(reply.item, terms.id)
     return head
