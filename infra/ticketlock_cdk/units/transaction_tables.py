@@ -18,6 +18,7 @@ from constructs import Construct
 from ticketlock.units._marks import Marks
 from ticketlock.units._rows import KEY
 from ticketlock_cdk.encryption import let_logs_use
+from ticketlock_cdk.ended_executions import UNQUALIFIED, is_named_by_events
 from ticketlock_cdk.functions import MEMORY_MB, Hosting
 from ticketlock_cdk.lock.environment import Environment, environment_of
 from ticketlock_cdk.lock.grants import Grantee, beside
@@ -181,13 +182,17 @@ class TransactionTables(UnitsMetrics, Construct):
             machine: a Standard one, also of another stack, or imported.
 
         Raises:
-            ValueError: it is an Express one, of which nobody is told that it has ended, or in another Region or
-                account; or there is no room for one more.
+            ValueError: it is an Express one, of which nobody is told that it has ended, or imported as a version or an
+                alias, or in another Region or account; or there is no room for one more.
         """
         if is_express(machine):
             raise ValueError(
                 f"machine is {machine.node.path}, an Express state machine; allowed: a Standard one, since no event "
                 "tells that an Express execution has ended"
+            )
+        if not is_named_by_events(machine.state_machine_arn):
+            raise ValueError(
+                f"machine is {machine.node.path}, imported as {machine.state_machine_arn}; allowed: {UNQUALIFIED}"
             )
         self._environment.check("machine", machine.node.path, environment_of(machine))
         if machine in self._attached:
