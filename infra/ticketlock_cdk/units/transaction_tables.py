@@ -54,11 +54,11 @@ class TransactionTables(UnitsMetrics, Construct):
         removal_policy: what happens to the table and to the logs when they are removed from the stack.
         log_retention: how long logs are kept.
         encryption_key: your KMS key for the table, the logs and the dead letters.
-        vpc: a network for the sweeper, from which it must reach DynamoDB.
+        vpc: a network for the functions, from which they must reach DynamoDB.
         vpc_subnets: which of its subnets.
-        security_groups: those of the sweeper; by default a new one without inbound rules.
-        memory_size: the sweeper's memory, in MB: 256 to 10,240.
-        architecture: that of its processor.
+        security_groups: those of the functions; by default a new one without inbound rules.
+        memory_size: the functions' memory, in MB: 256 to 10,240.
+        architecture: that of their processor.
         reserve_concurrency: whether to reserve one concurrent invocation for the sweeper, so that no two passes run at
             once, and five for the function that ``attach`` adds; False if the quota leaves nothing to reserve: two
             passes do no harm.
