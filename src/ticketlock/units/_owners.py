@@ -1,9 +1,10 @@
 """Whose a saved unit is: an execution of a workflow, for example, with whose end the unit ends.
 
 The rows of an owner are one partition of the units' own table: one for each unit that was saved under it, and one that
-says that it has ended. A save writes the former in the transaction that writes the head, and asks there that the latter
-is missing. Whoever ends the owner writes the latter first, and reads the others then: so each save came before that,
-and its unit is found, or it is refused, however late it comes.
+says that it has ended. A save writes the former first, and then the head, in a transaction that asks that the latter is
+missing. Whoever ends the owner writes the latter first, and reads the others then: so each save is refused, however
+late it comes, or its row is found. In one transaction with the head the row might be applied after the check, and the
+end, and its reading, might come in between.
 """
 
 from ticketlock.errors import TableError
@@ -19,19 +20,21 @@ from ticketlock.wire._requests import Attributes, ForkingSteps, Pause, Together,
 from ticketlock.wire._table_time import Moment
 
 _ENDED = "ended"
-_NAMES = {"#unit": "unit", "#state": "state", "#ttl": TIME_TO_LIVE}
+_NAMES = {"#unit": "unit", "#ttl": TIME_TO_LIVE}
 
 
-def saved_under(table: str, head: Head) -> tuple[Write, Write]:
-    """What a save writes and asks beside the head of its unit: that it is found by its owner, which has not ended."""
-    assert head.owner is not None
-    key = row_key(_partition(head.owner), head.unit)
-    item: Item = {**key, TIME_TO_LIVE: rows_expire_at(head)}
-    end = row_key(_partition(head.owner), _ENDED)
-    return (
-        Write("Put", key, only_if.NO_HEAD, item=item, names=_NAMES, table=table),
-        Write("ConditionCheck", end, only_if.NO_SUCH_ROW, names=_NAMES, table=table),
-    )
+def found_by_owner(table: str, head: Head, owner: str) -> Write:
+    """The row of a unit in its owner's partition, before its head: a transaction may be seen half applied."""
+    key, until = row_key(_partition(owner), head.unit), rows_expire_at(head)
+    item: Item = {**key, TIME_TO_LIVE: until}
+    values = {":until": until}
+    return Write("Put", key, only_if.NO_ROW_THAT_STAYS_AS_LONG, item=item, names=_NAMES, values=values, table=table)
+
+
+def owner_goes_on(table: str, owner: str) -> Write:
+    """The check, beside the head of a saved unit, that its owner has not ended."""
+    end = row_key(_partition(owner), _ENDED)
+    return Write("ConditionCheck", end, only_if.NO_SUCH_ROW, names=_NAMES, table=table)
 
 
 def end_owner(heads: Heads, owner: str) -> ForkingSteps[list[str]]:
@@ -75,9 +78,8 @@ def _end(table: str, owner: str, now: Moment) -> Write:
     """No unit is saved under it any more: from now on, also if an earlier end is about to be forgotten."""
     key, until = row_key(_partition(owner), _ENDED), number(now.latest_ms // 1_000 + RECEIPT_IS_KEPT_S)
     item: Item = {**key, TIME_TO_LIVE: until}
-    return Write(
-        "Put", key, only_if.NO_ROW_THAT_STAYS_AS_LONG, item=item, names=_NAMES, values={":until": until}, table=table
-    )
+    values = {":until": until}
+    return Write("Put", key, only_if.NO_ROW_THAT_STAYS_AS_LONG, item=item, names=_NAMES, values=values, table=table)
 
 
 def _saved(table: str, owner: str, after: Attributes | None) -> Query:
