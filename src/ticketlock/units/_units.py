@@ -166,7 +166,7 @@ class Units:
         """Roll back every unit that was saved under an owner and is pending; a later save under it is refused.
 
         May be repeated, and called beside running units: what was committed stays so. It reads the rows of that owner
-        alone, whatever the table holds. Saves are refused for 30 days.
+        alone, whatever the table holds. Each call refuses saves for 30 days.
 
         Args:
             owner: as in ``Unit.save``.
