@@ -181,9 +181,14 @@ class TransactionTables(UnitsMetrics, Construct):
             machine: a Standard one, also of another stack, or imported.
 
         Raises:
-            ValueError: it is an Express one, of which nobody is told that it has ended, or in another Region or
+            ValueError: it is no construct; it is an Express one, whose end no event reports, or in another Region or
                 account; or there is no room for one more.
         """
+        if not hasattr(machine, "state_machine_arn"):
+            raise ValueError(
+                f"machine is {machine!r}; allowed: a state machine as a construct, imported ones by "
+                "StateMachine.from_state_machine_arn"
+            )
         if is_express(machine):
             raise ValueError(
                 f"machine is {machine.node.path}, an Express state machine; allowed: a Standard one, since no event "
