@@ -177,6 +177,13 @@ def test_a_machine_may_have_any_name_and_be_in_any_partition(stack, partition):
     assert units.roll_back is not None
 
 
+@pytest.mark.parametrize("given", [ARN, None, 7], ids=["an ARN", "None", "a number"])
+def test_what_is_no_construct_is_refused_with_the_way_to_import_one(stack, given):
+    units = TransactionTables(stack, "Units")
+    with pytest.raises(ValueError, match=r"^machine is .*; allowed: .*StateMachine\.from_state_machine_arn"):
+        units.attach(given)
+
+
 def test_a_machine_of_another_region_is_refused(outdir):
     app = App(outdir=outdir)
     here, there = (

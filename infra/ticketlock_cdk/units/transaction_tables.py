@@ -182,9 +182,14 @@ class TransactionTables(UnitsMetrics, Construct):
             machine: a Standard one, also of another stack, or imported.
 
         Raises:
-            ValueError: it is an Express one, for whose end no event is sent, or imported as a version or an alias, or in
-                another Region or account; or there is no room for one more.
+            ValueError: it is no construct, an Express machine, for whose end no event is sent, imported as a version or
+                an alias, or in another Region or account; or there is no room for one more.
         """
+        if not hasattr(machine, "state_machine_arn"):
+            raise ValueError(
+                f"machine is {machine!r}; allowed: a state machine as a construct, imported ones by "
+                "StateMachine.from_state_machine_arn"
+            )
         if is_express(machine):
             raise ValueError(
                 f"machine is {machine.node.path}, an Express state machine; allowed: a Standard one, since no event "
