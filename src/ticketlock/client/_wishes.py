@@ -1,5 +1,6 @@
 """A client's defaults, and the arguments of each acquisition, checked and completed. No I/O."""
 
+import inspect
 import math
 import os
 import socket
@@ -114,6 +115,8 @@ class Defaults:
         lease_ms = self.lease_ms(wishes.lease)
         boolean("reentrant", wishes.reentrant)
         callback("on_wait", wishes.on_wait)
+        if inspect.iscoroutinefunction(wishes.on_wait):
+            raise InvalidLockRequest("on_wait", wishes.on_wait, "a plain function: no one awaits what it returns")
         claim = Claim(
             lock,
             wishes.owner if wishes.owner is not None else f"{self.owner_name}/{uuid.uuid4().hex}",
