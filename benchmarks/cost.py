@@ -50,7 +50,7 @@ CYCLE = "= an uncontended cycle"
 CYCLE_WITHOUT_HEARTBEAT = "= the same, without heartbeat"
 BEAT = "a further heartbeat, each half lease"
 PARKED = "a parked half lease: renew the queue row"
-CALLED = "woken: poll, and take the lock"
+WOKEN = "woken: poll, and take the lock"
 POLL = "a waiting poll behind 1"
 POLL_DEEP = f"a waiting poll behind {DEEP:,}"
 POLL_KEEP = "a waiting poll that also renews the queue row"
@@ -118,7 +118,7 @@ class Steps:
 
     def park(self, turn: Mapping[str, Any], retry: int = 0) -> None:
         """One waiter parks, or renews its row while it is parked."""
-        parked = self._workflow.wait_for_call(self._payload("WaitForCall", self._of_a_task(turn, retry)))
+        parked = self._workflow.wait_for_wake_up(self._payload("WaitForWakeUp", self._of_a_task(turn, retry)))
         assert parked.keys["stays"], parked
 
     def look(self, turn: Mapping[str, Any], *, granted: bool = False) -> None:
@@ -210,19 +210,19 @@ def uncontended(steps: Steps) -> list[Cost]:
 
 def contended(steps: Steps, kept: Cost) -> list[Cost]:
     """A queue: the costs of joining, waiting, renewing the row, waking and being granted."""
-    called = steps.way is HandOver.CALLBACK
+    woken = steps.way is HandOver.CALLBACK
     held = steps.take("wanted", "holder")
     steps.beat(held)
     turns: list[Mapping[str, Any]] = []
     costs = [steps.counted("join the queue", lambda: turns.append(steps.take("wanted", "waiter")))]
-    if called:
+    if woken:
         costs.append(steps.counted("park: leave the task token, poll", lambda: steps.park(turns[0])))
     else:
         costs += [steps.counted(POLL, lambda: steps.look(turns[0])), deep(steps)]
     costs.append(kept)
-    freed = "release, and wake the next" if called else "release, and check whether to wake"
+    freed = "release, and wake the next" if woken else "release, and check whether to wake"
     costs.append(steps.counted(freed, lambda: steps.release(held)))
-    costs.append(steps.counted(CALLED if called else POLL_GRANTED, lambda: steps.look(turns[0], granted=True)))
+    costs.append(steps.counted(WOKEN if woken else POLL_GRANTED, lambda: steps.look(turns[0], granted=True)))
     return costs
 
 
@@ -238,13 +238,13 @@ def half_a_lease_later(steps: Steps) -> tuple[Cost, Cost]:
     holder = steps.take("kept", "holder", lease_s=SHORT_LEASE_S)
     waiter = steps.take("kept", "waiter", lease_s=SHORT_LEASE_S)
     steps.beat(holder)
-    called = steps.way is HandOver.CALLBACK
-    if called:
+    woken = steps.way is HandOver.CALLBACK
+    if woken:
         steps.park(waiter)
     # The table's time is real here: after half a lease, a step renews the lease.
     time.sleep(SHORT_LEASE_S / 2)
     beat = steps.counted(BEAT, lambda: steps.beat(holder, 1))
-    if called:
+    if woken:
         return beat, steps.counted(PARKED, lambda: steps.park(waiter, 1))
     return beat, steps.counted(POLL_KEEP, lambda: steps.look(waiter))
 
@@ -293,7 +293,7 @@ def total(step: str, costs: Sequence[Cost]) -> Cost:
 def transitions_by_step(endpoint: str, way: HandOver) -> Mapping[str, float]:
     """State transitions, as AWS bills them: with retries, without those of the task itself."""
     work = Work(seconds=60)
-    waiting = "WaitForCall" if way is HandOver.CALLBACK else "CheckPosition"
+    waiting = "WaitForWakeUp" if way is HandOver.CALLBACK else "CheckPosition"
     with stage(endpoint, {"work": work, "quick": Work()}, hand_over=way) as opened:
         cycle, _ = made(opened, finished(opened, opened.start("alone", function="quick")))
         holder = opened.start("wanted")
@@ -310,7 +310,7 @@ def transitions_by_step(endpoint: str, way: HandOver) -> Mapping[str, float]:
         lean, _ = made(opened, finished(opened, opened.start("alone", function="quick")))
     by_step = {CYCLE: cycle, CYCLE_WITHOUT_HEARTBEAT: lean, BEAT: beats / further_beats}
     if way is HandOver.CALLBACK:
-        return {**by_step, PARKED: again / (times - 1), CALLED: waited - cycle}
+        return {**by_step, PARKED: again / (times - 1), WOKEN: waited - cycle}
     return {**by_step, **dict.fromkeys((POLL, POLL_DEEP, POLL_KEEP, POLL_GRANTED), (waited - cycle) / times)}
 
 

@@ -176,7 +176,7 @@ class Execution:
         if name == "Heartbeat":
             self._workflow.heartbeat(event)
         else:
-            parked = self._workflow.wait_for_call(event)
+            parked = self._workflow.wait_for_wake_up(event)
             assert parked.keys["stays"], parked
         return self._turn
 

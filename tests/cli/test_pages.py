@@ -132,10 +132,10 @@ def test_the_template_makes_the_librarys_table() -> None:
 
 
 def test_the_templates_policies_are_the_constructs_grants() -> None:
-    use, call = cloudformation()["UseLocks"]["Properties"]["PolicyDocument"]["Statement"]
+    use, wake = cloudformation()["UseLocks"]["Properties"]["PolicyDocument"]["Statement"]
     assert use["Action"] == list(grants._USE)
     assert use["Condition"] == grants._LOCKS_ONLY
-    assert (call["Action"], call["Condition"]) == ("dynamodb:Query", grants._CALLS)
+    assert (wake["Action"], wake["Condition"]) == ("dynamodb:Query", grants._TO_WAKE)
     look, scan = cloudformation()["ReadLocks"]["Properties"]["PolicyDocument"]["Statement"]
     assert look["Condition"] == grants._LOCKS_ONLY
     assert scan["Condition"]["ForAllValues:StringEquals"] == {"dynamodb:Attributes": list(grants._LISTED)}

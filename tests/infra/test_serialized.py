@@ -334,7 +334,7 @@ def granted(synthesised, construct):
 def test_the_machine_has_the_permissions_of_its_states_and_no_others(typical):
     found, lock = typical.synthesised, typical.lock
     allowed = granted(found, typical.machine)
-    own = [lock.take_ticket, lock.wait_for_call, lock.check_position, lock.heartbeat, lock.release]
+    own = [lock.take_ticket, lock.wait_for_wake_up, lock.check_position, lock.heartbeat, lock.release]
     by_alias = {f"<{id}>" for id in found.of_type("AWS::Lambda::Alias")}
     invoked = {found.text(resource) for resource in allowed["lambda:InvokeFunction"]}
     work = "arn:aws:lambda:eu-west-1:123456789012:function:work"
@@ -360,7 +360,7 @@ def test_the_machine_may_write_sessions_only(typical):
     assert statement["Condition"] == {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["session#*"]}}
 
 
-@pytest.mark.parametrize("step", ["wait_for_call", "check_position", "heartbeat", "release", "clean_up"])
+@pytest.mark.parametrize("step", ["wait_for_wake_up", "check_position", "heartbeat", "release", "clean_up"])
 def test_a_step_may_answer_tasks_of_the_machine(step, typical):
     allowed = granted(typical.synthesised, getattr(typical.lock, step))
     machine = {"Ref": typical.synthesised.id_of(typical.machine)}
@@ -392,7 +392,7 @@ def test_a_machine_that_is_never_woken_does_not_park(stack, synthesise):
     lock = TicketLock(stack, "Lock", hand_over=HandOver.POLL)
     machine = attached(lock, stack, lock.serialize(stack, "Ship", sfn.Pass(stack, "Look"), entity="e"))
     synthesised = synthesise(stack)
-    assert "WaitForCall" not in str(synthesised.definition(machine))
+    assert "WaitForWakeUp" not in str(synthesised.definition(machine))
 
 
 @pytest.mark.parametrize("snap_start", [False, True], ids=["no snapshots", "snap_start"])

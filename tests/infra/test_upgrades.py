@@ -71,7 +71,7 @@ def test_a_setting_takes_no_permission_from_executions_that_began_before_it(befo
 
 
 def test_a_setting_takes_no_permission_from_a_function(before, after):
-    for step in ("take_ticket", "wait_for_call", "check_position", "heartbeat", "release", "clean_up"):
+    for step in ("take_ticket", "wait_for_wake_up", "check_position", "heartbeat", "release", "clean_up"):
         then, now = (allowed(each.found, getattr(each.lock, step)) for each in (before, after))
         assert then - now == set()
 

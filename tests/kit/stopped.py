@@ -8,7 +8,7 @@ from kit.step_functions import Callback, TaskService
 from kit.world import LEASE_MS, Process, World
 
 from ticketlock import Grant, LockName, Position, Released
-from ticketlock.locks._hand_over import await_call
+from ticketlock.locks._hand_over import await_wake_up
 from ticketlock.locks._items import Holder, Row, Session, lock_key
 from ticketlock.workflow._clean_up import CleanedUp, clean_up
 from ticketlock.workflow._session import beat, finish, note_continuation
@@ -51,8 +51,8 @@ class Execution:
         self.place = self._process().queued(self.claim).place
         return self
 
-    def parks(self, token: str = "call") -> "Execution":
-        self._steps(lambda me: await_call(me, self.place, self.session, token, 0, lambda _: True)).run()
+    def parks(self, token: str = "wake-up") -> "Execution":
+        self._steps(lambda me: await_wake_up(me, self.place, self.session, token, 0, lambda _: True)).run()
         return self
 
     def looks(self) -> Grant | Position:

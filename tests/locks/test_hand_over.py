@@ -27,7 +27,7 @@ class TestAWakeUpIsAHint:
         waiter = line.held().waiter()
         waiter.parks().run()
         assert [line.releases().run().error for _ in range(3)] == [None] * 3
-        assert line.service.called == [waiter.token]
+        assert line.service.answered == [waiter.token]
         assert isinstance(waiter.looks(), Grant)
 
     def test_the_retry_of_a_release_that_crashed_before_the_wake_up_wakes_the_next(self, line: Line) -> None:
@@ -45,7 +45,7 @@ class TestAWakeUpIsAHint:
             waiter.parks().run()
         line.service.gone.add(first.token)
         line.releases().run()
-        assert line.service.called == [second.token]
+        assert line.service.answered == [second.token]
         # It is not its turn: it polls, and parks again.
         assert isinstance(second.looks(), Position)
         assert isinstance(first.looks(), Grant)
@@ -54,14 +54,14 @@ class TestAWakeUpIsAHint:
         first, second = line.held().waiter(), line.waiter()
         second.parks().run()
         line.releases().run()
-        assert line.service.called == [second.token]
+        assert line.service.answered == [second.token]
         assert not first.stays_parked()
 
     def test_a_foreign_token_in_the_session_costs_time_only(self, line: Line) -> None:
         waiter = line.held().waiter()
         waiter.parks("of somebody else").run()
         line.releases().run()
-        assert line.service.called == ["of somebody else"]
+        assert line.service.answered == ["of somebody else"]
         assert isinstance(waiter.looks(), Grant)
 
     def test_a_wake_up_that_arrives_after_the_next_grant_changes_nothing(self, line: Line) -> None:
@@ -133,21 +133,21 @@ class TestWhoIsWoken:
         for waiter in waiters:
             waiter.parks().run()
         line.releases(0).run()
-        assert line.service.called == [waiters[0].token]
+        assert line.service.answered == [waiters[0].token]
         assert isinstance(waiters[0].looks(), Grant)
         for holder in (1, 2):
             process, claim, grant = line.holders[holder]
             process.table.release(claim, grant)
-        assert line.service.called == [waiters[0].token]
-        caller = line.process()
-        Callback(caller, caller.claim(line.lock, permits=3), lambda me: me.call_next(), line.service).run()
-        assert line.service.called == [waiter.token for waiter in waiters[:3]]
+        assert line.service.answered == [waiters[0].token]
+        waker = line.process()
+        Callback(waker, waker.claim(line.lock, permits=3), lambda me: me.wake_next(), line.service).run()
+        assert line.service.answered == [waiter.token for waiter in waiters[:3]]
 
     def test_no_one_is_woken_if_no_permit_is_free(self, line: Line) -> None:
         line.held().waiter().parks().run()
-        caller = line.process()
-        calling = Callback(caller, caller.claim(line.lock), lambda me: me.call_next(), line.service).run()
-        assert (calling.result, line.service.answers) == (0, [])
+        waker = line.process()
+        waking = Callback(waker, waker.claim(line.lock), lambda me: me.wake_next(), line.service).run()
+        assert (waking.result, line.service.answers) == (0, [])
 
     def test_a_waiter_is_woken_if_the_holder_has_expired(self, world: World, line: Line) -> None:
         """Any client may wake it: the lease has ended, and a crashed holder wakes no one."""
@@ -156,8 +156,8 @@ class TestWhoIsWoken:
         waiter.looks()
         waiter.parks().run()
         world.advance(LEASE_MS // 2 + 4_000)
-        caller = line.process()
-        Callback(caller, caller.claim(line.lock), lambda me: me.call_next(), line.service).run()
+        waker = line.process()
+        Callback(waker, waker.claim(line.lock), lambda me: me.wake_next(), line.service).run()
         assert waiter.has_word()
 
     def test_no_one_with_an_expired_row_is_woken(self, world: World, line: Line) -> None:
@@ -168,9 +168,9 @@ class TestWhoIsWoken:
         living = line.waiter()
         living.parks().run()
         world.advance(LEASE_MS // 2 + 4_000)
-        caller = line.process()
-        Callback(caller, caller.claim(line.lock), lambda me: me.call_next(), line.service).run()
-        assert line.service.called == [living.token]
+        waker = line.process()
+        Callback(waker, waker.claim(line.lock), lambda me: me.wake_next(), line.service).run()
+        assert line.service.answered == [living.token]
 
     def test_a_waiter_that_polls_has_its_turn_and_no_one_behind_it_is_woken(self, line: Line) -> None:
         polling = line.held().process()
@@ -201,9 +201,9 @@ class TestWhoIsWoken:
         line.releases().run()
         assert line.service.answers == []
         waiter.parks().run()
-        caller = line.process()
-        Callback(caller, caller.claim(line.lock), lambda me: me.call_next(), line.service).run()
-        assert line.service.called == [waiter.token]
+        waker = line.process()
+        Callback(waker, waker.claim(line.lock), lambda me: me.wake_next(), line.service).run()
+        assert line.service.answered == [waiter.token]
 
     def test_several_waiters_with_stale_tokens_are_skipped(self, line: Line) -> None:
         waiters = [line.held().waiter(), *(line.waiter() for _ in range(3))]
@@ -211,7 +211,7 @@ class TestWhoIsWoken:
             waiter.parks().run()
         line.service.gone |= {waiter.token for waiter in waiters[:3]}
         line.releases().run()
-        assert line.service.called == [waiters[3].token]
+        assert line.service.answered == [waiters[3].token]
 
 
 class TestTheCostOfAWakeUp:

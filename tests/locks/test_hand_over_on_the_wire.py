@@ -26,7 +26,7 @@ def test_a_waiter_whose_record_wait_ends_wakes_the_next_if_a_permit_is_free(worl
     world.advance(10_000)
 
     def freed_after_the_look(_operation: str) -> None:
-        """By somebody who cannot call."""
+        """By somebody who cannot wake it."""
         process.table.release(claim, grant)
 
     first.faults = [freed_after_the_look]
@@ -41,7 +41,7 @@ def test_a_release_in_python_wakes_a_waiting_execution(line: Line) -> None:
     waiter.parks().run()
     process, claim, grant = line.holders[0]
     line.service.table(process).release(claim, grant)
-    assert line.service.called == [waiter.token]
+    assert line.service.answered == [waiter.token]
     assert isinstance(waiter.looks(), Grant)
 
 
@@ -51,7 +51,7 @@ def test_a_withdrawal_in_python_wakes_the_next_if_a_permit_is_free(line: Line) -
     process, claim, grant = line.holders[0]
     process.table.release(claim, grant)
     assert line.service.table(first.process).withdraw(first.claim, first.place.ticket) is None
-    assert line.service.called == [second.token]
+    assert line.service.answered == [second.token]
     assert isinstance(second.looks(), Grant)
 
 
@@ -74,7 +74,7 @@ def test_a_record_wait_that_ends_in_python_wakes_the_next_if_a_permit_is_free(li
     process, claim, grant = line.holders[0]
 
     def freed_after_the_look(_operation: str) -> None:
-        """By somebody who cannot call."""
+        """By somebody who cannot wake it."""
         process.table.release(claim, grant)
 
     table = line.service.table(first.process)
@@ -83,7 +83,7 @@ def test_a_record_wait_that_ends_in_python_wakes_the_next_if_a_permit_is_free(li
     first.process.faults = [freed_after_the_look]
     with pytest.raises(RecordWaitExceeded):
         table.check_turn(first.claim, first.place, wait_until_ms=0)
-    assert line.service.called == [second.token]
+    assert line.service.answered == [second.token]
     assert isinstance(second.looks(), Grant)
 
 
@@ -101,6 +101,6 @@ def test_a_try_to_park_outranks_every_earlier_one(line: Line, earlier: tuple[int
     turn = turn_of(workflow, execution_arn(), request(line))
     for token, (second, retry) in [("newest", later), ("older", earlier)]:
         entered = f"2027-01-15T08:00:0{second}.123Z"
-        workflow.wait_for_call(step_event("WaitForCall", turn, token, entered=entered, retry=retry))
+        workflow.wait_for_wake_up(step_event("WaitForWakeUp", turn, token, entered=entered, retry=retry))
     line.releases().run()
-    assert line.service.called == ["newest"]
+    assert line.service.answered == ["newest"]

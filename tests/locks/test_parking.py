@@ -14,7 +14,7 @@ from kit.world import LEASE_MS, Process, Stepper, World, exclusion_held
 from locks.waiting_line import Line
 
 from ticketlock import Grant, Place, Position, RecordWaitExceeded
-from ticketlock.locks._hand_over import await_call
+from ticketlock.locks._hand_over import await_wake_up
 from ticketlock.locks._items import row_key
 from ticketlock.locks._protocol import Contender
 from ticketlock.wire._requests import Steps
@@ -49,22 +49,22 @@ class TestNoWakeUpIsLost:
                 found = yield from me.take_ticket(None)
                 if isinstance(found, Grant):
                     return found
-                yield from await_call(me, found.place, session, "token", 0, lambda _: True)
+                yield from await_wake_up(me, found.place, session, "token", 0, lambda _: True)
                 return found.place
 
             arriving = Callback(process, claim, arrive, line.service)
             return (line, arriving), [arriving, line.releases()]
 
-        granted = called = 0
+        granted = woken = 0
         for order, (line, arriving) in every_order(world, start):
             if isinstance(arriving.result, Grant):
                 granted += 1
             else:
-                called += 1
-                assert line.service.called == ["token"], order
+                woken += 1
+                assert line.service.answered == ["token"], order
             assert exclusion_held(processes), order
         assert granted > 0
-        assert called > 0
+        assert woken > 0
 
     @ON_ONE_ENGINE
     def test_in_every_order_of_two_parkings_and_a_release(self, world: World, processes: list[Process]) -> None:
@@ -174,7 +174,7 @@ class TestParking:
         waiter.parks("first look", 0).run()
         waiter.parks("second look", 1).run()
         line.releases().run()
-        assert line.service.called == ["second look"]
+        assert line.service.answered == ["second look"]
 
     def test_a_late_copy_of_an_earlier_parking_does_not_take_the_place_of_a_newer_token(self, line: Line) -> None:
         waiter = line.held().waiter()
@@ -182,7 +182,7 @@ class TestParking:
         waiter.parks("second look", 1).run()
         assert late.run().error is None
         line.releases().run()
-        assert line.service.called == ["second look"]
+        assert line.service.answered == ["second look"]
 
     @ON_ONE_ENGINE
     def test_in_every_order_of_a_parking_its_copy_and_the_next_one_the_newest_token_stays(
@@ -195,7 +195,7 @@ class TestParking:
 
         for order, line in every_order(world, start):
             line.releases().run()
-            assert line.service.called == ["second look"], order
+            assert line.service.answered == ["second look"], order
 
     def test_a_parked_waiters_session_may_be_deleted_a_day_after_the_lease(self, line: Line) -> None:
         waiter = line.held().waiter()

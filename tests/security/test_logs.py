@@ -20,7 +20,7 @@ import heartbeat
 import pytest
 import release
 import take_ticket
-import wait_for_call
+import wait_for_wake_up
 from kit.command import Command
 from kit.events import MACHINE
 from kit.places import Moved
@@ -83,7 +83,7 @@ class Functions:
         return of.turn["status"]
 
     def parks(self, of: Execution) -> Any:
-        return self.call(wait_for_call.handler, of.event("WaitForCall", self.token()), of)
+        return self.call(wait_for_wake_up.handler, of.event("WaitForWakeUp", self.token()), of)
 
     def looks(self, of: Execution) -> Any:
         of.turn = self.call(check_position.handler, of.event("CheckPosition"), of)

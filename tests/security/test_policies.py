@@ -124,7 +124,7 @@ def session_of(table: Table) -> Any:
     ("operation", "more"),
     [
         ("get_item", {}),
-        ("get_item", {"ProjectionExpression": "callToken"}),
+        ("get_item", {"ProjectionExpression": "wakeUpToken"}),
         ("put_item", {}),
         ("delete_item", {}),
         ("update_item", {"UpdateExpression": "SET finishedToken = :token"}),
@@ -177,7 +177,7 @@ def test_no_policy_allows_reading_the_token_of_a_heartbeat(
 def test_the_same_read_without_the_token_is_allowed(table: Table) -> None:
     key = session_of(table)
     of_one = {"KeyConditionExpression": "#k = :partition", "ExpressionAttributeValues": {":partition": key["pk"]}}
-    aliases = {"ExpressionAttributeNames": {"#k": "pk", "#t": "callToken"}}
+    aliases = {"ExpressionAttributeNames": {"#k": "pk", "#t": "wakeUpToken"}}
     query = {**of_one, **aliases, "ProjectionExpression": "#k, sk, #t", "FilterExpression": "#t > :x", **NAMED}
     assert all(allows(of_table_page("UseLocks"), asked) for asked in asked_by("query", query))
     scan = {"ProjectionExpression": "pk, sk, waiting", "FilterExpression": "held BETWEEN :x AND :y", **NAMED}

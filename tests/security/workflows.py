@@ -69,7 +69,7 @@ class Execution:
         return self
 
     def parks(self, token: str) -> "Execution":
-        self.table.workflow.wait_for_call(self.event("WaitForCall", token))
+        self.table.workflow.wait_for_wake_up(self.event("WaitForWakeUp", token))
         return self
 
     def beats(self, token: str, retry: int = 0) -> Any:

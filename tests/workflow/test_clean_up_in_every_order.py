@@ -32,7 +32,7 @@ class TestInEveryOrder:
         for order, (dead, successor, releasing) in every_order(world, start):
             assert releasing.error is None, order
             assert {answer.error for answer in dead.service.answers} == {None}, order
-            assert {"beat", "call"} <= set(dead.service.called), order
+            assert {"beat", "wake-up"} <= set(dead.service.answered), order
             assert isinstance(successor.looks(), Grant), order
             assert exclusion_held(processes), order
 
@@ -64,7 +64,7 @@ class TestInEveryOrder:
 
         for order, (dead, successor, beating) in every_order(world, start):
             assert beating.error is None or isinstance(beating.error, LockLost), order
-            assert "beat" in dead.service.called, order
+            assert "beat" in dead.service.answered, order
             assert {answer.error for answer in dead.service.answers} <= {None, "LockLost"}, order
             assert dead.holder() is None, order
             assert isinstance(successor.looks(), Grant), order
@@ -80,7 +80,7 @@ class TestInEveryOrder:
             return (dead, successor), [dead.beats(1), dead.cleans_up()]
 
         for order, (dead, successor) in every_order(world, start):
-            assert dead.service.called == ["beat"], order
+            assert dead.service.answered == ["beat"], order
             assert isinstance(successor.looks(), Position), order
             assert gets_the_lock_when_the_lease_is_over(world, successor), order
             assert exclusion_held(processes), order
@@ -150,7 +150,7 @@ class TestInEveryOrder:
 
         for order, (dead, successor, cleaning) in every_order(world, start):
             assert [each.error for each in cleaning] == [None, None], order
-            assert "call" in dead.service.called, order
+            assert "wake-up" in dead.service.answered, order
             assert isinstance(successor.looks(), Grant), order
             assert exclusion_held(processes), order
 
@@ -182,7 +182,7 @@ class TestInEveryOrder:
 
         for order, (dead, releasing) in every_order(world, start):
             assert releasing.error is None, order
-            assert dead.service.called == ["beat"], order
+            assert dead.service.answered == ["beat"], order
             assert dead.holder() is None, order
             assert exclusion_held(processes), order
 

@@ -32,7 +32,7 @@ class TestAHolder:
         dead.holds()
         successor.waits().parks()
         dead.cleaned_up()
-        assert dead.service.called == ["call"]
+        assert dead.service.answered == ["wake-up"]
         assert isinstance(successor.looks(), Grant)
 
     def test_it_is_left_to_its_lease_while_its_nested_execution_is_not_seen_closed(
@@ -74,7 +74,7 @@ class TestAHolder:
         dead.nested = nested
         dead.holds().beats(0, "parked").run()
         dead.cleaned_up()
-        assert dead.service.called == ["parked"]
+        assert dead.service.answered == ["parked"]
         assert isinstance(dead.beats(1, "next").run().error, LockLost)
         assert [(answer.task_token, answer.error) for answer in dead.service.answers] == [
             ("parked", None),
@@ -230,7 +230,7 @@ class TestAHolder:
         assert dead.cleaned_up() == CleanedUp(left=1, freed=True)
         assert (dead.rows(), dead.holder()) == ([], None)
         assert dead.waiting() >= 1
-        assert dead.service.called == ["call"]
+        assert dead.service.answered == ["wake-up"]
 
     def test_a_crash_after_any_request_is_made_up_for_by_the_next_delivery(
         self, world: World, processes: list[Process]
@@ -255,4 +255,4 @@ class TestAHolder:
         while dead.holder() is not None:
             dying.step()
         dead.cleaned_up()
-        assert dead.service.called == ["call"]
+        assert dead.service.answered == ["wake-up"]

@@ -40,7 +40,7 @@ class TestAWaiter:
         successor.waits().parks()
         bob.table.release(claim, grant)
         dead.cleaned_up()
-        assert dead.service.called == ["call"]
+        assert dead.service.answered == ["wake-up"]
         assert isinstance(successor.looks(), Grant)
 
     def test_an_execution_that_was_never_in_the_queue_changes_nothing(

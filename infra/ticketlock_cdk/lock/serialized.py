@@ -162,7 +162,7 @@ class Serialized(sfn.StateMachineFragment):
             comment=self._definition["WaitForTurn"]["Comment"],
         )
         states: dict[str, Any] = {"TakeTicket": take_ticket, "WaitForTurn": sleep, "MyTurn?": my_turn}
-        for name in ("WaitForCall", "WaitForCallBriefly", "CheckPosition", "ContinueWaiting"):
+        for name in ("WaitForWakeUp", "WaitForWakeUpBriefly", "CheckPosition", "ContinueWaiting"):
             if name in self._definition:
                 states[name] = self._custom(name)
         for name in [name for name in states if name != "MyTurn?"]:

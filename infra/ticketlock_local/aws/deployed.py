@@ -139,7 +139,7 @@ class Deployed:
         request = {
             "TableName": self.outputs["TableName"],
             "KeyConditionExpression": "pk = :session",
-            "FilterExpression": "attribute_exists(callToken)",
+            "FilterExpression": "attribute_exists(wakeUpToken)",
             "ExpressionAttributeValues": {":session": {"S": f"session#{arn}"}},
             "ConsistentRead": True,
             "Select": "COUNT",
@@ -245,7 +245,7 @@ def ends_of_parking(history: History) -> list[str]:
     Raises:
         NotSeen: it is not in the history.
     """
-    parked = in_state(history, "WaitForCall", "WaitForCallBriefly")
+    parked = in_state(history, "WaitForWakeUp", "WaitForWakeUpBriefly")
     ends = [event["type"] for event in parked if event["type"] in ("TaskSucceeded", "TaskTimedOut", "TaskFailed")]
     if not ends:
         raise NotSeen("the history has no end of the parking")

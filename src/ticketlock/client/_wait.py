@@ -83,7 +83,7 @@ class Waits:
         return self._seen.place.ticket if self._seen is not None else None
 
     @property
-    def is_called(self) -> bool:
+    def is_woken(self) -> bool:
         """Whether the last release or grant in this process makes this waiter the next one, by its last poll.
 
         Each fencing token since that poll stands for a waiter before it that got the lock, or for a newcomer past the
@@ -99,7 +99,7 @@ class Waits:
     def hears_of(self, fencing_token: int) -> None:
         """Learn of a grant after which there is room."""
         self._token = fencing_token
-        if self.is_called:
+        if self.is_woken:
             self.wake()
 
     @property

@@ -124,7 +124,7 @@ def _is_counted(row: Row, item: LockItem | None, now: Moment) -> bool:
 def _wake_next(lock: LockName, item: LockItem, now: Moment, contender: type[Contender]) -> Steps[None]:
     """Wake the waiters that may take the lock now."""
     if item.permits > 0 and item.waiting > 0:
-        yield from contender(Claim(lock, "operator", MIN_LEASE_MS, permits=item.permits), now).call_next()
+        yield from contender(Claim(lock, "operator", MIN_LEASE_MS, permits=item.permits), now).wake_next()
 
 
 def resume(lock: LockName, owner: str, lease_ms: int, now: Moment) -> Steps[tuple[Claim, Grant]]:

@@ -307,7 +307,7 @@ class Contender(Joiner):
             return Released(held_ms, lease_was_over)
         return Released(held_ms, lease_was_over, was.waiting, was.fencing_token)
 
-    def call_next(self) -> Steps[int]:
+    def wake_next(self) -> Steps[int]:
         """Wake the waiters that may take the lock now. This contender wakes none: the waiters poll.
 
         Returns:

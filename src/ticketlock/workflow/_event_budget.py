@@ -44,14 +44,14 @@ BEATS_AN_EXECUTION = 2_000
 """How many heartbeats a continuation sends."""
 
 
-def events_of_a_poll(since_ms: int, lease_ms: int, *, called: bool) -> int:
+def events_of_a_poll(since_ms: int, lease_ms: int, *, woken: bool) -> int:
     """How many events a poll has cost a waiter, this long after the one before."""
-    if not called:
+    if not woken:
         return EVENTS_PER_POLL
     parks = min(PARKS_A_LOOK - 1, max(0, since_ms) // (lease_ms // 2))
     return EVENTS_PER_PARKED_LOOK - (PARKS_A_LOOK - 1 - parks) * EVENTS_PER_PARK
 
 
-def most_polls_an_execution(*, called: bool) -> int:
+def most_polls_an_execution(*, woken: bool) -> int:
     """How often a continuation polls."""
-    return 450 if called else 2_000
+    return 450 if woken else 2_000

@@ -127,7 +127,7 @@ def test_a_lock_is_shown_with_its_holder_and_its_queue(command: Command, locks: 
         assert holder["fencingToken"] == lease.fencing_token
         assert 0 <= holder["heldForSeconds"] < 60
         assert 0 < holder["leaseEndsInSeconds"] < 65
-        assert (row["isVoid"], row["isCalled"], row["shared"]) == (False, False, False)
+        assert (row["isVoid"], row["isParked"], row["shared"]) == (False, False, False)
         assert row["ticket"] > lease.fencing_token - 2
         assert (shown["entity"], shown["namespace"], shown["permits"]) == (entity, "default", 1)
         people = command.run("show", entity).out
