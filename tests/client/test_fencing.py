@@ -193,7 +193,7 @@ def test_transact_write_gives_up_after_its_patience(moved: Moved, entity: str) -
 def test_transact_write_names_the_tables_if_one_does_not_exist(moved: Moved, entity: str) -> None:
     lease = moved.client().acquire(entity)
     note = {"Put": {"TableName": "orders", "Item": {"pk": {"S": "7"}, "sk": {"S": "note"}}}}
-    with pytest.raises(TableNotFound, match="of the name of one of 'locks', 'orders' in this account"):
+    with pytest.raises(TableNotFound, match="one of the tables 'locks', 'orders' does not exist in this account"):
         lease.transact_write([note])
 
 

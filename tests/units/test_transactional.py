@@ -336,12 +336,11 @@ class TestRefusals:
             units.transactional()(work)
 
     def test_a_function_that_is_decorated_without_parentheses(self, units: Units) -> None:
-        decorated: Any = units.transactional
+        def work(*, unit: Unit) -> None: ...
 
+        decorate: Any = units.transactional
         with pytest.raises(TypeError, match=r"write @units\.transactional\(\), with parentheses"):
-
-            @decorated
-            def work(*, unit: Unit) -> None: ...
+            decorate(work)
 
     def test_a_function_that_does_not_take_the_unit(self, units: Units) -> None:
         def work(account: str) -> None: ...

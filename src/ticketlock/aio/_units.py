@@ -206,7 +206,6 @@ class Units:
     def transactional(
         self,
         function: None = None,
-        /,
         *,
         tries: int = 10,
         unit_as: str = "unit",
