@@ -121,7 +121,7 @@ class Steps:
         parked = self._workflow.wait_for_wake_up(self._payload("WaitForWakeUp", self._of_a_task(turn, retry)))
         assert parked.keys["stays"], parked
 
-    def look(self, turn: Mapping[str, Any], *, granted: bool = False) -> None:
+    def poll(self, turn: Mapping[str, Any], *, granted: bool = False) -> None:
         """One waiter polls."""
         found = self._workflow.check_position(self._payload("CheckPosition", self._of_a_task(turn))).reply
         assert (found["status"] == "granted") is granted, found
@@ -218,11 +218,11 @@ def contended(steps: Steps, kept: Cost) -> list[Cost]:
     if woken:
         costs.append(steps.counted("park: leave the task token, poll", lambda: steps.park(turns[0])))
     else:
-        costs += [steps.counted(POLL, lambda: steps.look(turns[0])), deep(steps)]
+        costs += [steps.counted(POLL, lambda: steps.poll(turns[0])), deep(steps)]
     costs.append(kept)
     freed = "release, and wake the next" if woken else "release, and check whether to wake"
     costs.append(steps.counted(freed, lambda: steps.release(held)))
-    costs.append(steps.counted(WOKEN if woken else POLL_GRANTED, lambda: steps.look(turns[0], granted=True)))
+    costs.append(steps.counted(WOKEN if woken else POLL_GRANTED, lambda: steps.poll(turns[0], granted=True)))
     return costs
 
 
@@ -230,7 +230,7 @@ def deep(steps: Steps) -> Cost:
     """A poll from far behind."""
     steps.take("deep", "holder")
     last = [steps.take("deep", f"waiter-{waiter}") for waiter in range(DEEP)][-1]
-    return steps.counted(POLL_DEEP, lambda: steps.look(last))
+    return steps.counted(POLL_DEEP, lambda: steps.poll(last))
 
 
 def half_a_lease_later(steps: Steps) -> tuple[Cost, Cost]:
@@ -246,7 +246,7 @@ def half_a_lease_later(steps: Steps) -> tuple[Cost, Cost]:
     beat = steps.counted(BEAT, lambda: steps.beat(holder, 1))
     if woken:
         return beat, steps.counted(PARKED, lambda: steps.park(waiter, 1))
-    return beat, steps.counted(POLL_KEEP, lambda: steps.look(waiter))
+    return beat, steps.counted(POLL_KEEP, lambda: steps.poll(waiter))
 
 
 def clean_ups(steps: Steps) -> list[Cost]:
@@ -385,8 +385,8 @@ a wait with a wake-up are its own, the park and the poll, and those of a polling
 
 Events, of an execution's 25,000: a poll {budget.EVENTS_PER_POLL}, a beat {budget.EVENTS_PER_BEAT}, a parked half \
 lease {budget.EVENTS_PER_PARK}; a poll of one that parks,
-with the {budget.PARKS_A_LOOK} half leases before it, {budget.EVENTS_PER_PARKED_LOOK} at most; to continue in another \
-execution {budget.EVENTS_PER_WAITING_CONTINUATION} (waiting)
+with the {budget.PARKS_PER_POLL} half leases before it, {budget.EVENTS_PER_PARKED_POLL} at most; to continue in \
+another execution {budget.EVENTS_PER_WAITING_CONTINUATION} (waiting)
 or {budget.EVENTS_PER_HOLDING_CONTINUATION} (holding)."""
 
 

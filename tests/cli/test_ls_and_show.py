@@ -9,7 +9,7 @@ from kit.command import Command, interrupt, until
 
 from ticketlock import Claim, LockClient, LockName
 
-pytestmark = pytest.mark.verify("each look is a process; tests/locks asks what is looked at")
+pytestmark = pytest.mark.verify("each command is a process; tests/locks tests what is read")
 
 
 def test_a_list_has_the_locks_by_name(command: Command, locks: LockClient, entity: str) -> None:
@@ -47,8 +47,8 @@ def test_a_list_has_the_holders_and_the_oldest_waiter(command: Command, locks: L
 
 def test_an_expired_waiter_is_not_the_oldest(command: Command, locks: LockClient, entity: str) -> None:
     with locks.acquire(entity):
-        dead, alive = Claim(LockName(entity), "dead", 8_000), Claim(LockName(entity), "alive", 600_000)
-        locks.table.take_ticket(dead, None)
+        expired, alive = Claim(LockName(entity), "expired", 8_000), Claim(LockName(entity), "alive", 600_000)
+        locks.table.take_ticket(expired, None)
         found: Any = locks.table.take_ticket(alive, None)
         first = ""
         while first != "alive":

@@ -151,8 +151,8 @@ def test_the_machines_may_call_aliases_and_what_older_definitions_call(called):
     own = {called.found.id_of(function) for function in called.stepping}
     assert called.invoked(called.lock.state_machine) == {f"<{id}>" for id in own | set(called.aliases)}
     continues = called.lock.node.find_child("Serialize").node.find_child("Continue")
-    goes_on = [called.lock.wait_for_wake_up, called.lock.check_position, called.lock.heartbeat]
-    own = {called.found.id_of(function) for function in goes_on}
+    later_steps = [called.lock.wait_for_wake_up, called.lock.check_position, called.lock.heartbeat]
+    own = {called.found.id_of(function) for function in later_steps}
     of_them = {id for id, each in called.aliases.items() if each["FunctionName"]["Ref"] in own}
     assert called.invoked(continues) == {f"<{id}>" for id in own | of_them}
 

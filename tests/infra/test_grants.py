@@ -125,7 +125,7 @@ def test_an_operator_lists_named_attributes_without_secrets(everything, found):
     assert not [name for name in listed if "task" in name.lower() or "wake" in name.lower() or "*" in name]
     assert condition == {
         "Null": {"dynamodb:Attributes": "false"},
-        # Otherwise all attributes come back, whatever the list says.
+        # Otherwise the reply has all attributes, also those that the list excludes.
         "StringEquals": {"dynamodb:Select": "SPECIFIC_ATTRIBUTES"},
     }
 

@@ -14,10 +14,10 @@ def park(*waiters: Waiter) -> None:
 
 def come_in_as_woken(waiters: list[Waiter]) -> list[Waiter]:
     """Each woken waiter polls, and wakes the next; returns the new holders, in order."""
-    looked: list[Waiter] = []
+    polled: list[Waiter] = []
     inside: list[Waiter] = []
-    while woken := [waiter for waiter in waiters if waiter.has_word() and waiter not in looked]:
-        looked.append(woken[0])
+    while woken := [waiter for waiter in waiters if waiter.has_word() and waiter not in polled]:
+        polled.append(woken[0])
         # A wake-up is a hint: beyond a waiter that was woken and has not polled yet, others are woken too.
         if isinstance(woken[0].comes_in().to_the_end(), Grant):
             inside.append(woken[0])
@@ -53,8 +53,8 @@ def test_the_last_reader_wakes_the_writer_and_no_one_behind_it(line: Line) -> No
     assert line.service.answered == []
     line.releases(1).run()
     assert line.service.answered == [writer.token]
-    assert isinstance(writer.looks(), Grant)
-    assert isinstance(late.looks(), Position)
+    assert isinstance(writer.polls(), Grant)
+    assert isinstance(late.polls(), Position)
 
 
 def test_a_writer_that_gives_up_lets_the_readers_behind_it_join_the_holders(line: Line) -> None:

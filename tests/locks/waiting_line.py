@@ -29,15 +29,15 @@ class Waiter:
     def token(self) -> str:
         return f"token of {self.session.fragment}"
 
-    def parks(self, token: str | None = None, look: int = 0, *, may_stay: bool = True) -> Callback[Position | None]:
+    def parks(self, token: str | None = None, park: int = 0, *, may_stay: bool = True) -> Callback[Position | None]:
         return self._steps(
-            lambda me: await_wake_up(me, self.place, self.session, token or self.token, look, lambda _: may_stay)
+            lambda me: await_wake_up(me, self.place, self.session, token or self.token, park, lambda _: may_stay)
         )
 
     def stays_parked(self) -> bool:
         return self.parks().run().result is not None
 
-    def looks(self) -> Grant | Position:
+    def polls(self) -> Grant | Position:
         found = self.process.table.check_turn(self.claim, self.place, None)
         if isinstance(found, Position):
             self.place = found.place

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ticketlock.workflow._event_budget import PARKS_A_LOOK
+from ticketlock.workflow._event_budget import PARKS_PER_POLL
 from ticketlock_cdk.assets import source_folder
 from ticketlock_cdk.lock.settings import HandOver, Settings
 
@@ -38,7 +38,7 @@ def serialize_definition(settings: Settings, targets: Sequence[str]) -> dict[str
         choices[:] = [choice for choice in choices if choice["Next"] not in _PARKED]
     else:
         states["WaitForWakeUp"]["TimeoutSeconds"] = settings.lease_s // 2
-        states["WaitForWakeUp"]["Retry"][0]["MaxAttempts"] = PARKS_A_LOOK - 1
+        states["WaitForWakeUp"]["Retry"][0]["MaxAttempts"] = PARKS_PER_POLL - 1
         states["WaitForWakeUpBriefly"]["TimeoutSeconds"] = settings.poll_s
     if settings.heartbeat:
         _set_heartbeat(states["Hold"]["Branches"][1]["States"]["Heartbeat"], settings)

@@ -122,7 +122,7 @@ class _StepRole:
 
     def _new_policy(self, place: Construct, what: str) -> _Filling:
         step = self.function.node.id
-        # One statement for many ARNs, whatever the app's settings are.
+        # One statement for many ARNs, under any settings of the app.
         document = iam.PolicyDocument(minimize=True)
         if place.node.path not in self._filling and self._inline.left >= _A_POLICY + _A_STATEMENT + _AN_ARN:
             self._inline.left -= _A_POLICY

@@ -14,7 +14,7 @@ from ticketlock.locks import _reads as reads
 from ticketlock.locks._items import Session
 from ticketlock.locks._outcomes import BY_THE_OWNER, Grant, Hold, Place, Position, Released, Releasing
 from ticketlock.locks._protocol import Contender
-from ticketlock.locks._queue import Queue, expired_holders, position_of, the_turn_is_told
+from ticketlock.locks._queue import Queue, expired_holders, position_of, the_turn_is_known
 from ticketlock.wire._attributes import Item, number
 from ticketlock.wire._requests import Steps, Write
 from ticketlock.wire._step_functions import TaskAnswer
@@ -113,7 +113,7 @@ class WakingContender(Contender):
         try:
             for more in (1, 1 + _STALE_TOKENS):
                 wanted = self.claim.permits + more
-                queue = yield from self.look(_that_many_live(wanted), _PATIENCE_MS)
+                queue = yield from self.read_queue(_that_many_live(wanted), _PATIENCE_MS)
                 if queue.item is None or not queue.live:
                     break
                 mode = queue.live[0].mode
@@ -174,7 +174,7 @@ def _wake(me: Contender, session: Session) -> Steps[bool]:
 
 def _still_waiting(me: Contender, place: Place) -> Steps[Position | None]:
     """Poll, and extend the queue row; None if the turn may have come, or the row is lost."""
-    queue = yield from me.look(the_turn_is_told)
+    queue = yield from me.read_queue(the_turn_is_known)
     item = queue.item
     if item is None or place.ticket <= item.void_up_to or item.holder(me.claim.owner) is not None:
         return None

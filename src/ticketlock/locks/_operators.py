@@ -101,7 +101,7 @@ def remove_waiter(lock: LockName, ticket: int, now: Moment, contender: type[Cont
         if _is_counted(row, item, now):
             reply = yield write.withdraw(Claim(lock, row.owner, MIN_LEASE_MS), ticket, now)
         else:
-            reply = yield write.delete_dead_row(lock, row)
+            reply = yield write.delete_stale_row(lock, row)
         now = reply.now
         if reply.applied:
             if item is not None:

@@ -6,7 +6,7 @@ running function can be neither stopped nor seen to have ended.
 
 The items are read by their keys, which the session records, and never searched for in the queue: many executions may
 end at once. Nothing here depends on the order in which events arrive. The grant is read first and released by its
-fencing token, so a later grant is kept, whoever holds it.
+fencing token, so a later grant is kept, of any owner.
 """
 
 from collections.abc import Callable, Sequence

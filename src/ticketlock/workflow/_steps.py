@@ -193,11 +193,11 @@ class Workflow:
         most = turn["pollsAnExecution"]
         if is_first:
             most = min(most, budget.FIRST_POLLS)
-            looked_ms = found.now.likely_ms if isinstance(found, Position) else found.since_ms
+            polled_ms = found.now.likely_ms if isinstance(found, Position) else found.since_ms
             turn["events"] += budget.events_of_a_poll(
-                looked_ms - turn["lookedMs"], claim.lease_ms, woken=turns.is_woken(turn)
+                polled_ms - turn["lookedMs"], claim.lease_ms, woken=turns.is_woken(turn)
             )
-            turn["lookedMs"] = looked_ms
+            turn["lookedMs"] = polled_ms
         if isinstance(found, Position) and turn["pollsHere"] >= most:
             return self._continue(turn, claim, found)
         step = self._found(turn, claim, found)

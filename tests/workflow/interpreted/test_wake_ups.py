@@ -32,11 +32,11 @@ def test_the_next_in_line_runs_as_soon_as_it_is_woken(open_stage: Open) -> None:
     work, after = Work(seconds=60), Work()
     stage = open_stage({"work": work, "next": after}, hand_over=CALLBACK)
     holder, waiting = queue_up(stage, work, 3)
-    looks = stage.machine.entered(waiting[0])["CheckPosition"]
+    polls = stage.machine.entered(waiting[0])["CheckPosition"]
     work.finish.set()
     assert {stage.machine.wait(arn).status for arn in (holder, *waiting)} == {"SUCCEEDED"}
     # Woken, each polled once and took the lock.
-    assert stage.machine.entered(waiting[0])["CheckPosition"] == looks + 1
+    assert stage.machine.entered(waiting[0])["CheckPosition"] == polls + 1
     assert len(after.runs) == 3
     assert [run.event["lock"]["owner"] for run in after.runs] == waiting
     tokens = [run.event["lock"]["fencingToken"] for run in (*work.runs, *after.runs)]

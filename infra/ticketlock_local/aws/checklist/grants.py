@@ -14,7 +14,7 @@ _CONDITIONS = "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/
 _TRANSACTIONS = "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis-iam.html"
 _STATES = "https://docs.aws.amazon.com/service-authorization/latest/reference/list_awsstepfunctions.html"
 _NOT_ENFORCED = "it enforces no role here, or no condition"
-_SESSION = {"pk": {"S": "session#nobody"}, "sk": {"S": "/"}}
+_SESSION = {"pk": {"S": "session#none"}, "sk": {"S": "/"}}
 
 
 def _operator(deployed: Deployed) -> boto3.Session:
