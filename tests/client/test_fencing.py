@@ -291,7 +291,7 @@ def test_the_token_may_be_stored_in_an_attribute_of_another_name(
 @pytest.mark.parametrize("update", ["REMOVE a", "SET", "", "SETTING a = :a"])
 def test_an_update_that_does_not_begin_with_set_is_refused(locks: LockClient, entity: str, update: str) -> None:
     lease = locks.acquire(entity)
-    with pytest.raises(ValueError, match="begin with SET"):
+    with pytest.raises(ValueError, match="begins with SET"):
         lease.fenced_update(update)
 
 

@@ -98,7 +98,7 @@ class Defaults:
         """The name of a lock."""
         if isinstance(entity, LockName):
             if namespace is not None:
-                raise InvalidLockRequest("namespace", namespace, "nothing, beside a LockName")
+                raise InvalidLockRequest("namespace", namespace, "no namespace: the LockName has one")
             return entity
         return LockName(entity, self._namespace if namespace is None else namespace)
 
