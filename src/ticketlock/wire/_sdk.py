@@ -99,7 +99,7 @@ def check_client(client: "DynamoDBClient") -> None:
     attempts = (config.retries or {}).get("total_max_attempts")
     if attempts != 1:
         raise ValueError(
-            f"the client makes up to {attempts or 'several'} attempts for each request; ticketlock retries itself: "
+            f"the client makes up to {attempts or 'several'} attempts at a request, but ticketlock retries by itself: "
             "give it Config(retries={'total_max_attempts': 1})"
         )
     for setting, value, most in (
@@ -131,7 +131,8 @@ def check_items(client: Any, items: Sequence[Mapping[str, Any]]) -> None:
     shape = model.operation_model("TransactWriteItems").input_shape
     report = ParamValidator().validate({"TransactItems": items}, shape)
     if report.has_errors():
-        raise InvalidLockRequest("items", f"{len(items)} items", report.generate_report())
+        allowed = f"what TransactWriteItems accepts ({report.generate_report()})"
+        raise InvalidLockRequest("items", f"{len(items)} items", allowed)
 
 
 @dataclass(frozen=True, slots=True)
