@@ -14,9 +14,9 @@ from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock.units._ids import new_id
 
-pytestmark = pytest.mark.verify("each command is a process; tests/units asks what operators may do")
+pytestmark = pytest.mark.verify("each command is a process; tests/units tests what operators may do")
 
-NOBODYS = "01K9AA0000SA1M0SPPS3EJ8KYB"
+UNKNOWN_UNIT = "01K9AA0000SA1M0SPPS3EJ8KYB"
 
 
 @pytest.fixture
@@ -127,9 +127,9 @@ class TestOne:
         assert ask("show", unit).out.splitlines()[-1] == "No items."
 
     def test_that_has_no_record_cannot_be_shown(self, ask: Any, books: Books) -> None:
-        ended = ask("show", NOBODYS)
+        ended = ask("show", UNKNOWN_UNIT)
         assert (ended.exit_code, ended.out) == (76, "")
-        assert ended.err == f"ticketlock: there is no record of the unit {NOBODYS} in '{books.tables['units']}'\n"
+        assert ended.err == f"ticketlock: there is no record of the unit {UNKNOWN_UNIT} in '{books.tables['units']}'\n"
 
 
 class TestSettling:
@@ -157,7 +157,7 @@ class TestSettling:
         assert books.everything() == before
 
     def test_of_one_without_a_record_says_so(self, ask: Any) -> None:
-        ended = ask("settle", NOBODYS, "--json")
+        ended = ask("settle", UNKNOWN_UNIT, "--json")
         assert (ended.exit_code, json.loads(ended.out)["outcome"]) == (76, "forgotten")
 
     def test_says_what_keeps_it_from_finishing_without_values(self, ask: Any, books: Books) -> None:
@@ -194,13 +194,13 @@ class TestRollingBack:
         assert books.everything() == before
 
     def test_of_one_without_a_record_is_refused(self, ask: Any) -> None:
-        assert ask("rollback", NOBODYS, "--yes").exit_code == 76
+        assert ask("rollback", UNKNOWN_UNIT, "--yes").exit_code == 76
 
 
 class TestRepairing:
     def test_writes_nothing_without_the_option_and_asks_first(self, ask: Any, books: Books) -> None:
         left(books, ["a"], is_committed=True)
-        marked(books, "b", {"unit": NOBODYS, "kind": "write"})
+        marked(books, "b", {"unit": UNKNOWN_UNIT, "kind": "write"})
         before, table = books.everything(), books.tables["accounts"]
         told = ask("repair", table)
         assert (told.exit_code, told.out.splitlines()[-1]) == (0, "Nothing was written: add --write to do it.")
@@ -243,7 +243,7 @@ class TestRepairing:
 
 
 class TestBadInput:
-    """Each is told in a line, and writes nothing."""
+    """Each is reported in one line, and nothing is written."""
 
     @pytest.fixture(autouse=True)
     def nothing_is_written(self, books: Books) -> Iterator[None]:
@@ -258,7 +258,7 @@ class TestBadInput:
         assert ended.exit_code == 2
         assert last_line(ended).startswith('ticketlock: UNIT is "unit-42"; allowed: the `id` of a unit')
 
-    @pytest.mark.parametrize("words", [("ls",), ("settle", NOBODYS), ("repair", "accounts", "--write", "--yes")])
+    @pytest.mark.parametrize("words", [("ls",), ("settle", UNKNOWN_UNIT), ("repair", "accounts", "--write", "--yes")])
     def test_no_table_of_units_named_at_all(self, command: Command, words: tuple[str, ...]) -> None:
         ended = command.run("units", *words)
         assert ended.exit_code == 2
@@ -275,7 +275,7 @@ class TestBadInput:
     def test_a_lock_table_instead(self, ask: Any, books: Books, table_name: str, word: str) -> None:
         more = {
             "ls": (),
-            "settle": (NOBODYS,),
+            "settle": (UNKNOWN_UNIT,),
             "repair": (books.tables["accounts"], "--write", "--yes", "--lost-records"),
         }
         ended = ask(word, *more[word], "--units-table", table_name)

@@ -61,7 +61,7 @@ class World:
                 entity=f"{found.lock.namespace}/{found.lock.entity}",
                 outcome="applied",
                 invoked_ms=asked,
-                looked_ms=asked,
+                polled_ms=asked,
                 granted_ms=next(self.ticks),
                 fencing_token=found.fencing_token,
             )
@@ -155,7 +155,7 @@ class Process:
         assert isinstance(found, Position), found
         return found
 
-    def look(self, claim: Claim, position: Position, wait_until_ms: int | None = None) -> Grant | Position:
+    def poll(self, claim: Claim, position: Position, wait_until_ms: int | None = None) -> Grant | Position:
         return self.table.check_turn(claim, position.place, wait_until_ms)
 
     def steps(self, claim: Claim, verb: Callable[[Contender], Steps[T]]) -> "Stepper[T]":

@@ -35,7 +35,7 @@ class Kind:
             between its ticket and its row.
         shared: whether the machines share the lock.
         permits: the limit.
-        calls: whether a release wakes the next waiter, which is parked until then.
+        wakes: whether a release wakes the next waiter, which is parked until then.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Kind:
     before: str | None = None
     shared: tuple[bool, bool] = (False, False)
     permits: int = 1
-    calls: bool = False
+    wakes: bool = False
 
 
 KINDS = (
@@ -64,8 +64,8 @@ KINDS = (
     Kind("two readers, one fault", 2, 1, shared=(True, True)),
     Kind("two permits and a crashed holder", 4, 0, before="holder", permits=2),
     Kind("two permits and a crashed holder, one fault", 1, 1, before="holder", permits=2),
-    Kind("workflows that are woken", 3, 0, calls=True),
-    Kind("workflows that are woken, one fault", 1, 1, calls=True),
+    Kind("workflows that are woken", 3, 0, wakes=True),
+    Kind("workflows that are woken, one fault", 1, 1, wakes=True),
 )
 
 
@@ -75,7 +75,7 @@ def run(kind: Kind, chance: Chance) -> World:
     Raises:
         Broken, Unexpected: a promise was broken, or something else was raised; its note tells what happened before.
     """
-    world = World(chance, Faults(), kind.permits, calls=kind.calls)
+    world = World(chance, Faults(), kind.permits, wakes=kind.wakes)
     with told(world.checker.log):
         _goes_on_to_its_end(world, kind, chance)
     return world

@@ -45,8 +45,8 @@ def mixed(chance: Chance) -> Faults:
 def begun(chance: Chance, faults: Faults, limits: Caps = REAL) -> World:
     """A world with its machines, about to begin; its caps must be set."""
     permits = min([1, 1, 1, 2, 3][chance.pick(5)], limits.holders)
-    calls, take_ms = chance.pick(2) == 1, [0, 0, 0, 5, 50][chance.pick(5)]
-    world = World(chance, faults, permits, calls=calls, caps=limits, transactions_take_ms=take_ms)
+    wakes, take_ms = chance.pick(2) == 1, [0, 0, 0, 5, 50][chance.pick(5)]
+    world = World(chance, faults, permits, wakes=wakes, caps=limits, transactions_take_ms=take_ms)
     rounds = [1, 1, 2, 2, 3][chance.pick(5)]
     if permits == 1 and limits.holders > CRASHED_READERS and chance.pick(16) == 15:
         with_crashed_readers(world)

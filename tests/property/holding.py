@@ -74,7 +74,7 @@ class Client:
 
 def contender(world: World, claim: Claim, now: Moment) -> Contender:
     """A contender that wakes waiters, in a world where waiters are woken."""
-    return contender_class(calls=world.calls)(claim, now)
+    return contender_class(wakes=world.wakes)(claim, now)
 
 
 def works(client: Client, lease: BaseLease, held: Hold, verbs: Iterable[Verb]) -> Actions[None]:

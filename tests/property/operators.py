@@ -142,7 +142,7 @@ def _frees(
     try:
         yield from driver.run(
             lambda now: release_of(
-                world.lock, is_meant, now, contender_class(calls=world.calls), by=identity, by_force=by_force
+                world.lock, is_meant, now, contender_class(wakes=world.wakes), by=identity, by_force=by_force
             )
         )
     except LockLost:
@@ -155,7 +155,7 @@ def _frees(
 
 def _limited(world: World, driver: Driver, permits: int) -> Actions[bool]:
     try:
-        yield from driver.run(lambda now: set_limit(world.lock, permits, now, contender_class(calls=world.calls)))
+        yield from driver.run(lambda now: set_limit(world.lock, permits, now, contender_class(wakes=world.wakes)))
     except TableError:
         return False
     return True

@@ -57,7 +57,7 @@ CAUGHT_BY_EVERY = (
     ("a free lock, two faults", "a release without a condition"),
     ("a crashed holder, one fault", "a flag for an empty queue in place of the count"),
     ("a crashed waiter", "a crashed waiter is waited for"),
-    ("a crashed waiter", "without the condition NOBODY_WAITS"),
+    ("a crashed waiter", "without the condition NO_WAITER_IS_COUNTED"),
     ("a reader and a writer", "a release that does nothing"),
 )
 

@@ -66,7 +66,7 @@ class World:
     """All participants of a world; ``step`` lets one thing happen.
 
     Attributes:
-        calls: whether a release wakes the next waiter by a call.
+        wakes: whether a release wakes the next waiter, which is parked until then.
         caps: those of the protocol.
         transactions_take_ms: for how long a transaction is in progress: other writes conflict with it meanwhile.
         late: copies of requests that will arrive later.
@@ -79,7 +79,7 @@ class World:
     chance: Chance
     faults: Faults
     permits: int = 1
-    calls: bool = False
+    wakes: bool = False
     caps: Caps = REAL
     transactions_take_ms: int = 0
     time: TrueTime = field(default_factory=TrueTime)
@@ -118,7 +118,7 @@ class World:
     def task(self, machine: Machine, task_token: str) -> Iterator[None]:
         """A callback task of Step Functions, open within the block."""
         self.tasks[task_token] = machine
-        machine.called.discard(task_token)
+        machine.answered_tasks.discard(task_token)
         try:
             yield
         finally:

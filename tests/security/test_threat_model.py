@@ -54,6 +54,6 @@ def test_a_stranger_who_fails_the_task_of_a_heartbeat_stops_the_work() -> None:
 
 
 def test_a_stranger_who_fails_the_task_of_a_parked_waiter_makes_it_poll() -> None:
-    for parked in ("WaitForCall", "WaitForCallBriefly"):
+    for parked in ("WaitForWakeUp", "WaitForWakeUpBriefly"):
         assert {each["Next"] for each in states()[parked]["Catch"]} <= {"CheckPosition", "WaitForTurn"}
     assert states()["WaitForTurn"]["Next"] == "CheckPosition"

@@ -1,4 +1,4 @@
-"""``make engines``: the contract on every engine, dynoxide too where cargo can build it.
+"""``make engines``: the contract on every engine, with dynoxide if cargo can build it.
 
 What is on the command line goes to pytest, and its exit code is this one's. Says at the end on which engines the
 contract ran, and in the last line of all when dynoxide was not among them.

@@ -61,7 +61,7 @@ def record(kept: Kept, processes: int, seconds: float, done: Done) -> Verdict:
             crowd = Crowd(shared, programs, kept)
             crowd.grow(processes)
             disturb(crowd, seconds, done)
-            # Where nobody comes in, no promise is broken either.
+            # A run in which no process gets the lock breaks no promise either.
             crowd.come_and_go(processes)
             crowd.end()
             return crowd.verdict()
@@ -74,7 +74,7 @@ def judged(kept: Kept, recording: Callable[[], Verdict]) -> Verdict:
     try:
         return recording()
     except Exception as error:
-        # Nothing is at rest: of the locks and the counters nobody can ask for anything.
+        # Processes still run, so the locks and the counters cannot be checked.
         verdict = judge(kept.read(), {})
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         return replace(verdict, failures=(f"the run did not come to its end: {reason}", *verdict.failures))

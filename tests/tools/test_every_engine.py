@@ -1,4 +1,4 @@
-"""``make engines`` says what it knows of the contract, and where it ran."""
+"""``make engines`` reports the result of the contract, and on which engines it ran."""
 
 import os
 import signal

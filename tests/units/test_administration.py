@@ -110,7 +110,7 @@ def test_both_faces_list_what_is_open_and_repair_what_no_record_leads_to(books: 
         (found,) = [each for each in ann.units.repair(ann.accounts, write=write) if each.key == key]
         assert (found.unit, found.record, found.action) == (NOBODYS, Record.ROLLED_BACK, "unmarked")
         assert marks(books, [key]) == (not write)
-    books.onlooker.delete_item(TableName=books.tables["units"], Key=dumped({"unit": NOBODYS, "row": "head"}))
+    books.plain_client.delete_item(TableName=books.tables["units"], Key=dumped({"unit": NOBODYS, "row": "head"}))
 
 
 class TestAList:
@@ -154,7 +154,7 @@ class TestAList:
         for row in books.everything()["units"]:
             if row["unit"] == unit and row["row"].startswith("w#"):
                 key = dumped({name: row[name] for name in ("unit", "row")})
-                books.onlooker.delete_item(TableName=books.tables["units"], Key=key)
+                books.plain_client.delete_item(TableName=books.tables["units"], Key=key)
         told = opened(ben, unit)
         assert told is not None
         assert told.items is None
@@ -172,7 +172,7 @@ class TestAList:
         assert any('"unit": {"S": "0"}' in str(each) for each in told)
         assert opened(ben, "0") is None
         assert any('"unit": {"S": "0"}' in message for message in caplog.messages)
-        books.onlooker.delete_item(TableName=books.tables["units"], Key=dumped({"unit": "0", "row": "head"}))
+        books.plain_client.delete_item(TableName=books.tables["units"], Key=dumped({"unit": "0", "row": "head"}))
 
 
 @THREADS_ONLY
@@ -197,13 +197,13 @@ class TestShowing:
 
     def test_tells_tables_that_are_gone(self, books: Books, units_world: UnitsWorld, ben: Party) -> None:
         ann, gone = units_world.party(), f"{books.tables['accounts']}-gone"
-        make_table(books.onlooker, gone, {"id": "S"})
+        make_table(books.plain_client, gone, {"id": "S"})
         unit = ann.begin(engine="marked")
         unit.put(ann.units.table(gone), some_account())
         crashes(ann, 1, is_sent=True)
         with pytest.raises(Killed):
             unit.commit()
-        books.onlooker.delete_table(TableName=gone)
+        books.plain_client.delete_table(TableName=gone)
         assert standings(ben, unit.id) == [Standing.NO_TABLE]
 
     def test_writes_nothing(self, books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]) -> None:

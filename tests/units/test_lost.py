@@ -175,7 +175,7 @@ class TestWhatAnotherClientWritesBetweenTwoAttempts:
         unit = ann.begin(name=name)
         unit.update(ann.accounts, account, TAKE, TEN)
         self.becomes_unknown(ann, unit, lambda: books.write("units", receipt))
-        books.onlooker.delete_item(TableName=books.tables["units"], Key=dumped(receipt))
+        books.plain_client.delete_item(TableName=books.tables["units"], Key=dumped(receipt))
 
 
 def test_all_attempts_to_commit_are_under_the_units_own_token(ann: Party, account: Key) -> None:
@@ -251,7 +251,7 @@ class TestACopyOfACommitThatArrivesLate:
     def arrives(self, books: Books, ann: Party) -> None:
         """The request as it was sent: a copy that arrives after its sender has given it up."""
         (commit, *_) = [sent for sent in ann.line.sent if sent.operation == COMMIT]
-        books.onlooker.transact_write_items(**commit.parameters)
+        books.plain_client.transact_write_items(**commit.parameters)
 
     def test_is_applied_if_nothing_has_changed_which_is_why_it_is_unknown(
         self, books: Books, ann: Party, transfer: Transfer

@@ -75,7 +75,7 @@ def lose_rows(books: Books, unit: str, begins: str) -> None:
     for row in books.everything()["units"]:
         if row["unit"] == unit and row["row"].startswith(begins):
             key = dumped({name: row[name] for name in ("unit", "row")})
-            books.onlooker.delete_item(TableName=books.tables["units"], Key=key)
+            books.plain_client.delete_item(TableName=books.tables["units"], Key=key)
 
 
 def before_the(number: int, operation: str, party: Party, do: Callable[[], object]) -> None:
@@ -179,7 +179,7 @@ class TestAUnitThatWasRolledBackAndForgotten:
     ) -> None:
         (marks,) = late["TransactWriteItems"]
         with pytest.raises(ClientError, match="TransactionCanceled"):
-            books.onlooker.transact_write_items(**marks)
+            books.plain_client.transact_write_items(**marks)
         assert books.raw("accounts", keys[2]) is None
 
     @LEVELS
@@ -187,7 +187,7 @@ class TestAUnitThatWasRolledBackAndForgotten:
         self, books: Books, ben: Party, keys: list[Key], late: dict[str, list[Any]], level: Isolation
     ) -> None:
         for each in late["UpdateItem"]:
-            books.onlooker.update_item(**each)
+            books.plain_client.update_item(**each)
         assert has_marks(books, keys) == [True, True, False]
         assert read(ben, keys, level) == OLD
         with ben.begin() as unit:

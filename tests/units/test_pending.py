@@ -49,7 +49,7 @@ def test_cleaned_it_is_no_item_and_a_scan_may_leave_it_out(books: Books, ben: Pa
     found = books.raw("accounts", made)
     assert found is not None
     assert ben.units.clean(found) is None
-    pages = books.onlooker.get_paginator("scan").paginate(
+    pages = books.plain_client.get_paginator("scan").paginate(
         TableName=books.tables["accounts"], **ben.units.VISIBLE.parameters
     )
     seen = [item["id"]["S"] for page in pages for item in page["Items"]]

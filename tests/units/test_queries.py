@@ -333,7 +333,7 @@ class TestInTheWordsOfTheLowLevelApi:
             "ExpressionAttributeValues": {":pk": {"S": order}, ":n": {"N": "20"}},
             "ScanIndexForward": False,
         }
-        theirs = books.onlooker.query(**given)
+        theirs = books.plain_client.query(**given)
         ours = ann.begin().client.query(**given)
         assert ours == {name: theirs[name] for name in ("Items", "Count", "ScannedCount")}
 

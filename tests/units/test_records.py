@@ -104,7 +104,7 @@ def test_a_unit_that_stood_still_until_its_record_was_gone_is_told_so_and_writes
             for _twice in range(2):
                 books.clock.advance(LATER_S)
                 ben.units.sweep()
-            books.onlooker.delete_item(
+            books.plain_client.delete_item(
                 TableName=books.tables["units"], Key={"unit": {"S": unit.id}, "row": {"S": "head"}}
             )
 
@@ -142,7 +142,7 @@ class TestADecisionWithoutAnAnswer:
         books.clock.advance(15)
         assert units_world.party().units.sweep().rolled_back == 1
         assert books.balance(other) == 50
-        books.onlooker.transact_write_items(**late)
+        books.plain_client.transact_write_items(**late)
         reader = units_world.party()
         assert reader.units.get(reader.accounts, other) == {**other, "balance": 0}
 
@@ -160,7 +160,7 @@ class TestADecisionWithoutAnAnswer:
                     ben.units.sweep()
                     books.clock.advance(LATER_S)
                 ben.units.sweep()
-                books.onlooker.delete_item(
+                books.plain_client.delete_item(
                     TableName=books.tables["units"], Key={"unit": {"S": unit.id}, "row": {"S": "head"}}
                 )
 

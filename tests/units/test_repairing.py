@@ -54,7 +54,7 @@ def marked(books: Books, mark: object, **more: object) -> Key:
 def forget(books: Books, unit: str) -> None:
     """Delete a record with a plain client."""
     head = dumped({"unit": unit, "row": "head"})
-    books.onlooker.delete_item(TableName=books.tables["units"], Key=head)
+    books.plain_client.delete_item(TableName=books.tables["units"], Key=head)
 
 
 def found_in(party: Party, keys: list[Key], **how: bool) -> list[tuple[Record, str]]:
@@ -144,12 +144,12 @@ def test_a_mark_whose_record_cannot_have_gone_yet_is_left_until_it_is_said_to_be
 
 def test_with_another_table_of_units_a_unit_that_runs_is_not_broken(books: Books, ann: Party, keys: list[Key]) -> None:
     elsewhere = {**books.tables, "units": f"units-{uuid.uuid4().hex[:8]}"}
-    make_table(books.onlooker, elsewhere["units"], KEYS["units"])
-    eve = Party(Books(books.engine, books.onlooker, elsewhere, books.clock), None)
+    make_table(books.plain_client, elsewhere["units"], KEYS["units"])
+    eve = Party(Books(books.engine, books.plain_client, elsewhere, books.clock), None)
     beside_each_request(ann, lambda: eve.units.repair(eve.accounts, write=True))
     both_to_nought(ann, keys)
     assert [books.balance(key) for key in keys] == [0, 0]
-    books.onlooker.delete_table(TableName=elsewhere["units"])
+    books.plain_client.delete_table(TableName=elsewhere["units"])
 
 
 def test_beside_each_request_of_a_unit_it_changes_nothing(
@@ -200,7 +200,7 @@ def test_a_lease_that_is_renewed_meanwhile_is_left(
     later_ms = books.clock.wall_ms + LEASE_S * 1_000
 
     def renew() -> None:
-        books.onlooker.update_item(
+        books.plain_client.update_item(
             TableName=books.tables["units"],
             Key=dumped({"unit": unit, "row": "head"}),
             UpdateExpression="SET leaseUntilMs = :until",
@@ -218,7 +218,7 @@ def test_what_no_unit_has_written_is_left_and_its_value_is_not_told(books: Books
     assert (found.record, found.action, found.unit, found.why) == (Record.STRANGE, "left", None, None)
     assert found.needs_you
     assert marks(books, [key]) == 1
-    books.onlooker.delete_item(TableName=books.tables["accounts"], Key=dumped(key))
+    books.plain_client.delete_item(TableName=books.tables["accounts"], Key=dumped(key))
 
 
 def test_a_mark_of_a_committed_unit_that_does_not_write_the_item_is_left_and_told(
@@ -276,7 +276,7 @@ def test_it_reads_beyond_the_first_page(books: Books, ben: Party) -> None:
     scans = ben.sends(lambda: ben.units.repair(ben.accounts, write=True)).count("Scan")
     assert (scans > 1, marks(books, keys)) == (True, 0)
     for key in keys:
-        books.onlooker.delete_item(TableName=books.tables["accounts"], Key=dumped(key))
+        books.plain_client.delete_item(TableName=books.tables["accounts"], Key=dumped(key))
 
 
 @pytest.mark.parametrize("is_committed", [False, True])
@@ -302,7 +302,7 @@ def test_a_table_of_another_kind_or_none_in_the_place_of_the_units_own_is_refuse
 ) -> None:
     killed(units_world, keys, is_committed=True)
     name = books.engine.table_name if is_there else f"units-{uuid.uuid4().hex[:8]}"
-    elsewhere = Books(books.engine, books.onlooker, {**books.tables, "units": name}, books.clock)
+    elsewhere = Books(books.engine, books.plain_client, {**books.tables, "units": name}, books.clock)
     before = books.everything()
     with pytest.raises(TableRefused if is_there else TableNotFound):
         repaired_by(elsewhere)

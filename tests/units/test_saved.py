@@ -229,7 +229,7 @@ class TestTheEndOfASavedUnit:
     ) -> None:
         name = saved(ann, account)
         unit = ben.units.resume(name)
-        books.onlooker.delete_item(TableName=books.tables["units"], Key={"unit": {"S": name}, "row": {"S": "head"}})
+        books.plain_client.delete_item(TableName=books.tables["units"], Key={"unit": {"S": name}, "row": {"S": "head"}})
         with pytest.raises(UnitForgotten):
             unit.commit()
         with pytest.raises(UnitForgotten):

@@ -154,7 +154,7 @@ def test_a_table_that_is_deleted_does_not_keep_the_items_of_others_from_being_fi
 ) -> None:
     empty(books)
     ann, gone = units_world.party(), f"a-{uuid.uuid4().hex}"
-    make_table(books.onlooker, gone, {"id": "S"})
+    make_table(books.plain_client, gone, {"id": "S"})
     unit = ann.begin(engine="marked")
     unit.put(ann.units.table(gone), some_account())
     unit.update(ann.accounts, account, "SET balance = :n", {":n": 0})
@@ -162,7 +162,7 @@ def test_a_table_that_is_deleted_does_not_keep_the_items_of_others_from_being_fi
     crashes(ann, 2, is_sent=is_committed)
     with pytest.raises(Killed):
         unit.commit()
-    books.onlooker.delete_table(TableName=gone)
+    books.plain_client.delete_table(TableName=gone)
     books.clock.advance(LEASE_S + MARGIN_S)
     assert ben.units.sweep() == Swept(rolled_back=not is_committed, finished=1, open=1)
     assert books.item("accounts", account) == {**account, "balance": 0 if is_committed else 100}
@@ -210,4 +210,4 @@ def empty(books: Books) -> None:
     """Delete what other tests have left."""
     for row in books.everything()["units"]:
         key = {name: {"S": row[name]} for name in ("unit", "row")}
-        books.onlooker.delete_item(TableName=books.tables["units"], Key=key)
+        books.plain_client.delete_item(TableName=books.tables["units"], Key=key)

@@ -26,7 +26,7 @@ def empty(books: Books) -> None:
     """Delete what other tests have left."""
     for row in books.everything()["units"]:
         key = {name: {"S": row[name]} for name in ("unit", "row")}
-        books.onlooker.delete_item(TableName=books.tables["units"], Key=key)
+        books.plain_client.delete_item(TableName=books.tables["units"], Key=key)
 
 
 def left(world: UnitsWorld, *keys: Key, is_committed: bool = False, inserts: bool = True) -> None:

@@ -60,7 +60,7 @@ def force(table: LockTable, lock: LockName, fencing_token: int | None, *, yes: b
 @table_options
 @click.pass_context
 def limit(context: click.Context, /, entity: str, permits: int | None, unset: bool, yes: bool, namespace: str) -> None:
-    """Limit how many may hold the lock on ENTITY at once, whatever number its users ask for; 0 closes it.
+    """Limit how many may hold the lock on ENTITY at once; replaces the number its users ask for; 0 closes it.
 
     Current holders keep the lock. The limit stays until you set another one, or unset it.
     """

@@ -96,7 +96,7 @@ def _limit(fields: Mapping[str, Any], default_permits: int) -> tuple[int, bool]:
     shared = fields.get("shared", False)
     if not isinstance(shared, bool):
         raise InvalidLockRequest("shared", shared, "true or false")
-    # A lock that is shared has one permit, whatever the default for other requests is.
+    # A lock that is shared has one permit, even if the default for other requests is another number.
     mode = mode_of(shared=shared)
     asked = fields["permits"] if "permits" in fields else mode.permits_to_ask(default_permits)
     permits = whole_number("permits", asked, 1, MAX_HOLDERS)

@@ -26,7 +26,7 @@ _expired_holders = _queue.expired_holders
 _free = Contender.free
 _observe = TableTime.observe
 _with_whole_lease = Contender._with_whole_lease
-_look = Contender.look
+_read_queue = Contender.read_queue
 _NEVER_MS = 10**15
 
 
@@ -37,9 +37,9 @@ class _Roomy(LockItem):
         return 1
 
 
-def _look_without_room(me: Any, until: Any, patience_ms: int | None = None) -> Steps[Queue]:
-    queue = yield from _look(me, until, patience_ms)
-    if until is not _queue.somebody_lives or queue.item is None:
+def _queue_with_room(me: Any, until: Any, patience_ms: int | None = None) -> Steps[Queue]:
+    queue = yield from _read_queue(me, until, patience_ms)
+    if until is not _queue.has_a_live_row or queue.item is None:
         return queue
     values = {each.name: getattr(queue.item, each.name) for each in fields(queue.item)}
     return replace(queue, item=_Roomy(**values))
@@ -132,7 +132,7 @@ FOUND = (
         "past the count without checking the room",
         "a reader that found the queue empty came in beside a writer that was granted meanwhile",
         frozenset({"limit"}),
-        ((Contender, "look", _look_without_room),),
+        ((Contender, "read_queue", _queue_with_room),),
     ),
     BrokenLock(
         "the Date of a reply to a frozen machine",
