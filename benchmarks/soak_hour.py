@@ -373,5 +373,5 @@ def _remembers(client: LockClient) -> int:
         len(client._holdings._held)
         + len(client._waiters)
         + len(client._to_the_end.under_way)
-        + len(client._heartbeat._tellings)
+        + len(client._heartbeat._callbacks)
     )

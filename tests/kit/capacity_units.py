@@ -78,8 +78,8 @@ class Meter:
         self._before = self._units()
 
     def _note(self, parsed: Mapping[str, Any], model: Any, **_: Any) -> None:
-        told = parsed.get("ConsumedCapacity", [])
-        each = [table["CapacityUnits"] for table in ([told] if isinstance(told, Mapping) else told)]
+        consumed = parsed.get("ConsumedCapacity", [])
+        each = [table["CapacityUnits"] for table in ([consumed] if isinstance(consumed, Mapping) else consumed)]
         by_engine = sum(each) if each else None
         self.billed.append(Billed(model.name, "Error" in parsed, self._units() - self._before, by_engine))
 

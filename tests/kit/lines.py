@@ -37,7 +37,7 @@ def event(process: str, kind: Kind, at_ms: int, *, action: Action = "acquire", t
 
 def line(waiters: int) -> list[Event]:
     """Some waiters in a queue, which are granted the lock one after the other."""
-    return [told for place in range(waiters) for told in stay(f"{place}", place, place, waiters)]
+    return [each for place in range(waiters) for each in stay(f"{place}", place, place, waiters)]
 
 
 def stay(process: str, ticket: int, turn: int, waiters: int, **wishes: Any) -> Iterator[Event]:

@@ -54,7 +54,7 @@ class RecordedLease:
 
     def check(self) -> bool:
         """Whether the holder may rely on the lock; if it may, that is recorded."""
-        # With the time before the check: a process that is suspended in between is told no.
+        # With the time before the check: a process that is suspended in between gets False.
         now_ms = self._recorder.now_ms()
         is_held = self.lease.is_held()
         if is_held:

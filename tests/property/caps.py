@@ -49,7 +49,7 @@ class Caps:
     operators_tries: int = _real("operators_tries")
     stale_tokens: int = _real("stale_tokens")
 
-    def told(self) -> list[str]:
+    def in_words(self) -> list[str]:
         """The caps that differ from the real ones, as a line of a log; nothing if none does."""
         changed = [f"{name} {value}" for name, value in asdict(self).items() if value != getattr(REAL, name)]
         return [f"0: at most {', '.join(changed)}"] if changed else []

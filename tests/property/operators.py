@@ -137,7 +137,7 @@ def _frees(
             world.checker.may_free.setdefault(holder.fencing_token, set()).add(machine.name)
         return whose(holder)
 
-    unheard, is_told_so = machine.unheard, True
+    unheard, is_reported = machine.unheard, True
     identity = f"{machine.name}, {world.steps}"
     try:
         yield from driver.run(
@@ -146,11 +146,11 @@ def _frees(
             )
         )
     except LockLost:
-        is_told_so = False
+        is_reported = False
     except TableError:
         return
     if meant:
-        world.checker.freed(machine, meant[-1], is_told_so=is_told_so, is_sure=machine.unheard == unheard)
+        world.checker.freed(machine, meant[-1], is_reported=is_reported, is_sure=machine.unheard == unheard)
 
 
 def _limited(world: World, driver: Driver, permits: int) -> Actions[bool]:

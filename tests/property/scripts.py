@@ -81,7 +81,7 @@ def at_once(
 
     def remembers(seen: Position) -> None:
         if seen.is_next and seen.fencing_token is not None:
-            world.next_polls.setdefault((seen.place.ticket, seen.fencing_token), machine.looked)
+            world.next_polls.setdefault((seen.place.ticket, seen.fencing_token), machine.polled)
 
     waits = Waits(claim, remembers, pace, expects_others=others_wait)
     waits.wake = partial(_wakes, machine, waits)

@@ -119,7 +119,7 @@ BAD: dict[str, tuple[str, Use]] = {
 
 @pytest.mark.parametrize("way", ["native", "marked"])
 @pytest.mark.parametrize(("field", "use"), BAD.values(), ids=BAD)
-def test_a_bad_statement_is_refused_by_its_field_and_the_unit_goes_on(
+def test_a_bad_statement_is_refused_by_its_field_and_the_unit_stays_open(
     books: Books, ann: Party, account: Key, other: Key, way: str, field: str, use: Use
 ) -> None:
     before = books.everything()

@@ -1,4 +1,4 @@
-"""The outcome of a name or of a unit is final: whichever process asks, and whatever may still arrive."""
+"""The outcome of a name or of a unit is final for every process that asks, even if requests still arrive late."""
 
 import pytest
 from kit.crashes import crashes

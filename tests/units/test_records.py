@@ -49,7 +49,7 @@ def test_rows_that_their_owner_did_not_delete_are_swept(
     assert "expiresAt" in rows(books, unit)["head"]
 
 
-def test_a_closed_record_whose_rows_stand_yet_is_not_forgotten_by_time_to_live(
+def test_time_to_live_keeps_a_closed_record_that_still_has_rows(
     books: Books, units_world: UnitsWorld, account: Key
 ) -> None:
     ann = units_world.party(sleep=books.clock.sleep)
@@ -88,7 +88,7 @@ def test_a_process_that_slept_past_its_lease_writes_down_nothing(
     assert books.balance(account) == 100
 
 
-def test_a_unit_that_stood_still_until_its_record_was_gone_is_told_so_and_writes_nothing(
+def test_a_unit_that_paused_until_its_record_was_gone_is_forgotten_and_writes_nothing(
     books: Books, ann: Party, ben: Party, account: Key, other: Key
 ) -> None:
     unit = ann.begin(engine="marked")

@@ -82,7 +82,7 @@ def test_a_unit_that_is_on_its_way_is_left_alone(
     assert marks(books, keys) == 3
 
 
-def test_one_whose_lease_is_over_is_rolled_back_and_its_marks_are_taken_off(
+def test_one_whose_lease_is_over_is_rolled_back_and_its_marks_are_removed(
     books: Books, units_world: UnitsWorld, ben: Party, keys: list[Key]
 ) -> None:
     empty(books)
@@ -188,7 +188,7 @@ STRANGE: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("row", STRANGE)
-def test_a_strange_row_is_left_and_told_and_the_others_are_swept(
+def test_a_strange_row_is_left_and_reported_and_the_others_are_swept(
     books: Books,
     units_world: UnitsWorld,
     ben: Party,

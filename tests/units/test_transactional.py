@@ -63,7 +63,7 @@ def test_the_argument_of_the_unit_has_the_name_that_was_asked_for(
     assert tables.balance(name) == 101
 
 
-def test_what_the_function_raises_rolls_back_and_goes_on(
+def test_an_exception_of_the_function_rolls_back_and_is_raised(
     tables: OwnTables, units: Units, accounts: UnitTable, name: str
 ) -> None:
     @units.transactional()
@@ -95,7 +95,7 @@ def test_a_call_that_meets_a_conflict_runs_again(
 
 @pytest.mark.parametrize(
     "error",
-    [UnitConflict([]), UnitRolledBack("by hand"), UnitContended("in the way")],
+    [UnitConflict([]), UnitRolledBack("by hand"), UnitContended("pending")],
     ids=lambda each: type(each).__name__,
 )
 def test_what_another_try_may_do_better_runs_again_until_the_last_try(units: Units, error: Exception) -> None:
@@ -271,7 +271,7 @@ class TestUnderALock:
         with pytest.raises(InvalidUnitRequest, match=r"^under is .*held lock"):
             count()
 
-    def test_what_it_raises_goes_on_and_nothing_has_run(self, units: Units) -> None:
+    def test_an_exception_of_it_is_raised_and_nothing_has_run(self, units: Units) -> None:
         @units.transactional(under=lambda event: Fence(event["lock"], "locks"))
         def count(event: Any, *, unit: Unit) -> None:
             raise AssertionError((event, unit.id))
@@ -364,13 +364,13 @@ class TestRefusals:
             ("isolation", "serializable"),
             ("timeout", -1),
             ("name", 5),
-            ("name", "{nobody}"),
+            ("name", "{unknown}"),
             ("name", "{"),
             ("under", "order-42"),
             ("under", asyncio.sleep),
         ],
     )
-    def test_an_argument_that_is_wrong_is_told_at_once(self, units: Units, field: str, value: Any) -> None:
+    def test_an_argument_that_is_wrong_is_refused_at_once(self, units: Units, field: str, value: Any) -> None:
         def work(account: str, *, unit: Unit) -> None: ...
 
         transactional: Any = units.transactional

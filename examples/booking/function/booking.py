@@ -21,7 +21,7 @@ def take_seat(event: dict[str, Any], _context: Any) -> str:
 
 
 def take_room(event: dict[str, Any], _context: Any) -> str:
-    """Go on with it. A retry finds in the unit what an earlier try has saved whose reply was lost."""
+    """Resume it. A retry finds in the unit what an earlier attempt has saved, if only its reply was lost."""
     with units.resume(event["unit"]) as unit:
         booking = unit.get(bookings, {"id": event["execution"]})
         if booking is not None and "hotel" not in booking:
@@ -45,7 +45,7 @@ def pay(event: dict[str, Any], _context: Any) -> None:
 
 
 def let_go(event: dict[str, Any], _context: Any) -> str:
-    """Roll it back, which may be done again; there is nothing to compensate for."""
+    """Roll it back, which may be repeated; no state has written anything that must be undone."""
     return units.rollback(event["unit"]).value
 
 

@@ -14,11 +14,11 @@ from ticketlock.cli._exits import (
 from ticketlock.cli._of_units import Desk, OfUnits
 from ticketlock.cli._settings import settings_of, units_options
 from ticketlock.cli._show import json_option
-from ticketlock.cli._units_looking import no_record
+from ticketlock.cli._units_listing import no_record
 from ticketlock.cli._units_reports import entry_json, item_told, items_told, json_of, state_told
 from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units import Outcome
-from ticketlock.units._administration import Settled, look, roll_back
+from ticketlock.units._administration import Settled, inspect, roll_back
 from ticketlock.units._administration import settle as settled
 
 _DONE = {Outcome.COMMITTED: "finished", Outcome.ROLLED_BACK: "unmarked"}
@@ -62,7 +62,7 @@ def rollback(context: click.Context, unit: str, yes: bool, as_json: bool) -> Non
     If its process is alive, its commit fails with UnitRolledBack.
     """
     desk = Desk(settings_of(context))
-    shown = desk.follow(look(desk.heads, desk.marks, unit))
+    shown = desk.follow(inspect(desk.heads, desk.marks, unit))
     if shown is not None and shown.unit.state is Outcome.PENDING:
         click.echo(f"{state_told(shown.unit)}; {items_told(shown.unit.items)}", err=True)
         if not yes:

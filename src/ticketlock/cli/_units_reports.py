@@ -12,7 +12,7 @@ from rich.text import Text
 from ticketlock.cli._reports import add_row, table_of
 from ticketlock.cli._wording import lease, plain, span
 from ticketlock.units import FoundMark, OpenUnit, Outcome
-from ticketlock.units._administration import Looked, Shown
+from ticketlock.units._administration import Inspected, Shown
 from ticketlock.units._packing import Entry
 from ticketlock.units._values import PYTHON
 from ticketlock.wire._attributes import Item
@@ -38,7 +38,7 @@ def unit_json(unit: OpenUnit) -> dict[str, Any]:
 
 def shown_json(shown: Shown, *, values: bool) -> dict[str, Any]:
     """A unit with its items."""
-    items = None if shown.items is None else [_looked_json(each, values=values) for each in shown.items]
+    items = None if shown.items is None else [_inspected_json(each, values=values) for each in shown.items]
     return {**unit_json(shown.unit), "items": items}
 
 
@@ -133,9 +133,9 @@ def marks_table(found: Sequence[FoundMark], *, write: bool) -> Table:
     return made
 
 
-def _looked_json(looked: Looked, *, values: bool) -> dict[str, Any]:
-    entry = looked.entry
-    told = {**entry_json(entry), "writes": _writes(entry), "mark": looked.standing.value}
+def _inspected_json(inspected: Inspected, *, values: bool) -> dict[str, Any]:
+    entry = inspected.entry
+    told = {**entry_json(entry), "writes": _writes(entry), "mark": inspected.standing.value}
     return {**told, "sets": dict(entry.assigned), "removes": list(entry.removed)} if values else told
 
 

@@ -108,7 +108,7 @@ class Settings:
         return settled.outcome
 
     def end_owner(self, owner: Any) -> ForkingSteps[list[str]]:
-        """Roll back what was saved under an owner, and refuse what comes later.
+        """Roll back the units that were saved under an owner, and refuse later saves.
 
         Raises:
             InvalidUnitRequest: it can be none.

@@ -117,7 +117,7 @@ class Units:
                 this very fencing token.
             timeout: as for ``Units``.
             engine: ``"native"``: in one request, up to 100 items and 4 MB, or not at all; ``"marked"``: by marks,
-                whatever its size. None, the best choice: natively if it fits.
+                for units of every size. None, the best choice: natively if it fits.
 
         Raises:
             InvalidUnitRequest: names the argument that is wrong.
@@ -166,7 +166,7 @@ class Units:
         """Roll back every unit that was saved under an owner and is pending; a later save under it is refused.
 
         May be repeated, and called beside running units: what was committed stays so. It reads the rows of that owner
-        alone, whatever the table holds. Saves are refused for 30 days.
+        alone, whatever the table holds. Each call refuses saves for 30 days.
 
         Args:
             owner: as in ``Unit.save``.

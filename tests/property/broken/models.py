@@ -146,7 +146,7 @@ BROKEN_MODELS = (
         ((_grants, "take_past_the_count", _heal_without_void),),
     ),
     BrokenLock(
-        "a partial page taken for the whole queue",
+        "a partial page treated as the whole queue",
         "a model of this lock",
         frozenset({"no overtaking", "no eviction", "counts"}),
         ((Contender, "read_queue", _first_page),),
@@ -158,7 +158,7 @@ BROKEN_MODELS = (
         ((_writes, "delete_stale_row", _sweep_and_count),),
     ),
     BrokenLock(
-        "a grant to one who holds already",
+        "a grant to an owner that holds already",
         "a model of this lock: a repeated request counts a permit twice",
         frozenset({"counts"}),
         (
@@ -187,7 +187,7 @@ BROKEN_MODELS = (
     BrokenLock(
         "a release that does nothing",
         "a lease that does all the work",
-        frozenset({"told", "liveness", "nothing left"}),
+        frozenset({"outcomes", "liveness", "nothing left"}),
         ((Contender, "free", _released_by_nothing),),
     ),
     BrokenLock(
@@ -234,25 +234,25 @@ BROKEN_MODELS = (
     ),
     BrokenLock(
         "a turn that leaves the count",
-        "the queue never looks empty again: one write never takes the lock",
+        "the queue never appears empty again: one write never takes the lock",
         frozenset({"counts"}),
         ((_grants, "take_my_turn", _turn_leaves_the_count),),
     ),
     BrokenLock(
-        "a release that grants the lock to one that has left",
+        "a release that grants the lock to a waiter that has left",
         "no waiter polls its row: the lock is held for a lease without work",
         frozenset({"nothing left", "counts", "no eviction", "liveness", "idle"}),
         ((_grants, "hand_over", _handed_without_the_row),),
     ),
     BrokenLock(
-        "a release that grants the lock to any that waits",
+        "a release that grants the lock to any waiter",
         "a waiter of its process passes those of others",
         frozenset({"no overtaking"}),
         ((Waits, "following", property(_any_waiter)),),
     ),
     BrokenLock(
         "a record wait of a millisecond",
-        "seconds taken for milliseconds",
+        "seconds treated as milliseconds",
         frozenset({"liveness"}),
         ((scripts, "acquire", _acquire_impatiently),),
     ),
@@ -264,7 +264,7 @@ BROKEN_MODELS = (
     ),
     BrokenLock(
         "the token before the write",
-        "a holder is told the token that was in the item, not the one that it was granted",
+        "a holder receives the token that was in the item, not the one that it was granted",
         frozenset({"fencing"}),
         ((Contender, "_with_whole_lease", _settled_with_the_last_token),),
     ),

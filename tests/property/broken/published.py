@@ -72,7 +72,7 @@ def _holds(world: World, machine: Machine, driver: Driver, claim: Claim) -> Acti
                 hold = world.checker.believes(machine, claim, ticket, lease)
             elif deadline.local_ms >= lease.deadline.local_ms:
                 lease.deadline = deadline
-            world.checker.goes_on()
+            world.checker.hears_of_its_renewal()
             yield Sleep(ms)
             until_ms = yield from _beats(world, driver, me, ticket)
     if hold is not None:

@@ -27,7 +27,7 @@ def one_that_resumes(world: UnitsWorld, machine: Machine, plan: Plan) -> Actions
     checker, wall_ms = world.checker, machine.read().wall_ms
     record = Record(own, 0, checker.step, world.time.now_ms, machine=machine.name, born_ms=wall_ms, saved_as=unit)
     checker.begins(record)
-    checker.tells(f"{machine.name} resumes {unit} as {own}: {plan.statements} {plan.keeping}")
+    checker.notes(f"{machine.name} resumes {unit} as {own}: {plan.statements} {plan.keeping}")
     steps = resume(unit, Terms(own, wall_ms, 10_000), UNITS, MARKS, world.tables)
     try:
         resumed = yield from machine.driver.follow(steps)
@@ -38,7 +38,7 @@ def one_that_resumes(world: UnitsWorld, machine: Machine, plan: Plan) -> Actions
         return
     if resumed.is_committed:
         if unit not in checker.saves.committed:
-            raise Broken(f"told: {own} is told that {unit} is committed, and it is not")
+            raise Broken(f"outcomes: {own} finds {unit} committed, and it is not")
         return
     verbs = verbs_of(world, resumed.terms)
     verbs.goes_on(resumed)
