@@ -159,6 +159,10 @@ _NOT_APPLIED = frozenset(
         "ReplicatedWriteConflictException",
     }
 )
+_CONFIGURE = (
+    "configure the AWS credentials and Region of this process (AWS_PROFILE; "
+    "or AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_DEFAULT_REGION; or a role)"
+)
 # The callback task has timed out, or its execution has ended: no task waits for the answer.
 _TASK_IS_GONE = frozenset({"TaskTimedOut", "TaskDoesNotExist", "InvalidToken"})
 _EXECUTION_IS_UNKNOWN = "ExecutionDoesNotExist"
@@ -182,7 +186,7 @@ def meaning(error: Failure) -> Refusal | TryAgain | TableError:
     if isinstance(error, NotSigned):
         return _meaning_of_no_credentials(error)
     if isinstance(error, _departure.WITHOUT_CREDENTIALS):
-        return TableRefused(f"{error}: configure the AWS credentials and Region of this process")
+        return TableRefused(f"{str(error).rstrip('.')}: {_CONFIGURE}")
     if isinstance(error, _departure.NEVER_MADE):
         return TableRefused(str(error))
     return TryAgain(perhaps_applied=not _departure.surely_had_not_left(error))
